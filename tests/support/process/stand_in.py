@@ -1,15 +1,38 @@
 """Is `keyhouse` to a shell of the tests: a warm interpreter becomes the process, this waits for it.
 
-Arguments: the address of that interpreter, then what was typed.
+Arguments: the address of that interpreter, then what was typed. What cannot be warm, or has to be
+reached by Ctrl-C in its terminal, this becomes itself. There are hundreds: it imports little.
 """
 
+import os
+import socket
+import struct
 import sys
-from pathlib import Path
 
-sys.path[0] = str(Path(__file__).parents[2])  # this runs as a program, without the test runner
+sys.path[0] = os.path.abspath(f"{__file__}/../../..")  # noqa: PTH100 pathlib is half of a start
 
-from support.process.start import typed  # noqa: E402 it can be imported from now on
+from support.process.warm_request import may_be_warm, send_request  # noqa: E402 as of now
+
+_KEYHOUSE = os.path.join(os.path.dirname(sys.executable), "keyhouse")  # noqa: PTH118, PTH120 as above
+_IN_PERSON = (["serve"], ["run"], ["dev"])
+# What a shell sets by itself, and Python where no locale is set.
+_OF_SHELLS = frozenset({"PATH", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"})
+
+
+def main() -> int:
+    """Do what was typed; return the exit code, as a shell says it of a signal."""
+    address, *typed = sys.argv[1:]
+    others = {name: value for name, value in os.environ.items() if name not in _OF_SHELLS}
+    if typed[:1] in _IN_PERSON or not may_be_warm(typed, others):
+        os.execv(_KEYHOUSE, [_KEYHOUSE, *typed])  # noqa: S606 it is what a shell wants to start
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.connect(address)
+        folder = os.getcwd()  # noqa: PTH109 as above
+        ends = send_request(connection, [_KEYHOUSE, *typed], os.environ, folder, (0, 1, 2))
+    with open(ends, "rb") as told:  # noqa: PTH123 a descriptor
+        _, code = struct.unpack("ii", told.read())
+    return int(code) if code >= 0 else 128 - int(code)
+
 
 if __name__ == "__main__":
-    code = typed(sys.argv[1], sys.argv[2:])
-    sys.exit(code if code >= 0 else 128 - code)  # as a shell says it of a signal
+    sys.exit(main())

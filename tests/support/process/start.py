@@ -11,7 +11,6 @@ started under Gramine (``gramine_stand_in``). What shells of the tests type can 
 
 import atexit
 import itertools
-import json
 import os
 import select
 import shlex
@@ -27,9 +26,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import IO, Final, Protocol
 
-from support.process.forkserver import EXIT, LONGEST_REQUEST
+from support.process.forkserver import EXIT
+from support.process.warm_request import may_be_warm, send_request
 
-__all__ = ["GRAMINE", "KEYHOUSE", "Started", "on_path", "put_keyhouse", "start", "typed"]
+__all__ = ["GRAMINE", "KEYHOUSE", "Started", "on_path", "put_keyhouse", "start"]
 
 KEYHOUSE = str(Path(sys.executable).with_name("keyhouse"))
 
@@ -39,19 +39,7 @@ _COLD: Final = bool(os.environ.get("KEYHOUSE_TESTS_COLD"))
 GRAMINE: Final = os.environ.get("KEYHOUSE_TESTS_GRAMINE", "")
 """The directory of a runtime; empty: no coordinator is started under Gramine."""
 
-_LONGEST: Final = LONGEST_REQUEST // 2
 _TURNS: Final = 2
-
-# Variables that only our code reads, and only when it runs. Any other may shape an interpreter or
-# a library when it is loaded.
-_PLAIN: Final = frozenset(
-    {"HOME", "OE_SIMULATION", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"}
-)
-_PLAIN_PREFIXES: Final = ("KEYHOUSE_", "EDG_")
-# What a shell sets by itself, and Python where no locale is set.
-_OF_SHELLS: Final = frozenset({"PATH", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"})
-# Ctrl-C in their terminal has to reach them, or they become another program.
-_IN_PERSON: Final = (["serve"], ["run"], ["dev"])
 
 
 class Started(Protocol):
@@ -108,7 +96,7 @@ def start(
             environment=environment,
             folder=folder or Path.cwd(),
         )
-    if cold or _COLD or not _may_fork(arguments, environment):
+    if cold or _COLD or not may_be_warm(arguments, environment):
         return subprocess.Popen(
             [KEYHOUSE, *arguments],
             stdin=stdin,
@@ -122,7 +110,9 @@ def start(
         given = nothing if isinstance(stdin, int) else stdin
         streams = (given.fileno(), output.fileno(), errors.fileno())
         control = next(_nurseries[kind]).control()
-        return _fork(control, arguments, environment, folder or Path.cwd(), streams)
+        words = [KEYHOUSE, *arguments]
+        ends = send_request(control, words, environment, str(folder or Path.cwd()), streams)
+        return _Forked(ends)
 
 
 @contextmanager
@@ -144,45 +134,6 @@ def put_keyhouse(folder: Path) -> None:
     words = [sys.executable, "-E", "-S", str(_STAND_IN), address]
     program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
     program.chmod(0o700)
-
-
-def typed(address: str, arguments: Sequence[str]) -> int:
-    """Do what a shell has asked of ``keyhouse``, in its place; return the exit code.
-
-    ``address`` is where the warm interpreter for commands listens.
-    """
-    others = {name: value for name, value in os.environ.items() if name not in _OF_SHELLS}
-    if arguments[:1] in _IN_PERSON or not _may_fork(arguments, others):
-        os.execv(KEYHOUSE, [KEYHOUSE, *arguments])  # noqa: S606 it is what a shell wants to start
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.connect(address)
-        return _fork(connection, arguments, os.environ, Path.cwd(), (0, 1, 2)).wait()
-
-
-def _may_fork(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
-    plain = all(name in _PLAIN or name.startswith(_PLAIN_PREFIXES) for name in environment)
-    size = sum(map(len, [*arguments, *environment, *environment.values()]))
-    return plain and size < _LONGEST // 6  # JSON may write a character in six
-
-
-def _fork(
-    control: socket.socket,
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-    folder: Path,
-    streams: tuple[int, int, int],
-) -> "_Forked":
-    request = {
-        "arguments": [KEYHOUSE, *arguments],
-        "environment": dict(environment),
-        "folder": str(folder),
-    }
-    ends, told = os.pipe()
-    try:
-        socket.send_fds(control, [json.dumps(request).encode()], [*streams, told])
-    finally:
-        os.close(told)
-    return _Forked(ends)
 
 
 class _Forked:
