@@ -59,7 +59,7 @@ def problems(manifest: Mapping[str, Any]) -> list[str]:
         *_environment(_table(manifest, "loader")),
         *_system(_table(manifest, "sys")),
         *_mounts(_table(manifest, "fs")),
-        *_files(_table(manifest, "sgx")),
+        *_files(manifest),
     ]
 
 
@@ -201,7 +201,8 @@ def _mounts(fs: Mapping[str, Any]) -> Iterator[str]:
                 yield f"fs.mounts[{number}].path: hides {hidden}, which must come after it"
 
 
-def _files(sgx: Mapping[str, Any]) -> Iterator[str]:
+def _files(manifest: Mapping[str, Any]) -> Iterator[str]:
+    sgx = _table(manifest, "sgx")
     trusted = [_uri(entry) for entry in _list(sgx, "trusted_files")]
     allowed = [_uri(entry) for entry in _list(sgx, "allowed_files")]
     if not trusted or not all(uri.startswith("file:") for uri in trusted):
@@ -212,11 +213,18 @@ def _files(sgx: Mapping[str, Any]) -> Iterator[str]:
     for number, entry in enumerate(_list(sgx, "trusted_files")):
         if isinstance(entry, Mapping) and not _DIGEST.fullmatch(str(entry.get("sha256"))):
             yield f"sgx.trusted_files[{number}].sha256: must be 64 hex digits"
-    if len(allowed) != 1 or not re.fullmatch(r"file:.*[^/]/", allowed[0]):
-        yield "sgx.allowed_files: must be the data directory alone, with / at its end"
+    # What a processor's vendor signs may come from the host: it is verified, and never older.
+    words = [str(word).partition("=")[0] for word in _list(_table(manifest, "loader"), "argv")]
+    directories = 2 if "--amd-collateral" in words else 1
+    if len(allowed) != directories or not all(re.fullmatch(r"file:.*[^/]/", a) for a in allowed):
+        yield (
+            "sgx.allowed_files: must be the data directory, and with --amd-collateral that"
+            " directory, each with / at its end; nothing else"
+        )
         return
-    if any(uri.startswith(allowed[0]) or allowed[0].startswith(_folder(uri)) for uri in trusted):
-        yield "sgx.allowed_files: must not overlap with sgx.trusted_files"
+    for mine in allowed:
+        if any(uri.startswith(mine) or mine.startswith(_folder(uri)) for uri in trusted):
+            yield "sgx.allowed_files: must not overlap with sgx.trusted_files"
 
 
 def _folder(uri: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from support.process.gramine import with_amd_collateral
 
 from keyhouse.server.process.settings import SETTINGS, read_settings
 
@@ -33,6 +34,13 @@ def rendered() -> str:
     return re.sub(r"\{\{ (.+?) \}\}", lambda found: VALUES[found[1]], template)
 
 
+def with_amd() -> str:
+    """Return it with AMD's collateral, as the how-to has it."""
+    template = (FOLDER / "keyhouse.manifest.template").read_text(encoding="utf-8")
+    text = with_amd_collateral(template, "/etc/keyhouse-amd")
+    return re.sub(r"\{\{ (.+?) \}\}", lambda found: VALUES[found[1]], text)
+
+
 def parsed(text: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
@@ -53,6 +61,26 @@ def test_the_rendered_template_keeps_every_rule(tmp_path: Path) -> None:
     file = tmp_path / "keyhouse.manifest"
     file.write_text(rendered(), encoding="utf-8")
     assert run_lint(file) == (0, "")
+
+
+def test_collateral_of_amd_may_come_from_the_host_where_it_is_named() -> None:
+    text = with_amd()
+    assert problems(parsed(text)) == []
+    page = (FOLDER.parents[1] / "docs" / "how-to" / "run-under-gramine.md").read_text("utf-8")
+    added = [line.strip() for line in text.splitlines() if line not in rendered().splitlines()]
+    assert len(added) == 3
+    for line in added:
+        shown = line.replace(VALUES["data_dir"], "{{ data_dir }}")
+        assert shown.removeprefix('"serve", "--platform", "gramine", ') in page
+    for place, other in (
+        ('"--amd-collateral", "/amd-collateral",', ""),
+        ('"file:/etc/keyhouse-amd/"]', '"file:/opt/"]'),
+        ('"file:/etc/keyhouse-amd/"]', '"file:/etc/keyhouse-amd"]'),
+        ('"file:/etc/keyhouse-amd/"]', '"file:/etc/keyhouse-amd/", "file:/etc/"]'),
+    ):
+        assert place in text
+        [found] = problems(parsed(text.replace(place, other)))
+        assert found.startswith("sgx.allowed_files: must ")
 
 
 def test_a_signed_manifest_with_digests_keeps_every_rule() -> None:

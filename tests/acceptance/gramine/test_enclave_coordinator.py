@@ -1,15 +1,22 @@
 """The coordinator under Gramine, from the template that is shipped: what deployments go through."""
 
+import json
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from support.peers.workloads import WORKLOAD, grpcio, request
 from support.process.command import run
 from support.process.gramine import ENCRYPTED, PLAIN, EnclaveServer
 from support.process.server import Client, Server
 from support.samples.deployment import user
 from support.samples.recovery import Holder, ciphertexts_of, hand_in
 from support.samples.updates import Api, holder_key, together
+
+from keyhouse.attestation import quote_binding, report_data
+from keyhouse.testing import snp_vm
+from keyhouse_simulation import SimulatedPlatform, amd_vendor
+from keyhouse_simulation.record import read_record
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
@@ -150,3 +157,30 @@ def test_of_two_enclaves_on_one_directory_the_first_one_answers_nothing_more(
             second.kill()
     with first:
         assert _note(first) == b"second"
+
+
+def test_collateral_of_amd_counts_as_the_host_has_it(tmp_path: Path, runtime: Path) -> None:
+    """The enclave sees no times of files, and the host may link them, as Kubernetes does."""
+    amd = tmp_path / "amd"
+    (amd / "..first").mkdir(parents=True)
+    (amd / "..first" / "genoa.pem").write_text(amd_vendor.ASK + amd_vendor.LIST)
+    (amd / "genoa.pem").symlink_to("..first/genoa.pem")
+    vm = snp_vm("vm")
+    manifest = {"Packages": {"vm": vm.package}, "Marbles": {"vm": {"Package": "vm"}}}
+    bound = report_data(quote_binding(WORKLOAD.certificate))
+    with EnclaveServer(tmp_path / "data", runtime, amd=amd) as server:
+        with server.client() as client:
+            assert client.set_manifest(json.dumps(manifest).encode()).status == 200
+        record = (server.data / "simulation" / "machine.json").read_bytes()
+        machine = SimulatedPlatform(read_record(record))
+
+        def outcome() -> str:
+            quote = machine.seen_by(vm.measurements).quote(bound)
+            with grpcio(server.mesh_port) as channel:
+                return channel.call(request(Quote=quote, MarbleType="vm")).message
+
+        assert outcome() == ""
+        (amd / "genoa.pem").unlink()
+        assert "no revocation list of AMD" in outcome()
+        (amd / "genoa.pem").symlink_to("..first/genoa.pem")
+        assert outcome() == ""

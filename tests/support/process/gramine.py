@@ -32,6 +32,7 @@ __all__ = [
     "run_program",
     "sources",
     "template",
+    "with_amd_collateral",
 ]
 
 _ROOT: Final = Path(__file__).parent.parent.parent.parent
@@ -157,8 +158,22 @@ def render(
     return manifest
 
 
+def with_amd_collateral(text: str, folder: str) -> str:
+    """Return the template ``text`` with AMD's collateral in ``folder``, as the how-to has it."""
+    data, amd = '"--data-dir", "/keyhouse-data",', '"--amd-collateral", "/amd-collateral",'
+    text = _replaced(text, data, f"{data} {amd}")
+    mount = f'{{ path = "/amd-collateral", uri = "file:{folder}" }},'
+    text = _replaced(
+        text, '  { path = "/keyhouse-data",', f'  {mount}\n  {{ path = "/keyhouse-data",'
+    )
+    return _replaced(text, 'data_dir }}/"]', f'data_dir }}}}/", "file:{folder}/"]')
+
+
 class EnclaveServer(Server):
-    """A coordinator under ``gramine-direct``; ``data`` is its directory on the host."""
+    """A coordinator under ``gramine-direct``; ``data`` is its directory on the host.
+
+    ``amd``: a directory there with collateral of AMD.
+    """
 
     patience = 180.0  # seconds: thousands of digests are checked
 
@@ -169,13 +184,14 @@ class EnclaveServer(Server):
         *,
         mount: str = PLAIN,
         arguments: Sequence[str] = (),
+        amd: Path | None = None,
     ) -> None:
         super().__init__(data)
         self.metrics_port = free_port()
         data.mkdir(mode=0o700, exist_ok=True)
         self._folder = data.parent / f"{data.name}-enclave"
         words = "".join(f'"{word}", ' for word in arguments)
-        text = template()
+        text = template() if amd is None else with_amd_collateral(template(), str(amd))
         text = _replaced(text, '"--platform", "gramine", ', f'"--platform", "simulation", {words}')
         text = _replaced(text, '{ path = "/keyhouse-data",', f'{{ {mount}path = "/keyhouse-data",')
         if mount == ENCRYPTED:  # a key that everybody knows: there is no enclave to give one
