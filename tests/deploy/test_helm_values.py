@@ -78,6 +78,8 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
         "networkPolicy": {"enabled": False},
     },
     "a manifest and files": {**NATIVE, "startupManifest": "first", "filesSecret": "files"},
+    "guests of SEV-SNP": {**NATIVE, "amdCollateral": "amd"},
+    "an enclave that admits guests of SEV-SNP": {**SGX, "amdCollateral": "amd"},
     "what a site adds": {
         **NATIVE,
         "global": {},
@@ -202,6 +204,17 @@ def test_an_enclave_gets_the_size_that_its_manifest_asks_for() -> None:
     assert "sgx.intel.com" not in json.dumps(native)
 
 
+def test_the_collateral_of_amd_is_where_the_coordinator_looks_for_it() -> None:
+    native, enclave = (coordinator({**values, "amdCollateral": "amd"}) for values in (NATIVE, SGX))
+    for pod, container in (native, enclave):
+        mount = {"name": "amd", "mountPath": "/amd-collateral", "readOnly": True}
+        assert mount in container["volumeMounts"]
+        assert {"name": "amd", "configMap": {"name": "amd"}} in pod["volumes"]
+    settings = read_settings(native[1]["args"][1:], {})
+    assert settings.amd_collateral == Path("/amd-collateral")
+    assert "KEYHOUSE_AMD_COLLATERAL" not in json.dumps(enclave)  # its signed image names it
+
+
 def test_the_aesm_of_the_pod_runs_before_the_enclave_and_asks_the_pccs() -> None:
     values = _SETS["an enclave, with an AESM in the pod"]
     pod, container = coordinator(values)
@@ -299,6 +312,7 @@ def test_values_that_contradict_each_other_are_refused_in_words(
         {"image": {"repository": "registry.example/keyhouse", "digest": "latest"}},
         {"image": {"repository": "registry.example/keyhouse"}},
         {"arguments": ["--data-dir=/x"]},
+        {"arguments": ["--amd-collateral", "/x"]},
         {"host": {"KEYHOUSE_DATA_DIR": "/x"}},
         {"host": {"PYTHONPATH": "/x"}},
         {"replicas": 2},

@@ -59,6 +59,9 @@ args:
   {{- if .Values.startupManifest }}
   - --startup-manifest=/manifest/manifest.json
   {{- end }}
+  {{- if .Values.amdCollateral }}
+  - --amd-collateral=/amd-collateral
+  {{- end }}
 {{- if .Values.host }}
 env:
 {{- end }}
