@@ -6,20 +6,22 @@ import stat
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.printable import os_reason
 from keyhouse.base.secret import Secret
 from keyhouse.cli.doctor.finding import Finding, check_expiry, check_mode, check_start, failed
 from keyhouse.cli.output.files import read_file
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 _LITTLE_SPACE: Final = 256 << 20  # bytes
 _RENEW: Final = "make a new certificate, and put it into the manifest by an update"
@@ -48,8 +50,6 @@ def user_findings(cert: Path | None, key: Path | None, now: datetime) -> Iterato
 
 
 def _key(path: Path, certificate: x509.Certificate | None) -> Iterator[Finding]:
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     try:
         seen = path.stat()
         key = load_pem_private_key(Secret(read_file(str(path))).reveal(), None)
@@ -65,7 +65,7 @@ def _key(path: Path, certificate: x509.Certificate | None) -> Iterator[Finding]:
         yield _pair(key, certificate)
 
 
-def _pair(key: "PrivateKeyTypes", certificate: x509.Certificate) -> Finding:
+def _pair(key: PrivateKeyTypes, certificate: x509.Certificate) -> Finding:
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     try:
         certified = certificate.public_key().public_bytes(*form)

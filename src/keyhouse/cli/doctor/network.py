@@ -13,6 +13,7 @@ from cryptography import x509
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.version import VERSION
 from keyhouse.cli.doctor.finding import Finding, check_clock, check_expiry, check_start, failed
+from keyhouse.cli.options.pccs import ca_of
 from keyhouse.cli.options.target import Target
 
 _WORKS: Final = 3
@@ -52,7 +53,6 @@ def pccs_findings(url: str, pccs_ca: Path | None, now: datetime) -> Iterator[Fin
     import httpx
 
     from keyhouse.attestation.collateral.pccs import Pccs
-    from keyhouse.cli.options.pccs import ca_of
 
     try:
         Pccs(url, ca_of(pccs_ca))  # refuses addresses and authorities that cannot be used

@@ -23,6 +23,7 @@ from keyhouse.cli.manifest.template_parts import (
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json
 from keyhouse.cli.parser import AsJson, Option, OptionGroup, command
+from keyhouse.manifest.source.json_source import canonical_json
 
 T = TypeVar("T")
 
@@ -115,8 +116,6 @@ def template(
 
 
 def _raw(tree: Mapping[str, Any]) -> bytes:
-    from keyhouse.manifest.source.json_source import canonical_json
-
     try:
         return canonical_json(tree)
     except UnicodeEncodeError:  # an argument that is not UTF-8

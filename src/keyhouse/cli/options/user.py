@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from keyhouse.base.printable import printable
+from keyhouse.base.secret import Secret
 from keyhouse.cli.options.context_chosen import context_for, not_applied
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.token import (
@@ -193,7 +194,6 @@ def _from_pem(
     """Return the user of two files, which TLS is known to take."""
     import ssl
 
-    from keyhouse.base.secret import Secret
     from keyhouse.client import ClientIdentity, read_pem
 
     found: ClientIdentity | PemIdentity = ClientIdentity(certificate, key)
@@ -207,7 +207,6 @@ def _from_pem(
 
 
 def _from_pkcs12(user: User) -> "PemIdentity":
-    from keyhouse.base.secret import Secret
     from keyhouse.client import read_pkcs12
 
     content = Secret(read_file(str(user.pkcs12)))

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from keyhouse.base.errors import KeyhouseError, UnavailableError
@@ -160,8 +161,6 @@ def _quote_once(
     settings: RunSettings, credentials: "Credentials", report: Report
 ) -> Callable[[], bytes]:
     """Return what gives the quote, made at the first call that succeeds; empty: no platform."""
-    from functools import cache
-
     from keyhouse.launcher import quote_over
 
     @cache
