@@ -141,6 +141,10 @@ class Load:
         with self._moved:
             assert self._moved.wait_for(moved, timeout=60), self._servers[-1].logged()[-2000:]
 
+    def count(self) -> int:
+        """Return how many changes were acknowledged."""
+        return sum(map(len, self.acknowledged.values()))
+
     def _write(self, name: str, number: int) -> None:
         count = 0
         try:
