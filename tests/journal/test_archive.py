@@ -10,19 +10,10 @@ import pytest
 from support.samples.state import DEK, NOON, OTHER_DEK, Snapshots, contents, open_home, state_of
 
 from keyhouse.base.errors import KeyhouseError, NotFoundError
-from keyhouse.journal import (
-    Fresh,
-    Locked,
-    NotRestorableError,
-    Opened,
-    StoreDamagedError,
-    StoreLockedError,
-    list_stores,
-    private_copy,
-    restore,
-    see_journal,
-)
+from keyhouse.journal import Fresh, Locked, Opened, StoreDamagedError, StoreLockedError, see_journal
 from keyhouse.journal.directory.lock import unused
+from keyhouse.journal.offline.archive import NotRestorableError, list_stores, restore
+from keyhouse.journal.offline.private_copy import private_copy
 
 OLD, NEW = (b"old base", b"old event"), (b"new base", b"new event")
 

@@ -8,14 +8,9 @@ from support.process.watcher import Noted
 from support.samples.state import DEK, NOON_MICROSECONDS, Snapshots, open_home, state_of
 
 from keyhouse.base.progress import watched_by
-from keyhouse.journal import (
-    Locked,
-    NotEmptyError,
-    StoreDamagedError,
-    make_backup,
-    private_copy,
-    restore_backup,
-)
+from keyhouse.journal import Locked, StoreDamagedError
+from keyhouse.journal.offline.backup import NotEmptyError, make_backup, restore_backup
+from keyhouse.journal.offline.private_copy import private_copy
 
 WHOLE = (b"base", b"event")
 

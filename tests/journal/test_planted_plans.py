@@ -21,8 +21,10 @@ from support.samples.state import (
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
-from keyhouse.journal import DirectoryHome, StoreDamagedError, private_copy, restore
+from keyhouse.journal import DirectoryHome, StoreDamagedError
 from keyhouse.journal.directory.index_file import IndexFile
+from keyhouse.journal.offline.archive import restore
+from keyhouse.journal.offline.private_copy import private_copy
 
 FILES = ("recovery_index", "sealed_key", "journal.db")
 ARCHIVE = "20260301T120000Z-0123abcd"

@@ -14,15 +14,9 @@ from typing import Never
 import pytest
 from support.samples.state import DEK, NOON_MICROSECONDS, OTHER_DEK, STORE_ID, open_home
 
-from keyhouse.journal import (
-    DirectoryHome,
-    Fresh,
-    Locked,
-    Opened,
-    make_backup,
-    restore,
-    restore_backup,
-)
+from keyhouse.journal import DirectoryHome, Fresh, Locked, Opened
+from keyhouse.journal.offline.archive import restore
+from keyhouse.journal.offline.backup import make_backup, restore_backup
 
 
 def _cannot(*_words: object, **_more: object) -> Never:

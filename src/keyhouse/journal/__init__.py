@@ -32,10 +32,6 @@ from keyhouse.journal.journal import (
     WrongKeyError,
 )
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key
-from keyhouse.journal.offline.archive import NotRestorableError, StoreSeen, list_stores, restore
-from keyhouse.journal.offline.backup import NotEmptyError, make_backup, restore_backup
-from keyhouse.journal.offline.live_copy import StoreBusyError
-from keyhouse.journal.offline.private_copy import private_copy
 from keyhouse.journal.replay import Continuation, Replay
 from keyhouse.journal.store.memory import MemoryStore
 from keyhouse.journal.store.protocol import (
@@ -70,8 +66,6 @@ __all__ = [
     "MemoryStore",
     "MixedDeploymentsError",
     "NotDurableError",
-    "NotEmptyError",
-    "NotRestorableError",
     "Opened",
     "OutcomeLostError",
     "OutcomeUnknownError",
@@ -80,7 +74,6 @@ __all__ = [
     "RolledBackError",
     "SqliteStore",
     "Store",
-    "StoreBusyError",
     "StoreConflictError",
     "StoreDamagedError",
     "StoreEmptyError",
@@ -88,7 +81,6 @@ __all__ = [
     "StoreFullError",
     "StoreLockedError",
     "StoreNewerError",
-    "StoreSeen",
     "StoreUnreadableError",
     "SupersededError",
     "Tombstone",
@@ -99,11 +91,6 @@ __all__ = [
     "WrongPlatformError",
     "check_state_directory",
     "index_mac_key",
-    "list_stores",
-    "make_backup",
-    "private_copy",
-    "restore",
-    "restore_backup",
     "see_index",
     "see_journal",
     "see_key",

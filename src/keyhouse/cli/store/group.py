@@ -17,7 +17,7 @@ from keyhouse.cli.store.database import init
 
 if TYPE_CHECKING:
     from keyhouse.cli.store.check import FileChecked, StoreChecked
-    from keyhouse.journal import StoreSeen
+    from keyhouse.journal.offline.archive import StoreSeen
     from keyhouse.journal.offline.backup import Verify
 
 app = Group()
@@ -59,7 +59,7 @@ def verify(
     Example: keyhouse store verify keyhouse-data --platform simulation
     """
     from keyhouse.cli.store.check import check_store, sealing_platform
-    from keyhouse.journal import private_copy
+    from keyhouse.journal.offline.private_copy import private_copy
 
     directory = _existing(directory)
     _require_stopped(directory, stopped=stopped)
@@ -82,7 +82,8 @@ def list_(directory: Directory, *, as_json: AsJson = False) -> None:
 
     Example: keyhouse store list keyhouse-data
     """
-    from keyhouse.journal import list_stores, see_tombstone
+    from keyhouse.journal import see_tombstone
+    from keyhouse.journal.offline.archive import list_stores
 
     directory = _existing(directory)
     stores, ended = list_stores(directory), see_tombstone(directory)
@@ -113,7 +114,7 @@ def restore(
 
     Example: keyhouse store restore keyhouse-data 20261121T120000Z-0123abcd
     """
-    from keyhouse.journal import restore as put_back
+    from keyhouse.journal.offline.archive import restore as put_back
 
     directory = _existing(directory)
     _require_stopped(directory, stopped=stopped)
@@ -144,7 +145,7 @@ def backup(
 
     Example: keyhouse backup keyhouse-data backup-monday
     """
-    from keyhouse.journal import make_backup
+    from keyhouse.journal.offline.backup import make_backup
 
     directory = _existing(directory, "name an existing one")
     found: list[StoreChecked] = []
@@ -173,7 +174,7 @@ def restore_backup(
 
     Example: keyhouse restore backup-monday keyhouse-data
     """
-    from keyhouse.journal import restore_backup as put_back
+    from keyhouse.journal.offline.backup import restore_backup as put_back
 
     directory, found = directory.absolute(), list["StoreChecked"]()
     verify = _verifier(platform, directory, found)
@@ -255,7 +256,8 @@ def _show_stores(stores: "list[StoreSeen]") -> None:
 def _verifier(platform: str, directory: Path, found: "list[StoreChecked]") -> "Verify":
     """Return a check of store files that raises ``StoreDamagedError``, or appends to ``found``."""
     from keyhouse.cli.store.check import check_store, sealing_platform
-    from keyhouse.journal import StoreDamagedError, private_copy
+    from keyhouse.journal import StoreDamagedError
+    from keyhouse.journal.offline.private_copy import private_copy
 
     opener = sealing_platform(platform, directory) if platform else None
 
