@@ -13,8 +13,9 @@
     coordinator.json  who the coordinator there is, in the form of attestation.json; without it,
                       the simulated coordinator (``COORDINATOR``)
 
-A file is replaced whole (written beside, synced, renamed), and opening holds a lock on the folder,
-so two processes that open it for the first time agree on one machine.
+A file is replaced whole (written beside, renamed), and opening holds a lock on the folder, so two
+processes that open it for the first time agree on one machine. Only the keys are synced: every
+other file is compared at each start, and written again where a crash has changed it.
 """
 
 import fcntl
@@ -271,7 +272,7 @@ def _read(path: Path, maximum: int) -> bytes:
 
 def _write_if_changed(path: Path, content: bytes) -> None:
     if not path.exists() or _read(path, len(content)) != content:
-        replace_file(path, content, alone=True)
+        replace_file(path, content, alone=True, durable=False)
 
 
 def _damaged(folder: Path, problem: str) -> FolderDamagedError:

@@ -106,9 +106,10 @@ def create_file(path: str, content: bytes) -> None:
         os.unlink(beside)  # noqa: PTH108
 
 
-def replace_file(path: Path, content: bytes, *, alone: bool = False) -> None:
+def replace_file(path: Path, content: bytes, *, alone: bool = False, durable: bool = True) -> None:
     """Make ``path`` (0600) hold ``content``, durably and all of it, or leave it as it is.
 
+    Without ``durable`` that is so for every reader, but a crash of the machine may leave anything.
     ``alone``: no other call writes this file now. What a killed process left beside it is removed
     then; without it, the temporary file has a name that no other call uses.
     """
@@ -117,8 +118,11 @@ def replace_file(path: Path, content: bytes, *, alone: bool = False) -> None:
     beside = path.with_name(f"{path.name}.new" if alone else _beside())
     if alone:
         beside.unlink(missing_ok=True)
-    write_new(beside, content)
+    write_new(beside, content, durable=durable)
     with _removed_on_failure(beside, None):
+        if not durable:
+            beside.rename(path)
+            return
         rename(beside, path)
     sync_directory(path.parent)
 
