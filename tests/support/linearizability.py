@@ -8,6 +8,7 @@ reached before are not searched again.
 """
 
 import math
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -101,16 +102,21 @@ def permission(*, given: bool = True) -> Object:
 
 
 class History:
-    """Calls by key, as they begin and end. ``now`` is their clock: a count, if there is none."""
+    """Calls by key, as they begin and end. ``now`` is their clock: a count, if there is none.
+
+    Used by many threads at a time.
+    """
 
     def __init__(self, now: Callable[[], float] | None = None) -> None:
         self.calls: dict[str, list[Call]] = defaultdict(list)
         self._count = 0
+        self._lock = threading.Lock()
         self.now = now or self._next
 
     def add(self, key: str, call: Call) -> None:
         """Note a call that was answered."""
-        self.calls[key].append(call)
+        with self._lock:
+            self.calls[key].append(call)
 
     def _next(self) -> float:
         self._count += 1
@@ -121,9 +127,10 @@ class History:
 
         Nothing else may be known of a call that is never ended.
         """
-        calls, began = self.calls[key], self.now()
-        index = len(calls)
-        calls.append(Call(what, argument, UNKNOWN, began, math.inf))
+        with self._lock:
+            calls, began = self.calls[key], self.now()
+            index = len(calls)
+            calls.append(Call(what, argument, UNKNOWN, began, math.inf))
 
         def end(result: Any) -> None:
             ended = math.inf if result is UNKNOWN else self.now()
@@ -157,7 +164,8 @@ def _furthest(calls: Sequence[Call], kind: Object) -> int:
         done, state = open_ones.pop()
         if done & answered == answered:
             return len(calls)
-        for index in reversed(list(_next_ones(calls, done))):
+        # Those first that have to end first: what was never answered may as well never happen.
+        for index in sorted(_next_ones(calls, done), key=lambda n: calls[n].ended, reverse=True):
             after = kind.step(state, calls[index])
             configuration = (done | 1 << index, after)
             if after is not WRONG and configuration not in seen:

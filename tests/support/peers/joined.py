@@ -2,17 +2,26 @@
 
 import uuid
 
-from support.peers.workloads import grpcio, request
+from support.peers.workloads import Ended, grpcio, request
 from support.process.server import Server
 from support.samples.deployment import User
 
-__all__ = ["joined"]
+__all__ = ["asked_to_join", "joined", "workload"]
+
+
+def asked_to_join(server: Server, marble_type: str, marble: str = "") -> Ended:
+    """Return what a workload is answered that asks to be activated."""
+    with grpcio(server.mesh_port) as channel:
+        return channel.call(request(MarbleType=marble_type, UUID=marble or str(uuid.uuid4())))
 
 
 def joined(server: Server, marble_type: str = "web", marble: str = "") -> User:
     """Activate a workload; return it as a client of the Client API."""
-    with grpcio(server.mesh_port) as channel:
-        ended = channel.call(request(MarbleType=marble_type, UUID=marble or str(uuid.uuid4())))
+    return workload(asked_to_join(server, marble_type, marble))
+
+
+def workload(ended: Ended) -> User:
+    """Return who was activated, as a client of the Client API."""
     assert ended.answer is not None, ended
     env = ended.answer.Parameters.Env
     chain = env["MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"]

@@ -18,7 +18,7 @@ from keyhouse.journal import Opened
 from keyhouse.journal.shared.home import SharedHome
 from support.process.server import Client, Server
 from support.samples.deployment import user
-from support.samples.updates import together
+from support.samples.updates import Change, together
 
 __all__ = ["NAMES", "Load", "Replicas", "manifest"]
 
@@ -26,12 +26,16 @@ NAMES: Final = [f"s{number}" for number in range(8)]
 """Secrets, one for each client."""
 
 
-def manifest(word: str = "first", **config: Any) -> bytes:
-    """Return a manifest that ``alice`` may update alone; ``writer`` uploads ``NAMES``."""
+def manifest(word: str = "first", also: Change = lambda _: None, **config: Any) -> bytes:
+    """Return a manifest that ``alice`` may update alone; ``writer`` uploads ``NAMES``.
+
+    ``also``: what else there is in it.
+    """
 
     def change(document: dict[str, Any]) -> None:
         document["Secrets"] |= {name: {"Type": "plain", "UserDefined": True} for name in NAMES}
         document["Roles"]["write"]["ResourceNames"] = ["note", *NAMES]
+        also(document)
 
     return together(change, updaters=["alice"], word=word, **{"UpdateThreshold": 1, **config})
 
@@ -58,11 +62,11 @@ class Replicas:
         """Return one more, which serves."""
         return self.prepared(*arguments).start()
 
-    def founded(self, count: int = 2) -> list[Server]:
-        """Return ``count`` that serve a manifest."""
+    def founded(self, count: int = 2, raw: bytes = b"") -> list[Server]:
+        """Return ``count`` that serve the manifest ``raw``."""
         first = self.started()
         with first.client() as client:
-            assert client.set_manifest(manifest()).status == 200
+            assert client.set_manifest(raw or manifest()).status == 200
         return [first, *(self.started() for _ in range(1, count))]
 
     def end(self) -> None:

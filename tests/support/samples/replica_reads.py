@@ -95,7 +95,8 @@ class Readers:
 
     def judge(self) -> None:
         """Require that one coordinator could have told all of it."""
-        assert violation(self.history.calls, self._kind) == ""
+        found = violation(self.history.calls, self._kind)
+        assert not found, found
 
     def lost(self) -> None:
         """Begin again: the database lost what it had, and all that was told may be wrong."""

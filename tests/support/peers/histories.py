@@ -1,0 +1,214 @@
+"""Eight clients of several replicas, and the history of all that they asked and were told."""
+
+import base64
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
+from typing import Any, Final
+
+import grpc
+
+from support.linearizability import (
+    REFUSED,
+    History,
+    Object,
+    counted_up_to,
+    highest,
+    permission,
+    register,
+    violation,
+)
+from support.peers.joined import asked_to_join, workload
+from support.peers.replicas import manifest
+from support.process.server import Client, Reply, Server
+from support.samples.deployment import User, user
+
+__all__ = ["LIMIT", "Clients", "shared_manifest"]
+
+LIMIT: Final = 25
+"""Activations of the type ``limited``."""
+
+VALUES: Final = ("s0", "s1")
+PATIENCE: Final = 20.0  # seconds until an answer is given up: its call may still take effect
+MARBLE: Final = "11111111-2222-3333-4444-555555555555"
+KINDS: Final = {"limit": counted_up_to(LIMIT), "counter": highest(), "reader": permission()}
+
+
+def shared_manifest(word: str = "first", *, reads: bool = True) -> bytes:
+    """Return a manifest with a type of workloads that has a limit; with ``reads`` ``bob`` reads."""
+
+    def change(document: dict[str, Any]) -> None:
+        document["Marbles"]["limited"] = {"Package": "app", "MaxActivations": LIMIT}
+        if reads:
+            certificate = user("bob").pem.decode()
+            document["Users"]["bob"] = {"Certificate": certificate, "Roles": ["write"]}
+
+    return manifest(word, change, FeatureGates=["MonotonicCounter"])
+
+
+class Clients:
+    """They come to one replica after the other, and leave one that does not answer."""
+
+    def __init__(self, servers: Sequence[Server]) -> None:
+        self.history: Final = History(time.monotonic)
+        self.answered: Final = dict.fromkeys(range(8), 0)
+        self._servers = servers
+        self._ending = threading.Event()
+        self._moved = threading.Condition()
+        self._failed: list[BaseException] = []
+
+    @contextmanager
+    def running(self, *, updates: bool = False) -> Iterator["Clients"]:
+        """Ask until the context ends; with ``updates`` a permission comes and goes."""
+        counting, limited = (self._use, self._update) if updates else (self._count, self._activate)
+        works: list[Callable[[Server, random.Random, int], None]]
+        works = [*[self._values] * 5, counting, counting, limited]
+        threads = [threading.Thread(target=self._run, args=each) for each in enumerate(works)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield self
+        finally:
+            self._ending.set()
+            for thread in threads:
+                thread.join()
+        if self._failed:
+            raise self._failed[0]
+
+    def progress(self, number: int = 10) -> None:
+        """Return once each client had ``number`` more answers."""
+        before = dict(self.answered)
+
+        def moved() -> bool:
+            least = min(count - before[client] for client, count in self.answered.items())
+            return bool(self._failed) or least >= number
+
+        with self._moved:
+            assert self._moved.wait_for(moved, timeout=90)
+
+    def judge(self) -> None:
+        """Require that one coordinator could have told all of it, one call at a time."""
+
+        def kind(key: str) -> Object:
+            return KINDS.get(key) or register()
+
+        found = violation(self.history.calls, kind)
+        assert not found, found
+
+    def _run(self, number: int, work: Callable[[Server, random.Random, int], None]) -> None:
+        chance = random.Random(number)  # noqa: S311 - to choose what is asked
+        at = number
+        try:
+            while not self._ending.is_set():
+                at += 1
+                with suppress(OSError, HTTPException, _NoAnswerError):
+                    work(self._servers[at % len(self._servers)], chance, number)
+        except BaseException as error:  # noqa: BLE001 a thread of a test must not end silently
+            self._failed.append(error)
+
+    def _noted(self, number: int) -> bool:
+        """Count an answer; return whether to ask for more, here."""
+        with self._moved:
+            self.answered[number] += 1
+            self._moved.notify_all()
+        return not self._ending.is_set() and self.answered[number] % 20 != 0
+
+    def _values(self, server: Server, chance: random.Random, number: int) -> None:
+        with _connected(server, user("writer")) as client:
+            more = True
+            while more:
+                name = chance.choice(VALUES)
+                if chance.random() < 0.4:
+                    value = f"{number}.{chance.random()}".encode()
+                    end = self.history.begin(name, "write", value)
+                    _changed(end, client.upload({name: value}))
+                else:
+                    end = self.history.begin(name, "read")
+                    data = _read(end, client.get(f"/api/v2/secrets?s={name}")).data
+                    private = data["secrets"][name]["private"]
+                    end(None if private is None else base64.b64decode(private))
+                more = self._noted(number)
+
+    def _count(self, server: Server, chance: random.Random, number: int) -> None:
+        """Raise one counter of one workload."""
+        with _connected(server, _workload(server)) as client:
+            more = True
+            while more:
+                value = self.answered[number] + chance.randrange(5)
+                end = self.history.begin("counter", "raise", value)
+                body = {"name": "x", "value": value}
+                _changed(end, client.post("/api/v2/monotonic-counter", body), "value")
+                more = self._noted(number)
+
+    def _activate(self, server: Server, chance: random.Random, number: int) -> None:
+        del chance
+        end = self.history.begin("limit", "take")
+        ended = asked_to_join(server, "limited")
+        if ended.answer is None and ended.code is grpc.StatusCode.UNAVAILABLE:
+            raise _NoAnswerError
+        assert ended.answer is not None or ended.code is grpc.StatusCode.PERMISSION_DENIED, ended
+        end(ended.answer is not None)
+        self._noted(number)
+
+    def _use(self, server: Server, chance: random.Random, number: int) -> None:
+        """Read as ``bob``, who may or may not."""
+        del chance
+        with _connected(server, user("bob")) as client:
+            more = True
+            while more:
+                end = self.history.begin("reader", "use")
+                end(_read(end, client.get("/api/v2/secrets?s=s0"), 401).status == 200)
+                more = self._noted(number)
+
+    def _update(self, server: Server, chance: random.Random, number: int) -> None:
+        """Give or revoke the permission of ``bob``."""
+        with _connected(server, user("alice")) as client:
+            reads = chance.random() < 0.5
+            raw = shared_manifest(f"{number}.{chance.random()}", reads=reads)
+            end = self.history.begin("reader", "give" if reads else "revoke")
+            body = {"manifest": base64.b64encode(raw).decode()}
+            _changed(end, client.post("/api/v2/update", body))
+            self._noted(number)
+
+
+class _NoAnswerError(Exception):
+    """The replica could not do it, or what it did is not known: ask another."""
+
+
+@contextmanager
+def _connected(server: Server, who: User) -> Iterator[Client]:
+    """Connect before anything is sent, so that a refused connection is no lost answer."""
+    with server.client(who) as client:
+        client.connection.timeout = PATIENCE
+        client.connection.connect()
+        yield client
+
+
+def _workload(server: Server) -> User:
+    """Return the one that counts, which joins again."""
+    ended = asked_to_join(server, "app", MARBLE)
+    if ended.answer is None:
+        raise _NoAnswerError
+    return workload(ended)
+
+
+def _changed(end: Callable[[Any], None], reply: Reply, field: str = "") -> None:
+    """End a change with what it gave, as far as its answer tells."""
+    if reply.status == 200:
+        end(reply.data[field] if field else None)
+        return
+    assert reply.status in {500, 503}, reply
+    if reply.status == 503 and "keyhouse-outcome" not in reply.headers:
+        end(REFUSED)
+    raise _NoAnswerError
+
+
+def _read(end: Callable[[Any], None], reply: Reply, *refused: int) -> Reply:
+    if reply.status in {200, *refused}:
+        return reply
+    assert reply.status == 503, reply
+    end(REFUSED)
+    raise _NoAnswerError
