@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.process.command_tree import typed
+from support.process.terminal import on_a_terminal
 from support.samples.state import DEK, STORE_ID, open_home
 
 
@@ -35,6 +36,18 @@ def test_offline_commands_are_refused_unless_it_is_said_to_be_stopped(
     said = typed(*command, "--stopped")
     assert "cannot be seen" not in said.stderr
     assert ("ok" in said.stdout) == (words == ("verify",))
+
+
+@pytest.mark.parametrize(
+    ("keys", "does"), [("y\n", True), ("n\n", False), ("\n", False), ("\x04", False)]
+)
+def test_a_person_is_asked_and_only_yes_continues(state: Path, keys: str, *, does: bool) -> None:
+    code, shown = on_a_terminal("store", "verify", str(state), environment={}, keys=keys)
+    assert f"{state}: whether a coordinator uses it cannot be seen" in shown
+    assert "Is its coordinator stopped? [y/N]: " in shown
+    assert (code == 0, "journal.db      ok" in shown) == (does, does), shown
+    if keys.endswith("\n"):
+        assert ("nothing was done" in shown) != does
 
 
 def test_a_copy_that_no_coordinator_has_used_is_not_asked_about(state: Path) -> None:

@@ -70,14 +70,19 @@ class Terminal:
 
 
 def on_a_terminal(
-    *words: str, environment: Mapping[str, str], folder: Path | None = None
+    *words: str, environment: Mapping[str, str], folder: Path | None = None, keys: str = ""
 ) -> tuple[int, str]:
-    """Return how ``keyhouse`` ended on a terminal, and what that showed."""
+    """Return how ``keyhouse`` ended on a terminal, and what that showed.
+
+    ``keys``: what is typed there; without them standard input is not the terminal.
+    """
     ours, theirs = os.openpty()
+    os.write(ours, keys.encode())
     with subprocess.Popen(
         [KEYHOUSE, *words],
         cwd=folder,
         env={"TERM": "xterm", **environment},
+        stdin=theirs if keys else None,
         stdout=theirs,
         stderr=theirs,
     ) as process:
