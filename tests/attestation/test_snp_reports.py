@@ -104,6 +104,16 @@ def test_no_bit_of_the_certificate_can_be_another_one() -> None:
     assert [at for at in range(first, len(QUOTE)) if endorsed(flipped(QUOTE, at)) is None] == []
 
 
+def test_bytes_beside_a_report_that_are_not_an_authority_are_refused_whatever_they_are() -> None:
+    """A parser may find out only when it is asked for a name that there is none."""
+    ask = AUTHORITIES.certificates[0]
+    for at in range(400):
+        for other in (ask[at] ^ 0x80, ask[at] ^ 0x1F):
+            changed = ask[:at] + bytes([other]) + ask[at + 1 :]
+            quote = REPORT + write_table({SnpCertificate.VCEK: VCEK, SnpCertificate.ASK: changed})
+            assert endorsed(quote, AmdCollateral()) is QuoteProblem.CHAIN, at
+
+
 def test_without_a_revocation_list_nothing_is_accepted() -> None:
     verifier = Verifier(INTEL_SGX_ROOT, AMD_ROOTS)
     with pytest.raises(QuoteRefusedError, match="no revocation list of AMD for Milan") as refused:

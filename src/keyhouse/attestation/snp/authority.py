@@ -47,8 +47,8 @@ def find_authority(
     Raises ``QuoteRefusedError`` if there is none.
     """
     for candidate in candidates:
-        certificate = _certificate(candidate)
-        if certificate is None or certificate.subject.public_bytes() != name:
+        certificate = _certificate(candidate, name)
+        if certificate is None:
             continue
         for product, der in roots.items():
             root = x509.load_der_x509_certificate(der)
@@ -112,10 +112,12 @@ def _newest_of(
     return max(found, key=lambda each: each.last_update_utc, default=None)
 
 
-def _certificate(der: bytes) -> x509.Certificate | None:
-    """Return an authority's certificate; None for that of a key, or for any other bytes."""
+def _certificate(der: bytes, name: bytes) -> x509.Certificate | None:
+    """Return the certificate with the subject ``name`` that ``der`` is; None for other bytes."""
     try:
-        return x509.load_der_x509_certificate(der)
+        certificate = x509.load_der_x509_certificate(der)
+        # Its names are read when they are asked for, and may be no names.
+        return certificate if certificate.subject.public_bytes() == name else None
     # Bytes that are not authenticated: what a parser raises differs from case to case.
     except Exception:  # noqa: BLE001
         return None
