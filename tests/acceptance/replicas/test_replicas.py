@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -186,3 +187,20 @@ def test_the_schema_comes_from_a_command(postgres: PostgresServer, tmp_path: Pat
     arguments = ("--store", url, "--store-password-file", str(password))
     with Replicas(tmp_path, None).prepared(*arguments) as server, server.client() as client:
         assert client.get("/api/v2/status").data["code"] == 2
+
+
+def test_the_doctor_looks_at_the_database(postgres: PostgresServer, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text(PASSWORD)
+    for empty, code in ((False, 0), (True, 1)):
+        name = asyncio.run(postgres.database(empty=empty))
+        url = postgres.url(name).reveal().decode().replace(f":{PASSWORD}", "")
+        where = ("--store", url, "--store-password-file", str(password))
+        found = json.loads(run("doctor", *where, "--data-dir", str(tmp_path), "--json").out)
+        of_database = [
+            each for each in found["findings"] if each["check"] in {"database", "standby"}
+        ]
+        assert [each["level"] for each in of_database] == (
+            ["problem"] if code else ["ok", "ok", "warning"]
+        )
+        assert (TRUSTED_FOR_FRESHNESS in str(of_database)) == (not code)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import click
+from msgspec.structs import replace
 
 from keyhouse.base.printable import printable
 from keyhouse.cli.doctor.finding import Finding
@@ -34,6 +35,22 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
             " keyhouse-data)",
         ),
     ] = None
+    store: Annotated[
+        str,
+        Option(
+            "--store",
+            metavar="URL",
+            help="the database of coordinators that share a state: postgresql://USER@HOST/DATABASE",
+        ),
+    ] = ""
+    store_password_file: Annotated[
+        Path | None,
+        Option(
+            "--store-password-file",
+            metavar="FILE",
+            help="file with the password for --store in its first line",
+        ),
+    ] = None
 
     def with_context(self, context: str, host: str) -> "LocalOptions":
         """Return the options, certificate and key those of the context if neither is given."""
@@ -43,7 +60,7 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
         cert, key = (
             Path(file) if file else None for file in (named.context.cert, named.context.key)
         )
-        return LocalOptions(cert=cert, key=key, data_dir=self.data_dir)
+        return replace(self, cert=cert, key=key)
 
 
 @command
@@ -75,6 +92,7 @@ def doctor(
 
 
 def _findings(target: Target, local: LocalOptions) -> Iterator[Finding]:
+    from keyhouse.cli.doctor.database import database_findings
     from keyhouse.cli.doctor.files import directory_findings, remembered_findings, user_findings
     from keyhouse.cli.doctor.machine import machine_findings
     from keyhouse.cli.doctor.network import coordinator_findings, pccs_findings
@@ -83,6 +101,8 @@ def _findings(target: Target, local: LocalOptions) -> Iterator[Finding]:
     yield from machine_findings()
     folder = local.data_dir or Path(os.environ.get("KEYHOUSE_DATA_DIR") or "keyhouse-data")
     yield from directory_findings(folder, named=local.data_dir is not None)
+    if local.store:
+        yield from database_findings(local.store, local.store_password_file)
     yield from remembered_findings({"contexts": contexts_path()})
     yield from user_findings(local.cert, local.key, now)
     if target.host and target.attestation is not None:

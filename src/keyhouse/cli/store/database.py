@@ -1,19 +1,57 @@
 """`keyhouse store init`: prepare a database for coordinators that share it."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.secret import Secret
 from keyhouse.cli.parser import Argument, Option
+from keyhouse.journal.shared.url import has_password, store_url
+
+if TYPE_CHECKING:
+    from keyhouse.journal.store.postgres_database import PostgresDatabase
 
 Url = Annotated[str, Argument(metavar="URL", help="the database: postgresql://USER@HOST/DATABASE")]
 PasswordFile = Annotated[
     Path | None,
     Option("--password-file", metavar="FILE", help="file with the password in its first line"),
 ]
+
+
+@asynccontextmanager
+async def connected(url: str, password_file: Path | None) -> "AsyncIterator[PostgresDatabase]":
+    """Have the database at ``url``, which has no password, until the context ends.
+
+    Raises ``KeyhouseError``.
+    """
+    complete = _complete(url, password_file)
+    from keyhouse.journal.store.postgres_database import PostgresDatabase
+
+    database = PostgresDatabase(complete)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+def _complete(url: str, password_file: Path | None) -> Secret:
+    """Return ``url`` with its password; refuse what cannot be used."""
+    if has_password(url):
+        raise RefusedError(
+            "the URL has a password, which every user of this machine could see",
+            hint="use a file for the password",
+        )
+    if find_spec("asyncpg") is None:
+        raise RefusedError(
+            "databases need a library that is not installed", hint="install keyhouse[postgres]"
+        )
+    return store_url(url, password_file)
 
 
 def init(url: Url, *, password_file: PasswordFile = None) -> None:
@@ -24,21 +62,9 @@ def init(url: Url, *, password_file: PasswordFile = None) -> None:
 
     Example: keyhouse store init postgresql://keyhouse@db.example/keyhouse --password-file password
     """
-    from keyhouse.journal.shared.url import has_password, store_url
+    complete = _complete(url, password_file)
+    from keyhouse.journal.store.postgres_connection import create_schema
 
-    if has_password(url):
-        raise RefusedError(
-            "the URL has a password, which every user of this machine could see",
-            hint="use --password-file",
-        )
-    try:
-        from keyhouse.journal.store.postgres_connection import create_schema
-    except ModuleNotFoundError as missing:
-        if missing.name != "asyncpg":
-            raise
-        raise RefusedError(
-            "databases need a library that is not installed", hint="install keyhouse[postgres]"
-        ) from None
-    asyncio.run(create_schema(store_url(url, password_file)))
+    asyncio.run(create_schema(complete))
     click.echo("created the schema keyhouse")
     click.echo("next: keyhouse serve --store URL --store-password-file FILE", err=True)

@@ -115,6 +115,12 @@ class PostgresDatabase:
                     self._claimed.add(word)
         return word in self._claimed
 
+    async def awaits_standby(self) -> bool:
+        """Tell whether a commit waits until a standby has it."""
+        async with self._asking() as connection:
+            rows = await connection.fetch("SELECT current_setting('synchronous_standby_names')")
+        return rows != [("",)]
+
     async def recovery_index(self, store_id: bytes, epoch: int) -> bytes | None:
         """Return what the holders of recovery keys need in ``epoch``; None if there is none."""
         async with self._asking() as connection:
