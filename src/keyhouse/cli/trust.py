@@ -14,11 +14,7 @@ app = Group()
 
 
 @app.command("show")
-def show(
-    memory: MemoryOption = "",
-    *,
-    as_json: AsJson = False,
-) -> None:
+def show(memory: MemoryOption = "", *, as_json: AsJson = False) -> None:
     """Print the remembered coordinators.
 
     Of each its address, the SHA-256 of its root and its newest state.

@@ -155,10 +155,7 @@ def setting(manifest: bytes) -> Call[wire.SetManifestData]:
 
 def planning(manifest: bytes) -> Call[PlanData]:
     """Return the call that asks what an update would do."""
-    return Call(
-        _post("/api/v2/plan", _json(wire.ManifestBody(manifest)), _LARGE),
-        _data(PlanData),
-    )
+    return Call(_post("/api/v2/plan", _json(wire.ManifestBody(manifest)), _LARGE), _data(PlanData))
 
 
 def agreeing(path: str, manifest: bytes, plan: str = "") -> Call[wire.UpdateAnswer]:
@@ -207,18 +204,12 @@ def writing_secrets(uploads: Mapping[str, UserSecret]) -> Call[None]:
 def handing_in(encrypted_share: bytes, signature: bytes) -> Call[wire.Progress]:
     """Return the call that submits a recovery share."""
     body = wire.RecoverBody(Secret(encrypted_share), signature)
-    return Call(
-        _post("/api/v2/recover", _json(body)),
-        _data(wire.Progress),
-    )
+    return Call(_post("/api/v2/recover", _json(body)), _data(wire.Progress))
 
 
 def signing(quote: bytes) -> Call[wire.SignedQuote]:
     """Return the call that lets the root key sign a quote."""
-    return Call(
-        _post("/api/v2/sign-quote", _json(wire.SignQuoteBody(quote))),
-        _signed,
-    )
+    return Call(_post("/api/v2/sign-quote", _json(wire.SignQuoteBody(quote))), _signed)
 
 
 def counting(name: str, value: int) -> Call[int]:

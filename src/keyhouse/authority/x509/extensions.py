@@ -65,10 +65,7 @@ EXTENDED_USAGES: Final = tuple(
         "1.3.6.1.4.1.311.61.1.1",
     )
 )
-_DEFAULT_EXTENDED_USAGES: Final = (
-    ExtendedKeyUsageOID.SERVER_AUTH,
-    ExtendedKeyUsageOID.CLIENT_AUTH,
-)
+_DEFAULT_EXTENDED_USAGES: Final = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 
 SET_HERE: Final = frozenset(
     {

@@ -182,12 +182,7 @@ def get(
 
 
 @update_app.command("cancel")
-def cancel(
-    target: Target,
-    user: User,
-    *,
-    as_json: AsJson = False,
-) -> None:
+def cancel(target: Target, user: User, *, as_json: AsJson = False) -> None:
     """Cancel the pending update.
 
     Every user with UpdateManifest may.

@@ -47,11 +47,7 @@ def plan(
     --expect-plan.
     """
     given = open_manifest(str(file))
-    with (
-        given.explained(),
-        coordinator_of(target, user) as coordinator,
-        _sending(quiet=as_json),
-    ):
+    with given.explained(), coordinator_of(target, user) as coordinator, _sending(quiet=as_json):
         found = coordinator.plan(given.raw)
     if as_json:
         show_json(found)

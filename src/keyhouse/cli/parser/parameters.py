@@ -221,11 +221,7 @@ def _item(kind: Any) -> tuple[Any, bool]:
 def _type(item: Any) -> click.ParamType[Any]:
     if get_origin(item) is Literal:
         return Choice(get_args(item))
-    return {
-        str: click.STRING,
-        int: Number(),
-        Path: click.Path(path_type=Path),
-    }[item]
+    return {str: click.STRING, int: Number(), Path: click.Path(path_type=Path)}[item]
 
 
 def _given(default: Any) -> dict[str, Any]:

@@ -107,10 +107,7 @@ def _copy_file(disk: Disk, source: Path, target: Path) -> None:
     if handle is None:
         return
     try:
-        with (
-            os.fdopen(handle, "rb", buffering=0) as original,
-            create(target) as copy,
-        ):
+        with os.fdopen(handle, "rb", buffering=0) as original, create(target) as copy:
             disk.step(f"read {source.name}")
             while chunk := original.read(_CHUNK):
                 copy.write(chunk)

@@ -160,10 +160,7 @@ def _bring(disk: Disk, source: Path, target: Path, digest: str) -> None:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     found = hashlib.sha256()
     try:
-        with (
-            os.fdopen(os.open(source, flags), "rb") as original,
-            create(target) as copy,
-        ):
+        with os.fdopen(os.open(source, flags), "rb") as original, create(target) as copy:
             while chunk := original.read(_CHUNK):
                 found.update(chunk)
                 copy.write(chunk)

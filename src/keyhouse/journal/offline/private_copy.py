@@ -62,10 +62,7 @@ def _copy(disk: Disk, source: Path, target: Path) -> None:
 def _copy_file(source: Path, target: Path) -> None:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with (
-            os.fdopen(os.open(source, flags), "rb") as original,
-            create(target) as copy,
-        ):
+        with os.fdopen(os.open(source, flags), "rb") as original, create(target) as copy:
             while chunk := original.read(_CHUNK):
                 copy.write(chunk)
                 advance(len(chunk))

@@ -30,11 +30,7 @@ _HEX_64: Final = {"pattern": "^(?:[0-9a-fA-F]{64})?$"}
 _FILLED: Final = {"type": "string", "minLength": 1}
 _EMPTY: Final = {"enum": [None, ""]}
 _TRUE: Final = {"const": True}
-_NO_BYTES: Final = {
-    "type": ["null", "string", "array"],
-    "pattern": "^[\\r\\n]*$",
-    "maxItems": 0,
-}
+_NO_BYTES: Final = {"type": ["null", "string", "array"], "pattern": "^[\\r\\n]*$", "maxItems": 0}
 
 
 def _with(**fields: Rule) -> Rule:
