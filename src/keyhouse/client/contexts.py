@@ -26,6 +26,7 @@ import msgspec
 from keyhouse.base.durable_files import locked, replace_file
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
+from keyhouse.base.user_folders import user_folder
 from keyhouse.wire.json_decoder import nearest, resembling
 
 NAMES: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -127,11 +128,8 @@ def context_named(known: Contexts, name: str) -> Context:
 
 def contexts_path() -> Path | None:
     """Return ``keyhouse/contexts.toml`` in ``$XDG_CONFIG_HOME`` or ``~/.config``; None: neither."""
-    for variable, below in (("XDG_CONFIG_HOME", ""), ("HOME", ".config")):
-        value = os.environ.get(variable, "")
-        if value.startswith("/"):
-            return Path(value) / below / "keyhouse" / "contexts.toml"
-    return None
+    folder = user_folder("XDG_CONFIG_HOME", ".config")
+    return None if folder is None else folder / "contexts.toml"
 
 
 def read(path: Path | None) -> Contexts:

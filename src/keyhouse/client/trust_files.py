@@ -1,7 +1,6 @@
 """What verifies a coordinator, from files: identity, a simulation's root, collateral or a PCCS."""
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,11 +21,11 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.named_files import read_named_file
 from keyhouse.base.pem import certificate_fault
 from keyhouse.base.printable import printable
+from keyhouse.base.user_folders import user_folder
 from keyhouse.client.errors import ClientSetupError
 from keyhouse.wire.json_decoder import nearest
 
 _LARGEST: Final = 64 << 20  # bytes
-_FOLDER: Final = Path("keyhouse") / "collateral"
 
 
 class RootUnreadableError(ClientSetupError):
@@ -122,11 +121,8 @@ def cache_folder() -> Path | None:
 
     That is ``$XDG_CACHE_HOME`` or ``$HOME/.cache``; with neither, nothing is kept.
     """
-    for variable, below in (("XDG_CACHE_HOME", ""), ("HOME", ".cache")):
-        value = os.environ.get(variable, "")
-        if value.startswith("/"):
-            return Path(value) / below / _FOLDER
-    return None
+    folder = user_folder("XDG_CACHE_HOME", ".cache")
+    return None if folder is None else folder / "collateral"
 
 
 def _log(text: str) -> None:

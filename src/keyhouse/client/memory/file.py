@@ -25,6 +25,7 @@ import msgspec
 from keyhouse.base.durable_files import locked, replace_file
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
+from keyhouse.base.user_folders import user_folder
 from keyhouse.client.errors import TrustError
 from keyhouse.client.memory.states import KEPT, MOST, Memories, read_place
 from keyhouse.wire.json_decoder import UInt16, UnreadableError, read
@@ -46,14 +47,8 @@ def default_memory() -> Path | None:
 
     None: neither ``XDG_STATE_HOME`` nor ``HOME`` names a directory.
     """
-    state, home = os.environ.get("XDG_STATE_HOME", ""), os.environ.get("HOME", "")
-    if Path(state).is_absolute():
-        folder = Path(state)
-    elif Path(home).is_absolute():
-        folder = Path(home) / ".local" / "state"
-    else:
-        return None
-    return folder / "keyhouse" / "known-coordinators.json"
+    folder = user_folder("XDG_STATE_HOME", ".local/state")
+    return None if folder is None else folder / "known-coordinators.json"
 
 
 class _Content(msgspec.Struct, frozen=True):
