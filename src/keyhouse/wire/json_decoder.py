@@ -22,7 +22,6 @@ means on the wire (Client API, "Request bodies"; manifest format, "Encoding and 
 defaults) and a mismatch where a type has none.
 """
 
-import difflib
 import functools
 import types
 from collections import Counter
@@ -118,8 +117,10 @@ def nearest(word: str, known: tuple[str, ...]) -> str:
 
 def resembling(word: str, known: Iterable[str]) -> str:
     """Return the word of ``known`` that ``word`` resembles most by its first letters, or ""."""
+    from difflib import get_close_matches  # for a mistake only: it delays a start
+
     folded = {name[:_COMPARED].lower(): name for name in known}
-    close = difflib.get_close_matches(word[:_COMPARED].lower(), folded, n=1)
+    close = get_close_matches(word[:_COMPARED].lower(), folded, n=1)
     return folded[close[0]] if close else ""
 
 
