@@ -82,6 +82,10 @@ class Verifier:
         """The pinned root of SGX and TDX, DER."""
         return self._root_ca
 
+    def load(self) -> None:
+        """Load the library now; otherwise the first quote waits for it."""
+        _ = self._verifier
+
     def verify(self, quote: bytes, collateral: Collateral | AmdCollateral, at: datetime) -> Verdict:
         """Return what ``quote`` (raw, or with the 16-byte header) says, if it verifies at ``at``.
 

@@ -87,6 +87,13 @@ async def test_recorded_quotes_have_their_status_at_their_time() -> None:
         assert await refusal(checks, quote("tdx_quote_outdated")) is QuoteProblem.TCB_LEVEL
 
 
+async def test_what_verifies_quotes_can_be_there_before_the_first() -> None:
+    with checking(Desk(collateral("sgx_quote"))) as checks:
+        assert "_verifier" not in vars(checks._verifier)
+        await checks.warm_up()
+        assert "_verifier" in vars(checks._verifier)
+
+
 async def test_bytes_before_and_after_a_quote_are_refused() -> None:
     whole = quote("sgx_quote")
     with checking(Desk(collateral("sgx_quote"))) as checks:

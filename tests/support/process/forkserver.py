@@ -48,6 +48,7 @@ _MODULES: Final = {
         "keyhouse.journal",
         "keyhouse_simulation.snp",
         "uvloop",
+        "dcap_qvl",
     ),
     "command": (
         "anyio._backends._asyncio",

@@ -2,7 +2,8 @@
 
 import os
 import signal
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from keyhouse.base.errors import InvalidError, KeyhouseError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from keyhouse.journal import Home
     from keyhouse.server.http.listener import Listener
     from keyhouse.server.net.acceptor import Acceptor
+    from keyhouse.server.services.quote_checks import QuoteChecks
 
 __all__ = ["main"]
 
@@ -31,6 +33,9 @@ USAGE: Final = 2
 INTERRUPTED: Final = 130
 
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+
+WARMED_AFTER = 1.0
+"""Seconds after which the libraries are loaded that a start has no need of."""
 
 GRACE = 10.0
 """Seconds that accepted requests have to be answered after the signal to stop."""
@@ -135,7 +140,25 @@ async def _serve_home(
             ) as listeners,
         ):
             await _start(settings, platform.kind, engine, listeners.client_api)
-            await _until_stopped(task, stop, *listeners)
+            async with _warmed_up(checks):
+                await _until_stopped(task, stop, *listeners)
+
+
+@asynccontextmanager
+async def _warmed_up(checks: "QuoteChecks") -> AsyncIterator[None]:
+    """Load what only the first quote needs, once the first answers have been given."""
+    import asyncio
+
+    async def warm_up() -> None:
+        await asyncio.sleep(WARMED_AFTER)
+        await checks.warm_up()
+
+    warming = asyncio.create_task(warm_up())
+    try:
+        yield
+    finally:
+        warming.cancel()
+        await asyncio.wait([warming])
 
 
 def _process(settings: Settings, platform: "Platform") -> "Process":

@@ -184,6 +184,10 @@ class QuoteChecks:
             require_as_new(marks, self._memory.known())  # others' quotes may have raised it
         return verdict
 
+    async def warm_up(self) -> None:
+        """Load what verifies quotes, on their thread: nothing waits for it, and nothing has to."""
+        await self.in_turn(self._verifier.load)
+
     @property
     def health(self) -> CollateralHealth | None:
         """What tells how the collateral is doing, that of AMD too, if anything does."""
