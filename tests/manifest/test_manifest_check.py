@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+import ssl
 from datetime import timedelta
 from typing import Any
 
@@ -346,6 +347,31 @@ def test_an_expired_user_certificate_is_warned_of_and_accepted() -> None:
     raw = json.dumps(document).encode()
     later = check(raw, now=NOW + timedelta(days=400))
     assert "Users.alice.Certificate" in [warning.at for warning in later.warnings]
+
+
+def test_a_user_certificate_that_ends_in_the_year_0_has_expired() -> None:
+    """Its bytes are a certificate's, though no date of Python's is that early."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "alice")])
+    der = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(NOW)
+        .not_valid_after(NOW.replace(year=2120, month=1, day=1, hour=0, minute=0, second=0))
+        .sign(key, SHA256())
+        .public_bytes(Encoding.DER)
+    )
+    early = der.replace(b"21200101000000Z", b"00000101000000Z")
+    assert early != der
+    document = full()
+    document["Users"]["alice"]["Certificate"] = ssl.DER_cert_to_PEM_cert(early)
+    found = fully_checked(json.dumps(document).encode()).warnings
+    assert [each.problem for each in found if each.at == "Users.alice.Certificate"] == [
+        "has expired; it still identifies the user"
+    ]
 
 
 def test_a_recovery_key_under_two_names_is_refused() -> None:

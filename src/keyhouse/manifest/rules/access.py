@@ -63,9 +63,16 @@ def _certificate(here: Place, pem: str, now: datetime, findings: Findings) -> by
     if has_costly_key(der):
         problem = "has a key that TLS handshakes do not take: the user cannot be identified by it"
         findings.warn(here, problem, _USUAL_KEYS)
-    if certificate.not_valid_after_utc < now:
+    if _has_expired(certificate, now):
         findings.warn(here, "has expired; it still identifies the user", "renew it with an update")
     return der
+
+
+def _has_expired(certificate: x509.Certificate, now: datetime) -> bool:
+    try:
+        return certificate.not_valid_after_utc < now
+    except ValueError:  # the year 0, which no datetime has
+        return True
 
 
 def _warn_of_ignored(here: Place, pem: str, findings: Findings) -> None:
