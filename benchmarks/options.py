@@ -44,6 +44,7 @@ class Options(msgspec.Struct, frozen=True):
     keyhouse: Path
     folder: Path | None
     json: Path | None
+    gramine: bool  # measure coordinators under gramine-direct beside native ones, and nothing else
 
     @property
     def warmup(self) -> float:
@@ -73,6 +74,7 @@ class Options(msgspec.Struct, frozen=True):
             keyhouse=given.keyhouse or Path(sys.executable).parent / "keyhouse",
             folder=given.directory,
             json=given.json,
+            gramine=given.gramine,
         )
 
 
@@ -97,6 +99,9 @@ def _parser(description: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
     parser.add_argument("--directory", type=Path, help="where the data lies while it is measured")
+    parser.add_argument(
+        "--gramine", action="store_true", help="instead: under gramine-direct, beside native"
+    )
     parser.add_argument("--load", type=Path, metavar="PROGRAM", help="the load program")
     parser.add_argument("--keyhouse", type=Path, metavar="PROGRAM", help="another build to measure")
     return parser

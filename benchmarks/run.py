@@ -6,6 +6,7 @@ asserted: only a server that fails, or answers wrongly, is an error.
 
 import datetime as dt
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -41,14 +42,32 @@ def main() -> None:
     os.sched_setaffinity(0, {processors.load})
     try:
         with tempfile.TemporaryDirectory(prefix="keyhouse-bench-", dir=options.folder) as folder:
+            if options.gramine:
+                _beside_gramine(options, Path(folder), processors)
+                return
             result = _measure(options, Path(folder), processors)
     except TroubleError as trouble:
         sys.exit(f"error: {trouble}")
     print(report(result))
-    if options.json is not None:
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
+    _write(options, result)
     if any(series.errors for series in result.series):
         sys.exit("error: requests failed, see the remarks")
+
+
+def _beside_gramine(options: Options, folder: Path, processors: Processors) -> None:
+    if shutil.which("gramine-direct") is None:
+        print("skipped: gramine-direct is not on PATH: see CONTRIBUTING.md, Tests")
+        return
+    from benchmarks.enclaves import enclave_report, measure_enclaves
+
+    figures = measure_enclaves(options, folder, processors)
+    print(enclave_report(figures))
+    _write(options, figures)
+
+
+def _write(options: Options, figures: msgspec.Struct) -> None:
+    if options.json is not None:
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(figures)) + b"\n")
 
 
 def _measure(options: Options, folder: Path, processors: Processors) -> Result:

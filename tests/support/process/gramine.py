@@ -30,9 +30,11 @@ __all__ = [
     "render",
     "require_gramine",
     "run_program",
+    "simulated",
     "sources",
     "template",
     "with_amd_collateral",
+    "without_file_checks",
 ]
 
 _ROOT: Final = Path(__file__).parent.parent.parent.parent
@@ -169,6 +171,25 @@ def with_amd_collateral(text: str, folder: str) -> str:
     return _replaced(text, 'data_dir }}/"]', f'data_dir }}}}/", "file:{folder}/"]')
 
 
+def simulated(text: str, *, mount: str = PLAIN, arguments: Sequence[str] = ()) -> str:
+    """Return the template ``text`` on the simulated platform, which ``gramine-direct`` can run."""
+    words = "".join(f'"{word}", ' for word in arguments)
+    text = _replaced(text, '"--platform", "gramine", ', f'"--platform", "simulation", {words}')
+    text = _replaced(text, '{ path = "/keyhouse-data",', f'{{ {mount}path = "/keyhouse-data",')
+    if mount == ENCRYPTED:  # a key that everybody knows: there is no enclave to give one
+        text += f'\nfs.insecure__keys.default = "{"5a" * 16}"\n'
+    return text
+
+
+def without_file_checks(text: str) -> str:
+    """Return the template ``text`` with no trusted files: what a start takes without them."""
+    trusted = re.sub(r"sgx\.trusted_files = \[.*?\]\n", "", text, flags=re.DOTALL)
+    strict, loose = '"strict"', '"allow_all_but_log"'
+    return _replaced(
+        trusted, f"sgx.file_check_policy = {strict}", f"sgx.file_check_policy = {loose}"
+    )
+
+
 class EnclaveServer(Server):
     """A coordinator under ``gramine-direct``; ``data`` is its directory on the host.
 
@@ -190,12 +211,8 @@ class EnclaveServer(Server):
         self.metrics_port = free_port()
         data.mkdir(mode=0o700, exist_ok=True)
         self._folder = data.parent / f"{data.name}-enclave"
-        words = "".join(f'"{word}", ' for word in arguments)
         text = template() if amd is None else with_amd_collateral(template(), str(amd))
-        text = _replaced(text, '"--platform", "gramine", ', f'"--platform", "simulation", {words}')
-        text = _replaced(text, '{ path = "/keyhouse-data",', f'{{ {mount}path = "/keyhouse-data",')
-        if mount == ENCRYPTED:  # a key that everybody knows: there is no enclave to give one
-            text += f'\nfs.insecure__keys.default = "{"5a" * 16}"\n'
+        text = simulated(text, mount=mount, arguments=arguments)
         values = {
             "keyhouse_dir": runtime,
             "arch_libdir": libraries(runtime),

@@ -1,0 +1,313 @@
+"""Coordinators under ``gramine-direct`` beside native ones, in turns: what the library OS costs.
+
+They run from the template that is shipped, on the simulated platform. ``gramine-direct`` protects
+nothing, and no processor encrypts memory: an enclave costs more than is seen here.
+"""
+
+import resource
+import socket
+import ssl
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import msgspec
+from benchmarks.coordinator import STATUS, Coordinator
+from benchmarks.loading import Job, run_load
+from benchmarks.manifests import (
+    LIMITED,
+    User,
+    envelope,
+    joining_manifest,
+    marble_name,
+    upload_bodies,
+)
+from benchmarks.options import Options
+from benchmarks.processes import Process, Processors, TroubleError
+from benchmarks.surroundings import Surroundings, busy, look_around
+from support.process.gramine import (
+    ENCRYPTED,
+    PLAIN,
+    libraries,
+    make_runtime,
+    render,
+    simulated,
+    template,
+    without_file_checks,
+)
+
+__all__ = ["EnclaveFigures", "enclave_report", "measure_enclaves"]
+
+NATIVE: Final = "native"
+GRAMINE: Final = "gramine"
+SEALED: Final = "encrypted mount"
+UNCHECKED: Final = "no file checks"
+_KINDS: Final = (NATIVE, GRAMINE, SEALED, UNCHECKED)
+_STARTING: Final = (NATIVE, GRAMINE, UNCHECKED)
+_SERVING: Final = (NATIVE, GRAMINE, SEALED)
+_BOTH: Final = (NATIVE, GRAMINE)
+
+_MANY: Final = 10_000  # secrets
+_FEW: Final = 100
+_IDLE: Final = (0, 1000, 4000)  # connections
+_SPARE_FILES: Final = 500
+_WORKLOADS: Final = 16
+_AT_ONCE: Final = 32
+_MORE_IS_BETTER: Final = "/s"
+
+
+class EnclaveFigures(msgspec.Struct):
+    """What was found: by row, whose name ends in its unit, and kind of coordinator; by round."""
+
+    surroundings: Surroundings
+    used_share: float = 0.0  # of all processors, by all there is
+    rows: dict[str, dict[str, list[float]]] = {}
+
+    def note(self, row: str, kind: str, value: float) -> None:
+        """Keep a value."""
+        self.rows.setdefault(row, {}).setdefault(kind, []).append(value)
+
+
+class _Enclave(Coordinator):
+    """A coordinator under ``gramine-direct``; its manifest is rendered before the clock runs."""
+
+    def __init__(self, runtime: Path, folder: Path, kind: str, *, processor: int) -> None:
+        self._runtime, self._kind = runtime, kind
+        super().__init__(Path("gramine-direct"), folder, processor=processor)
+
+    def serve_command(self) -> list[str]:
+        """Return the command that serves the data directory."""
+        return ["gramine-direct", str(self._folder / "enclave" / "keyhouse")]
+
+    def _start(self) -> Process:
+        if not self.data.exists():
+            self._render()
+        return super()._start()
+
+    def _render(self) -> None:
+        self.data.mkdir(mode=0o700)
+        addresses = (
+            *("--client-addr", f"127.0.0.1:{self.port}"),
+            *("--mesh-addr", f"127.0.0.1:{self.mesh_port}"),
+        )
+        mount = ENCRYPTED if self._kind == SEALED else PLAIN
+        text = simulated(template(), mount=mount, arguments=addresses)
+        values = {
+            "keyhouse_dir": self._runtime,
+            "arch_libdir": libraries(self._runtime),
+            "data_dir": self.data,
+            "isv_svn": 1,
+        }
+        text = without_file_checks(text) if self._kind == UNCHECKED else text
+        render(self._folder / "enclave", text, values)
+
+
+class _Run:
+    """Coordinators of each kind in ``folder``, which are ended with it."""
+
+    def __init__(
+        self, options: Options, folder: Path, processors: Processors, ends: ExitStack
+    ) -> None:
+        self.options = options
+        self._folder = folder
+        self._processors = processors
+        self._ends = ends
+        self._runtime = make_runtime(folder)
+        self.user = User.create(folder)
+        self.figures = EnclaveFigures(look_around(folder, processors))
+
+    def start(self, kind: str, name: str) -> Coordinator:
+        """Return a new coordinator that has answered."""
+        folder, cpu = self._folder / f"{name}-{kind}".replace(" ", "-"), self._processors.server
+        if kind == NATIVE:
+            one: Coordinator = Coordinator(self.options.keyhouse, folder, processor=cpu)
+        else:
+            one = _Enclave(self._runtime, folder, kind, processor=cpu)
+        self._ends.callback(one.stop)
+        return one
+
+    def file(self, name: str, content: bytes) -> Path:
+        """Return a new file."""
+        path = self._folder / name
+        path.write_bytes(content)
+        return path
+
+    def load(self, row: str, kind: str, one: Coordinator, job: Job) -> None:
+        """Note latency and rate of a load. Raises ``TroubleError`` if a request failed."""
+        report = run_load(
+            self.options.program,
+            job,
+            port=one.port if job.types is None else one.mesh_port,
+            pid=one.process.pid,
+            processor=self._processors.load,
+            seconds=self.options.seconds,
+            warmup=self.options.warmup,
+        )
+        if report.errors:
+            raise TroubleError(f"{row}, {kind}: {report.errors} requests failed")
+        self.figures.note(f"{row}, p50 µs", kind, report.latency_us.p50)
+        self.figures.note(f"{row} {_MORE_IS_BETTER}", kind, report.requests_per_second)
+
+
+def measure_enclaves(options: Options, folder: Path, processors: Processors) -> EnclaveFigures:
+    """Measure starts, requests, activations and idle connections. Raises ``TroubleError``."""
+    before = busy()
+    with ExitStack() as ends:
+        run = _Run(options, folder, processors, ends)
+        for part in (_starts, _requests, _activations, _idle_connections):
+            _say(part.__name__.strip("_").replace("_", " "))
+            part(run, options.rounds)
+    after = busy()
+    used = (after.used - before.used) / (after.possible - before.possible)
+    run.figures.used_share = round(used, 2)
+    return run.figures
+
+
+def _starts(run: _Run, rounds: int) -> None:
+    note = run.figures.note
+    for number in range(rounds):
+        for kind in _STARTING:
+            one = run.start(kind, f"empty-{number}")
+            note("start ms", kind, one.first_answer * 1000)
+            note("memory MiB", kind, one.settled_memory() / 1024)
+            one.stop()
+    holding = {kind: run.start(kind, "many") for kind in _STARTING}
+    for one in holding.values():
+        one.hold_secrets(_MANY, run.user)
+    for _ in range(rounds):
+        for kind, one in holding.items():
+            one.restart()
+            note(f"start with {_MANY:,} secrets ms", kind, one.first_answer * 1000)
+    for one in holding.values():
+        one.stop()
+
+
+def _requests(run: _Run, rounds: int) -> None:
+    upload = Job(
+        "/api/v2/secrets",
+        clients=1,
+        user=run.user,
+        bodies=run.file("bodies", upload_bodies(_FEW)),
+    )
+    serving = {kind: run.start(kind, "few") for kind in _SERVING}
+    for one in serving.values():
+        one.hold_secrets(_FEW, run.user)
+    for _ in range(rounds):
+        for kind in _BOTH:
+            run.load("status, 1 client", kind, serving[kind], Job(STATUS, clients=1))
+        for clients in (1, 8):
+            job = msgspec.structs.replace(upload, clients=clients)
+            row = f"upload, {clients} client{'s'[: clients > 1]}"
+            for kind, one in serving.items():
+                run.load(row, kind, one, job)
+    for one in serving.values():
+        one.stop()
+
+
+def _activations(run: _Run, rounds: int) -> None:
+    if not run.options.program.complete:
+        return
+    usual = run.file("types", f"{marble_name(0)}\n".encode())
+    limited = run.file("limited", f"{LIMITED}\n".encode())
+    serving = {kind: run.start(kind, "joined") for kind in _SERVING}
+    for one in serving.values():
+        one.post("/api/v2/manifest", envelope(joining_manifest(1)))
+    rows = {
+        "activation, P-256": (usual, "p256"),
+        "activation with a limit, P-384": (limited, "p384"),
+    }
+    for _ in range(rounds):
+        for row, (types, curve) in rows.items():
+            job = Job(
+                "/", clients=_WORKLOADS, new_connections=True, types=types, workload_keys=curve
+            )
+            for kind, one in serving.items():
+                run.load(row, kind, one, job)
+    for one in serving.values():
+        one.stop()
+
+
+def _idle_connections(run: _Run, rounds: int) -> None:
+    serving = {kind: run.start(kind, "idle") for kind in _BOTH}
+    for _ in range(rounds):
+        for count in _IDLE:
+            for kind, one in serving.items():
+                with _held(one.port, count):
+                    run.load(f"status beside {count:,} idle", kind, one, Job(STATUS, clients=1))
+    for one in serving.values():
+        one.stop()
+
+
+@contextmanager
+def _held(port: int, count: int) -> Iterator[None]:
+    """Hold ``count`` TLS connections that had an answer."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < count + _SPARE_FILES:
+        raise TroubleError(f"{count} connections need more open files than ulimit -Hn allows")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # loopback, and nothing of worth is sent
+    request = f"GET {STATUS} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
+
+    def connected(_: int) -> ssl.SSLSocket:
+        stream = context.wrap_socket(socket.create_connection(("127.0.0.1", port), 60))
+        stream.sendall(request)
+        if not stream.recv(4096).startswith(b"HTTP/1.1 200 "):
+            raise TroubleError("a connection that was to be idle was not answered")
+        return stream
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        held = list(pool.map(connected, range(count)))
+    try:
+        yield
+        if not all(map(_is_open, held)):
+            raise TroubleError("an idle connection was closed")
+    finally:
+        for stream in held:
+            stream.close()
+
+
+def _is_open(stream: ssl.SSLSocket) -> bool:
+    stream.setblocking(False)  # noqa: FBT003 the standard library's way
+    try:
+        return bool(stream.recv(1))
+    except ssl.SSLWantReadError:
+        return True
+    except OSError:
+        return False
+
+
+def enclave_report(figures: EnclaveFigures) -> str:
+    """Return the best and the median of each row, as plain text."""
+    machine = figures.surroundings
+    rows = [["best / median", *_KINDS]]
+    for row, by_kind in figures.rows.items():
+        rows.append([row, *(_cell(row, by_kind.get(kind)) for kind in _KINDS)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in rows]
+    return "\n".join(
+        [
+            f"{machine.processor}, {machine.processors} processors used, kernel {machine.kernel}",
+            f"Python {machine.python}",
+            f"data on {machine.file_system}, write and sync of 4 KiB {machine.sync_us:,.0f} µs",
+            f"all work together took {figures.used_share:.0%} of the machine",
+            "",
+            *lines,
+        ]
+    )
+
+
+def _cell(row: str, values: list[float] | None) -> str:
+    if not values:
+        return "-"
+    best = max(values) if row.endswith(_MORE_IS_BETTER) else min(values)
+    return f"{best:,.0f} / {median(values):,.0f}"
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text} ...\n")
