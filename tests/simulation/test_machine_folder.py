@@ -15,6 +15,7 @@ import pytest
 
 from keyhouse.attestation import (
     Measurements,
+    NoSealingKeyError,
     SealPolicy,
     TcbStatus,
     Tee,
@@ -27,6 +28,7 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.platforms.find import SIMULATED_BUNDLES, SimulatedTcb
 from keyhouse.base.errors import RefusedError
+from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation import COORDINATOR, FolderDamagedError, add_machine, open_platform
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -94,6 +96,23 @@ def test_machines_of_one_vendor_verify_with_the_same_collateral(tmp_path: Path) 
     assert keys[0] not in keys[1:]
     assert keys[1] != keys[2]
     assert again.sealing_key(SealPolicy.PRODUCT_KEY) == keys[1]
+
+
+def test_the_coordinator_on_a_machine_may_be_a_confidential_vm(tmp_path: Path) -> None:
+    open_platform(tmp_path / "one", now=clock())
+    wanted = TdxIdentity(mrtd="ab" * 48)
+    add_machine(tmp_path / "two", tmp_path / "one", now=clock(), coordinator=wanted)
+    vm = open_platform(tmp_path / "two", now=clock()).coordinator
+    collateral = read_collateral((tmp_path / "one" / "collateral-tdx.json").read_bytes())
+    binding = quote_binding(b"root")
+    verdict = Verifier(vm.root_ca).verify(vm.quote(report_data(binding)), collateral, NOW)
+    expected = read_expected_identity((tmp_path / "two" / "attestation.json").read_bytes())
+
+    assert vm.kind == "simulation"
+    appraise(verdict, expected, binding=binding)
+    with pytest.raises(NoSealingKeyError):
+        vm.sealing_key(SealPolicy.PRODUCT_KEY)
+    assert open_platform(tmp_path / "one", now=clock()).coordinator.measurements == COORDINATOR
 
 
 def test_a_machine_is_added_to_an_empty_folder_alone(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from keyhouse.attestation import (
     Collateral,
     CollateralRefusedError,
     ConfigurationRefusedError,
+    ExpectedIdentity,
     Measurements,
     QuoteRefusedError,
     TcbStatus,
@@ -48,6 +49,7 @@ from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
 from keyhouse.attestation.platforms.find import SIMULATED_AMD, SIMULATED_BUNDLES, SimulatedTcb
 from keyhouse.base.durable_files import replace_file, sync_directory
 from keyhouse.base.errors import BrokenError, RefusedError
+from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation import amd_vendor
 from keyhouse_simulation.machine import Machine, make_machine, pem
 from keyhouse_simulation.parameters import COORDINATOR, Enclave, Parameters
@@ -95,12 +97,17 @@ def open_platform(
 
 
 def add_machine(
-    folder: Path, beside: Path, *, now: Clock = utc_now, coordinator: Measurements = COORDINATOR
+    folder: Path,
+    beside: Path,
+    *,
+    now: Clock = utc_now,
+    coordinator: Measurements | TdxIdentity = COORDINATOR,
 ) -> SimulatedPlatform:
     """Return a new machine in the empty ``folder``, of the vendor of the machine in ``beside``.
 
     Quotes of both verify under one root, with the same collateral; what one seals the other cannot
-    open. ``coordinator``: who the coordinator there is. Errors as for ``open_platform``.
+    open. ``coordinator``: who the coordinator there is; as a confidential VM it cannot seal. Errors
+    as for ``open_platform``.
     """
     open_platform(beside, now=now)
     with _locked(folder):
@@ -111,7 +118,11 @@ def add_machine(
         replace_file(folder / _MACHINE, write_record(machine), alone=True)
         for name in SIMULATED_BUNDLES:
             replace_file(folder / name, _read(beside / name, MAX_COLLATERAL), alone=True)
-        platform = SimulatedPlatform(machine, Parameters(enclave=Enclave(measurements=coordinator)))
+        if isinstance(coordinator, TdxIdentity):
+            platform = SimulatedPlatform(machine, vm=coordinator)
+        else:
+            enclave = Enclave(measurements=coordinator)
+            platform = SimulatedPlatform(machine, Parameters(enclave=enclave))
         identity = write_expected_identity(platform.expected_identity)
         replace_file(folder / _COORDINATOR, identity, alone=True)
     return open_platform(folder, now=now)
@@ -123,8 +134,10 @@ def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None, *, upkeep: bool) -
     machine = _machine(folder, moment)
     collateral = _usable_collateral(folder, machine, moment) if tcb is None else None
     said = tcb or _said(folder)
-    parameters = msgspec.structs.replace(_saying(said), enclave=_enclave(folder))
-    platform = SimulatedPlatform(machine, parameters, now=now, collateral=collateral)
+    coordinator = _coordinator(folder)
+    parameters = msgspec.structs.replace(_saying(said), enclave=_enclave(folder, coordinator))
+    vm = None if coordinator is None else coordinator.tdx
+    platform = SimulatedPlatform(machine, parameters, now=now, collateral=collateral, vm=vm)
     try:
         if collateral is None and (tcb or not is_new):
             _try_out(platform, platform.collateral, moment)
@@ -184,14 +197,19 @@ def _machine(folder: Path, moment: datetime) -> Machine:
     return machine
 
 
-def _enclave(folder: Path) -> Enclave:
+def _coordinator(folder: Path) -> ExpectedIdentity | None:
     path = folder / _COORDINATOR
     if not path.exists():
-        return Enclave()
+        return None
     try:
-        found = read_expected_identity(_read(path, _MAX_IDENTITY))
+        return read_expected_identity(_read(path, _MAX_IDENTITY))
     except ConfigurationRefusedError as exc:
         raise _damaged(folder, f"{_COORDINATOR}: {exc.message}") from None
+
+
+def _enclave(folder: Path, found: ExpectedIdentity | None) -> Enclave:
+    if found is None or found.tdx is not None:
+        return Enclave()
     if not (found.unique_id and found.signer_id):
         raise _damaged(folder, f"{_COORDINATOR} lacks UniqueID or SignerID")
     measured = Measurements(

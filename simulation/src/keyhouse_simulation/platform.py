@@ -46,7 +46,8 @@ def utc_now() -> datetime:
 class SimulatedPlatform:
     """A ``Platform`` that protects nothing: its keys are in memory and in a file.
 
-    ``parameters`` bend what it says; ``collateral`` (new if not given) counts from ``now()``.
+    ``parameters`` bend what it says; ``collateral`` (new if not given) counts from ``now()``. The
+    coordinator on it is an enclave, or the confidential VM ``vm``.
     """
 
     kind: Final = "simulation"
@@ -58,10 +59,12 @@ class SimulatedPlatform:
         *,
         now: Clock = utc_now,
         collateral: Collateral | None = None,
+        vm: TdxIdentity | None = None,
     ) -> None:
         self._machine = machine
         self._parameters = parameters or Parameters()
         self._now = now
+        self._vm = vm
         self._writer = QuoteWriter(machine, self._parameters.quoting_enclave)
         self.root_ca: Final = machine.root.public_bytes(Encoding.DER)
         self.collateral: Final = collateral or issue_collateral(machine, self._parameters, now())
@@ -91,8 +94,15 @@ class SimulatedPlatform:
         return msgspec.structs.replace(issued, root_ca_crl=root_list, pck_crl=pck_list)
 
     @property
+    def coordinator(self) -> Platform:
+        """This machine as the coordinator on it sees it: from its enclave, or confidential VM."""
+        return self if self._vm is None else self.seen_by(self._vm)
+
+    @property
     def expected_identity(self) -> ExpectedIdentity:
         """The identity that clients should expect under this platform."""
+        if self._vm is not None:
+            return ExpectedIdentity(tdx=self._vm, accepted_tcb_statuses=(TcbStatus.UP_TO_DATE,))
         who = self.measurements
         return ExpectedIdentity(
             unique_id=who.unique_id,

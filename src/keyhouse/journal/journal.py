@@ -336,7 +336,7 @@ async def _read_whole(
             f"the data key is not the one of the journal's epoch {start.epoch}",
             hint="the recovery keys or the sealed_key belong to another epoch or deployment",
         )
-    _check_link(start, known)
+    require_link(start, known)
     replaying = Replaying(Sealer(dek, store_id, start.epoch), start)
     while batch.records:
         await asyncio.to_thread(_take, replaying, batch.records, known)
@@ -421,8 +421,11 @@ def _require_start(batch: Batch, store_id: bytes) -> EpochStart:
     return start
 
 
-def _check_link(start: EpochStart, known: Position | None) -> None:
-    """Check an epoch's start against a position of an earlier epoch."""
+def require_link(start: EpochStart, known: Position | None) -> None:
+    """Check an epoch's start against a position that the journal is known to have had.
+
+    Raises ``RolledBackError`` or ``StoreDamagedError``.
+    """
     if known is None:
         return
     before = Position(known.epoch, start.first - 1, start.previous)

@@ -10,12 +10,14 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
-from keyhouse.attestation import SealPolicy, open_platform
+from keyhouse.attestation import Measurements, SealPolicy, open_platform
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.events import Event, SecretsUploaded
 from keyhouse.coordinator.engine.records import decode_events
 from keyhouse.journal import Opened
 from keyhouse.journal.shared.home import SharedHome
+from keyhouse.wire.tdx import TdxIdentity
+from keyhouse_simulation import COORDINATOR, add_machine
 from support.process.server import Client, Server
 from support.samples.deployment import user
 from support.samples.updates import Change, together
@@ -58,12 +60,23 @@ class Replicas:
         self.all.append(Server(data, arguments=arguments, environment=environment))
         return self.all[-1]
 
+    def elsewhere(
+        self, *arguments: str, coordinator: Measurements | TdxIdentity = COORDINATOR
+    ) -> Server:
+        """Return one more, not started yet, on a machine of its own of the same vendor."""
+        data = self.folder / f"replica{len(self.all)}"
+        data.mkdir(mode=0o700)
+        add_machine(data / "simulation", self.all[0].data / "simulation", coordinator=coordinator)
+        environment = {} if self.url is None else {"KEYHOUSE_STORE": self.url.reveal().decode()}
+        self.all.append(Server(data, arguments=arguments, environment=environment))
+        return self.all[-1]
+
     def started(self, *arguments: str) -> Server:
         """Return one more, which serves."""
         return self.prepared(*arguments).start()
 
     def founded(self, count: int = 2, raw: bytes = b"") -> list[Server]:
-        """Return ``count`` that serve the manifest ``raw``."""
+        """Return ``count`` that serve the manifest ``raw``, on one machine."""
         first = self.started()
         with first.client() as client:
             assert client.set_manifest(raw or manifest()).status == 200
@@ -77,6 +90,11 @@ class Replicas:
 
     def events(self) -> list[Event]:
         """Return the events in the database since the last base, read anew."""
+        replay = self.opened().replay
+        return list(decode_events((*replay.base, *replay.events)))
+
+    def opened(self) -> Opened:
+        """Return what the database holds, opened as the first one does."""
         folder = self.folder / "reader"
         folder.mkdir(mode=0o700)
         shutil.copytree(self.all[0].data / "simulation", folder / "simulation")
@@ -97,9 +115,9 @@ class Replicas:
             assert isinstance(found, Opened)
             return found
 
-        replay = asyncio.run(read()).replay
+        found = asyncio.run(read())
         shutil.rmtree(folder)
-        return list(decode_events((*replay.base, *replay.events)))
+        return found
 
 
 class Load:

@@ -57,7 +57,12 @@ class SimulatedTcb(NamedTuple):
 
 
 class SimulatedMachine(Platform, Protocol):
-    """A simulated machine, as the coordinator on it sees it."""
+    """A simulated machine, as an enclave on it sees it."""
+
+    @property
+    def coordinator(self) -> Platform:
+        """The machine as the coordinator on it sees it: from its enclave, or confidential VM."""
+        ...
 
     def seen_by(self, workload: Measurements | VmIdentity) -> Platform:
         """Return the machine as a workload sees it: an enclave, or a confidential VM.
@@ -122,9 +127,13 @@ _NOT_HERE = (
 
 
 def open_platform(
-    name: str, state_dir: Path, *, exists: Callable[[Path], bool] = Path.is_dir
+    name: str,
+    state_dir: Path,
+    *,
+    exists: Callable[[Path], bool] = Path.is_dir,
+    must_seal: bool = True,
 ) -> Platform:
-    """Return the platform ``name``: it makes quotes and derives sealing keys.
+    """Return the platform ``name``: it makes quotes and, if it ``must_seal``, derives sealing keys.
 
     It may keep a folder of its own name under ``state_dir``. ``exists`` tells whether hardware's
     directory is on this machine. Raises ``PlatformMissingError`` for names that are unknown, not
@@ -132,11 +141,12 @@ def open_platform(
     and whatever refusals the platform itself has.
     """
     if name == "simulation":
-        platform: Platform = simulation()(_machine(state_dir))
+        platform = simulation()(_machine(state_dir)).coordinator
     else:
         platform = open_for_quotes(name, state_dir, exists=exists)
     # Asked for now, a key that cannot be derived stops the start, not the first manifest.
-    platform.sealing_key(SealPolicy.PRODUCT_KEY)
+    if must_seal:
+        platform.sealing_key(SealPolicy.PRODUCT_KEY)
     return platform
 
 

@@ -104,7 +104,8 @@ class TsmPlatform(ABC):
         raise NoSealingKeyError(
             f"the platform {self.name} derives no sealing key: a state kept here could be read by"
             " the host, or by nobody after a restart",
-            hint="run the coordinator in an SGX enclave, with --platform gramine",
+            hint="run the coordinator in an SGX enclave, with --platform gramine; or, with --store,"
+            " beside others that hand it the data key",
         )
 
     def _framed(self, outblob: bytes, auxblob: bytes) -> bytes:

@@ -64,8 +64,8 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True):
     signing: bytes  # key of its signatures (Ed25519), 32 bytes
     kem: bytes  # key that others seal to, 1,216 bytes
     machine: bytes  # PPID, or CHIP_ID of AMD
-    unique_id: bytes  # MRENCLAVE; empty for a confidential VM, like the rest
-    signer_id: bytes = b""
+    unique_id: bytes  # MRENCLAVE, or SHA-256 of who a confidential VM is; empty: not known
+    signer_id: bytes = b""  # of an enclave, as the next two
     product_id: int = 0
     security_version: int = 0
     level: int = 1  # of events that it reads

@@ -6,10 +6,11 @@ from typing import NamedTuple
 from keyhouse.authority import CoordinatorKeys, Curve, make_coordinator_keys
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
+from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.engine.clock import BUILD_TIME, Clock, SecurityClock
-from keyhouse.coordinator.engine.engine import Engine, Process
+from keyhouse.coordinator.engine.engine import Engine, Process, Shared
 from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import Fresh, Home, Locked, Opened
@@ -32,8 +33,11 @@ async def open_engine(
     process: Process,
     new: NewDeployment,
     confirm_clock: bool = False,
+    shared: Shared | None = None,
 ) -> Engine:
     """Return the engine over the content of ``home``; its ``Started`` record is durable.
+
+    ``shared``: of a process that shares its store.
 
     Raises:
         BrokenError: the state is damaged, rolled back or of another platform, or the clock is
@@ -42,7 +46,7 @@ async def open_engine(
     bounded = _bounded(clock, confirmed=confirm_clock)
     loaded = await home.load()
     if isinstance(loaded, Opened):
-        return await _running(home, loaded, bounded, process)
+        return await _running(home, loaded, bounded, process, shared)
     if isinstance(loaded, Fresh):
         _require_near_build(bounded)
     keys = await _new_keys(bounded, process, new)
@@ -58,6 +62,7 @@ async def open_engine(
         clock=bounded,
         process=process,
         state=state,
+        shared=shared,
     )
 
 
@@ -84,7 +89,9 @@ def _require_near_build(clock: SecurityClock) -> None:
         )
 
 
-async def _running(home: Home, loaded: Opened, clock: SecurityClock, process: Process) -> Engine:
+async def _running(
+    home: Home, loaded: Opened, clock: SecurityClock, process: Process, shared: Shared | None
+) -> Engine:
     state, update_log = rebuild(loaded.replay.base + loaded.replay.events)
     if state.platform != process.platform:
         raise BrokenError(
@@ -97,8 +104,11 @@ async def _running(home: Home, loaded: Opened, clock: SecurityClock, process: Pr
         process=process,
         state=state,
         update_log=update_log,
+        shared=shared,
     )
     await engine.announce()
+    if not loaded.policy:  # another replica has handed the key over: from now on it is sealed here
+        await home.reseal(policy_of(state.manifest).seal_mode)
     return engine
 
 

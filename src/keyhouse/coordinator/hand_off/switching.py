@@ -40,8 +40,8 @@ def readers(
 ) -> tuple[Member, ...]:
     """Return who of ``members`` is told of a new data key: who ``replicas`` still admit.
 
-    What they are is what they said when they started, which was proven then. A confidential VM said
-    nothing of its code, so it is told only if anyone with the code of ``writer`` is admitted.
+    What they are is what they said when they started, which was proven then. A confidential VM is
+    told only where the manifest names no code, and it is the same as ``writer``.
     """
     return tuple(
         each
@@ -133,6 +133,8 @@ def _require_continues(switch: Switch, position: Position) -> None:
 
 
 def _is_admitted(member: Member, replicas: Replicas | None, writer: Member) -> bool:
+    if not member.unique_id:
+        return False
     try:
         require_admitted(_verdict(member), replicas, Own(_verdict(writer), b""))
     except NoteRefusedError:

@@ -11,8 +11,9 @@ import hmac
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Final
 
-from keyhouse.base.errors import BrokenError, UnavailableError
+from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory.acquire import acquire
@@ -22,14 +23,21 @@ from keyhouse.journal.directory.key_file import KeyFile
 from keyhouse.journal.directory.layout import INDEX, JOURNAL, TOMBSTONE
 from keyhouse.journal.directory.lock import DirectoryLock
 from keyhouse.journal.directory.sealing import Contents, EpochKey
-from keyhouse.journal.journal import Journal, StoreEmptyError
+from keyhouse.journal.journal import Journal, StoreEmptyError, require_link
 from keyhouse.journal.keys import key_check
-from keyhouse.journal.shared.machine_keys import MachineKeys
+from keyhouse.journal.shared.joining import Join
+from keyhouse.journal.shared.machine_keys import MachineKeys, NoMachineKeys, SealedKeys
 from keyhouse.journal.shared.open_store import OpenSharedStore
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.postgres_database import PostgresDatabase
 from keyhouse.journal.store.protocol import StoreConflictError, SupersededError
 from keyhouse.journal.store.records import Beside, EpochStart, Note, Position, first_link
+
+ALONE_FOR: Final = 3.0
+"""Seconds in which no other is seen to serve, before there is nobody to ask: one may just start."""
+
+ASK_FOR: Final = 30.0
+"""Seconds for which others that serve are asked for the data key before recovery mode begins."""
 
 _EVERY = 1.0  # seconds between two looks of one that waits
 _ATTEMPTS = 8  # to read what others replace meanwhile
@@ -39,7 +47,7 @@ class SharedHome:
     """A database, and a directory of this process. Calls wait for each other."""
 
     def __init__(
-        self, url: Secret, database: PostgresDatabase, keys: MachineKeys, lock: DirectoryLock
+        self, url: Secret, database: PostgresDatabase, keys: SealedKeys, lock: DirectoryLock
     ) -> None:
         """Use ``open``."""
         self._url = url
@@ -50,6 +58,8 @@ class SharedHome:
         self._store: PostgresStore | None = None
         self._held: OpenSharedStore | None = None
         self._serving: bytes | None = None  # the store that was current when this was read
+        self._known: Position | None = None  # the highest place that this machine has sealed
+        self._join: Join | None = None
         self._closed = False
 
     @classmethod
@@ -59,20 +69,23 @@ class SharedHome:
         path: Path,
         *,
         platform_kind: str,
-        sealing_key: Callable[[str], Secret],
+        sealing_key: Callable[[str], Secret] | None,
     ) -> "SharedHome":
         """Acquire the directory ``path`` and reach the database at ``url``.
 
-        ``sealing_key``: as for ``DirectoryHome``. Raises as that does, and ``BrokenError`` if the
-        directory holds a state of its own.
+        ``sealing_key``: as for ``DirectoryHome``; None on a platform that cannot seal. Raises as
+        that does, and ``BrokenError`` if the directory holds a state of its own.
         """
         disk = Disk()
         lock = await off_loop(acquire, path, disk)
         try:
             await off_loop(_require_no_state, path)
             database = PostgresDatabase(url)
-            file = KeyFile(path, disk, platform_kind, sealing_key)
-            home = cls(url, database, MachineKeys(database, file, sealing_key), lock)
+            keys = None
+            if sealing_key is not None:
+                file = KeyFile(path, disk, platform_kind, sealing_key)
+                keys = MachineKeys(database, file, sealing_key)
+            home = cls(url, database, keys or NoMachineKeys(), lock)
             await database.current()
         except BaseException:
             lock.release()
@@ -84,12 +97,23 @@ class SharedHome:
 
         Without a store, or where it cannot be opened here, that is once no other replica does: it
         waits for them, and looks again every second. A store that is not whole is refused by name.
+
+        Where it cannot be opened here and others serve, they are asked for the data key first
+        (``ask_by``), for ``ASK_FOR`` seconds, and after that while another one is the desk.
         """
         async with self._turn:
             await self._close_store()
-            told = ""
+            loop = asyncio.get_running_loop()
+            told, began = "", loop.time()
             while True:
                 found, claim = await self._look()
+                if isinstance(found, Locked) and self._join is not None:
+                    others = await self._database.others_present()
+                    if others and (opened := await self._opened_by(found, self._join)) is not None:
+                        return opened
+                    if loop.time() - began < (ASK_FOR if others else ALONE_FOR):
+                        await asyncio.sleep(0 if others else _EVERY)
+                        continue
                 if claim is None or await self._database.claim(claim):
                     if claim != "founder" or await self._database.current() is None:
                         return found
@@ -98,6 +122,14 @@ class SharedHome:
                     log.warning(_WAITING[claim])
                     told = claim
                 await asyncio.sleep(_EVERY)
+
+    def ask_by(self, join: Join | None) -> None:
+        """Let ``load`` ask others for the data key by ``join``, or nobody."""
+        self._join = join
+
+    async def show_presence(self) -> None:
+        """Let other replicas see that this one serves. Raises ``UnavailableError``."""
+        await self._database.show_presence()
 
     async def establish(
         self,
@@ -121,7 +153,7 @@ class SharedHome:
             await self._close_store()
             key = EpochKey(1, policy, dek)
             contents = Contents((key,), Position(0, 0, first_link(store_id)))
-            beside = Beside(recovery_index, (await self._keys.row(contents, store_id),))
+            beside = Beside(recovery_index, await self._keys.rows(contents, store_id))
             store = await self._opened_store(store_id)
             journal = await Journal.create(
                 store, store_id=store_id, dek=dek, base=base, beside=beside
@@ -228,10 +260,33 @@ class SharedHome:
                 return found, "desk" if isinstance(found, Locked) else None
         raise UnavailableError("the database changes faster than it can be read", hint="try again")
 
+    async def _opened_by(self, locked: Locked, join: Join) -> Opened | None:
+        """Return the store, opened with what ``join`` was offered, if it was and may be used.
+
+        What the host may have made up must not end this one: it asks again.
+        """
+        offer = await join.offered(locked, self._known)
+        if offer is None:
+            return None
+        try:
+            start, index = await self._start_of(await self._opened_store(locked.store_id))
+            require_link(start, self._known)
+            opened = await self._hold(start, offer.dek, offer.place, policy="", index=index)
+            await join.accept(opened)
+        except KeyhouseError as error:
+            log.warning("the data key that was handed over is not used", reason=str(error))
+        except Exception as error:  # noqa: BLE001 data of the host may fail anywhere
+            log.warning("what was handed over failed", error=type(error).__qualname__)
+        else:
+            return opened
+        await self._close_store()
+        return None
+
     async def _open(self, store_id: bytes) -> Locked | Opened:
         start, index = await self._start_of(await self._opened_store(store_id))
         contents = await self._keys.read(store_id)
         key = _key_of(contents, start)
+        self._known = max((each.head for each in contents), key=_order, default=None)
         if key is None:
             await self._close_store()
             reason = (
@@ -240,8 +295,7 @@ class SharedHome:
                 else "no data key was sealed by this machine and code"
             )
             return Locked(reason, store_id, start.epoch, index)
-        newest = max((each.head for each in contents), key=_order)
-        opened = await self._hold(start, key.dek, newest, policy=key.policy, index=index)
+        opened = await self._hold(start, key.dek, self._known, policy=key.policy, index=index)
         await self._keep_key()
         return opened
 

@@ -62,10 +62,10 @@ class MachineKeys:
                 found.append(contents)
         return found
 
-    async def row(self, contents: Contents, store_id: bytes) -> tuple[bytes, bytes]:
+    async def rows(self, contents: Contents, store_id: bytes) -> tuple[tuple[bytes, bytes], ...]:
         """Return the name of this machine and ``contents`` as it seals them, for the database."""
         machine = await self._machine(contents.keys[-1].policy, store_id)
-        return machine, await self._file.seal(contents, store_id)
+        return ((machine, await self._file.seal(contents, store_id)),)
 
     async def write_file(self, contents: Contents, store_id: bytes) -> None:
         """Make the file hold ``contents``, durably, all or nothing."""
@@ -74,10 +74,37 @@ class MachineKeys:
     async def write(self, contents: Contents, store_id: bytes) -> None:
         """Make file and database hold ``contents``, whose last key is that of the epoch."""
         await self._file.write(contents, store_id)
-        machine, raw = await self.row(contents, store_id)
-        await self._database.seal(store_id, machine, raw, epoch=contents.keys[-1].epoch)
+        for machine, raw in await self.rows(contents, store_id):
+            await self._database.seal(store_id, machine, raw, epoch=contents.keys[-1].epoch)
 
     async def _machine(self, policy: str, store_id: bytes) -> bytes:
         key = await off_loop(self._sealing_key, policy)
         derivation = HKDF(algorithm=SHA256(), length=16, salt=store_id, info=b"keyhouse machine v1")
         return derivation.derive(key.reveal())
+
+
+class NoMachineKeys:
+    """Of a platform that cannot seal: nothing is kept, and each start needs the key from others."""
+
+    async def has_file(self) -> bool:
+        """Return False."""
+        return False
+
+    async def read(self, store_id: bytes) -> list[Contents]:
+        """Return nothing."""
+        del store_id
+        return []
+
+    async def rows(self, contents: Contents, store_id: bytes) -> tuple[tuple[bytes, bytes], ...]:
+        """Return nothing."""
+        del contents, store_id
+        return ()
+
+    async def write_file(self, contents: Contents, store_id: bytes) -> None:
+        """Do nothing."""
+
+    async def write(self, contents: Contents, store_id: bytes) -> None:
+        """Do nothing."""
+
+
+SealedKeys = MachineKeys | NoMachineKeys

@@ -10,14 +10,14 @@ from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory.sealing import Contents, EpochKey
 from keyhouse.journal.journal import Journal
-from keyhouse.journal.shared.machine_keys import MachineKeys
+from keyhouse.journal.shared.machine_keys import SealedKeys
 from keyhouse.journal.store.records import Beside, Note, Position
 
 
 class OpenSharedStore:
     """Used by ``SharedHome`` only. ``policy`` is empty after a recovery, until ``reseal``."""
 
-    def __init__(self, journal: Journal, keys: MachineKeys, *, policy: str, index: bytes) -> None:
+    def __init__(self, journal: Journal, keys: SealedKeys, *, policy: str, index: bytes) -> None:
         self.journal = journal
         self._keys = keys
         self._policy = policy
@@ -58,9 +58,9 @@ class OpenSharedStore:
         both = Contents((self._key(), following), journal.position)
         await self._keys.write_file(both, journal.store_id)
         alone = Contents((following,), journal.position)
-        row = await self._keys.row(alone, journal.store_id)
+        rows = await self._keys.rows(alone, journal.store_id)
         self._following = following, index
-        beside = Beside(index, (row,), notes)
+        beside = Beside(index, rows, notes)
         return await self._concluded(journal.begin_epoch(base, dek=key, beside=beside))
 
     async def settle(self) -> Position:

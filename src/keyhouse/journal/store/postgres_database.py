@@ -50,6 +50,14 @@ _NOTES = """
 SELECT name, raw FROM keyhouse.note
 WHERE store_id = $1 AND kind = $2 AND octet_length(raw) <= $3 AND octet_length(name) <= $4
 ORDER BY at DESC LIMIT $5"""
+_PRESENT = "present"
+_PRESENT_KEY = crc32(_PRESENT.encode()) - 2**31
+_OTHERS = """
+SELECT 1 FROM pg_locks
+WHERE locktype = 'advisory' AND granted
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND classid::bigint = $1 AND objid::bigint = $2::bigint & 4294967295
+  AND pid <> pg_backend_pid() LIMIT 1"""
 _PUT_NOTE = """
 WITH old AS (DELETE FROM keyhouse.note WHERE store_id = $1 AND kind = $2 AND name <> $3
   AND at < now() - interval '1 hour' AND kind <> 'switch')
@@ -120,6 +128,20 @@ class PostgresDatabase:
         async with self._asking() as connection:
             rows = await connection.fetch("SELECT current_setting('synchronous_standby_names')")
         return rows != [("",)]
+
+    async def show_presence(self) -> None:
+        """Let other replicas see that this one serves, for as long as the connection lasts."""
+        async with self._asking() as connection:
+            if _PRESENT not in self._claimed:
+                await connection.fetch(
+                    "SELECT pg_advisory_lock_shared($1, $2)", _CLAIMS, _PRESENT_KEY
+                )
+                self._claimed.add(_PRESENT)
+
+    async def others_present(self) -> bool:
+        """Tell whether another replica serves, as the database says."""
+        async with self._asking() as connection:
+            return bool(await connection.fetch(_OTHERS, _CLAIMS, _PRESENT_KEY))
 
     async def recovery_index(self, store_id: bytes, epoch: int) -> bytes | None:
         """Return what the holders of recovery keys need in ``epoch``; None if there is none."""

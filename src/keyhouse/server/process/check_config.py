@@ -99,7 +99,8 @@ def _platform(settings: Settings) -> Iterator[Finding]:
     with tempfile.TemporaryDirectory(prefix="keyhouse-") as folder:
         # A simulated machine is tried out there: opening the one of the state may write to it.
         place = Path(folder) if name == "simulation" else settings.data_dir.absolute()
-        _, problems = _try("--platform", lambda: open_platform(name, place))
+        must_seal = settings.store is None
+        _, problems = _try("--platform", lambda: open_platform(name, place, must_seal=must_seal))
     yield from problems
     if name == "simulation":
         yield Finding("--platform", is_problem=False, text="SIMULATION: proves nothing")

@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from keyhouse.attestation import Platform, SealPolicy
+from keyhouse.attestation import NoSealingKeyError, Platform, PlatformUnusableError, SealPolicy
 from keyhouse.authority import parse_names
 from keyhouse.base.errors import InvalidError
+from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
 from keyhouse.base.version import VERSION
 from keyhouse.coordinator import (
@@ -76,7 +77,7 @@ def process_on(platform: Platform) -> Process:
         platform=platform.kind,
         instance=os.urandom(16),
         version=VERSION,
-        measurement=platform.measurements.unique_id,
+        measurement=_measured(platform),
     )
 
 
@@ -95,7 +96,10 @@ async def opened(
     home: Home
     if store is not None:
         home = await _shared_home().open(
-            store, folder, platform_kind=platform.kind, sealing_key=sealing_key
+            store,
+            folder,
+            platform_kind=platform.kind,
+            sealing_key=sealing_key if _seals(platform) else None,
         )
     else:
         home = await DirectoryHome.open(
@@ -108,6 +112,23 @@ async def opened(
         yield home
     finally:
         await home.close()
+
+
+def _seals(platform: Platform) -> bool:
+    try:
+        platform.sealing_key(SealPolicy.PRODUCT_KEY)
+    except NoSealingKeyError as none:
+        log.warning("this platform cannot seal: each start needs the data key", reason=none.message)
+        return False
+    return True
+
+
+def _measured(platform: Platform) -> bytes:
+    """Return the MRENCLAVE of this process; empty in a confidential VM, which has none."""
+    try:
+        return platform.measurements.unique_id
+    except PlatformUnusableError:
+        return b""
 
 
 def _shared_home() -> "type[SharedHome]":

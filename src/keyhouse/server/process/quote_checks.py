@@ -13,7 +13,7 @@ from keyhouse.base.log import log
 from keyhouse.server.process.amd_files import AmdFiles
 from keyhouse.server.process.collateral_files import CollateralFiles
 from keyhouse.server.process.settings import Settings
-from keyhouse.server.services.collateral_memory import JournalledMarks
+from keyhouse.server.services.collateral_memory import CollateralMemory
 from keyhouse.server.services.quote_checks import (
     AmdChecks,
     CollateralNow,
@@ -25,7 +25,6 @@ from keyhouse.server.services.quote_checks import (
 if TYPE_CHECKING:
     from keyhouse.attestation import CollateralFacts, Platform
     from keyhouse.attestation.collateral.pccs import Pccs
-    from keyhouse.coordinator import Engine
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_CA: Final = 1 << 20
@@ -39,17 +38,20 @@ class PccsCaUnreadableError(RefusedError):
 
 @asynccontextmanager
 async def quote_checks(
-    settings: Settings, platform: "Platform", engine: "Engine"
+    settings: Settings,
+    platform: "Platform",
+    memory: CollateralMemory,
+    microseconds: Callable[[], int],
 ) -> AsyncIterator[QuoteChecks]:
-    """Yield the checks under the running platform's own root, at the engine's security time.
+    """Yield the checks under the running platform's own root, at the time ``microseconds``.
 
-    Raises ``RefusedError`` if the file of collateral, or the PCCS or its CA, cannot be used.
+    That is the time of an engine, or of the host while none is open. Raises ``RefusedError`` if the
+    file of collateral, or the PCCS or its CA, cannot be used.
     """
-    memory = JournalledMarks(engine)
     amd = amd_checks(settings.amd_collateral, settings.data_dir, platform)
 
     def now() -> datetime:
-        return _EPOCH + timedelta(microseconds=engine.now())
+        return _EPOCH + timedelta(microseconds=microseconds())
 
     def checks(collateral: CollateralNow | CollateralPerPlatform) -> QuoteChecks:
         return QuoteChecks(platform.root_ca, collateral, now, memory, amd=amd)

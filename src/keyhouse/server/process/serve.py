@@ -16,6 +16,7 @@ from keyhouse.server.process.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from asyncio import Event, Task
+    from contextlib import AbstractAsyncContextManager
 
     from keyhouse.attestation import Platform
     from keyhouse.coordinator import Engine, NewDeployment, Process
@@ -93,7 +94,8 @@ async def _serve(settings: Settings) -> None:
     folder = settings.data_dir.absolute()
     if settings.store is None:
         require_clock(folder, confirmed=settings.confirm_clock)
-    platform = await asyncio.to_thread(open_platform, name, folder)
+    must_seal = settings.store is None  # else another coordinator may hand the data key over
+    platform = await asyncio.to_thread(open_platform, name, folder, must_seal=must_seal)
     for each in missing if not platform.is_library_os else ():
         log.warning("the process is less protected than it could be", missing=each)
     if platform.kind == "simulation":
@@ -106,21 +108,13 @@ async def _serve(settings: Settings) -> None:
 async def _serve_home(
     settings: Settings, platform: "Platform", home: "Home", new: "NewDeployment", stop: "Event"
 ) -> None:
-
-    from keyhouse.coordinator import HostClock, open_engine
     from keyhouse.server.process.opening import sealing_note, writing
     from keyhouse.server.process.quote_checks import quote_checks
     from keyhouse.server.process.serving import serving
+    from keyhouse.server.services.collateral_memory import JournalledMarks
 
-    opening = open_engine(
-        home,
-        clock=HostClock(),
-        process=_process(settings, platform),
-        new=new,
-        confirm_clock=settings.confirm_clock,
-    )
     # With a shared store it may wait for other coordinators, for as long as they serve.
-    engine = await _unless_stopped(opening, stop)
+    engine = await _unless_stopped(_opened_engine(settings, platform, home, new), stop)
     if engine is None:
         return
     if note := sealing_note(platform.kind, engine.view.state):
@@ -128,7 +122,8 @@ async def _serve_home(
     async with writing(engine) as task:
         await _apply_startup_manifest(settings, engine)
         async with (
-            quote_checks(settings, platform, engine) as checks,
+            quote_checks(settings, platform, JournalledMarks(engine), engine.now) as checks,
+            _among_others(settings, platform, home, engine, checks),
             serving(
                 engine,
                 platform,
@@ -159,6 +154,47 @@ async def _warmed_up(checks: "QuoteChecks") -> AsyncIterator[None]:
     finally:
         warming.cancel()
         await asyncio.wait([warming])
+
+
+async def _opened_engine(
+    settings: Settings, platform: "Platform", home: "Home", new: "NewDeployment"
+) -> "Engine":
+    from contextlib import AsyncExitStack
+
+    from keyhouse.coordinator import HostClock, open_engine
+
+    process, shared = _process(settings, platform), None
+    async with AsyncExitStack() as stack:
+        if settings.store is not None:
+            from keyhouse.server.process.replicas import joining
+
+            opened = joining(settings, platform, home, process)
+            process, shared = await stack.enter_async_context(opened)
+        return await open_engine(
+            home,
+            clock=HostClock(),
+            process=process,
+            new=new,
+            confirm_clock=settings.confirm_clock,
+            shared=shared,
+        )
+
+
+def _among_others(
+    settings: Settings,
+    platform: "Platform",
+    home: "Home",
+    engine: "Engine",
+    checks: "QuoteChecks",
+) -> "AbstractAsyncContextManager[None]":
+    """Hand the data key over to others while the context lasts, where they share the store."""
+    from contextlib import nullcontext
+
+    if settings.store is None:
+        return nullcontext()
+    from keyhouse.server.process.replicas import among_others
+
+    return among_others(settings, platform, home, engine, checks)
 
 
 def _process(settings: Settings, platform: "Platform") -> "Process":

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from keyhouse.attestation import Platform, add_header, quote_binding, report_data
+from keyhouse.attestation import Platform, Tee, add_header, quote_binding, read_form, report_data
 from keyhouse.authority import CoordinatorKeys
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.pem import certificate_pem
@@ -26,7 +26,7 @@ class Evidence(NamedTuple):
     """What lets a client trust the coordinator."""
 
     certificates: str  # PEM: intermediate, then root
-    quote: bytes  # with its header
+    quote: bytes  # with its header, if it is of an enclave
 
 
 class Quotes:
@@ -82,8 +82,8 @@ class Quotes:
         self._executor.close()
 
     def _quote(self, root: bytes, nonce: bytes) -> bytes:
-        data = report_data(quote_binding(root, nonce))
-        return add_header(self._platform.quote(data))
+        raw = self._platform.quote(report_data(quote_binding(root, nonce)))
+        return add_header(raw) if read_form(raw).tee is Tee.SGX else raw
 
 
 def _evidence(keys: CoordinatorKeys, quote: bytes) -> Evidence:

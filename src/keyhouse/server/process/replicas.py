@@ -1,0 +1,228 @@
+"""A process among others on one store: it asks for the data key, and hands it over."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing, suppress
+from typing import Final
+
+import msgspec
+
+from keyhouse.attestation import Platform
+from keyhouse.authority.instance_keys import InstanceKeys
+from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
+from keyhouse.base.log import log
+from keyhouse.coordinator import Engine, HostClock, Process, rebuild
+from keyhouse.coordinator.core.state import Member
+from keyhouse.coordinator.engine.engine import Shared
+from keyhouse.coordinator.hand_off.admission import Own
+from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError
+from keyhouse.journal import Home, Locked, Opened, Position
+from keyhouse.journal.shared.home import SharedHome
+from keyhouse.journal.shared.joining import Offer
+from keyhouse.journal.store.protocol import Notes
+from keyhouse.server.process.quote_checks import quote_checks
+from keyhouse.server.process.settings import SETTINGS, Settings
+from keyhouse.server.services.collateral_memory import ProcessMarks
+from keyhouse.server.services.hand_off import KeyGiver, KeyTaker, OwnQuotes, Taken
+from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse.wire.vm_identity import VmIdentity
+
+LOOK_EVERY: Final = 1.0
+"""Seconds between two looks of a replica that serves at what others ask."""
+
+ASK_EVERY: Final = 5.0
+"""Seconds after which an ask without an answer is replaced by a new one."""
+
+_POLL: Final = 0.1
+_POLLS: Final = 10
+
+
+def measured_settings(settings: Settings, platform: Platform) -> bytes:
+    """Return the SHA-256 of what decides what is trusted; ``platform`` is what was found.
+
+    Replicas with other ones are given no key: the command line is measured with the code, and a
+    manifest that admits other code must not admit another command line by that.
+    """
+    names = (each.name for each in SETTINGS if each.kind == "measured")
+    values = {name: msgspec.to_builtins(getattr(settings, name), enc_hook=str) for name in names}
+    encoded = msgspec.json.encode(values | {"platform": platform.kind}, order="sorted")
+    return hashlib.sha256(b"keyhouse measured settings v1\0" + encoded).digest()
+
+
+class Joiner:
+    """Asks the replicas that serve for the data key of a store that does not open here."""
+
+    def __init__(
+        self,
+        notes: Notes,
+        platform: Platform,
+        checks: QuoteChecks,
+        marks: ProcessMarks,
+        *,
+        process: Process,
+        keys: InstanceKeys,
+        settings: bytes,
+    ) -> None:
+        """``marks``: the memory of ``checks``."""
+        self._notes = notes
+        self._platform = platform
+        self._checks = checks
+        self._marks = marks
+        self._process = process
+        self._keys = keys
+        self._settings = settings
+        self._taker: KeyTaker | None = None
+        self._taken: Taken | None = None
+        self._about: tuple[bytes, Position | None] | None = None
+        self._ask_at = 0.0
+        self._told = ""
+
+    async def offered(self, locked: Locked, known: Position | None) -> Offer | None:
+        """Return a key that a true quote vouches for; None if there is none within a second.
+
+        ``known``: the highest place of the journal that this machine has seen.
+        """
+        loop = asyncio.get_running_loop()
+        if self._taker is None or self._about != (locked.store_id, known):
+            self._taker, self._ask_at = self._new_taker(locked.store_id, known), loop.time()
+            self._about = (locked.store_id, known)
+        try:
+            if loop.time() >= self._ask_at:
+                await self._taker.ask()
+                self._ask_at = loop.time() + ASK_EVERY
+            for _ in range(_POLLS):
+                self._taken = await self._taker.look()
+                if self._taken is not None:
+                    return Offer(self._taken.dek, self._taken.give.place)
+                await asyncio.sleep(_POLL)
+        except (UnavailableError, BrokenError) as error:
+            if self._told != str(error):
+                log.warning("the data key cannot be asked for", reason=str(error))
+            self._told = str(error)
+            await asyncio.sleep(LOOK_EVERY)
+        return None
+
+    async def accept(self, opened: Opened) -> None:
+        """Return if what the offered key opened may be served here.
+
+        Raises ``NoteRefusedError``, or ``UnavailableError``. Then another offer is asked for.
+        """
+        self._ask_at = 0.0
+        assert self._taker is not None  # noqa: S101 it made the offer
+        assert self._taken is not None  # noqa: S101 likewise
+        state, _ = await asyncio.to_thread(rebuild, opened.replay.base + opened.replay.events)
+        if state.platform != self._platform.kind:
+            raise NoteRefusedError(
+                NoteProblem.PLATFORM,
+                f"the state was made on the platform {state.platform}, this is"
+                f" {self._platform.kind}",
+                hint="no state moves between kinds of platforms",
+            )
+        await self._taker.require(self._taken, state)
+
+    def _new_taker(self, store_id: bytes, known: Position | None) -> KeyTaker:
+        return KeyTaker(
+            self._notes,
+            self._platform,
+            self._checks,
+            self._marks,
+            store_id=store_id,
+            instance=self._process.instance,
+            keys=self._keys,
+            settings=self._settings,
+            known=known,
+        )
+
+
+async def member_of(process: Process, keys: InstanceKeys, quotes: OwnQuotes) -> Member:
+    """Return what others are told of ``process``.
+
+    Where its own quote cannot be verified now, as without collateral, its code is not told: then
+    it is not told of a new data key, and has to ask for it.
+    """
+    own: Own | None = None
+    try:
+        own = await quotes.own()
+    except KeyhouseError as error:
+        log.warning("the own quote cannot be verified", reason=str(error))
+    if own is None:
+        return Member(process.instance, keys.signing, keys.kem, b"", b"")
+    found = own.verdict
+    return Member(
+        instance=process.instance,
+        signing=keys.signing,
+        kem=keys.kem,
+        machine=found.ppid,
+        unique_id=found.mrenclave if found.vm is None else _digest(found.vm),
+        signer_id=found.mrsigner,
+        product_id=found.isvprodid,
+        security_version=found.isvsvn,
+    )
+
+
+def _digest(vm: VmIdentity) -> bytes:
+    return hashlib.sha256(b"keyhouse member v1\0" + msgspec.json.encode(vm)).digest()
+
+
+@asynccontextmanager
+async def joining(
+    settings: Settings, platform: Platform, home: Home, process: Process
+) -> AsyncIterator[tuple[Process, Shared]]:
+    """Have ``home`` ask others for the data key while this lasts; yield what others are told."""
+    assert isinstance(home, SharedHome)  # noqa: S101 the settings name a store
+    keys, marks, clock = InstanceKeys(), ProcessMarks(), HostClock()
+    measured = measured_settings(settings, platform)
+    async with quote_checks(settings, platform, marks, clock.now) as checks:
+        with closing(checks):
+            own = OwnQuotes(platform, checks, measured)
+            process = process._replace(member=await member_of(process, keys, own))
+            joiner = Joiner(
+                home, platform, checks, marks, process=process, keys=keys, settings=measured
+            )
+            # Who would replace the state has other measured settings than those who serve it.
+            home.ask_by(None if settings.replace_lost_state else joiner)
+            try:
+                yield process, Shared(keys, home)
+            finally:
+                home.ask_by(None)
+
+
+@asynccontextmanager
+async def among_others(
+    settings: Settings, platform: Platform, home: Home, engine: Engine, checks: QuoteChecks
+) -> AsyncIterator[None]:
+    """Show others that this one serves, and answer what they ask, until the context ends."""
+    assert isinstance(home, SharedHome)  # noqa: S101 as above
+    giver = KeyGiver(
+        engine,
+        home,
+        platform,
+        checks,
+        instance=engine.instance,
+        settings=measured_settings(settings, platform),
+    )
+    task = asyncio.create_task(_look_after(home, engine, giver))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _look_after(home: SharedHome, engine: Engine, giver: KeyGiver) -> None:
+    told = ""
+    while True:
+        try:
+            if engine.held is not None:
+                await home.show_presence()
+                await giver.look()
+            told = ""
+        except KeyhouseError as error:
+            if told != str(error):
+                log.warning("what other coordinators ask cannot be seen", reason=str(error))
+            told = str(error)
+        except Exception as error:  # noqa: BLE001 what others wrote must not end the process
+            log.error("an ask for the data key failed", error=type(error).__qualname__)
+        await asyncio.sleep(LOOK_EVERY)

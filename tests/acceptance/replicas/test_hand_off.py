@@ -1,0 +1,162 @@
+"""Coordinators on different machines: real processes that hand the data key to each other."""
+
+import asyncio
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.peers.replicas import NAMES, Load, Replicas, manifest
+from support.process.postgres import PostgresServer
+from support.process.server import Server
+from support.samples.deployment import user
+from support.samples.updates import together
+
+from keyhouse.attestation import Measurements
+from keyhouse.wire.tdx import TdxIdentity
+from keyhouse_simulation import COORDINATOR
+
+OTHER = Measurements(b"OTHER CODE, NOT KEYHOUSE'S OWN..", COORDINATOR.signer_id, 0x5111, 1)
+VM = TdxIdentity(mrtd="ab" * 48)
+OWN_CODE = {"UniqueID": COORDINATOR.unique_id.hex()}
+OTHER_CODE = {"UniqueID": OTHER.unique_id.hex()}
+
+
+@pytest.fixture
+def replicas(postgres: PostgresServer, tmp_path: Path) -> Iterator[Replicas]:
+    found = Replicas(tmp_path, postgres.url(asyncio.run(postgres.database())))
+    yield found
+    found.end()
+
+
+def with_replicas(word: str = "first", holders: int = 0, **replicas: Any) -> bytes:
+    def change(document: dict[str, Any]) -> None:
+        document["Secrets"] |= {name: {"Type": "plain", "UserDefined": True} for name in NAMES}
+        document["Roles"]["write"]["ResourceNames"] = ["note", *NAMES]
+
+    names = [f"holder{number}" for number in range(holders)]
+    config = {"UpdateThreshold": 1, "SealMode": "UniqueKey", "Replicas": replicas}
+    return together(change, updaters=["alice"], holders=names, word=word, **config)
+
+
+def update(server: Server, raw: bytes) -> None:
+    with server.client(user("alice")) as client:
+        body = {"manifest": base64.b64encode(raw).decode()}
+        assert client.post("/api/v2/update", body).status == 200
+
+
+def code_of(server: Server) -> int:
+    with server.client() as client:
+        code = client.get("/api/v2/status").data["code"]
+    assert isinstance(code, int)
+    return code
+
+
+def awaited(text: str, *servers: Server) -> None:
+    """Return when one of ``servers`` has logged ``text``."""
+    while not any(text in server.logged() for server in servers):
+        assert all(server.process and server.process.poll() is None for server in servers)
+
+
+def launched(server: Server) -> None:
+    """Start ``server``, which may never listen."""
+    with server.log.open("ab") as log:
+        server.process = server._start(log)
+
+
+def test_other_machines_join_and_live_through_a_new_data_key(
+    replicas: Replicas, postgres: PostgresServer
+) -> None:
+    (first,) = replicas.founded(1, with_replicas())
+    keys = [replicas.opened().journal.dek]
+    others = [replicas.elsewhere().start(), replicas.elsewhere().start()]
+    everyone = [first, *others]
+    assert [code_of(server) for server in everyone] == [3, 3, 3]
+    with Load(everyone).running() as load:
+        load.progress()
+        update(others[0], with_replicas("second", holders=2))
+        load.progress()
+        update(others[1], with_replicas("third", holders=3))
+        load.progress()
+    for server in everyone:
+        assert server.process is not None
+        assert server.process.poll() is None
+        assert code_of(server) == 3
+    first.kill()
+    for server in others:  # each has sealed the newest key on its own machine
+        server.kill()
+        server.start()
+        assert code_of(server) == 3
+    first.start()
+    with first.client(user("writer")) as client:
+        for name, values in load.acknowledged.items():
+            assert client.secrets([name])[name] in {values[-1], *load.unknown}
+    keys.append(replicas.opened().journal.dek)
+    assert keys[0] != keys[1]
+    assert [server.stop() for server in everyone] == [0, 0, 0]
+    seen = [path for path in postgres.folder.rglob("*") if path.is_file()]
+    for key in keys:
+        raw = key.reveal()
+        shown = (raw, raw.hex().encode(), base64.b64encode(raw)[:40], repr(raw)[2:-1].encode())
+        for path in (*seen, *(server.log for server in everyone)):
+            assert not any(form in path.read_bytes() for form in shown), path
+
+
+def test_without_the_section_nothing_is_handed_over(replicas: Replicas) -> None:
+    (first,) = replicas.founded(1, manifest())
+    other = replicas.elsewhere()
+    launched(other)
+    awaited("not-configured", first)
+    assert "serving the Client API" not in other.logged()
+    assert code_of(first) == 3
+
+
+def test_code_that_was_dropped_is_given_nothing_and_its_own_key_opens_nothing(
+    replicas: Replicas,
+) -> None:
+    (first,) = replicas.founded(1, with_replicas(Code=[OWN_CODE, OTHER_CODE]))
+    old = replicas.elsewhere(coordinator=OTHER).start()
+    kept = replicas.elsewhere().start()
+    assert (code_of(old), code_of(kept)) == (3, 3)
+    update(first, with_replicas("second", Code=[OWN_CODE]))
+    assert old.process is not None
+    assert old.process.wait(30) == 1
+    assert code_of(kept) == 3
+    launched(old)
+    awaited("note was refused", first, kept)
+    assert "is not a coordinator that the manifest admits" in first.logged() + kept.logged()
+    assert old.logged().count("serving the Client API") == 1
+
+
+def test_other_measured_settings_are_given_nothing(replicas: Replicas) -> None:
+    (first,) = replicas.founded(1, with_replicas())
+    other = replicas.elsewhere("--no-cancel-by-removed")
+    launched(other)
+    awaited("other-settings", first)
+    assert "serving the Client API" not in other.logged()
+
+
+def test_where_nobody_serves_recovery_begins_at_once(replicas: Replicas) -> None:
+    (first,) = replicas.founded(1, with_replicas(holders=2))
+    first.kill()
+    assert code_of(replicas.elsewhere().start()) == 1
+
+
+def test_a_platform_that_cannot_seal_serves_with_a_key_of_others(replicas: Replicas) -> None:
+    (first,) = replicas.founded(1, with_replicas(Code=[OWN_CODE, {"TDX": {"MRTD": VM.mrtd}}]))
+    vm = replicas.elsewhere(coordinator=VM).start()
+    assert code_of(vm) == 3
+    assert "this platform cannot seal" in vm.logged()
+    assert not (vm.data / "sealed_key").exists()
+    with vm.client(user("writer")) as client:
+        assert client.upload({"note": b"written by a confidential VM"}).status == 200
+    vm.kill()
+    vm.start()  # it asks again
+    first.kill()
+    first.start()
+    assert code_of(first) == 3
+    first.kill()
+    vm.kill()
+    vm.start()  # nobody is there to ask
+    assert code_of(vm) == 1
