@@ -17,8 +17,7 @@ from keyhouse.attestation import (
     SealPolicy,
     read_form,
 )
-from keyhouse.attestation.platforms.tdx import TdxPlatform, open_tdx
-from keyhouse.attestation.platforms.tsm import ReportFolders
+from keyhouse.attestation.platforms.tsm import ReportFolders, TdxPlatform, open_tdx
 from keyhouse.attestation.quote.report import read_report
 
 

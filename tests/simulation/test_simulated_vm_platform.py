@@ -19,8 +19,7 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.platforms.files import read_file, write_file
 from keyhouse.attestation.platforms.find import open_for_quotes
-from keyhouse.attestation.platforms.tdx import open_tdx
-from keyhouse.attestation.platforms.tsm import ReportFolders
+from keyhouse.attestation.platforms.tsm import ReportFolders, open_tdx
 from keyhouse.attestation.quote.td import identity_of
 from keyhouse.launcher import make_credentials, quote_over, read_names
 from keyhouse.wire.tdx import TdxIdentity

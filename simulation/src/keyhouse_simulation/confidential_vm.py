@@ -10,8 +10,7 @@ import msgspec
 
 from keyhouse.attestation import Platform
 from keyhouse.attestation.platforms.snp import SnpPlatform
-from keyhouse.attestation.platforms.tdx import TdxPlatform
-from keyhouse.attestation.platforms.tsm import ReportFolders, TsmPlatform
+from keyhouse.attestation.platforms.tsm import ReportFolders, TdxPlatform, TsmPlatform
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation.parameters import ConfidentialVm
 from keyhouse_simulation.tsm import TsmReports

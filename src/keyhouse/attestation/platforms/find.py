@@ -103,8 +103,7 @@ def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> 
     from keyhouse.attestation.platforms.files import PlatformUnusableError
     from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
     from keyhouse.attestation.platforms.snp import SEV_GUEST
-    from keyhouse.attestation.platforms.tdx import TDX_GUEST
-    from keyhouse.attestation.platforms.tsm import TSM_REPORTS
+    from keyhouse.attestation.platforms.tsm import TDX_GUEST, TSM_REPORTS
 
     signs = {"gramine": DEV_ATTESTATION, "snp": SEV_GUEST, "tdx": TDX_GUEST}
     for name, path in signs.items():
@@ -179,8 +178,7 @@ def open_for_quotes(
             _require_place(name, DEV_ATTESTATION, exists)
             return open_gramine()
         case "tdx":
-            from keyhouse.attestation.platforms.tdx import open_tdx
-            from keyhouse.attestation.platforms.tsm import TSM_REPORTS
+            from keyhouse.attestation.platforms.tsm import TSM_REPORTS, open_tdx
 
             _require_place(name, TSM_REPORTS, exists)
             return open_tdx()

@@ -1,5 +1,7 @@
 """A confidential VM, asked for its reports through configfs-tsm: a directory for each of them.
 
+What is TDX's own stands at the end; SEV-SNP has a file of its own.
+
 ::
 
     NAME/provider      "tdx_guest" or "sev_guest"
@@ -28,17 +30,22 @@ from keyhouse.attestation.platforms.files import (
     NoSealingKeyError,
     PlatformUnusableError,
     QuoteNotMadeError,
+    own_report,
     read_file,
     read_quote_file,
     require_report_data_length,
     write_file,
 )
 from keyhouse.attestation.platforms.platform import Measurements, SealPolicy
-from keyhouse.attestation.quote.form import MAX_QUOTE
+from keyhouse.attestation.quote.binding import REPORT_DATA
+from keyhouse.attestation.quote.form import MAX_QUOTE, Tee
 from keyhouse.base.secret import Secret
 
 TSM_REPORTS = Path("/sys/kernel/config/tsm/report")
 """Where Linux lets reports be asked for."""
+
+TDX_GUEST = Path("/dev/tdx_guest")
+"""The device of a TDX guest: the directory of reports does not say whose it is."""
 
 _ATTEMPTS = 3
 _LONGEST_WORD = 32
@@ -165,3 +172,28 @@ class TsmPlatform(ABC):
         return PlatformUnusableError(
             f"the platform {self.name} cannot be used: {problem}", hint=self.needs
         )
+
+
+class TdxPlatform(TsmPlatform):
+    """A confidential VM of Intel TDX. Use ``open_tdx``. May be shared among threads."""
+
+    name = "tdx"
+    provider = b"tdx_guest"
+    needs = "it needs a TDX guest with Linux 6.7 or newer, configfs, and a QGS on the host"
+
+    def __init__(self, reports: Path, folders: ReportFolders) -> None:
+        super().__init__(reports, folders)
+        self.quote(bytes(REPORT_DATA))
+
+    def _require_own(self, quote: bytes, report_data: bytes) -> None:
+        if own_report(quote, Tee.TDX, report_data, self.root_ca).td is None:
+            raise self._unusable("its quote is not of a confidential VM")
+
+
+def open_tdx(reports: Path = TSM_REPORTS, folders: ReportFolders | None = None) -> TdxPlatform:
+    """Return the platform whose reports are asked for in ``reports``; it has just made a quote.
+
+    Raises ``PlatformUnusableError`` if there is none or it belongs to another writer,
+    ``QuoteNotMadeError`` if the host makes no quotes now.
+    """
+    return TdxPlatform(reports, folders or ReportFolders())
