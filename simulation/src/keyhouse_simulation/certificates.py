@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from keyhouse.base.key_usages import key_usage
 from keyhouse.wire.der_elements import element, unsigned
 from keyhouse_simulation.parameters import Lists, Pck
 
@@ -124,17 +125,7 @@ def _builder(
 
 
 def _usage(*, is_ca: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not is_ca,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=is_ca,
-        crl_sign=is_ca,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    return key_usage("key_cert_sign", "crl_sign") if is_ca else key_usage("digital_signature")
 
 
 def _name(common_name: str) -> x509.Name:

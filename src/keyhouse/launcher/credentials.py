@@ -18,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from keyhouse.attestation import Platform, quote_binding, report_data
 from keyhouse.attestation.quote.form import Tee, add_header, read_form
+from keyhouse.base.key_usages import key_usage
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import LaunchRefusedError
 
@@ -130,24 +131,10 @@ def _certificate(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _BEFORE)
         .not_valid_after(now + _AFTER)
-        .add_extension(_usage(), critical=True)
+        .add_extension(key_usage("digital_signature", "key_agreement"), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(alternatives, critical=False)
         .sign(key, SHA256())
     )
     return certificate.public_bytes(Encoding.DER)
-
-
-def _usage() -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=True,
-        key_cert_sign=False,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )

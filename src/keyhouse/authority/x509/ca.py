@@ -19,6 +19,7 @@ from keyhouse.authority.x509.host_names import is_dns_name, read_address
 from keyhouse.authority.x509.identifiers import key_identifier, random_serial
 from keyhouse.authority.x509.validity import whole_second
 from keyhouse.base.errors import InvalidError, Problem
+from keyhouse.base.key_usages import key_usage
 from keyhouse.base.secret import Secret
 
 ROOT_NAME: Final = "Keyhouse Coordinator"
@@ -144,25 +145,11 @@ def _ca_builder(
         .serial_number(random_serial())
         .not_valid_before(start)
         .not_valid_after(start + LIFETIME)
-        .add_extension(_signing_usage(), critical=True)
+        .add_extension(key_usage("digital_signature", "key_cert_sign"), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(identifier, critical=False)
         .add_extension(_alternative_names(dns_names, ip_addresses), critical=False)
-    )
-
-
-def _signing_usage() -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=True,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
     )
 
 

@@ -19,6 +19,7 @@ from keyhouse.authority.x509.host_names import (
 from keyhouse.authority.x509.identifiers import MARBLE_TYPE, from_arcs, from_dots
 from keyhouse.authority.x509.name_constraints import name_constraints
 from keyhouse.base.findings import Findings
+from keyhouse.base.key_usages import KEY_USAGES, key_usage
 from keyhouse.base.place import Place
 from keyhouse.wire.secret_types import CertificateTemplate, Uri
 
@@ -28,18 +29,6 @@ Wanted = tuple[x509.ExtensionType, bool]
 DEFAULT_DNS_NAMES: Final = ("localhost",)
 DEFAULT_IP_ADDRESSES: Final = ("127.0.0.1", "::1")
 
-# Bit 0 of the manifest's mask first.
-KEY_USAGES: Final = (
-    "digital_signature",
-    "content_commitment",
-    "key_encipherment",
-    "data_encipherment",
-    "key_agreement",
-    "key_cert_sign",
-    "crl_sign",
-    "encipher_only",
-    "decipher_only",
-)
 _DIGITAL_SIGNATURE: Final = 1
 _KEY_AGREEMENT: Final = 16
 _KEY_CERT_SIGN: Final = 32
@@ -150,7 +139,7 @@ def _key_usage(template: CertificateTemplate, findings: Findings) -> x509.KeyUsa
         hint = "add 16 (keyAgreement)"
         findings.refuse(("Cert", "KeyUsage"), "has encipherOnly or decipherOnly alone", hint)
         return None
-    return x509.KeyUsage(**{name: bool(mask >> bit & 1) for bit, name in enumerate(KEY_USAGES)})
+    return key_usage(*(name for bit, name in enumerate(KEY_USAGES) if mask >> bit & 1))
 
 
 def _extended_key_usage(

@@ -10,10 +10,11 @@ from cryptography import x509
 from cryptography.x509.oid import AuthorityInformationAccessOID, ExtensionOID, NameOID
 
 from keyhouse.authority.library import attempt
-from keyhouse.authority.x509.extensions import EXTENDED_USAGES, KEY_USAGES, SET_HERE, uri
+from keyhouse.authority.x509.extensions import EXTENDED_USAGES, SET_HERE, uri
 from keyhouse.authority.x509.identifiers import arcs
 from keyhouse.authority.x509.subject import PLURAL
 from keyhouse.base.findings import Findings
+from keyhouse.base.key_usages import KEY_USAGES
 from keyhouse.wire.secret_types import (
     AddressRange,
     CertificateTemplate,

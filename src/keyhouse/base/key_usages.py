@@ -1,0 +1,23 @@
+"""What a certificate's key may be used for (RFC 5280, 4.2.1.3)."""
+
+from typing import Final
+
+from cryptography import x509
+
+KEY_USAGES: Final = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
+"""Their names in ``cryptography``, in the order of the bits."""
+
+
+def key_usage(*usages: str) -> x509.KeyUsage:
+    """Return the extension for exactly these ``usages``."""
+    return x509.KeyUsage(**{name: name in usages for name in KEY_USAGES})
