@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from pictures.benchmark import keep_figures
+from pictures.console import take_pictures
 from pictures.kills import record_kills
 from pictures.record import record
 from pictures.table import FOLDER, pictures
@@ -16,12 +17,15 @@ def main() -> None:
     )
     parser.add_argument("--record", action="store_true", help="record the terminal session before")
     parser.add_argument("--kills", action="store_true", help="record a run of kills before")
+    parser.add_argument("--console", action="store_true", help="take pictures of the console")
     parser.add_argument("--bench", type=Path, help="take figures of scripts/bench --json FILE")
     options = parser.parse_args()
     if options.record:
         record()
     if options.kills:
         record_kills()
+    if options.console:
+        take_pictures()
     if options.bench:
         keep_figures(options.bench)
     for name, text in pictures().items():

@@ -32,10 +32,13 @@ class Described(msgspec.Struct, frozen=True):
     memory: StateMemory | None
 
 
-def described(name: str = "", password: Secret | None = None) -> Described:
+def described(
+    name: str = "", password: Secret | None = None, *, anonymous: bool = False
+) -> Described:
     """Return what the context ``name`` describes; else that of KEYHOUSE_CONTEXT or the one in use.
 
-    ``password``: of the user's key, PKCS #12 file or token. Raises ``ContextUnusableError``, and
+    ``password``: of the user's key, PKCS #12 file or token. ``anonymous``: without the user, whose
+    files are not read. Raises ``ContextUnusableError``, and
     ``RefusedError`` for files that cannot be used. It reads files, so it may block.
     """
     named = chosen_context(name)
@@ -59,7 +62,8 @@ def described(name: str = "", password: Secret | None = None) -> Described:
         accepted_tcb_statuses=_entries(context.accepted_tcb_statuses),
         accepted_advisories=_entries(context.accepted_advisories),
     )
-    return Described(context.address, trust, _user(context, password), _memory(context))
+    user = None if anonymous else _user(context, password)
+    return Described(context.address, trust, user, _memory(context))
 
 
 def _entries(kept: tuple[str, ...]) -> list[str]:

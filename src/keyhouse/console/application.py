@@ -39,6 +39,7 @@ def application(console: Console, port: int) -> Guard:
         Route(OPEN, come_in),
         Route("/here", here_still),
         Route("/lock", lock, methods=["POST"]),
+        Route("/favicon.ico", icon),
         Route("/static/{file}", static),
         Route(at, to_trust),
         Route(f"{at}/trust", trust.show),
@@ -114,10 +115,20 @@ async def to_trust(request: Request) -> Response:
     return RedirectResponse(f"/d/{request.path_params['name']}/trust", 303)
 
 
+async def icon(request: Request) -> Response:
+    """Answer the icon, which browsers ask for by this name, too."""
+    del request
+    return _file("icon.svg")
+
+
 async def static(request: Request) -> Response:
     """Answer a file of the package."""
     name = request.path_params["file"]
     if name not in _TYPES:
         return PlainTextResponse("there is no such file\n", 404)
+    return _file(name)
+
+
+def _file(name: str) -> Response:
     content = files("keyhouse.console").joinpath("static", name).read_bytes()
     return Response(content, media_type=_TYPES[name])

@@ -101,8 +101,7 @@ class Deployment:
         return Link(coordinator, found, datetime.now(UTC), certificate)
 
     def _described(self) -> Described:
-        found = described(self.name, self._password)
-        return msgspec.structs.replace(found, user=None) if self.is_anonymous else found
+        return described(self.name, self._password, anonymous=self.is_anonymous)
 
     @property
     def is_anonymous(self) -> bool:

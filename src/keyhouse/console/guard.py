@@ -35,6 +35,7 @@ _CONNECTIONS: Final = Path("/proc/net/tcp")
 _LOCAL, _REMOTE, _STATE, _OWNER = 1, 2, 3, 7  # columns
 _ESTABLISHED: Final = "01"
 _LARGEST: Final = 24 << 20  # bytes of a form: a manifest of 16 MiB, escaped
+# With no-referrer, the Origin of a page's own forms would be null (Fetch standard).
 _HEADERS: Final[Mapping[str, str]] = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none';"
@@ -42,7 +43,7 @@ _HEADERS: Final[Mapping[str, str]] = {
     "cache-control": "no-store",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }

@@ -5,7 +5,7 @@ import contextlib
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import uvicorn
@@ -19,6 +19,7 @@ from keyhouse.console.page import Console
 
 __all__ = ["PortTakenError", "serve"]
 
+_ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK: Final = 0.5  # seconds between looks whether somebody needs a link
 
 
@@ -43,6 +44,7 @@ def _listening(port: int) -> socket.socket:
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((HOST, port))
+        found.listen()  # before a link is told, which may be opened at once
     except OSError as error:
         found.close()
         raise PortTakenError(
@@ -50,6 +52,19 @@ def _listening(port: int) -> socket.socket:
             hint="--port 0 takes any that is free",
         ) from None
     return found
+
+
+class _Server(uvicorn.Server):
+    """A server whose signals are handled here: uvicorn would raise them again after its end."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Do nothing."""
+        yield
+
+    def end(self) -> None:
+        """Stop serving."""
+        self.should_exit = True
 
 
 async def _serve(
@@ -68,10 +83,10 @@ async def _serve(
         proxy_headers=False,
         timeout_graceful_shutdown=2,
     )
-    server = uvicorn.Server(settings)
+    server = _Server(settings)
     links = asyncio.create_task(_links(gate, port, tell))
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGHUP, server.handle_exit, signal.SIGHUP, None)
+    for each in _ENDS:
+        asyncio.get_running_loop().add_signal_handler(each, server.end)
     try:
         await server.serve(sockets=[listening])
     finally:

@@ -51,7 +51,7 @@ async def _offer(deployment: Deployment) -> Offer | None:
 
     Its root is a temporary one, which no memory knows; the offer names the deployment's own.
     """
-    found = await asyncio.to_thread(described, deployment.name)
+    found = await asyncio.to_thread(described, deployment.name, anonymous=True)
     trusted = await verify_async(found.address, found.trust, None)
     async with AsyncCoordinator(trusted, None) as coordinator:
         if (await coordinator.status()).code != _RECOVERY_MODE:

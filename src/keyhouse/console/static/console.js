@@ -174,6 +174,7 @@ if (live) {
 // --- the lock ---
 
 const locked = () => {
+  if (document.getElementById("locked").open) return;
   if (revealed) forget();
   document.querySelector(".page").replaceChildren();
   document.getElementById("locked").showModal();

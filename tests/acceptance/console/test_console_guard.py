@@ -1,0 +1,215 @@
+"""Who reaches a console: its own user's browser, after its link, and nobody else."""
+
+import http.client
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from http.cookies import SimpleCookie
+from typing import NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from support.peers.console import Console
+from support.process.server import Server
+
+pytestmark = pytest.mark.acceptance
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+
+def ask(
+    found: Console, path: str, headers: Mapping[str, str] | None = None, **fields: str
+) -> Answer:
+    body = urlencode(fields) if fields else None
+    with closing(http.client.HTTPConnection("127.0.0.1", found.port, timeout=30)) as connection:
+        connection.request("POST" if fields else "GET", path, body, dict(headers or {}))
+        answer = connection.getresponse()
+        got = {name.lower(): value for name, value in answer.getheaders()}
+        return Answer(answer.status, got, answer.read().decode())
+
+
+def cookie_of(found: Console) -> dict[str, str]:
+    """Open the link as a browser does; return the header with the cookie."""
+    parts = urlsplit(found.link)
+    answer = ask(found, f"{parts.path}?{parts.query}")
+    assert answer.status == 200
+    kept = SimpleCookie(answer.headers["set-cookie"])
+    (name,) = kept
+    assert kept[name]["httponly"]
+    assert kept[name]["samesite"] == "strict"
+    return {"cookie": f"{name}={kept[name].value}"}
+
+
+def csrf_of(found: Console, cookie: Mapping[str, str]) -> str:
+    page = ask(found, "/d/prod/trust", cookie).text
+    return page.split('data-csrf="')[1].split('"')[0]
+
+
+def test_a_link_works_once(deployment: Server, consoles: Callable[..., Console]) -> None:
+    found = consoles(deployment)
+    parts = urlsplit(found.link)
+
+    cookie = cookie_of(found)
+
+    assert ask(found, f"{parts.path}?{parts.query}").status == 403
+    assert ask(found, "/open?token=").status == 403
+    assert ask(found, "/open").status == 403
+    assert ask(found, "/d/prod/trust", cookie).status == 200
+
+
+def test_nothing_is_answered_without_a_session(
+    deployment: Server, consoles: Callable[..., Console]
+) -> None:
+    found = consoles(deployment)
+    name = f"keyhouse-console-{found.port}"
+
+    for headers in ({}, {"cookie": f"{name}="}, {"cookie": f"{name}=x"}, {"cookie": "=;=;"}):
+        for path in ("/", "/d/prod/trust", "/d/prod/secrets", "/nothing", "/here"):
+            answer = ask(found, path, headers)
+            assert answer.status == 401
+            assert "127.0.0.1:" not in answer.text
+
+
+def test_another_name_is_refused(deployment: Server, consoles: Callable[..., Console]) -> None:
+    found = consoles(deployment)
+    cookie = cookie_of(found)
+
+    for host in ("attacker.example.com", f"attacker.example.com:{found.port}", "127.0.0.1", ""):
+        answer = ask(found, "/d/prod/trust", {**cookie, "host": host})
+        assert answer.status == 403
+    assert ask(found, "/d/prod/trust", {**cookie, "host": f"localhost:{found.port}"}).status == 200
+
+
+def test_foreign_pages_neither_ask_nor_change(
+    deployment: Server, consoles: Callable[..., Console]
+) -> None:
+    found = consoles(deployment)
+    cookie = cookie_of(found)
+    token = csrf_of(found, cookie)
+    own = {**cookie, "origin": found.address}
+
+    for site in ("cross-site", "same-site", "anything"):
+        assert ask(found, "/d/prod/trust", {**cookie, "sec-fetch-site": site}).status == 403
+    for origin in (
+        "",
+        "null",
+        "http://127.0.0.1",
+        "http://127.0.0.1:1",
+        f"https://127.0.0.1:{found.port}",
+    ):
+        headers = {**cookie, "origin": origin}
+        assert ask(found, "/d/prod/trust/verify", headers, csrf=token).status == 403
+    for wrong in ("", "x", token[:-1]):
+        assert ask(found, "/d/prod/trust/verify", own, csrf=wrong).status == 403
+    assert ask(found, "/d/prod/trust/verify", own, other="x").status == 403
+    assert ask(found, "/d/prod/trust/verify", own, csrf=token).status == 303
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_of_the_machine_gets_nothing_even_with_the_cookie(
+    deployment: Server, consoles: Callable[..., Console]
+) -> None:
+    found = consoles(deployment)
+    cookie = cookie_of(found)
+    program = (
+        "import http.client, os, sys; os.setuid(65534)\n"
+        f"asked = http.client.HTTPConnection('127.0.0.1', {found.port})\n"
+        "asked.request('GET', sys.argv[1], headers={'cookie': sys.argv[2]})\n"
+        "answer = asked.getresponse(); print(answer.status, answer.read().decode())"
+    )
+
+    for path in ("/d/prod/trust", "/static/console.css", "/open?token=x"):
+        told = subprocess.run(
+            [sys.executable, "-c", program, path, cookie["cookie"]],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert told.startswith("403 Refused: this console belongs to another user")
+
+
+def test_every_answer_keeps_scripts_frames_and_caches_out(
+    deployment: Server, consoles: Callable[..., Console]
+) -> None:
+    found = consoles(deployment)
+    cookie = cookie_of(found)
+
+    for path in ("/d/prod/trust", "/static/console.js", "/nothing", "/open", "/d/other/trust"):
+        headers = ask(found, path, cookie).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["cache-control"] == "no-store"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "same-origin"
+        assert "server" not in headers
+
+
+def test_locking_ends_the_session_and_a_new_link_is_printed(
+    deployment: Server, consoles: Callable[..., Console]
+) -> None:
+    found = consoles(deployment)
+    cookie = cookie_of(found)
+    token = csrf_of(found, cookie)
+
+    own = {**cookie, "origin": found.address}
+    assert ask(found, "/lock", own, csrf=token).status == 200
+    found.link = found.next_link()
+
+    assert ask(found, "/d/prod/trust", cookie).status == 401
+    assert ask(found, "/d/prod/trust", cookie_of(found)).status == 200
+
+
+def test_a_new_browser_ends_the_session_of_the_one_before(
+    deployment: Server, consoles: Callable[..., Console]
+) -> None:
+    found = consoles(deployment)
+    first = cookie_of(found)
+    own = {**first, "origin": found.address}
+    ask(found, "/lock", own, csrf=csrf_of(found, first))
+    found.link = found.next_link()
+    second = cookie_of(found)
+
+    assert ask(found, "/d/prod/trust", first).status == 401
+    assert ask(found, "/d/prod/trust", second).status == 200
+
+
+def test_a_read_only_console_reads_no_key_and_changes_nothing(
+    deployment: Server, consoles: Callable[..., Console]
+) -> None:
+    found = consoles(deployment, "alice", "--read-only")
+    (found.home / "user.key").unlink()
+    cookie = cookie_of(found)
+    own = {**cookie, "origin": found.address}
+    token = csrf_of(found, cookie)
+
+    assert "anonymous: this console is read-only" in ask(found, "/d/prod/trust", cookie).text
+    for path in ("updates/propose", "updates/approve", "updates/cancel", "secrets/write"):
+        answer = ask(found, f"/d/prod/{path}", own, csrf=token, manifest="", plan="x" * 64)
+        assert answer.status == 400
+        assert "this console is read-only" in answer.text
+
+
+def test_what_is_no_request_of_a_browser_is_refused(
+    deployment: Server, consoles: Callable[..., Console]
+) -> None:
+    found = consoles(deployment)
+    cookie = cookie_of(found)
+
+    with closing(http.client.HTTPConnection("127.0.0.1", found.port, timeout=30)) as connection:
+        connection.request("PUT", "/d/prod/trust", headers=cookie)
+        assert connection.getresponse().status == 405
+    assert ask(found, "/static/../serve.py", cookie).status == 404
+    assert ask(found, "/d/%2e%2e/trust", cookie).status == 404
+    assert ask(found, "/d/other/trust", cookie).status == 404
+    headers = {**cookie, "origin": found.address}
+    with closing(http.client.HTTPConnection("127.0.0.1", found.port, timeout=30)) as connection:
+        connection.request("POST", "/d/prod/updates/plan", b"x" * (25 << 20), headers)
+        assert connection.getresponse().status == 413

@@ -1,0 +1,375 @@
+"""Pages of the console in a real browser, each flow with a real coordinator."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from support.peers.console import Console, console, context_of
+from support.process.server import Server
+from support.samples.deployment import user
+from support.samples.recovery import hand_in, holder, recoverable
+from support.samples.updates import together
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.acceptance
+
+PAGES = {
+    "trust": "Trust",
+    "manifest": "Manifest",
+    "manifest?section=Marbles": "Manifest",
+    "manifest/picture": "Manifest",
+    "manifest/picture?section=Secrets&of=note": "Manifest",
+    "manifest/source?as=json": "Manifest",
+    "manifest/source?as=yaml": "Manifest",
+    "manifest/compare": "Manifest",
+    "updates": "Updates",
+    "updates?from=force": "Updates",
+    "secrets": "Secrets",
+    "workloads": "Workloads",
+    "history": "History",
+    "recovery": "Recovery",
+}
+SIZES = {"phone": (360, 640), "desktop": (1320, 900), "4K": (3840, 2160)}
+
+
+def to(page: "Page", path: str) -> None:
+    base = page.url.split("/d/")[0]
+    answer = page.goto(f"{base}/d/prod/{path}")
+    assert answer is not None
+    assert answer.status == 200, page.inner_text("main")
+
+
+def propose(page: "Page", raw: bytes) -> None:
+    to(page, "updates")
+    page.fill("#manifest-text", raw.decode())
+    page.click("text=Show the plan")
+    page.click("text=Propose this plan")
+    page.wait_for_selector("text=An update waits for agreement")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_is_open_to_keyboards_and_screen_readers(
+    deployment: Server,
+    consoles: Callable[..., Console],
+    opened: "Callable[..., Page]",
+    theme: str,
+) -> None:
+    page = opened(consoles(deployment, "alice"), color_scheme=theme)
+    found: dict[str, list[str]] = {}
+
+    for path, title in PAGES.items():
+        to(page, path)
+        assert page.inner_text("h1") == title
+        assert f"{title} · prod · Keyhouse" == page.title()
+        violations = Axe().run(page).response["violations"]
+        if violations:
+            found[path] = [f"{each['id']}: {each['nodes'][0]['html']}" for each in violations]
+
+    assert found == {}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_no_page_is_wider_than_its_window(
+    deployment: Server,
+    consoles: Callable[..., Console],
+    opened: "Callable[..., Page]",
+    size: str,
+) -> None:
+    width, height = SIZES[size]
+    page = opened(consoles(deployment, "alice"), viewport={"width": width, "height": height})
+
+    for path in PAGES:
+        to(page, path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+def test_two_people_approve_an_update_in_two_browsers(
+    tmp_path: Path, consoles: Callable[..., Console], opened: "Callable[..., Page]"
+) -> None:
+    with Server(tmp_path / "data") as server:
+        with server.client() as client:
+            assert client.set_manifest(together()).status == 200
+        alice = opened(consoles(server, "alice"))
+        bob = opened(consoles(server, "bob"))
+
+        to(alice, "updates")
+        alice.fill("#manifest-text", together(word="another").decode())
+        alice.click("text=Show the plan")
+        digest = alice.get_attribute(".decide-now .copy", "data-copy")
+        assert "1 to change" in alice.inner_text("main")
+        alice.click("text=Propose this plan")
+        alice.wait_for_selector("text=You have agreed to this update.")
+
+        to(bob, "updates")
+        assert bob.inner_text(".people .agreed").startswith("alice")
+        bob.click("text=Approve…")
+        assert bob.get_attribute(".confirm[open] .copy", "data-copy") == digest
+        bob.click("text=Approve this plan")
+        bob.wait_for_selector("text=No update is pending.")
+
+        to(alice, "manifest/source")
+        assert '"another"' in alice.inner_text("pre.source")
+        to(alice, "history")
+        assert "Manifest updated" in alice.inner_text("main")
+
+
+def test_an_update_is_cancelled_and_a_plan_that_changed_is_not_agreed_to(
+    tmp_path: Path, consoles: Callable[..., Console], opened: "Callable[..., Page]"
+) -> None:
+    with Server(tmp_path / "data") as server:
+        with server.client() as client:
+            assert client.set_manifest(together()).status == 200
+        alice, bob = opened(consoles(server, "alice")), opened(consoles(server, "bob"))
+        propose(alice, together(word="first"))
+        to(bob, "updates")
+        bob.click("text=Approve…")
+        alice.click("text=Cancel…")
+        alice.click("text=Cancel the update")
+        alice.wait_for_selector("text=No update is pending.")
+        propose(alice, together(word="second"))
+
+        bob.click("text=Approve this plan")
+
+        assert "is not pending any more" in bob.inner_text("[role=alert]")
+        with server.client() as client:
+            assert b"second" not in client.get("/api/v2/manifest").body
+
+
+def test_problems_of_a_manifest_are_told_with_their_lines(
+    deployment: Server, consoles: Callable[..., Console], opened: "Callable[..., Page]"
+) -> None:
+    page = opened(consoles(deployment, "alice"))
+
+    for text, told in (
+        ("Packages:\n  app:\n   - x: [", "line 3"),
+        ('{"Packages": {', "line 1"),
+        ("Marbles:\n  web:\n    Package: missing\n", "missing"),
+    ):
+        to(page, "updates")
+        page.fill("#manifest-text", text)
+        page.route("**/*", lambda route: route.continue_())
+        page.evaluate("document.querySelector('form.card').submit()")
+        page.wait_for_selector("[role=alert]")
+        assert told in page.inner_text("[role=alert]")
+
+
+def test_a_secret_is_uploaded_and_read_and_stays_nowhere(
+    deployment: Server, consoles: Callable[..., Console], opened: "Callable[..., Page]"
+) -> None:
+    value = "canary 5b1f of a secret"
+    found = consoles(deployment, "writer")
+    page = opened(found)
+    page.clock.install()
+    to(page, "secrets")
+    assert page.locator("button.reveal").count() == 1  # note, not shared
+    page.click("button.upload")
+    page.fill("#upload-form textarea", value)
+    with page.expect_navigation():
+        page.click("#upload-form button.primary")
+
+    page.click("button.reveal")
+    page.wait_for_selector("#revealed[open]")
+    assert page.inner_text("#revealed pre") == value
+    page.clock.run_for(31_000)
+
+    assert not page.is_visible("#revealed")
+    assert value not in page.content()
+    kept = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, location.href])")
+    assert value not in kept
+    assert page.evaluate("caches.keys()") == []
+    assert value not in found.errors
+    assert all(
+        value.encode() not in file.read_bytes() for file in found.home.rglob("*") if file.is_file()
+    )
+
+
+def test_a_secret_is_gone_when_the_page_is_left_or_the_console_locked(
+    deployment: Server, consoles: Callable[..., Console], opened: "Callable[..., Page]"
+) -> None:
+    with deployment.client(user("writer")) as writer:
+        assert writer.upload({"note": b"canary 77ac"}).status == 200
+    page = opened(consoles(deployment, "writer", "--idle", "60"))
+    page.clock.install()
+    to(page, "secrets")
+    page.click("button.reveal")
+    page.wait_for_selector("#revealed[open]")
+
+    page.evaluate("document.getElementById('revealed').close()")
+    assert "canary 77ac" not in page.content()
+    page.click("button.reveal")
+    page.wait_for_selector("#revealed[open]")
+    page.clock.run_for(61_000)
+
+    assert page.is_visible("#locked")
+    assert "canary 77ac" not in page.content()
+
+
+def test_a_rollback_turns_trust_red(
+    tmp_path: Path, consoles: Callable[..., Console], opened: "Callable[..., Page]"
+) -> None:
+    server = Server(tmp_path / "data")
+    with server, server.client() as client:
+        assert client.set_manifest(together()).status == 200
+    shutil.copytree(tmp_path / "data", tmp_path / "older")
+    with server:
+        with server.client(user("writer")) as writer:
+            for word in (b"one", b"two", b"three"):
+                assert writer.upload({"note": word}).status == 200
+        page = opened(consoles(server, "alice"))
+        assert "A simulated quote verifies" in page.inner_text("main")
+    shutil.rmtree(tmp_path / "data")
+    shutil.move(tmp_path / "older", tmp_path / "data")
+
+    with server:
+        page.goto(page.url.replace("/trust", "/history"))
+        assert "Not trusted" in page.inner_text(".distrust h2")
+        assert "rollback" in page.inner_text(".distrust")
+        page.click(".top .pill.red")
+        assert "rollback" in page.inner_text(".distrust")
+        page.click("text=Verify again")
+        assert "rollback" in page.inner_text(".distrust")
+
+
+def test_names_of_a_manifest_are_text_and_nothing_else(
+    tmp_path: Path, consoles: Callable[..., Console], opened: "Callable[..., Page]"
+) -> None:
+    name = "<script>document.title='owned'</script>\"'><img src=x onerror=alert(1)>"
+
+    def injected(content: dict[str, dict[str, object]]) -> None:
+        content["Marbles"][name] = {"Package": name, "Parameters": {"Argv": [name]}}
+        content["Packages"][name] = {"UniqueID": "ab" * 32}
+        content["Secrets"][name] = {"Type": "plain", "UserDefined": True}
+        content["Roles"][name] = {
+            "ResourceType": "Secrets",
+            "ResourceNames": [name],
+            "Actions": ["ReadSecret", "WriteSecret"],
+        }
+        writer = content["Users"]["alice"]
+        assert isinstance(writer, dict)
+        writer["Roles"] = [*writer["Roles"], name]
+
+    with Server(tmp_path / "data") as server:
+        with server.client() as client:
+            assert client.set_manifest(together(injected)).status == 200
+        with server.client(user("alice")) as alice:
+            assert alice.upload({name: b"<b>bold</b>"}).status == 200
+        page = opened(consoles(server, "alice"))
+        shown = 0
+        for path in (*PAGES, "manifest?section=Secrets", "manifest?section=Packages"):
+            to(page, path)
+            assert page.title().endswith("· prod · Keyhouse")
+            assert page.locator("main img, main script").count() == 0
+            shown += name[:30] in page.inner_text("main")
+        assert shown > 6
+        to(page, "secrets?q=script")
+        page.click("button.reveal")
+        page.wait_for_selector("#revealed[open]")
+        assert page.inner_text("#revealed pre") == "<b>bold</b>"
+
+
+def test_large_deployment_is_shown_in_pages_and_searched(
+    tmp_path: Path, consoles: Callable[..., Console], opened: "Callable[..., Page]"
+) -> None:
+    def large(content: dict[str, dict[str, object]]) -> None:
+        for number in range(1_000):
+            content["Marbles"][f"marble{number:04}"] = {"Package": "app"}
+        for number in range(10_000):
+            content["Secrets"][f"secret{number:05}"] = {"Type": "plain", "UserDefined": True}
+
+    with Server(tmp_path / "data") as server:
+        with server.client() as client:
+            assert client.set_manifest(together(large)).status == 200
+        page = opened(consoles(server, "alice"))
+        to(page, "secrets")
+        assert page.locator("tbody tr").count() == 100
+        assert "of 10,002" in page.inner_text(".turning")
+        page.click("text=Next")
+        assert page.locator("tbody tr").count() == 100
+        page.fill("input[type=search]", "secret09999")
+        page.click("text=Search")
+        assert page.locator("tbody tr").count() == 1
+        to(page, "manifest?section=Marbles")
+        assert "1,001" in page.inner_text(".list")
+        to(page, "manifest/picture")
+        assert "9,978 more Secrets" in page.inner_text("main")
+
+
+def test_recovery_shows_who_has_handed_in(
+    tmp_path: Path, consoles: Callable[..., Console], opened: "Callable[..., Page]"
+) -> None:
+    keys = [holder("rk0"), holder("rk1")]
+    server = Server(tmp_path / "data")
+    with server, server.client() as client:
+        shares = json.loads(client.set_manifest(recoverable(keys)).body)["data"]["RecoverySecrets"]
+        page = opened(consoles(server, "admin"))
+        to(page, "recovery")
+        assert "2 of 2 holders are needed" in page.inner_text("main")
+        with page.expect_download() as waiting:
+            page.click("text=Download the encrypted shares")
+        kept = json.loads(Path(waiting.value.path()).read_text())
+        assert kept == {"RecoverySecrets": shares}
+    (tmp_path / "data" / "sealed_key").unlink()
+
+    with server, server.client() as client:
+        to(page, "recovery")
+        assert "0 of 2 shares are in" in page.inner_text("main")
+        assert hand_in_share(client, keys[0], shares) == 1
+        page.reload()
+        assert "1 of 2 shares are in" in page.inner_text("main")
+        assert page.inner_text(".people .agreed").startswith("rk0")
+
+
+def hand_in_share(client: object, key: object, shares: dict[str, str]) -> int:
+    import base64
+
+    from support.process.server import Client
+    from support.samples.recovery import Holder
+
+    assert isinstance(client, Client)
+    assert isinstance(key, Holder)
+    share = key.share(base64.b64decode(shares[key.name]))
+    remaining: int = hand_in(client, share, key.sign(share)).data["remaining"]
+    return remaining
+
+
+def test_contexts_are_switched_and_a_locked_key_is_opened(
+    deployment: Server, tmp_path: Path, opened: "Callable[..., Page]"
+) -> None:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        load_pem_private_key,
+    )
+    from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
+    from msgspec.structs import replace
+
+    alice = user("alice")
+    key = load_pem_private_key(alice.key_pem, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    certificate = x509.load_der_x509_certificate(alice.der)
+    content = serialize_key_and_certificates(
+        b"me", key, certificate, None, BestAvailableEncryption(b"correct horse")
+    )
+    (tmp_path / "me.p12").write_bytes(content)
+    anonymous = context_of(deployment, tmp_path)
+    locked = replace(anonymous, pkcs12=str(tmp_path / "me.p12"))
+    with console(tmp_path, {"prod": anonymous, "mine": locked}) as found:
+        page = opened(found)
+        page.click(".contexts summary")
+        page.click(".contexts >> text=mine")
+        assert "Your key is locked" in page.inner_text("main")
+        page.fill("input[type=password]", "wrong")
+        page.click("text=Unlock")
+        assert "cannot be read" in page.inner_text("[role=alert]")
+        page.goto(page.url.replace("/unlock", "/trust"))
+        page.fill("input[type=password]", "correct horse")
+        page.click("text=Unlock")
+        page.wait_for_selector("dd strong >> text=alice")
+        assert "correct horse" not in page.content()
