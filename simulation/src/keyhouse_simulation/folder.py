@@ -14,14 +14,14 @@
                       the simulated coordinator (``COORDINATOR``)
 
 A file is replaced whole (written beside, renamed), and opening holds a lock on the folder, so two
-processes that open it for the first time agree on one machine. Only the keys are synced: every
-other file is compared at each start, and written again where a crash has changed it.
+processes that open it for the first time agree on one machine. The keys are synced before anything
+is made from them, the other files together: where a crash has changed one, it is written again.
 """
 
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -47,7 +47,7 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
 from keyhouse.attestation.platforms.find import SIMULATED_AMD, SIMULATED_BUNDLES, SimulatedTcb
-from keyhouse.base.durable_files import replace_file, sync_directory
+from keyhouse.base.durable_files import replace_file, sync_directory, sync_file
 from keyhouse.base.errors import BrokenError, RefusedError
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation import amd_vendor
@@ -147,14 +147,17 @@ def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None, *, upkeep: bool) -
         raise _damaged(folder, f"{_MACHINE} holds a root that is none") from None
     if not upkeep:
         return platform
-    _write_if_changed(folder / _ROOT, pem(machine.root).encode())
-    _write_if_changed(folder / _COLLATERAL, write_collateral(platform.collateral))
-    if not _is_usable_for_vms(folder, platform, moment):
-        _write_if_changed(folder / _TD_COLLATERAL, write_collateral(platform.td_collateral))
-    _write_if_changed(folder / SIMULATED_AMD.root, amd_vendor.ROOT.encode())
     said_by_amd = amd_vendor.ASK + amd_vendor.VLEK_AUTHORITY + amd_vendor.LIST
-    _write_if_changed(folder / SIMULATED_AMD.collateral, said_by_amd.encode())
-    _write_if_changed(folder / _ATTESTATION, write_expected_identity(platform.expected_identity))
+    files = {
+        _ROOT: pem(machine.root).encode(),
+        _COLLATERAL: write_collateral(platform.collateral),
+        SIMULATED_AMD.root: amd_vendor.ROOT.encode(),
+        SIMULATED_AMD.collateral: said_by_amd.encode(),
+        _ATTESTATION: write_expected_identity(platform.expected_identity),
+    }
+    if not _is_usable_for_vms(folder, platform, moment):
+        files[_TD_COLLATERAL] = write_collateral(platform.td_collateral)
+    _write_changed(folder, files)
     return platform
 
 
@@ -288,9 +291,19 @@ def _read(path: Path, maximum: int) -> bytes:
         return file.read(maximum + 1)
 
 
-def _write_if_changed(path: Path, content: bytes) -> None:
-    if not path.exists() or _read(path, len(content)) != content:
-        replace_file(path, content, alone=True, durable=False)
+def _write_changed(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Make the files in ``folder`` hold what they have to, durably."""
+    changed = [
+        path
+        for path in (folder / name for name in files)
+        if not path.exists() or _read(path, len(files[path.name])) != files[path.name]
+    ]
+    for path in changed:
+        replace_file(path, files[path.name], alone=True, durable=False)
+    for path in changed:  # the first sync writes all of them
+        sync_file(path)
+    if changed:
+        sync_directory(folder)
 
 
 def _damaged(folder: Path, problem: str) -> FolderDamagedError:
