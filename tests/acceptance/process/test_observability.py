@@ -301,7 +301,9 @@ def test_events_are_an_empty_array_before_any_activation(watched: Watched) -> No
         ("GET", "/api/v2/status", 404),
     ],
 )
-def test_only_two_paths_can_be_read(watched: Watched, method: str, path: str, status: int) -> None:
+def test_only_its_paths_can_be_read(
+    watched: Watched, method: str, path: str, status: int
+) -> None:
     reply = watched.ask(method, path)
 
     assert reply.status == status
@@ -311,6 +313,14 @@ def test_only_two_paths_can_be_read(watched: Watched, method: str, path: str, st
     elif status != 200:
         assert json.loads(reply.body)["status"] == "error"
         assert (reply.headers.get("allow") == "GET, HEAD") == (status == 405)
+
+
+def test_it_is_live_and_ready_in_each_phase(watched: Watched, tmp_path: Path) -> None:
+    """Also one in recovery mode: it has no other beside it, and waits for keys."""
+    assert [watched.ask("GET", path).status for path in ("/live", "/ready")] == [200, 200]
+    fresh = Watched(tmp_path / "fresh")
+    with fresh.server:
+        assert [fresh.ask("GET", path).status for path in ("/live", "/ready")] == [200, 200]
 
 
 def test_watching_is_not_counted_as_using_the_client_api(watched: Watched) -> None:

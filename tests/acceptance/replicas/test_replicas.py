@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import http.client
 import json
 import signal
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 from support.peers.replicas import NAMES, Load, Replicas, manifest
 from support.process.command import run
 from support.process.postgres import PASSWORD, PostgresServer
+from support.process.server import free_port
 from support.samples.deployment import user
 
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
@@ -35,15 +37,32 @@ def test_all_replicas_serve_what_each_has_acknowledged(replicas: Replicas) -> No
     load.check(replicas.events())
 
 
+def asked(port: int, path: str) -> tuple[int, str]:
+    """Return what a probe is answered, and why."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read()).get("message", "")
+    finally:
+        connection.close()
+
+
 def test_the_others_wait_for_the_first_manifest(replicas: Replicas) -> None:
-    first, second = replicas.started(), replicas.prepared()
+    probes = free_port()
+    first = replicas.started()
+    second = replicas.prepared("--metrics-addr", f"127.0.0.1:{probes}")
     with second.log.open("ab") as log:
         second.process = second._start(log)
     while "another coordinator accepts the first manifest" not in second.logged():
         assert second.process.poll() is None
+    assert asked(probes, "/live")[0] == 200
+    waiting, why = asked(probes, "/ready")
+    assert (waiting, "waits for another coordinator" in why) == (503, True)
     with first.client() as client:
         assert client.set_manifest(manifest()).status == 200
     second._wait(second.process)
+    assert asked(probes, "/ready")[0] == 200
     with second.client() as client:
         status = client.get("/api/v2/status").data
     assert status["code"] == 3
@@ -95,6 +114,24 @@ def test_a_replica_that_was_stopped_for_a_while_does_no_damage(replicas: Replica
     load.check(replicas.events())
 
 
+def test_without_the_database_it_is_live_but_not_ready(
+    replicas: Replicas, postgres: PostgresServer
+) -> None:
+    probes = free_port()
+    server = replicas.started("--metrics-addr", f"127.0.0.1:{probes}")
+    with server.client() as client:
+        assert client.set_manifest(manifest()).status == 200
+        assert asked(probes, "/ready")[0] == 200
+        with postgres.away():
+            assert client.get("/api/v2/status").status == 503
+            while (found := asked(probes, "/ready"))[0] == 200:
+                assert server.process is not None
+            assert "its store does not answer" in found[1]
+            assert asked(probes, "/live")[0] == 200
+        while asked(probes, "/ready")[0] != 200:
+            assert server.process is not None
+
+
 def test_the_database_restarts(replicas: Replicas, postgres: PostgresServer) -> None:
     servers = replicas.founded()
     with Load(servers).running() as load:
@@ -139,9 +176,11 @@ def test_a_lost_state_is_replaced_only_where_the_command_line_says_so(replicas: 
     elsewhere = Replicas(replicas.folder / "elsewhere", replicas.url)
     elsewhere.folder.mkdir()
     try:
-        locked = elsewhere.started()
+        probes = free_port()
+        locked = elsewhere.started("--metrics-addr", f"127.0.0.1:{probes}")
         with locked.client() as client:
             assert client.get("/api/v2/status").data["code"] == 1
+            assert "it is in recovery mode" in asked(probes, "/ready")[1]
             refused = client.set_manifest(manifest())
             assert refused.status == 403
             assert "--replace-lost-state" in str(refused.envelope)

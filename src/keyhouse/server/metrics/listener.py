@@ -1,11 +1,14 @@
-"""The listener for those who watch: ``/metrics`` and ``/events``, plain HTTP, nobody is asked who.
+"""The listener for those who watch, over plain HTTP: metrics, events, and whether it is ready.
 
-Everything on it is public. Several scrapes at a time share one writing of the metrics.
+Nobody is asked who, and everything on it is public. It listens as long as the process runs; what
+there is to see is shown when the coordinator answers clients. Several scrapes at a time share one
+writing of the metrics.
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.gc_collector import GCCollector
@@ -13,6 +16,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
+from keyhouse.coordinator import Engine, Recovering
 from keyhouse.server.client_api import envelope
 from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
 from keyhouse.server.http.listener import Listener
@@ -28,31 +32,54 @@ CONNECTIONS: Final = 64
 
 _LIMITS: Final = Limits(connections=CONNECTIONS, body_memory=64 * 1024, linger_bytes=64 * 1024)
 _METHODS: Final = ("GET", "HEAD")
-_PATHS: Final = ("/metrics", "/events")
+_PATHS: Final = ("/metrics", "/events", "/live", "/ready")
 _TEXT: Final = ((b"content-type", CONTENT_TYPE_PLAIN_0_0_4.encode("ascii")),)
 
 
-class Observability:
-    """Implements ``Application`` over what is counted."""
+class _Shown(NamedTuple):
+    sources: Sources
+    events: Events
 
-    def __init__(self, sources: Sources, events: Events) -> None:
-        self._sources = sources
-        self._events = events
+
+class Observability:
+    """Implements ``Application`` over what is counted, while that is shown."""
+
+    def __init__(self) -> None:
+        self._shown: _Shown | None = None
         self._certificates = CertificateMetrics()
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
         GCCollector(registry=self._process)
         self._writing: asyncio.Task[bytes] | None = None
 
+    @contextmanager
+    def showing(self, sources: Sources, events: Events) -> Iterator[None]:
+        """Show ``sources`` and ``events`` until the context ends."""
+        self._shown = _Shown(sources, events)
+        try:
+            yield
+        finally:
+            self._shown = None
+
     def admit(self, head: Head) -> Answer | Admission:
-        """Answer ``/events`` at once; let ``/metrics`` be written."""
+        """Answer at once, but let ``/metrics`` be written."""
         if head.path not in _PATHS:
-            return envelope.error(404, "there is nothing here; try /metrics or /events")
+            return envelope.error(404, f"there is nothing here; try one of {', '.join(_PATHS)}")
         if head.method not in _METHODS:
             allow = (b"allow", ", ".join(_METHODS).encode())
             return envelope.error(405, "this can only be read", (allow,))
-        if head.path == "/events":
-            return Answer(200, self._events.as_json())
+        if head.path == "/live":
+            return envelope.enveloped(b'"live"')
+        if self._shown is None:
+            return _unready("it starts, waits for another coordinator, or stops")
+        return self._admit(head.path, self._shown)
+
+    def _admit(self, path: str, shown: _Shown) -> Answer | Admission:
+        if path == "/ready":
+            reason = _not_ready(shown.sources)
+            return _unready(reason) if reason else envelope.enveloped(b'"ready"')
+        if path == "/events":
+            return Answer(200, shown.events.as_json())
         return Admission(0, self._metrics)
 
     def refuse(self, refusal: Refusal) -> Answer:
@@ -63,14 +90,16 @@ class Observability:
     async def _metrics(self, body: bytes) -> Answer:
         """Answer all metrics. Who comes while they are written gets what is being written."""
         del body
+        if self._shown is None:
+            return _unready("it stops")
         if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._written())
+            self._writing = asyncio.create_task(self._written(self._shown.sources))
         # Shielded: one watcher who leaves does not take the text from the others.
         return Answer(200, await asyncio.shield(self._writing), _TEXT)
 
-    async def _written(self) -> bytes:
-        own = await text_of(families(self._sources))
-        certificates = await self._certificates.text(self._sources.engine.view.state)
+    async def _written(self, sources: Sources) -> bytes:
+        own = await text_of(families(sources))
+        certificates = await self._certificates.text(sources.engine.view.state)
         # It reads /proc, and a directory there with an entry for each connection.
         process = await asyncio.to_thread(self._collect_process)
         return own + certificates + await text_of(process)
@@ -79,6 +108,26 @@ class Observability:
         return list(self._process.collect())
 
 
-def metrics_listener(sources: Sources, events: Events) -> Listener:
+def metrics_listener(observability: Observability) -> Listener:
     """Return the listener, not started yet."""
-    return Listener(Observability(sources, events), PLAINTEXT, _LIMITS)
+    return Listener(observability, PLAINTEXT, _LIMITS)
+
+
+def _not_ready(sources: Sources) -> str:
+    """Return why clients should ask another coordinator; empty if they need not.
+
+    In recovery mode one with a store of its own is ready: there is no other, and it waits for keys.
+    """
+    engine: Engine = sources.engine
+    if not sources.listener.is_listening:
+        return "it does not serve clients yet"
+    if not engine.is_settled:
+        return "its store does not answer, or the outcome of a change is not known"
+    if engine.shares_store and isinstance(engine.view.state, Recovering):
+        return "it is in recovery mode"
+    return ""
+
+
+def _unready(reason: str) -> Answer:
+    later = (b"retry-after", b"1")
+    return envelope.error(503, f"this coordinator is not ready: {reason}", (later,))

@@ -90,6 +90,11 @@ class Acceptor:
         return int(self._socket.getsockname()[1])
 
     @property
+    def is_listening(self) -> bool:
+        """Whether connections are accepted."""
+        return self._socket is not None
+
+    @property
     def open_connections(self) -> int:
         """How many connections there are, those in their handshake included."""
         return len(self._connections)

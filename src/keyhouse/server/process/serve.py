@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from keyhouse.coordinator import Engine, NewDeployment, Process
     from keyhouse.journal import Home
     from keyhouse.server.http.listener import Listener
+    from keyhouse.server.metrics.listener import Observability
     from keyhouse.server.net.acceptor import Acceptor
     from keyhouse.server.services.quote_checks import QuoteChecks
 
@@ -83,6 +84,7 @@ async def _serve(settings: Settings) -> None:
     from keyhouse.attestation.platforms.find import platform_name
     from keyhouse.base.process.last_resort import install_last_resort
     from keyhouse.server.process.opening import new_deployment, opened, require_clock
+    from keyhouse.server.process.serving import watched
 
     install_last_resort()
     stop = _stop_signals()
@@ -100,13 +102,21 @@ async def _serve(settings: Settings) -> None:
         log.warning("the process is less protected than it could be", missing=each)
     if platform.kind == "simulation":
         log.warning("SIMULATION: this coordinator proves nothing and protects nothing")
-    async with opened(folder, platform, settings.database) as home:
-        await _serve_home(settings, platform, home, new, stop)
+    async with (
+        opened(folder, platform, settings.database) as home,
+        watched(settings.metrics_addr) as metrics,
+    ):
+        await _serve_home(settings, platform, home, new, metrics, stop)
     log.info("stopped")
 
 
 async def _serve_home(
-    settings: Settings, platform: "Platform", home: "Home", new: "NewDeployment", stop: "Event"
+    settings: Settings,
+    platform: "Platform",
+    home: "Home",
+    new: "NewDeployment",
+    metrics: "Observability | None",
+    stop: "Event",
 ) -> None:
     from keyhouse.server.process.opening import sealing_note, writing
     from keyhouse.server.process.quote_checks import quote_checks
@@ -130,7 +140,7 @@ async def _serve_home(
                 checks,
                 settings.mesh_addr,
                 certificate_days=settings.marble_certificate_days,
-                metrics=settings.metrics_addr,
+                metrics=metrics,
                 replicated=settings.store is not None,
             ) as listeners,
         ):

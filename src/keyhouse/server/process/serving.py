@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from keyhouse.attestation import Platform
 from keyhouse.authority import LIFETIME
@@ -31,6 +31,9 @@ from keyhouse.server.services.user_secrets import SecretWrites
 from keyhouse.server.workload_api.listener import WorkloadListener
 
 __all__ = ["ClientApi", "Listeners", "client_api", "serving"]
+
+if TYPE_CHECKING:
+    from keyhouse.server.metrics.listener import Observability
 
 GRACE: Final = 1.0
 """Seconds that calls have where the start failed after the workload listener was there."""
@@ -99,14 +102,14 @@ async def serving(
     mesh: tuple[str, int],
     *,
     certificate_days: int | None = None,
-    metrics: tuple[str, int] | None = None,
+    metrics: "Observability | None" = None,
     replicated: bool = False,
 ) -> AsyncIterator[Listeners]:
     """Have everything that answers until the context ends; workloads are served on ``mesh``.
 
     Their certificates are good for ``certificate_days``, None: for as long as the coordinator's.
-    ``metrics`` is the address to serve these on; without one nothing is counted. ``replicated``:
-    others write to the same store, so nothing is answered before the view is confirmed.
+    ``metrics`` shows what is counted; without it nothing is. ``replicated``: others write to the
+    same store, so nothing is answered before the view is confirmed.
     """
     gate = ReadGate(engine) if replicated else None
     counts = RequestCounts(route.path for route in ROUTES) if metrics else None
@@ -127,13 +130,12 @@ async def serving(
         listener = Listener(api.application, root_context(keys), counts=counts, places=replicated)
         async with (
             _workloads_served(mesh, engine, activations, simulated=simulated) as workloads,
-            _metrics_served(
-                metrics, api.use_cases, Listeners(listener, workloads), counts, events, activated
-            ),
             reminded(engine, api.dispatcher.forget_answers),
         ):
             api.identity.served_by(listener, workloads)
-            yield Listeners(listener, workloads)
+            listeners = Listeners(listener, workloads)
+            with _shown(metrics, api.use_cases, listeners, counts, events, activated):
+                yield listeners
 
 
 @asynccontextmanager
@@ -154,23 +156,41 @@ async def _workloads_served(
 
 
 @asynccontextmanager
-async def _metrics_served(
-    address: tuple[str, int] | None,
+async def watched(address: tuple[str, int] | None) -> "AsyncIterator[Observability | None]":
+    """Listen for those who watch on ``address`` until the context ends; None: nobody does.
+
+    The Prometheus client is imported only where there is an address: it takes a third of a start.
+    """
+    if address is None:
+        yield None
+        return
+    from keyhouse.server.metrics.listener import Observability, metrics_listener
+
+    observability = Observability()
+    listener = metrics_listener(observability)
+    host, port = address
+    await listener.start(host, port)
+    log.info("serving metrics", address=f"{host or '*'}:{listener.port}")
+    try:
+        yield observability
+    finally:
+        await listener.stop(SCRAPE_GRACE)
+
+
+@contextmanager
+def _shown(
+    metrics: "Observability | None",
     use_cases: UseCases,
     listeners: Listeners,
     requests: RequestCounts | None,
     events: Events | None,
     activations: ActivationCounts,
-) -> AsyncIterator[None]:
-    """Serve ``/metrics`` and ``/events`` on ``address`` until the context ends.
-
-    The Prometheus client is imported only where there is an address: it takes a third of a start.
-    """
-    if address is None or requests is None or events is None:
+) -> Iterator[None]:
+    """Have what is counted shown until the context ends."""
+    if metrics is None or requests is None or events is None:
         yield
         return
     from keyhouse.server.metrics.families import Sources
-    from keyhouse.server.metrics.listener import metrics_listener
 
     sources = Sources(
         engine=use_cases.engine,
@@ -183,11 +203,5 @@ async def _metrics_served(
         simulated=use_cases.answers.simulated,
         collateral=use_cases.quote_checks.health,
     )
-    watched = metrics_listener(sources, events)
-    host, port = address
-    await watched.start(host, port)
-    log.info("serving metrics", address=f"{host or '*'}:{watched.port}")
-    try:
+    with metrics.showing(sources, events):
         yield
-    finally:
-        await watched.stop(SCRAPE_GRACE)
