@@ -1,6 +1,6 @@
 """Replicas of one store under anything that a distributed store does.
 
-Oracle: the invariants of ``support.samples.replica_machine``, after each step. A case is the seed
+Oracle: the invariants of ``support.replicas.machine``, after each step. A case is the seed
 of ten runs, of up to 60 steps.
 """
 
@@ -11,7 +11,7 @@ from fuzz.target import FindingError, Target
 from hypothesis import HealthCheck, Verbosity, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from support.captured_log import capture_logs
-from support.samples.replica_machine import Replicas
+from support.replicas.machine import Replicas
 
 __all__ = ["ReplicaTarget"]
 

@@ -190,6 +190,16 @@ def test_an_enclave_is_told_by_variables_that_its_manifest_passes_through() -> N
     assert settings.metrics_addr == ("", 9944)
 
 
+def test_probes_ask_what_tells_a_dead_one_from_one_without_its_store() -> None:
+    _, watched = coordinator(NATIVE)
+    _, unwatched = coordinator({**NATIVE, "metrics": {"enabled": False}})
+    probes = ("startupProbe", "readinessProbe", "livenessProbe")
+    asked = [watched[probe]["httpGet"] for probe in probes]
+    assert asked == [{"path": path, "port": "metrics"} for path in ("/live", "/ready", "/live")]
+    status = {"path": "/api/v2/status", "port": "client", "scheme": "HTTPS"}
+    assert [unwatched[probe]["httpGet"] for probe in probes] == [status] * 3
+
+
 def test_an_enclave_gets_the_size_that_its_manifest_asks_for() -> None:
     pod, container = coordinator(_SETS["an enclave, with the node's AESM"])
     limits = container["resources"]["limits"]

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from support.linearizability import (
+from support.replicas.linearizability import (
     UNKNOWN,
     Call,
     History,

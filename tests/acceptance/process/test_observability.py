@@ -301,9 +301,7 @@ def test_events_are_an_empty_array_before_any_activation(watched: Watched) -> No
         ("GET", "/api/v2/status", 404),
     ],
 )
-def test_only_its_paths_can_be_read(
-    watched: Watched, method: str, path: str, status: int
-) -> None:
+def test_only_its_paths_can_be_read(watched: Watched, method: str, path: str, status: int) -> None:
     reply = watched.ask(method, path)
 
     assert reply.status == status

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.peers.histories import Clients, shared_manifest
 from support.peers.replicas import Replicas
 from support.process.postgres import PostgresServer
+from support.replicas.histories import Clients, shared_manifest
 
 
 @pytest.fixture

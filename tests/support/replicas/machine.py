@@ -4,7 +4,7 @@ After each step, with everything else at rest: what was acknowledged is in the s
 told not to have happened never is; all replicas that reach the store show the same; nothing is
 done under a rule that was revoked before; limits and counters hold; no nonce comes twice; no view
 goes back. A replica that knew more than the store has stops, and nothing else stops one. What
-clients are shown through the gates of the replicas is judged in ``replica_reads``.
+clients are shown through the gates of the replicas is judged in ``reads``.
 
 A database may lose what it had acknowledged, show old content to one replica, or lead it to a
 history of its own. Then what was lost is not there; but it is never mixed.
@@ -41,9 +41,9 @@ from keyhouse.coordinator.prepare import prepare_upload
 from keyhouse.journal import Journal, Position, RolledBackError, WrongKeyError
 from keyhouse.journal.keys import key_check
 from keyhouse.wire.secret_types import UserSecret
-from support.linearizability import REFUSED
+from support.replicas.linearizability import REFUSED
+from support.replicas.reads import ACTIVATIONS, RAISED, WRITER, Read, Readers
 from support.samples.deployment import NOW, user
-from support.samples.replica_reads import ACTIVATIONS, RAISED, WRITER, Read, Readers
 from support.samples.replicas import DEK, STORE_ID, begin, opened_engine
 from support.samples.simulated_store import Database, Fault, SimulatedStore, Stored
 from support.samples.simulated_time import SimulatedLoop, until_idle

@@ -15,7 +15,7 @@ from keyhouse.coordinator.engine.read_gate import ForkError, ReadGate
 from keyhouse.coordinator.engine.view import place_of
 from keyhouse.journal import Position
 from keyhouse.wire.state_place import Place
-from support.linearizability import (
+from support.replicas.linearizability import (
     Call,
     History,
     Object,

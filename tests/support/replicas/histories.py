@@ -11,7 +11,10 @@ from typing import Any, Final
 
 import grpc
 
-from support.linearizability import (
+from support.peers.joined import asked_to_join, workload
+from support.peers.replicas import manifest
+from support.process.server import Client, Reply, Server
+from support.replicas.linearizability import (
     REFUSED,
     History,
     Object,
@@ -21,9 +24,6 @@ from support.linearizability import (
     register,
     violation,
 )
-from support.peers.joined import asked_to_join, workload
-from support.peers.replicas import manifest
-from support.process.server import Client, Reply, Server
 from support.samples.deployment import User, user
 
 __all__ = ["LIMIT", "Clients", "shared_manifest"]
