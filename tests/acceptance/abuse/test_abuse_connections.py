@@ -36,6 +36,7 @@ pytestmark = pytest.mark.acceptance
 
 STATUS = b"GET /api/v2/status HTTP/1.1\r\nHost: a\r\n\r\n"
 MOST_IDLE = 10_000
+MOST_WITH_TLS = 1000  # of these; a handshake takes a hundred times as long as a connection
 OWN_DESCRIPTORS = 200  # of this process, for other things than connections
 FRESH = 15.0  # seconds, half of those after which an idle connection is closed
 
@@ -62,15 +63,16 @@ def test_ten_thousand_idle_connections_leave_room_for_others(tmp_path: Path) -> 
     few = ("sh", "-c", 'ulimit -Sn 1024; exec "$@"', "sh")
     with (
         descriptors(MOST_IDLE) as count,
-        besieged(tmp_path, manifest(), growth=450, wrapper=few) as server,
+        besieged(tmp_path, manifest(), growth=260, wrapper=few) as server,
         ExitStack() as stack,
     ):
-        idle = raw_sockets(stack, server, count - count // 2)
+        with_tls = min(count // 2, MOST_WITH_TLS)
+        idle = raw_sockets(stack, server, count - with_tls)
         wires = in_parallel(
-            count // 2, 2, lambda _: (time.monotonic(), stack.enter_context(Wire(server)))
+            with_tls, 2, lambda _: (time.monotonic(), stack.enter_context(Wire(server)))
         )
         print(f"{len(idle) + len(wires)} connections")  # noqa: T201 - fewer on a smaller machine
-        for begun, wire in wires[::-100]:  # a slow machine takes too long for the first ones
+        for begun, wire in wires[::-20]:  # a slow machine takes too long for the first ones
             if time.monotonic() - begun < FRESH:
                 wire.send(STATUS)
                 assert wire.tls.recv(4096).startswith(b"HTTP/1.1 200 ")
@@ -115,8 +117,7 @@ def test_slow_senders_of_heads_and_bodies_keep_nobody_waiting(tmp_path: Path) ->
     ):
         for number, wire in enumerate(wires):
             wire.send(b"GET /api/v2/status HTTP/1.1\r\nX: " if number % 2 else post)
-        end = time.monotonic() + 5
-        while time.monotonic() < end:
+        for _ in range(50):
             for wire in wires:
                 wire.send(b"x")
 
@@ -146,7 +147,7 @@ def test_clients_that_send_on_without_reading_are_held_back(tmp_path: Path) -> N
             wires[number].tls.settimeout(0.5)
             return wires[number].send_until_cut(STATUS * 500, 50 * MIB)
 
-        sent = in_parallel(len(wires), 16, push)
+        sent = in_parallel(len(wires), 50, push)
         assert max(sent) < 40 * MIB  # what kernel buffers on both sides hold
         print(f"taken of each: {max(sent) / MIB:.1f} MiB")  # noqa: T201 - the kernel's buffers
 
