@@ -156,8 +156,8 @@ def shown_until_asked(terminal: int) -> str:
 
 
 def test_demo_without_curl_makes_the_same_requests_and_says_so(tmp_path: Path) -> None:
-    """The steps after these make no request with curl: it is stopped before them."""
-    last = STEPS.index("Start a cluster") + 1
+    """Until it is stopped it has made every kind of request: by nobody, by a user, with a body."""
+    last = STEPS.index("Two of three change the manifest") + 1
     with subprocess.Popen(
         warm(tmp_path),
         cwd=ROOT,

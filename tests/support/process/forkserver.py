@@ -1,10 +1,11 @@
 """A warm interpreter that becomes `keyhouse` processes: what it imported, they need not import.
 
-Run as a program with the kind of its children (``serve`` or ``command``) and the descriptors of a
-socket and of one that listens, for shells. Each message on the first, and the first on a connection
-to the other, is a request: JSON with ``arguments``, ``environment`` and ``folder``,
-and four descriptors: the three standard streams of the child and a pipe, which gets the child's
-process id and, at its end, its exit code (four bytes each, native order, negative for a signal).
+Run as a program with the kind of its children (``serve``, ``run`` or ``command``) and the
+descriptors of a socket and of one that listens, for shells. Each message on the first, and the
+first on a connection to the other, is a request: JSON with ``arguments``, ``environment`` and
+``folder``, and four descriptors: the three standard streams of the child and a pipe, which gets the
+child's process id and, at its end, its exit code (four bytes each, native order, negative for a
+signal).
 
 Two forks for each child: the first stays to wait for the second, so that the nursery itself never
 does anything but fork. It ends when the other end of the first socket is closed.
@@ -32,6 +33,7 @@ EXIT: Final = struct.Struct("i")
 # Whole packages: what a process imports when it needs it first is warm as well.
 _PACKAGES: Final = {
     "serve": ("keyhouse.coordinator", "keyhouse.server", "keyhouse.wire"),
+    "run": ("keyhouse.launcher", "keyhouse.wire"),
     "command": ("keyhouse.cli", "keyhouse.client", "keyhouse.manifest"),
 }
 
@@ -49,6 +51,16 @@ _MODULES: Final = {
         "keyhouse_simulation.snp",
         "uvloop",
         "dcap_qvl",
+    ),
+    "run": (
+        "cryptography.hazmat.backends.openssl.backend",
+        "ctypes",
+        "dcap_qvl",
+        "encodings.ascii",
+        "encodings.idna",
+        "keyhouse.cli.run.command",
+        "keyhouse.cli.run.trust",
+        "keyhouse_simulation.snp",
     ),
     "command": (
         "anyio._backends._asyncio",

@@ -5,14 +5,17 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final, NamedTuple
 
-from support.process.start import KEYHOUSE
+from support.process.start import KEYHOUSE, Started, start
 
 __all__ = ["ISOLATED", "Launched", "command", "launch"]
 
 ISOLATED: Final = (sys.executable, "-I", "-B", "-m", "keyhouse.cli")
 """The command as an enclave's manifest starts it."""
+
+_LONGEST: Final = 120.0
 
 
 class Launched(NamedTuple):
@@ -42,17 +45,39 @@ def launch(
     folder: Path,
     env: Mapping[str, str] | None = None,
     stdin: str = "",
-    keyhouse: Sequence[str] = (KEYHOUSE,),
+    keyhouse: Sequence[str] = (),
 ) -> Launched:
-    """Return how it ended, started in ``folder`` with these variables only."""
-    process = subprocess.Popen(
-        [*keyhouse, *command(port, *words)[1:]],
-        cwd=folder,
-        env=dict(env or {}),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    out, err = process.communicate(stdin, timeout=120)
-    return Launched(process.returncode, out, err, process.pid)
+    """Return how it ended, started in ``folder`` with these variables only.
+
+    ``keyhouse``: the command, in an interpreter of its own.
+    """
+    arguments = command(port, *words)[1:]
+    with TemporaryFile() as given, TemporaryFile() as output, TemporaryFile() as errors:
+        given.write(stdin.encode())
+        given.seek(0)
+        process: Started
+        if keyhouse:
+            process = subprocess.Popen(
+                [*keyhouse, *arguments],
+                cwd=folder,
+                env=dict(env or {}),
+                stdin=given,
+                stdout=output,
+                stderr=errors,
+            )
+        else:
+            process = start(
+                arguments,
+                stdin=given,
+                output=output,
+                errors=errors,
+                environment=env or {},
+                folder=folder,
+            )
+        try:
+            code = process.wait(_LONGEST)
+        finally:
+            process.kill()
+        output.seek(0)
+        errors.seek(0)
+        return Launched(code, output.read().decode(), errors.read().decode(), process.pid)

@@ -105,7 +105,7 @@ def start(
             env=dict(environment),
             cwd=folder,
         )
-    kind = "serve" if list(arguments[:1]) == ["serve"] else "command"
+    kind = arguments[0] if arguments and arguments[0] in {"serve", "run"} else "command"
     with Path(os.devnull).open("rb") as nothing:
         given = nothing if isinstance(stdin, int) else stdin
         streams = (given.fileno(), output.fileno(), errors.fileno())
@@ -202,7 +202,7 @@ class _Nursery:
     def _start(self) -> socket.socket:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._folder = mkdtemp()
-        isolated = ["-I", "-B"] if self._kind == "serve" else []
+        isolated = ["-I", "-B"] if self._kind != "command" else []
         with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(f"{self._folder}/socket")
             listener.listen()
@@ -228,4 +228,4 @@ def _in_turn(kind: str) -> Iterator[_Nursery]:
     return itertools.cycle([_Nursery(kind) for _ in range(_TURNS if kind == "serve" else 1)])
 
 
-_nurseries: Final = {kind: _in_turn(kind) for kind in ("serve", "command")}
+_nurseries: Final = {kind: _in_turn(kind) for kind in ("serve", "run", "command")}
