@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from keyhouse.attestation import report_data
+from keyhouse.attestation import IdentityRefusedError, quote_binding, report_data, require_binding
 from keyhouse.attestation.quote.replica_binding import binds_replica, replica_report_data
 from keyhouse.coordinator.hand_off.notes import (
     LONGEST_NOTE,
@@ -101,6 +101,15 @@ def test_the_quote_of_a_message_binds_it_with_its_length_and_kind() -> None:
     assert not binds_replica(report_data(first), "ask", b"abc")
     assert not binds_replica(first, "ask", b"abc")
     assert not binds_replica(second + first, "ask", b"abc")
+
+
+@pytest.mark.parametrize("message", [b"", b"0\x82root certificate", b"0\x82root certificatenonce"])
+def test_the_quote_of_a_message_is_not_one_over_a_root_certificate(message: bytes) -> None:
+    data = replica_report_data("ask", message)
+
+    for root, nonce in ((message, b""), (b"0\x82root certificate", b"nonce")):
+        with pytest.raises(IdentityRefusedError):
+            require_binding(data, quote_binding(root, nonce))
 
 
 @each_kind

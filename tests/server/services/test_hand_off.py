@@ -33,7 +33,8 @@ from keyhouse.base.errors import UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.events import CollateralSeen
 from keyhouse.coordinator.engine.records import encode_events
-from keyhouse.coordinator.hand_off.exchange import Held, make_give
+from keyhouse.coordinator.engine.shared import Held
+from keyhouse.coordinator.hand_off.exchange import make_give
 from keyhouse.coordinator.hand_off.notes import (
     Ask,
     Give,

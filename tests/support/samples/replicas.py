@@ -16,9 +16,9 @@ from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.state import AcceptingManifest, Member, Running
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.clock import SecurityClock
-from keyhouse.coordinator.engine.engine import Shared
 from keyhouse.coordinator.engine.records import encode_events, rebuild
 from keyhouse.coordinator.engine.writer import JournalWriter
+from keyhouse.coordinator.hand_off.switching import SwitchNotes
 from keyhouse.coordinator.prepare import prepare_manifest
 from keyhouse.journal import Journal, Store
 from support.samples.deployment import NOW, FixedClock, manifest, moment, new_process, open_home
@@ -63,9 +63,9 @@ async def opened_engine(
     """
     process, shared = new_process(), None
     if isinstance(store, SimulatedStore):
-        shared = Shared(InstanceKeys(), store)
-        keys = shared.keys
+        keys = InstanceKeys()
         member = Member(process.instance, keys.signing, keys.kem, b"p" * 16, unique_id)
+        shared = SwitchNotes(member, keys, store)
         process = process._replace(member=member)
     journal, replay = await Journal.open(store, store_id=STORE_ID, dek=dek)
     state, update_log = rebuild(replay.base + replay.events)

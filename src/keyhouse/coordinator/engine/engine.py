@@ -17,7 +17,6 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Final, NamedTuple
 
-from keyhouse.authority.instance_keys import InstanceKeys
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError, UnsettledError
 from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
@@ -45,11 +44,9 @@ from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.records import applied, encode_events, rebuild
 from keyhouse.coordinator.engine.recover import Recovery, recover
 from keyhouse.coordinator.engine.settling import not_settled, paused, settle
+from keyhouse.coordinator.engine.shared import Held, Shared
 from keyhouse.coordinator.engine.view import View
 from keyhouse.coordinator.engine.writer import JournalWriter
-from keyhouse.coordinator.hand_off.exchange import Held
-from keyhouse.coordinator.hand_off.notes import NoteRefusedError
-from keyhouse.coordinator.hand_off.switching import Reader, key_of_switch, switches
 from keyhouse.journal import (
     OutcomeLostError,
     OutcomeUnknownError,
@@ -59,7 +56,6 @@ from keyhouse.journal import (
     Weight,
     WrongKeyError,
 )
-from keyhouse.journal.store.protocol import Notes
 from keyhouse.journal.store.records import Note
 
 __all__ = ["Engine", "Process"]
@@ -86,13 +82,6 @@ class Process(NamedTuple):
     removed_may_cancel: bool = True
     member: Member | None = None  # what others are told of it, if it shares its store
     shares_store: bool = False  # with other coordinators
-
-
-class Shared(NamedTuple):
-    """What a process has that shares its store: its own keys, and the notes of all."""
-
-    keys: InstanceKeys
-    notes: Notes
 
 
 class _WaitingRecovery(NamedTuple):
@@ -510,11 +499,10 @@ class Engine:
 
     def _switches(self, state: Running, dek: Secret | None) -> tuple[Note, ...]:
         """Return what tells the other replicas of ``dek``, the key of the next epoch."""
-        own, after, shared = self._process.member, self._writer.position, self._shared
-        if dek is None or own is None or after is None or shared is None:
+        after, shared = self._writer.position, self._shared
+        if dek is None or after is None or shared is None:
             return ()
-        store_id = self._writer.store_id
-        return switches(state, own=own, keys=shared.keys, store_id=store_id, after=after, dek=dek)
+        return shared.notes_of(dek, state, store_id=self._writer.store_id, after=after)
 
     def _publish(self, state: State, events: Iterable[Event]) -> None:
         for moved in self._log.extend(events):
@@ -576,18 +564,11 @@ class Engine:
         state, position, shared = self.view.state, self._writer.position, self._shared
         if shared is None or position is None or not isinstance(state, Running):
             raise wrong
-        instance = self._process.instance
-        reader = Reader(self._writer.store_id, instance, position, state.members)
-        for note in await shared.notes.notes("switch"):
-            if note.name != instance:
-                continue
-            try:
-                dek = key_of_switch(note.raw, reader, shared.keys)
-                return await self._writer.switch(dek)
-            except NoteRefusedError as refused:
-                reason = f"{refused.reason}: {refused.message}"
-                log.warning("a note was refused", kind="switch", of=instance.hex(), reason=reason)
-        raise wrong
+        store_id = self._writer.store_id
+        dek = await shared.told(state, store_id=store_id, position=position)
+        if dek is None:
+            raise wrong
+        return await self._writer.switch(dek)
 
     def _context(self) -> Context:
         return Context(now=self.now(), **self._process._asdict())

@@ -10,8 +10,9 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.engine.clock import BUILD_TIME, Clock, SecurityClock
-from keyhouse.coordinator.engine.engine import Engine, Process, Shared
+from keyhouse.coordinator.engine.engine import Engine, Process
 from keyhouse.coordinator.engine.records import rebuild
+from keyhouse.coordinator.engine.shared import Shared
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import Fresh, Home, Locked, Opened
 

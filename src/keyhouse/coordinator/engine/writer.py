@@ -13,7 +13,7 @@ from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import LogView
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.recovery_index import encode_index
-from keyhouse.coordinator.hand_off.exchange import Held
+from keyhouse.coordinator.engine.shared import Held
 from keyhouse.journal import (
     Continuation,
     Home,

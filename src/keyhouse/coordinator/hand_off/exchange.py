@@ -15,6 +15,7 @@ from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
 from keyhouse.base.version import VERSION
 from keyhouse.coordinator.core.events import LEVEL
+from keyhouse.coordinator.engine.shared import Held
 from keyhouse.coordinator.hand_off.notes import (
     NONCE_SIZE,
     Ask,
@@ -25,23 +26,12 @@ from keyhouse.coordinator.hand_off.notes import (
     read_ask,
 )
 from keyhouse.journal import Position
-from keyhouse.manifest import Replicas
 
 
 class BehindError(KeyhouseError):
     """Another process has seen more of the journal: the store shows this one an old view."""
 
     code = "behind"
-
-
-class Held(msgspec.Struct, frozen=True):
-    """What a replica that serves has to give."""
-
-    store_id: bytes
-    dek: Secret
-    place: Position
-    root_cert: bytes
-    replicas: Replicas | None  # who may be given it, by the manifest at that place
 
 
 def make_ask(

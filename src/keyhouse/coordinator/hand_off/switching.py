@@ -14,6 +14,7 @@ from keyhouse.authority.instance_keys import (
     is_signed_by,
     seal_for,
 )
+from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Member, Running
@@ -22,8 +23,46 @@ from keyhouse.coordinator.hand_off.admission import Own, require_admitted
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError, Switch, read_switch
 from keyhouse.journal import Position
 from keyhouse.journal.keys import key_check
+from keyhouse.journal.store.protocol import Notes
 from keyhouse.journal.store.records import Note
 from keyhouse.manifest import Replicas
+
+
+class SwitchNotes:
+    """The switches of this process, ``own``: what an engine is given for a store that is shared."""
+
+    def __init__(self, own: Member, keys: InstanceKeys, notes: Notes) -> None:
+        self._own = own
+        self._keys = keys
+        self._notes = notes
+
+    def notes_of(
+        self, dek: Secret, state: Running, *, store_id: bytes, after: Position
+    ) -> tuple[Note, ...]:
+        """Return the notes that tell the members of ``state`` of ``dek``, which it admits."""
+        replicas = policy_of(state.manifest).manifest.config.replicas
+        made = (
+            make_switch(each, self._own, self._keys, store_id=store_id, after=after, dek=dek)
+            for each in readers(state.members, replicas, self._own)
+        )
+        return tuple(Note("switch", each.reader, each.encode()) for each in made if each)
+
+    async def told(self, state: Running, *, store_id: bytes, position: Position) -> Secret | None:
+        """Return the data key that a member of ``state`` has left for this process; None: none.
+
+        Raises ``UnavailableError`` if the store does not answer.
+        """
+        instance = self._own.instance
+        reader = Reader(store_id, instance, position, state.members)
+        for note in await self._notes.notes("switch"):
+            if note.name != instance:
+                continue
+            try:
+                return key_of_switch(note.raw, reader, self._keys)
+            except NoteRefusedError as refused:
+                reason = f"{refused.reason}: {refused.message}"
+                log.warning("a note was refused", kind="switch", of=instance.hex(), reason=reason)
+        return None
 
 
 class Reader(msgspec.Struct, frozen=True):
@@ -78,25 +117,6 @@ def make_switch(
         return None
     switch = msgspec.structs.replace(switch, sealed=sealed)
     return msgspec.structs.replace(switch, signature=keys.sign(switch.signed))
-
-
-def switches(
-    state: Running,
-    *,
-    own: Member,
-    keys: InstanceKeys,
-    store_id: bytes,
-    after: Position,
-    dek: Secret,
-) -> tuple[Note, ...]:
-    """Return the notes that tell the members of ``state`` of ``dek``; its manifest admits them."""
-    replicas = policy_of(state.manifest).manifest.config.replicas
-    notes = []
-    for reader in readers(state.members, replicas, own):
-        switch = make_switch(reader, own, keys, store_id=store_id, after=after, dek=dek)
-        if switch is not None:
-            notes.append(Note("switch", reader.instance, switch.encode()))
-    return tuple(notes)
 
 
 def key_of_switch(raw: bytes, reader: Reader, keys: InstanceKeys) -> Secret:

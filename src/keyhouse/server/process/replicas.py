@@ -14,9 +14,10 @@ from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.coordinator import Engine, HostClock, Process, rebuild
 from keyhouse.coordinator.core.state import Member
-from keyhouse.coordinator.engine.engine import Shared
+from keyhouse.coordinator.engine.shared import Shared
 from keyhouse.coordinator.hand_off.admission import Own
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError
+from keyhouse.coordinator.hand_off.switching import SwitchNotes
 from keyhouse.journal import Home, Locked, Opened, Position
 from keyhouse.journal.shared.home import SharedHome
 from keyhouse.journal.shared.joining import Offer
@@ -176,14 +177,15 @@ async def joining(
     async with quote_checks(settings, platform, marks, clock.now) as checks:
         with closing(checks):
             own = OwnQuotes(platform, checks, measured)
-            process = process._replace(member=await member_of(process, keys, own))
+            member = await member_of(process, keys, own)
+            process = process._replace(member=member)
             joiner = Joiner(
                 home, platform, checks, marks, process=process, keys=keys, settings=measured
             )
             # Who would replace the state has other measured settings than those who serve it.
             home.ask_by(None if settings.replace_lost_state else joiner)
             try:
-                yield process, Shared(keys, home)
+                yield process, SwitchNotes(member, keys, home)
             finally:
                 home.ask_by(None)
 

@@ -25,10 +25,10 @@ from keyhouse.base.errors import UnavailableError
 from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, Running, policy_of
+from keyhouse.coordinator.engine.shared import Held
 from keyhouse.coordinator.hand_off.admission import Own, require_admitted, require_bound
 from keyhouse.coordinator.hand_off.exchange import (
     BehindError,
-    Held,
     key_in,
     make_ask,
     make_give,

@@ -1,0 +1,41 @@
+"""What an engine has to do with other processes on its store, and what it is given for that."""
+
+from typing import Protocol
+
+import msgspec
+
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator.core.state import Running
+from keyhouse.journal import Position
+from keyhouse.journal.store.records import Note
+from keyhouse.manifest import Replicas
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What a replica that serves has to give."""
+
+    store_id: bytes
+    dek: Secret
+    place: Position
+    root_cert: bytes
+    replicas: Replicas | None  # who may be given it, by the manifest at that place
+
+
+class Shared(Protocol):
+    """Tells the other processes of a new data key, and is told of one.
+
+    A process that has its store for itself has none, and loads nothing for it.
+    """
+
+    def notes_of(
+        self, dek: Secret, state: Running, *, store_id: bytes, after: Position
+    ) -> tuple[Note, ...]:
+        """Return what tells the members of ``state`` of ``dek``, the key of the epoch after it."""
+        ...
+
+    async def told(self, state: Running, *, store_id: bytes, position: Position) -> Secret | None:
+        """Return the data key that a member of ``state`` has left for this process; None: none.
+
+        Raises ``UnavailableError`` if the store does not answer.
+        """
+        ...
