@@ -37,7 +37,7 @@ from keyhouse.server.metrics.names import METRICS
 from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.server.process.flags import Setting
 from keyhouse.server.process.settings import SETTINGS
-from keyhouse.wire.plan import MEANINGS
+from keyhouse.wire.plan import Effect
 
 __all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed"]
 
@@ -188,7 +188,7 @@ def _operations() -> str:
 
 
 def _plan_words() -> str:
-    rows = ((f"`{word.value}`", meaning) for word, meaning in MEANINGS.items())
+    rows = ((f"`{effect.value}`", effect.meaning) for effect in Effect)
     return _table(("Word", "What happens"), rows)
 
 

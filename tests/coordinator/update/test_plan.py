@@ -14,7 +14,7 @@ from keyhouse.base.errors import TooLargeError
 from keyhouse.coordinator.update.changes.access import user_changes
 from keyhouse.coordinator.update.plan import CHANGES
 from keyhouse.manifest import Action, ResourceType, Role, User, decode
-from keyhouse.wire.plan import MEANINGS, Effect, plan_digest
+from keyhouse.wire.plan import plan_digest
 
 RENEWED = [
     "intermediate-renewed",
@@ -461,10 +461,6 @@ def test_other_words_are_no_other_plan_and_other_facts_are(deployed: Deployment)
     others += [replace(plan, needed=2), replace(plan, users=()), replace(plan, versions={})]
     others += [replace(plan, base="00"), replace(plan, manifest="00"), replace(plan, kind="x")]
     assert len({plan_digest(each) for each in (plan, *others)}) == 1 + len(others)
-
-
-def test_every_word_has_a_meaning() -> None:
-    assert set(MEANINGS) == set(Effect)
 
 
 # --- what nobody could review ---
