@@ -20,7 +20,8 @@ _NOT_NEEDED = (
     *("click", "rich.console", "yaml", "httpx", "httpcore", "grpclib", "prometheus_client"),
     *("keyhouse.client", "keyhouse.launcher", "keyhouse.cli.commands", "keyhouse.manifest.source"),
     *("keyhouse.attestation.collateral.pccs", "keyhouse.server.metrics", "keyhouse.testing"),
-    "keyhouse.server.client_api.description.openapi",
+    *("keyhouse.server.client_api.description.openapi", "keyhouse.journal.offline"),
+    *("argparse", "difflib", "shutil", "tempfile"),
 )
 
 
