@@ -11,6 +11,7 @@ from support.peers.replicas import NAMES, Load, Replicas, manifest
 from support.process.postgres import PostgresServer
 from support.process.server import Server
 from support.samples.deployment import user
+from support.samples.recovery import ciphertexts_of, hand_in, holder, recoverable
 from support.samples.updates import together
 
 from keyhouse.attestation import Measurements
@@ -137,10 +138,23 @@ def test_other_measured_settings_are_given_nothing(replicas: Replicas) -> None:
     assert "serving the Client API" not in other.logged()
 
 
-def test_where_nobody_serves_recovery_begins_at_once(replicas: Replicas) -> None:
-    (first,) = replicas.founded(1, with_replicas(holders=2))
+def test_who_recovers_the_state_hands_the_key_to_those_that_wait(replicas: Replicas) -> None:
+    keys = [holder("rk0")]
+    config = {"SealMode": "UniqueKey", "Replicas": {}}
+    first = replicas.started()
+    with first.client() as client:
+        shares = ciphertexts_of(client.set_manifest(recoverable(keys, Config=config)))
     first.kill()
-    assert code_of(replicas.elsewhere().start()) == 1
+    desk, waiting = replicas.elsewhere().start(), replicas.elsewhere()
+    assert code_of(desk) == 1  # nobody serves
+    launched(waiting)
+    awaited("another coordinator recovers it", waiting)
+    share = keys[0].share(shares["rk0"])
+    with desk.client() as client:
+        assert hand_in(client, share, keys[0].sign(share)).data["remaining"] == 0
+    assert waiting.process is not None
+    waiting._wait(waiting.process)
+    assert (code_of(desk), code_of(waiting)) == (3, 3)
 
 
 def test_a_platform_that_cannot_seal_serves_with_a_key_of_others(replicas: Replicas) -> None:
