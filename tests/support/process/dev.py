@@ -31,7 +31,6 @@ def dev(folder: Path, *words: str) -> Iterator[tuple[Started, dict[str, Any]]]:
                 errors=errors,
                 environment={"TMPDIR": str(folder), "HOME": str(folder)},
                 folder=folder,
-                cold=True,
             )
         try:
             yield process, json.loads(said.readline() or b"{}")
