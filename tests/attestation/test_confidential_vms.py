@@ -55,7 +55,7 @@ def binding() -> bytes:
     return verdict().report_data[:32]
 
 
-def refused_by(found: Verdict, rules: PackageRules) -> Rule | None:
+def refused_by(found: Verdict, rules: PackageRules) -> str | None:
     try:
         admit(found, rules, binding=binding())
     except PackageRefusedError as refusal:
@@ -96,7 +96,7 @@ def test_the_fields_are_those_of_the_quote() -> None:
 @pytest.mark.parametrize("field", FIELDS)
 def test_each_field_that_is_given_has_to_match_in_every_bit(field: str) -> None:
     for value in other(TDX[field]):
-        assert refused_by(real(), with_field(field, value)) is Rule(f"TDX.{field}")
+        assert refused_by(real(), with_field(field, value)) == f"TDX.{field}"
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -105,7 +105,7 @@ def test_a_machine_that_differs_in_one_field_is_refused(field: str) -> None:
     attribute = dict(zip(FIELDS, TdxIdentity.__struct_fields__, strict=True))[field]
     for value in other(TDX[field]):
         bent = msgspec.structs.replace(real(), td=machine_with(field, bytes.fromhex(value)))
-        assert refused_by(bent, RULES) is Rule(f"TDX.{field}")
+        assert refused_by(bent, RULES) == f"TDX.{field}"
         if field != "MRTD":
             open_there = msgspec.structs.replace(MACHINE, **{attribute: ""})
             assert refused_by(bent, PackageRules(vm=open_there)) is None
@@ -138,9 +138,9 @@ def machine_with(field: str, value: bytes) -> TdMeasurements:
     ],
 )
 def test_a_package_of_another_kind_or_of_two_admits_no_machine(
-    rules: PackageRules, rule: Rule
+    rules: PackageRules, rule: str
 ) -> None:
-    assert refused_by(real(), rules) is rule
+    assert refused_by(real(), rules) == rule
 
 
 def test_a_package_of_a_machine_admits_no_enclave() -> None:
@@ -169,7 +169,7 @@ def test_every_difference_is_told_in_order() -> None:
     nobody = TdxIdentity(*("00" * 48 for _ in FIELDS))
     found = [each.rule for each in mismatches(real(), PackageRules(vm=nobody))]
     zeros = {"RTMR3", "MRConfigID", "MROwner", "MROwnerConfig"}
-    assert found == [Rule(f"TDX.{field}") for field in FIELDS if field not in zeros]
+    assert found == [f"TDX.{field}" for field in FIELDS if field not in zeros]
     [only] = mismatches(real(), with_field("RTMR1", "ab" * 48))
     assert TDX["RTMR1"] in only.problem
     assert "ab" * 48 in only.problem

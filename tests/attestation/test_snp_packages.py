@@ -40,7 +40,7 @@ def named(**bent: Any) -> PackageRules:
     return PackageRules(vm=msgspec.convert({**SNP, **bent}, SnpIdentity))
 
 
-def refused_by(rules: PackageRules, found: Verdict = REAL) -> Rule | None:
+def refused_by(rules: PackageRules, found: Verdict = REAL) -> str | None:
     try:
         admit(found, rules, binding=BOUND)
     except PackageRefusedError as refusal:
@@ -67,18 +67,18 @@ HEX = [name for name, value in SNP.items() if name not in {"Product", "SigningKe
 def test_each_field_that_is_given_has_to_match_in_every_bit(field: str, bit: int) -> None:
     raw = bytearray.fromhex(SNP[field])
     raw[bit // 8 % len(raw) if bit >= 0 else -1] ^= 1 << bit % 8
-    assert refused_by(named(**{field: raw.hex()})) is Rule(f"SNP.{field}")
+    assert refused_by(named(**{field: raw.hex()})) == f"SNP.{field}"
 
 
 @pytest.mark.parametrize(
     ("rules", "rule"),
     [
-        (named(Product="Milan"), Rule.PRODUCT),
-        (named(VMPL=1), Rule.VMPL),
-        (named(SigningKey="VLEK"), Rule.SIGNING_KEY),
-        (named(MinimumTCB=None), Rule.MINIMUM_TCB),
-        *((named(MinimumTCB={**FLOOR, name: FLOOR[name] + 1}), Rule.MINIMUM_TCB) for name in FLOOR),
-        (named(MinimumTCB={**FLOOR, "FMC": 0}), Rule.MINIMUM_TCB),
+        (named(Product="Milan"), "SNP.Product"),
+        (named(VMPL=1), "SNP.VMPL"),
+        (named(SigningKey="VLEK"), "SNP.SigningKey"),
+        (named(MinimumTCB=None), "SNP.MinimumTCB"),
+        *((named(MinimumTCB={**FLOOR, name: FLOOR[name] + 1}), "SNP.MinimumTCB") for name in FLOOR),
+        (named(MinimumTCB={**FLOOR, "FMC": 0}), "SNP.MinimumTCB"),
         (named(Measurement=""), Rule.IDENTITY),
         (PackageRules(vm=IDENTITY, debug=True), Rule.IDENTITY),
         (PackageRules(vm=IDENTITY, unique_id="00" * 32), Rule.IDENTITY),
@@ -87,8 +87,8 @@ def test_each_field_that_is_given_has_to_match_in_every_bit(field: str, bit: int
         (PackageRules(vm=TdxIdentity(mrtd="00" * 48)), Rule.TCB_STATUS),
     ],
 )
-def test_any_other_package_does_not_admit_it(rules: PackageRules, rule: Rule) -> None:
-    assert refused_by(rules) is rule
+def test_any_other_package_does_not_admit_it(rules: PackageRules, rule: str) -> None:
+    assert refused_by(rules) == rule
 
 
 def test_versions_above_the_floor_are_admitted_and_each_of_the_four_counts() -> None:
@@ -99,7 +99,7 @@ def test_versions_above_the_floor_are_admitted_and_each_of_the_four_counts() -> 
             old = bytearray.fromhex("0a00000000001754")
             old[at] -= 1
             found = verdict(MACHINE, report_data(BOUND), **{which: bytes(old)})
-            assert refused_by(named(), found) is Rule.MINIMUM_TCB
+            assert refused_by(named(), found) == "SNP.MinimumTCB"
             assert found.vm is not None
             assert refused_by(PackageRules(vm=found.vm), found) is None
 
@@ -128,7 +128,7 @@ def test_turin_has_a_version_more() -> None:
     floor = {"Bootloader": 1, "TEE": 2, "SNP": 3, "Microcode": 4, "FMC": 5}
     assert refused_by(named(Product="Turin", MinimumTCB=floor), found) is None
     over = named(Product="Turin", MinimumTCB={**floor, "FMC": 6})
-    assert refused_by(over, found) is Rule.MINIMUM_TCB
+    assert refused_by(over, found) == "SNP.MinimumTCB"
 
 
 def test_attestation_files_name_it_by_the_same_rules() -> None:
