@@ -179,7 +179,7 @@ def require_report(case: ForgedReport, verdict: Verdict) -> None:
     authorities = [
         each
         for each in _loaded([*table.values(), *case.certificates])
-        if any(each.subject == signer.issuer for signer in signers) and _is_rightful(each, case, at)
+        if _is_rightful(each, case, at) and any(each.subject == signer.issuer for signer in signers)
     ]
     if not authorities or table.get(_ROOT, ROOT) != ROOT:
         raise FindingError("no rightful authority stands behind the report that was accepted")
@@ -226,8 +226,9 @@ def _loaded(ders: Iterable[bytes]) -> Iterator[x509.Certificate]:
 
 
 def _is_rightful(certificate: x509.Certificate, case: ForgedReport, at: datetime) -> bool:
-    in_time = certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc
-    return in_time and part("cert", certificate.tbs_certificate_bytes) in case.signed
+    if part("cert", certificate.tbs_certificate_bytes) not in case.signed:
+        return False  # then nothing else in it need be readable
+    return certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc
 
 
 def _is_of(certificate: x509.Certificate, kind: str, report: bytes) -> bool:
