@@ -26,6 +26,8 @@ from keyhouse.attestation.appraisal import (
     admit,
     mismatches,
 )
+from keyhouse.attestation.quote.snp import snp_differences, snp_identity_of
+from keyhouse.wire.exact_fields import Difference
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from keyhouse_simulation.platform import utc_now
 
@@ -144,3 +146,23 @@ def test_attestation_files_name_it_by_the_same_rules() -> None:
         ExpectedIdentity(snp=IDENTITY, tdx=TdxIdentity(mrtd="00" * 48))
     with pytest.raises(Exception, match="an enclave beside SNP"):
         ExpectedIdentity(snp=IDENTITY, unique_id=bytes(32))
+
+
+def test_an_identity_that_is_read_from_a_report_has_its_level_and_its_key() -> None:
+    lent = verdict(MACHINE, report_data(BOUND), vmpl=2).snp
+    assert lent is not None
+    lent = msgspec.structs.replace(lent, signing_key="VLEK")
+    assert snp_identity_of(lent) == msgspec.structs.replace(IDENTITY, vmpl=2, signing_key="VLEK")
+
+
+def test_differences_say_what_was_found_and_name_the_first_version_that_is_too_low() -> None:
+    assert REAL.snp is not None
+    milan = msgspec.structs.replace(IDENTITY, product="Milan")
+    unread = msgspec.structs.replace(REAL.snp, product="")
+    for measured, found in ((REAL.snp, "Genoa"), (unread, "unknown")):
+        assert list(snp_differences(measured, milan)) == [Difference("Product", found, "Milan")]
+    higher = msgspec.structs.replace(IDENTITY, minimum_tcb=SnpTcb(11, 0, 23, 84))
+    [only] = snp_differences(REAL.snp, higher)
+    assert only.found == (
+        "lower in Bootloader (reported: Bootloader 10, TEE 0, SNP 23, Microcode 84)"
+    )
