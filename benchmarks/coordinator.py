@@ -3,6 +3,7 @@
 import http.client
 import ssl
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,8 +26,11 @@ class Coordinator:
     status request over a new connection had its answer.
     """
 
-    def __init__(self, keyhouse: Path, folder: Path, *, processor: int) -> None:
-        folder.mkdir(mode=0o700)
+    def __init__(
+        self, keyhouse: Path, folder: Path, *, processor: int, arguments: Sequence[str] = ()
+    ) -> None:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._arguments = arguments
         self.port, self.mesh_port = free_port(), free_port()
         self.first_answer = 0.0
         self._keyhouse = keyhouse
@@ -42,6 +46,7 @@ class Coordinator:
             *("--data-dir", str(self.data)),
             *("--client-addr", f"127.0.0.1:{self.port}"),
             *("--mesh-addr", f"127.0.0.1:{self.mesh_port}"),
+            *self._arguments,
         ]
 
     def restart(self) -> None:
