@@ -92,10 +92,9 @@ def doctor(
 
 
 def _findings(target: Target, local: LocalOptions) -> Iterator[Finding]:
-    from keyhouse.cli.doctor.database import database_findings
     from keyhouse.cli.doctor.files import directory_findings, remembered_findings, user_findings
     from keyhouse.cli.doctor.machine import machine_findings
-    from keyhouse.cli.doctor.network import coordinator_findings, pccs_findings
+    from keyhouse.cli.doctor.network import coordinator_findings, database_findings, pccs_findings
 
     now = datetime.now(UTC)
     yield from machine_findings()

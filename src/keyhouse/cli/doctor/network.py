@@ -1,5 +1,6 @@
 """What `keyhouse doctor` asks others: the coordinator, once it is verified, and the PCCS."""
 
+import asyncio
 import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -15,6 +16,8 @@ from keyhouse.base.version import VERSION
 from keyhouse.cli.doctor.finding import Finding, check_clock, check_expiry, check_start, failed
 from keyhouse.cli.options.pccs import ca_of
 from keyhouse.cli.options.target import Target
+from keyhouse.cli.store.database import connected
+from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
 
 _WORKS: Final = 3
 _PATIENCE: Final = 10.0
@@ -112,3 +115,26 @@ def _context(ca_pem: bytes) -> ssl.SSLContext:
     else:
         context.set_default_verify_paths()
     return context
+
+
+def database_findings(url: str, password_file: Path | None) -> Iterator[Finding]:
+    """Yield what is found about the database at ``url``. Nothing in it changes."""
+
+    async def look() -> tuple[bytes | None, bool]:
+        async with connected(url, password_file) as database:
+            return await database.current(), await database.awaits_standby()
+
+    try:
+        current, awaits_standby = asyncio.run(look())
+    except KeyhouseError as error:
+        yield failed("database", error)
+        return
+    holds = "no store yet" if current is None else f"the store {current.hex()}"
+    yield Finding("database", "ok", f"it answers, and holds {holds}")
+    yield Finding("database", "ok", TRUSTED_FOR_FRESHNESS)
+    if awaits_standby:
+        yield Finding("standby", "ok", "changes are answered after a standby has them")
+    else:
+        fix = "set synchronous_standby_names in the configuration of the server"
+        lost = "no standby is awaited: a failover may lose the newest changes"
+        yield Finding("standby", "warning", lost, fix)

@@ -1,4 +1,4 @@
-"""`keyhouse store init`: prepare a database for coordinators that share it."""
+"""`keyhouse store init` and `copy`: a database for coordinators that share it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,8 @@ import click
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.secret import Secret
-from keyhouse.cli.parser import Argument, Option
+from keyhouse.cli.output.show import show_json
+from keyhouse.cli.parser import Argument, AsJson, Option
 from keyhouse.journal.shared.url import has_password, store_url
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ async def connected(url: str, password_file: Path | None) -> "AsyncIterator[Post
 
     Raises ``KeyhouseError``.
     """
-    complete = _complete(url, password_file)
+    complete = complete_url(url, password_file)
     from keyhouse.journal.store.postgres_database import PostgresDatabase
 
     database = PostgresDatabase(complete)
@@ -40,7 +41,7 @@ async def connected(url: str, password_file: Path | None) -> "AsyncIterator[Post
         await database.close()
 
 
-def _complete(url: str, password_file: Path | None) -> Secret:
+def complete_url(url: str, password_file: Path | None) -> Secret:
     """Return ``url`` with its password; refuse what cannot be used."""
     if has_password(url):
         raise RefusedError(
@@ -54,7 +55,7 @@ def _complete(url: str, password_file: Path | None) -> Secret:
     return store_url(url, password_file)
 
 
-def init(url: Url, *, password_file: PasswordFile = None) -> None:
+def init(url: Url, *, password_file: PasswordFile = None, as_json: AsJson = False) -> None:
     """Prepare a PostgreSQL database for coordinators that share it.
 
     It creates the schema keyhouse, which must not exist yet. The user of the URL owns it then, and
@@ -62,9 +63,12 @@ def init(url: Url, *, password_file: PasswordFile = None) -> None:
 
     Example: keyhouse store init postgresql://keyhouse@db.example/keyhouse --password-file password
     """
-    complete = _complete(url, password_file)
+    complete = complete_url(url, password_file)
     from keyhouse.journal.store.postgres_connection import create_schema
 
     asyncio.run(create_schema(complete))
+    if as_json:
+        show_json({"schema": "keyhouse"})
+        return
     click.echo("created the schema keyhouse")
     click.echo("next: keyhouse serve --store URL --store-password-file FILE", err=True)

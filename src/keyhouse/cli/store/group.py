@@ -13,12 +13,13 @@ from keyhouse.base.printable import printable
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_table
 from keyhouse.cli.parser import Argument, AsJson, Group, Option, command
-from keyhouse.cli.store.database import init
+from keyhouse.cli.store.database import PasswordFile, Url, complete_url, connected, init
 
 if TYPE_CHECKING:
     from keyhouse.cli.store.check import FileChecked, StoreChecked
     from keyhouse.journal.offline.archive import StoreSeen
     from keyhouse.journal.offline.backup import Verify
+    from keyhouse.journal.shared.move_in import MovedIn
 
 app = Group()
 app.command("init")(init)
@@ -126,6 +127,46 @@ def restore(
     if aside:
         click.echo(f"archived  {aside}")
     click.echo(f"next: keyhouse store verify {printable(str(directory))}", err=True)
+
+
+@app.command("copy")
+def copy(
+    directory: Directory,
+    url: Url,
+    *,
+    password_file: PasswordFile = None,
+    stopped: Stopped = False,
+    as_json: AsJson = False,
+) -> None:
+    """Move a state directory to a database, for several coordinators.
+
+    The database has no store yet (keyhouse store init). Every record is compared. In DIR the store
+    moves to archive/ and sealed_key stays, so that DIR can be the --data-dir beside --store.
+
+    Its coordinator has to be stopped. The other direction is not possible yet.
+
+    Example: keyhouse store copy keyhouse-data postgresql://keyhouse@db.example/keyhouse
+    --password-file password
+    """
+    directory = _existing(directory)
+    _require_stopped(directory, stopped=stopped)
+    complete = complete_url(url, password_file)
+
+    async def move() -> "MovedIn":
+        from keyhouse.journal.shared.move_in import move_in
+
+        async with connected(url, password_file) as database:
+            return await move_in(directory, complete, database)
+
+    with long_work("moving the store", quiet=as_json):
+        moved = asyncio.run(move())
+    if as_json:
+        show_json({"store": moved.store_id.hex(), "archived": moved.archive})
+        return
+    click.echo(f"moved     {moved.store_id.hex()}")
+    click.echo(f"archived  {moved.archive}")
+    shown = printable(str(directory))
+    click.echo(f"next: keyhouse serve --data-dir {shown} --store URL", err=True)
 
 
 @command
