@@ -12,11 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.server.process.flags import (
-    Setting,
     SettingMisusedError,
     SettingRefusedError,
     environment_value,
     file,
+    host,
+    measured,
     read_flags,
     read_values,
 )
@@ -56,110 +57,93 @@ def _log_format(value: str, source: str) -> str:
 
 
 RUN_SETTINGS: Final = (
-    Setting(
+    host(
         "--coordinator",
-        "host",
         "address of the workload API, HOST:PORT",
         "localhost:2001",
         variables=("KEYHOUSE_MARBLE_COORDINATOR_ADDR", "EDG_MARBLE_COORDINATOR_ADDR"),
     ),
-    Setting(
+    host(
         "--type",
-        "host",
         "marble type, a name of the manifest; needed",
         variables=("KEYHOUSE_MARBLE_TYPE", "EDG_MARBLE_TYPE"),
         read=_type,
     ),
-    Setting(
+    host(
         "--dns-names",
-        "host",
         "names and IP addresses for the certificate, comma-separated",
         "localhost",
         variables=("KEYHOUSE_MARBLE_DNS_NAMES", "EDG_MARBLE_DNS_NAMES"),
     ),
-    Setting(
+    host(
         "--uuid-file",
-        "host",
         "file with the UUID of this instance, made if there is none",
         "uuid",
         variables=("KEYHOUSE_MARBLE_UUID_FILE", "EDG_MARBLE_UUID_FILE"),
     ),
-    Setting(
+    host(
         "--timeout",
-        "host",
         "seconds until an activation that is not possible yet is given up",
         "60",
         variables=("KEYHOUSE_MARBLE_TIMEOUT",),
         read=_seconds,
     ),
-    Setting(
+    measured(
         "--platform",
-        "measured",
         "what makes the quote: auto (the hardware that is found, or no quote), gramine, tdx, snp"
         " or simulation",
         "auto",
         choices=("auto", "gramine", "tdx", "snp", "simulation"),
     ),
-    Setting(
+    measured(
         "--simulated-machine",
-        "measured",
         "data directory of the simulated coordinator, whose machine quotes: --platform simulation",
         "keyhouse-data",
         read=file,
     ),
-    Setting(
+    measured(
         "--simulated-identity",
-        "measured",
         "who the simulated machine says the workload is: a file as for --attestation; the"
         " coordinator itself if not given",
         read=file,
     ),
-    Setting(
+    measured(
         "--root-certificate",
-        "measured",
         "trust this deployment alone: file with its root certificate, or with intermediate and"
         " root (PEM)",
         read=file,
     ),
-    Setting(
+    measured(
         "--attestation",
-        "measured",
         "trust coordinators that prove by their quote to be what this attestation file pins",
         read=file,
     ),
-    Setting(
+    measured(
         "--unverified-coordinator",
-        "measured",
         "trust anyone who answers, who can feed the program any parameters: for a trial on your own"
         " machine",
         is_switch=True,
     ),
-    Setting(
+    host(
         "--client-api",
-        "host",
         "where to ask for the quote, HOST:PORT; port 4433 of the coordinator if not given",
         variables=("KEYHOUSE_MARBLE_CLIENT_API_ADDR",),
     ),
-    Setting(
+    measured(
         "--collateral",
-        "measured",
         "file of the collateral that verifies the quote (default with --simulation-root:"
         " collateral.json beside it)",
         read=file,
     ),
-    Setting("--pccs", "measured", "ask this PCCS (https://name:port) for the collateral"),
-    Setting(
-        "--pccs-ca", "measured", "the only CA (PEM file) that may vouch for the PCCS", read=file
-    ),
-    Setting(
+    measured("--pccs", "ask this PCCS (https://name:port) for the collateral"),
+    measured("--pccs-ca", "the only CA (PEM file) that may vouch for the PCCS", read=file),
+    measured(
         "--simulation-root",
-        "measured",
         "trust quotes of a SIMULATED platform under this root (PEM file)",
         read=file,
     ),
-    Setting(
+    host(
         "--log-format",
-        "host",
         "text or json: how the launcher reports to standard error",
         "text",
         variables=("KEYHOUSE_LOG_FORMAT", "EDG_LOG_FORMAT"),

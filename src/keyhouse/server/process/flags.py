@@ -7,6 +7,7 @@ they come from the command line, which the platform measures, and never from the
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -22,8 +23,8 @@ def file(value: str, _source: str) -> Path | None:
 class Setting(NamedTuple):
     """One setting, as the reference shows it."""
 
-    flag: str
     kind: str  # "measured" or "host"
+    flag: str
     help: str
     default: str = ""
     choices: tuple[str, ...] = ()  # empty: any value
@@ -36,6 +37,10 @@ class Setting(NamedTuple):
     def name(self) -> str:
         """Return the flag in snake case."""
         return self.flag.removeprefix("--").replace("-", "_")
+
+
+measured = partial(Setting, "measured")
+host = partial(Setting, "host")
 
 
 class SettingRefusedError(RefusedError):

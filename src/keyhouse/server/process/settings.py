@@ -10,9 +10,10 @@ import msgspec
 from keyhouse.base.secret import Secret
 from keyhouse.journal.shared.url import StoreUrlError, has_password, store_url
 from keyhouse.server.process.flags import (
-    Setting,
     SettingRefusedError,
     file,
+    host,
+    measured,
     read_flags,
     read_values,
 )
@@ -76,176 +77,151 @@ def _store(value: str, source: str) -> Secret | None:
 
 
 SETTINGS: Final = (
-    Setting(
+    measured(
         "--platform",
-        "measured",
         "auto, gramine, tdx, snp or simulation (which proves nothing and protects nothing)",
         "auto",
         choices=("auto", "gramine", "tdx", "snp", "simulation"),
     ),
-    Setting(
+    measured(
         "--curve",
-        "measured",
         "P-256 or P-384, for the keys of a new deployment",
         "P-256",
         choices=("P-256", "P-384"),
     ),
-    Setting(
+    measured(
         "--confirm-clock",
-        "measured",
         "start although the clock is more than a year ahead of the journal, or of this version",
         is_switch=True,
     ),
-    Setting(
+    measured(
         "--claim-fingerprint",
-        "measured",
         "the only manifest that is taken as the first, by its SHA-256: 64 hex digits",
         read=_fingerprint,
     ),
-    Setting(
+    measured(
         "--no-new-manifest-in-recovery",
-        "measured",
         "in recovery mode take no new manifest in place of the state",
         is_switch=True,
     ),
-    Setting(
+    measured(
         "--replace-lost-state",
-        "measured",
         "with --store, take a new manifest in place of a state that cannot be opened",
         is_switch=True,
     ),
-    Setting(
+    measured(
         "--no-cancel-by-removed",
-        "measured",
         "let no user cancel a pending update whose manifest removes that user",
         is_switch=True,
     ),
-    Setting(
-        "--pccs",
-        "measured",
-        "the PCCS to fetch collateral from, https://NAME:PORT, in place of --collateral",
+    measured(
+        "--pccs", "the PCCS to fetch collateral from, https://NAME:PORT, in place of --collateral"
     ),
-    Setting(
+    measured(
         "--pccs-ca",
-        "measured",
         "file with the only CA (PEM) that may vouch for the PCCS; without it the system's may",
         read=file,
     ),
-    Setting(
+    measured(
         "--marble-certificate-days",
-        "measured",
         "how long certificates of workloads are good, in days; without it as long as the"
         " coordinator's, 292 years",
         read=_days,
     ),
-    Setting(
+    host(
         "--data-dir",
-        "host",
         "directory of the sealed state",
         "keyhouse-data",
         variables=("KEYHOUSE_DATA_DIR", "EDG_COORDINATOR_SEAL_DIR"),
         read=file,
     ),
-    Setting(
+    host(
         "--store",
-        "host",
         "PostgreSQL database that keeps the state, for several coordinators:"
         " postgresql://USER@HOST/DATABASE; a password in it may come from the variable only",
         variables=("KEYHOUSE_STORE",),
         read=_store,
     ),
-    Setting(
+    host(
         "--store-password-file",
-        "host",
         "file with the password for --store in its first line",
         variables=("KEYHOUSE_STORE_PASSWORD_FILE",),
         read=file,
     ),
-    Setting(
+    host(
         "--client-addr",
-        "host",
         "address of the Client API, HOST:PORT",
         f":{CLIENT_API_PORT}",
         variables=("KEYHOUSE_CLIENT_ADDR", "EDG_COORDINATOR_CLIENT_ADDR"),
         read=_address,
     ),
-    Setting(
+    host(
         "--mesh-addr",
-        "host",
         "address of the workload API, HOST:PORT",
         f":{WORKLOAD_API_PORT}",
         variables=("KEYHOUSE_MESH_ADDR", "EDG_COORDINATOR_MESH_ADDR"),
         read=_address,
     ),
-    Setting(
+    host(
         "--metrics-addr",
-        "host",
         "address for /metrics and /events, HOST:PORT, plain HTTP for everybody",
         variables=("KEYHOUSE_METRICS_ADDR", "EDG_COORDINATOR_PROMETHEUS_ADDR"),
         read=_address,
     ),
-    Setting(
+    host(
         "--dns-names",
-        "host",
         "names and IP addresses for the certificates of a new deployment, comma-separated",
         "localhost",
         variables=("KEYHOUSE_DNS_NAMES", "EDG_COORDINATOR_DNS_NAMES"),
     ),
-    Setting(
+    host(
         "--startup-manifest",
-        "host",
         "manifest file to set at the start if none is set; one that is set has to be equal",
         variables=("KEYHOUSE_STARTUP_MANIFEST", "EDG_STARTUP_MANIFEST"),
         read=file,
     ),
-    Setting(
+    host(
         "--startup-recovery-file",
-        "host",
         "file for the recovery secrets of the startup manifest, as setting it would answer them",
         variables=("KEYHOUSE_STARTUP_RECOVERY_FILE",),
         read=file,
     ),
-    Setting(
+    host(
         "--collateral",
-        "host",
         "file of the collateral that verifies quotes, of workloads too, or directory with one such"
         " file for each kind of platform; read again when it changes; on the simulated platform its"
         " own if not given",
         variables=("KEYHOUSE_COLLATERAL",),
         read=file,
     ),
-    Setting(
+    host(
         "--amd-collateral",
-        "host",
         "file, or directory of files, that verify reports of SEV-SNP beside AMD's roots: revocation"
         " lists and certificates as AMD gives them out; read for each report; on the simulated"
         " platform its own if not given",
         variables=("KEYHOUSE_AMD_COLLATERAL",),
         read=file,
     ),
-    Setting(
+    host(
         "--log-level",
-        "host",
         "debug, info, warning or error",
         "info",
         variables=("KEYHOUSE_LOG_LEVEL",),
         choices=("debug", "info", "warning", "error"),
     ),
-    Setting(
+    host(
         "--log-format",
-        "host",
         "text, json, or auto: text on a terminal, JSON otherwise",
         "auto",
         variables=("KEYHOUSE_LOG_FORMAT",),
         choices=("auto", "text", "json"),
     ),
-    Setting(
+    host(
         "--check-config",
-        "host",
         "start nothing: check the settings and what they point to, say what is wrong, and end",
         is_switch=True,
     ),
-    Setting("--json", "host", "print what --check-config finds as JSON", is_switch=True),
+    host("--json", "print what --check-config finds as JSON", is_switch=True),
 )
 
 # Switches of the environment: variable, the variable whose value they imply when they are "1".
