@@ -22,9 +22,9 @@ def ask_key() -> rsa.RSAPrivateKey:
     return _key(_ASK_KEY)
 
 
-@functools.cache  # loading one checks its primes, which takes longer than to sign
+@functools.cache  # its primes are not checked: that takes longer than to sign, and they are ours
 def _key(pem: str) -> rsa.RSAPrivateKey:
-    key = load_pem_private_key(pem.encode(), password=None)
+    key = load_pem_private_key(pem.encode(), None, unsafe_skip_rsa_key_validation=True)
     if not isinstance(key, rsa.RSAPrivateKey):
         raise TypeError("no RSA key")
     return key
