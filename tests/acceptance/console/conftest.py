@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from support.peers.console import Console, chromium, console, context_of
@@ -13,6 +13,9 @@ from support.samples.updates import together
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
+
+
+_PATIENCE: Final = 120_000  # milliseconds for one step of a browser: machines are busy
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +61,7 @@ def opened(browser: "Browser") -> "Iterator[Callable[..., Page]]":
 
         def begin(found: Console, **settings: object) -> "Page":
             context = ends.enter_context(browser.new_context(**settings))  # type: ignore[arg-type]
+            context.set_default_timeout(_PATIENCE)
             page = context.new_page()
             page.on("pageerror", lambda error: errors.append(str(error)))
             page.on("console", keep)
