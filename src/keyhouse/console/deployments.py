@@ -5,6 +5,7 @@ A coordinator that has failed to prove itself stays distrusted until someone ask
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -163,17 +164,21 @@ class Deployment:
 
 
 class Deployments:
-    """Every context that has an address and an attestation file, by name."""
+    """Every context that has an address and an attestation file, by name.
 
-    def __init__(self, *, read_only: bool) -> None:
+    ``first``: the one to begin with; "": that of ``$KEYHOUSE_CONTEXT``, or the one in use.
+    """
+
+    def __init__(self, first: str, *, read_only: bool) -> None:
         self._read_only = read_only
         self._open: dict[str, Deployment] = {}
-        self.current = ""
+        self._first = first or os.environ.get("KEYHOUSE_CONTEXT", "")
+        self.current = self._first
 
     def read(self) -> Mapping[str, Context]:
         """Return the contexts as their file has them now. Raises ``ContextUnusableError``."""
         known = read(contexts_path())
-        self.current = known.current
+        self.current = self._first or known.current
         return {
             name: context
             for name, context in sorted(known.contexts.items())

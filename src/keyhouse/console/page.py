@@ -31,10 +31,10 @@ SECTIONS: Final = {
 class Console:
     """What all pages share."""
 
-    def __init__(self, gate: Gate, *, read_only: bool) -> None:
+    def __init__(self, gate: Gate, first: str, *, read_only: bool) -> None:
         self.gate = gate
         self.read_only = read_only
-        self.deployments = Deployments(read_only=read_only)
+        self.deployments = Deployments(first, read_only=read_only)
         self._templates = Environment(
             loader=PackageLoader("keyhouse.console"),
             autoescape=True,

@@ -29,14 +29,18 @@ class PortTakenError(RefusedError):
     code = "port-taken"
 
 
-def serve(*, port: int, idle: float, read_only: bool, tell: Callable[[str], None]) -> None:
+def serve(
+    *, first: str, port: int, idle: float, read_only: bool, tell: Callable[[str], None]
+) -> None:
     """Serve the console on ``port`` of loopback (0: any) until SIGINT, SIGTERM or SIGHUP.
 
-    ``idle``: seconds until an unused session ends. ``tell`` gets each new link: at the start, and
-    when a session has ended. Raises ``PortTakenError``.
+    ``first``: the context to begin with; "": the one in use. ``idle``: seconds until an unused
+    session ends. ``tell`` gets each new link: at the start, and when a session has ended. Raises
+    ``PortTakenError``.
     """
     with _listening(port) as listening:
-        asyncio.run(_serve(listening, Gate(idle, time.monotonic), tell, read_only=read_only))
+        console = Console(Gate(idle, time.monotonic), first, read_only=read_only)
+        asyncio.run(_serve(listening, console, tell))
 
 
 def _listening(port: int) -> socket.socket:
@@ -67,11 +71,8 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-async def _serve(
-    listening: socket.socket, gate: Gate, tell: Callable[[str], None], *, read_only: bool
-) -> None:
+async def _serve(listening: socket.socket, console: Console, tell: Callable[[str], None]) -> None:
     port = listening.getsockname()[1]
-    console = Console(gate, read_only=read_only)
     settings = uvicorn.Config(
         application(console, port),
         http="h11",
@@ -84,7 +85,7 @@ async def _serve(
         timeout_graceful_shutdown=2,
     )
     server = _Server(settings)
-    links = asyncio.create_task(_links(gate, port, tell))
+    links = asyncio.create_task(_links(console.gate, port, tell))
     for each in _ENDS:
         asyncio.get_running_loop().add_signal_handler(each, server.end)
     try:

@@ -60,6 +60,8 @@ class DevOptions(OptionGroup, frozen=True, kw_only=True):
         bool, Option("--no-user", help="set the manifest as it is, without the user dev")
     ] = False
 
+    console: Annotated[bool, Option("--console", help="open the console in a browser, too")] = False
+
     def check(self, beside: Iterable[OptionGroup]) -> None:
         """Raise ``WrongUsageError`` if an option has no effect beside the others."""
         del beside
@@ -87,7 +89,7 @@ def dev(chosen: DevOptions, *, as_json: AsJson = False) -> None:
     Example: keyhouse dev
     """
     from keyhouse.cli.dev.deployment import Wanted, prepare
-    from keyhouse.cli.dev.example import services, shop
+    from keyhouse.cli.dev.example import console_of, services, shop
 
     _require_simulation()
     raw = _checked(chosen.manifest) if chosen.manifest is not None else None
@@ -105,6 +107,8 @@ def dev(chosen: DevOptions, *, as_json: AsJson = False) -> None:
             kept, serving, enforced, named, has_user=wanted.has_user, shop=address
         )
         _tell(ready, places, as_json=as_json)
+        if chosen.console:
+            ends.enter_context(console_of(named.name, serving))
         raise _watched(serving, quiet=as_json)
 
 

@@ -1,4 +1,4 @@
-"""The two services of the example, beside a development coordinator: ``keyhouse dev --example``.
+"""What runs beside a development coordinator: the services of the example, and the console.
 
 Programs and manifest come with the simulated platform. Each service is started by a launcher, as a
 workload of its own identity: what the simulated machine measures is told to it.
@@ -51,6 +51,19 @@ def services(folder: Folder, serving: Serving) -> Iterator[str]:
             words = [*_launching(name, names, folder, serving), *ports]
             ends.enter_context(process_below(words, hear, place))
         yield f"localhost:{orders}"
+
+
+@contextmanager
+def console_of(context: str, serving: Serving) -> Iterator[None]:
+    """Run the console of ``context`` while the context lasts; its links are among the entries."""
+
+    def hear(line: bytes) -> None:
+        if line:
+            serving.heard.put({"service": "console", "text": line.decode().rstrip()})
+
+    words = [sys.executable, "-I", "-B", "-m", "keyhouse.cli", "console", "--context", context]
+    with process_below(words, hear):
+        yield
 
 
 def _launching(name: str, names: str, folder: Folder, serving: Serving) -> list[str]:
