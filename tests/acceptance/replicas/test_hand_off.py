@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.peers.replicas import NAMES, Load, Replicas, manifest
+from support.process.command import run
 from support.process.postgres import PostgresServer
 from support.process.server import Server
 from support.samples.deployment import user
@@ -163,6 +164,12 @@ def test_a_platform_that_cannot_seal_serves_with_a_key_of_others(replicas: Repli
     assert code_of(vm) == 3
     assert "this platform cannot seal" in vm.logged()
     assert not (vm.data / "sealed_key").exists()
+    machine = vm.data / "simulation"
+    words = ["status", f"127.0.0.1:{vm.port}", "--simulation-root", str(machine / "root.pem")]
+    words += ["--attestation", str(machine / "attestation.json")]
+    words += ["--collateral", str(machine / "collateral-tdx.json")]
+    verified = run(*words)
+    assert verified.code == 0, verified
     with vm.client(user("writer")) as client:
         assert client.upload({"note": b"written by a confidential VM"}).status == 200
     vm.kill()
