@@ -10,6 +10,7 @@ from fuzz.targets.http_heads import HttpTarget
 from fuzz.targets.journals import JournalTarget
 from fuzz.targets.json_texts import JsonTarget
 from fuzz.targets.kills import KillTarget
+from fuzz.targets.notes import NoteTarget
 from fuzz.targets.replicas import ReplicaTarget
 from fuzz.targets.requests import RequestTarget
 from fuzz.targets.shares import ShareTarget
@@ -25,6 +26,7 @@ _KINDS: Final[tuple[type[Target], ...]] = (
         TemplateTarget,
         RequestTarget,
         ShareTarget,
+        NoteTarget,
         FrameTarget,
         JournalTarget,
         ReplicaTarget,

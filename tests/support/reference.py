@@ -24,6 +24,7 @@ from keyhouse.client.methods import Methods
 from keyhouse.coordinator.core.events import Uploaded
 from keyhouse.coordinator.core.phases import TABLE
 from keyhouse.coordinator.core.state import Pending
+from keyhouse.coordinator.hand_off import notes as hand_off_notes
 from keyhouse.journal import chain
 from keyhouse.journal.directory import index_file, sealing, tombstone
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
@@ -229,6 +230,7 @@ SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
     "index file layout": lambda: _layout(index_file),
     "tombstone layout": lambda: _layout(tombstone),
     "index content layout": lambda: _layout(recovery_index),
+    "notes layout": lambda: _layout(hand_off_notes),
     "template grammar": lambda: _layout(templates),
     "values": _values,
     "journal values": _journal_values,
