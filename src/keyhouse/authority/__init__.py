@@ -36,6 +36,7 @@ from keyhouse.authority.secrets.uploads import import_secret
 from keyhouse.authority.signing import (
     is_signed_by_root,
     sign_ephemeral_key,
+    sign_log_key,
     sign_manifest,
     sign_quote_text,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "require_signed",
     "require_signer",
     "sign_ephemeral_key",
+    "sign_log_key",
     "sign_manifest",
     "sign_quote_text",
     "trial",

@@ -26,6 +26,7 @@ from keyhouse.wire.tcb_status import TcbStatus
 
 EPHEMERAL_CONTEXT: Final = b"keyhouse ephemeral v1\0"
 RECOVERY_INDEX_CONTEXT: Final = b"keyhouse recovery index v1\0"
+LOG_KEY_CONTEXT: Final = b"keyhouse log key v1\0"
 
 _JSON_SPACE: Final = b" \t\r\n"
 _STATUSES: Final = frozenset({*TcbStatus, "Unknown"})
@@ -66,6 +67,11 @@ def sign_ephemeral_key(keys: CoordinatorKeys, public_key: bytes) -> bytes:
 def sign_recovery_index(keys: CoordinatorKeys, body: bytes) -> bytes:
     """Return the root key's signature over the context and the body of a recovery index."""
     return _sign(keys, RECOVERY_INDEX_CONTEXT + body)
+
+
+def sign_log_key(keys: CoordinatorKeys, verifier: str) -> bytes:
+    """Return the root key's signature over the context and the verifier key of a log, as text."""
+    return _sign(keys, LOG_KEY_CONTEXT + verifier.encode())
 
 
 def sign_certificate(

@@ -29,6 +29,7 @@ from keyhouse.coordinator.core.recipe import Recipe
 from keyhouse.coordinator.core.state import (
     AcceptingManifest,
     Pending,
+    PublicLog,
     Recovering,
     Running,
     State,
@@ -40,6 +41,7 @@ from keyhouse.coordinator.engine.certificate_ends import user_expiry, warn_of_ex
 from keyhouse.coordinator.engine.clock import LOOK_EVERY, Clock, HostClock
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.engine import Engine, Process
+from keyhouse.coordinator.engine.log_signing import signed_checkpoint
 from keyhouse.coordinator.engine.opening import NewDeployment, open_engine, require_clock_of_fresh
 from keyhouse.coordinator.engine.read_gate import ReadGate
 from keyhouse.coordinator.engine.records import rebuild
@@ -88,6 +90,7 @@ __all__ = [
     "PlanChangedError",
     "Policy",
     "Process",
+    "PublicLog",
     "ReadGate",
     "Recipe",
     "Recovering",
@@ -118,6 +121,7 @@ __all__ = [
     "require",
     "require_below_limit",
     "require_clock_of_fresh",
+    "signed_checkpoint",
     "until_current",
     "user_expiry",
     "warn_of_expiry",

@@ -29,6 +29,7 @@ from keyhouse.coordinator.core.events import Uploaded
 from keyhouse.coordinator.core.policy import policy_of, remember_policy
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering, Running
 from keyhouse.coordinator.core.timestamps import moment
+from keyhouse.coordinator.engine.log_signing import make_log_key
 from keyhouse.coordinator.engine.recovery_index import encode_index
 from keyhouse.coordinator.full_check import check_fully, initial_secret
 from keyhouse.coordinator.update.retained import equal_definitions
@@ -69,6 +70,7 @@ def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: 
             epoch=1,
             mac_key=index_mac_key(dek, store_id, 1),
         ),
+        log_key=make_log_key(state.keys),
         warnings=checked.warnings,
     )
 

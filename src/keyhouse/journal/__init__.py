@@ -32,6 +32,8 @@ from keyhouse.journal.journal import (
     WrongKeyError,
 )
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key
+from keyhouse.journal.log_files import LogFiles, log_name
+from keyhouse.journal.log_store import LogStore
 from keyhouse.journal.replay import Continuation, Replay
 from keyhouse.journal.store.memory import MemoryStore
 from keyhouse.journal.store.protocol import (
@@ -63,6 +65,8 @@ __all__ = [
     "JournalSeen",
     "KeySeen",
     "Locked",
+    "LogFiles",
+    "LogStore",
     "MemoryStore",
     "MixedDeploymentsError",
     "NotDurableError",
@@ -91,6 +95,7 @@ __all__ = [
     "WrongPlatformError",
     "check_state_directory",
     "index_mac_key",
+    "log_name",
     "see_index",
     "see_journal",
     "see_key",

@@ -6,6 +6,7 @@ from typing import Protocol
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory.found import Fresh, Locked, Opened
 from keyhouse.journal.journal import Journal
+from keyhouse.journal.log_files import LogFiles
 from keyhouse.journal.store.records import Note, Position
 
 
@@ -78,6 +79,10 @@ class Home(Protocol):
 
     async def write_head(self) -> None:
         """Seal the position of the journal: later starts refuse a journal that ends before it."""
+        ...
+
+    def log_files(self, name: str) -> LogFiles | None:
+        """Return the files of the transparency log ``name``; None: all is in the journal."""
         ...
 
     async def close(self) -> None:

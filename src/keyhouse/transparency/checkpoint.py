@@ -9,8 +9,6 @@ from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.tree import HASH_BYTES, LARGEST
 from keyhouse.wire.base64_text import decode_base64
 
-__all__ = ["Checkpoint"]
-
 _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 
 

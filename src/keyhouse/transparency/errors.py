@@ -2,8 +2,6 @@
 
 from keyhouse.base.errors import KeyhouseError
 
-__all__ = ["LogInvalidError"]
-
 
 class LogInvalidError(KeyhouseError):
     """A proof, note, tile or leaf that does not verify, or is not written as its format demands.

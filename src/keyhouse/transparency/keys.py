@@ -18,8 +18,6 @@ from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.note import KEY_ID_BYTES, Signature, SignedNote, require_key_name
 from keyhouse.wire.base64_text import decode_base64
 
-__all__ = ["COSIGNED", "COSIGNED_MLDSA44", "ED25519", "VerifierKey", "signature_of", "verified"]
-
 ED25519: Final = 1
 """Signs the text of a note: the key of a log."""
 

@@ -18,29 +18,6 @@ from msgspec import Meta
 
 from keyhouse.transparency.errors import LogInvalidError
 
-__all__ = [
-    "LEAF_BYTES",
-    "Anchor",
-    "Leaf",
-    "LogBegun",
-    "ManifestSet",
-    "ManifestUpdated",
-    "PackagesUpdated",
-    "PreviousLog",
-    "Recovered",
-    "Recovery",
-    "SecretsUploaded",
-    "Started",
-    "UpdateApproved",
-    "UpdateCancelled",
-    "UpdateProposed",
-    "Uploads",
-    "encode_leaf",
-    "name_in_leaf",
-    "object_name",
-    "read_leaf",
-]
-
 LEAF_BYTES: Final = 8_192
 """Bytes of the longest leaf. What may be longer is split over several, or is an object."""
 
@@ -57,9 +34,9 @@ _At = Annotated[str, Meta(pattern=r"^(?:[1-9][0-9]{0,18}\.[1-9][0-9]{0,18}\.[0-9
 
 _Whole = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 _Small = Annotated[int, Meta(ge=0, le=2**16 - 1)]
+_Decimal = Annotated[str, Meta(pattern=r"^(?:0|[1-9][0-9]{0,19})\Z")]
 _Line = Annotated[str, Meta(pattern=r"^[^\x00-\x1f]{1,255}\Z")]
-_Name = Annotated[str, Meta(min_length=1, max_length=_NAME_BYTES)]
-_NameOrNone = Annotated[str, Meta(max_length=_NAME_BYTES)]
+_Name = Annotated[str, Meta(max_length=_NAME_BYTES)]
 
 
 class _Common(
@@ -114,8 +91,8 @@ class Started(_Common, frozen=True, tag="started"):
     instance: _Random
     version: _Line
     platform: _Line
-    unique: _Hash
-    signer: _Hash
+    unique: _HashOrNone  # empty in a confidential VM, like the rest
+    signer: _HashOrNone
     product: _Small
     svn: _Small
     quote: _HashOrNone
@@ -156,9 +133,12 @@ class UpdateApproved(_Common, frozen=True, tag="update-approved"):
 
 
 class UpdateCancelled(_Common, frozen=True, tag="update-cancelled"):
-    """The pending update ended without effect; without a user, because it could not be applied."""
+    """The pending update ended without effect.
 
-    user: _NameOrNone
+    User and certificate are empty if nobody asked for it: it could not be applied.
+    """
+
+    user: _Name
     certificate: _HashOrNone
     manifest: _Hash
     approval: _HashOrNone
@@ -174,12 +154,15 @@ class ManifestUpdated(_Common, frozen=True, tag="manifest-updated"):
 
 
 class PackagesUpdated(_Common, frozen=True, tag="packages-updated"):
-    """A user raised security versions: name of the package, and its version. May be several."""
+    """A user raised security versions. May be several leaves.
+
+    ``versions``: names of packages with their versions, in decimal: they may exceed 2**53.
+    """
 
     user: _Name
     certificate: _Hash
     base: _Hash  # the manifest in force
-    versions: tuple[tuple[_Name, Annotated[int, Meta(ge=0, le=2**32 - 1)]], ...]
+    versions: tuple[tuple[_Name, _Decimal], ...]
     intermediate: _Hash
     plan: _HashOrNone
     approval: _HashOrNone

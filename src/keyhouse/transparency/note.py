@@ -7,8 +7,6 @@ from keyhouse.base.errors import BadRequestError
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.wire.base64_text import decode_base64
 
-__all__ = ["KEY_ID_BYTES", "MOST_BYTES", "Signature", "SignedNote", "require_key_name"]
-
 MOST_BYTES: Final = 256 * 1024
 """Bytes of the largest note that is read: more than 16 signatures of 5 KB, as verifiers must."""
 

@@ -16,18 +16,6 @@ from keyhouse.base.byte_reader import ByteReader, LayoutError
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.tree import HASH_BYTES, LARGEST, Frontier, Nodes, perfect_root
 
-__all__ = [
-    "ENTRIES",
-    "ENTRY_BYTES",
-    "WIDTH",
-    "Tile",
-    "bundle",
-    "bundled",
-    "frontier_of",
-    "nodes_of",
-    "right_edge",
-]
-
 WIDTH: Final = 256
 """What a full tile or bundle has of hashes or entries."""
 

@@ -13,21 +13,6 @@ import msgspec
 
 from keyhouse.transparency.errors import LogInvalidError
 
-__all__ = [
-    "EMPTY_ROOT",
-    "HASH_BYTES",
-    "LARGEST",
-    "Frontier",
-    "Nodes",
-    "consistency_proof",
-    "inclusion_proof",
-    "leaf_hash",
-    "node_hash",
-    "perfect_root",
-    "require_consistent",
-    "require_included",
-]
-
 HASH_BYTES: Final = 32
 LARGEST: Final = 2**63 - 1
 """The largest size of a tree."""

@@ -104,6 +104,18 @@ class EvidenceData(Readable, frozen=True):
     quote: bytes
 
 
+class LogKeyData(Readable, frozen=True, rename="camel"):
+    """The key of the transparency log: its origin, as a C2SP verifier key, and why to believe it.
+
+    The signature is ECDSA with SHA-256 in DER, by the root key, over ``keyhouse log key v1``, a NUL
+    and the verifier key.
+    """
+
+    origin: str
+    verifier_key: str
+    signature: bytes
+
+
 class SecretObject(Readable, frozen=True, kw_only=True, rename="camel"):
     """A secret. What a type does not have is left out; null: a user has not uploaded it yet.
 

@@ -173,7 +173,8 @@ def use_every_endpoint(recorder: Recorder, known: Mapping[str, bytes]) -> None:
     for caller in (None, user("a stranger"), user("reader"), user("writer")):
         with recorder.server.client(caller) as client:
             for route in ROUTES:
-                recorder.sent(client, route.method, f"{route.path}?nonce={nonce}")
+                path = route.path.format(tile="entries/000.p/1", object="0" * 64)
+                recorder.sent(client, route.method, f"{path}?nonce={nonce}")
                 for body in bodies if route.method == "POST" else []:
                     assert recorder.sent(client, route.method, route.path, body).status != 200
 

@@ -18,7 +18,7 @@ from keyhouse.wire.address import Address
 pytestmark = pytest.mark.acceptance
 
 HOLDER = Holder("rk", holder_key("rk"))
-KEPT_FILES = {"journal.db", "sealed_key", "recovery_index"}
+KEPT_FILES = {"journal.db", "log", "sealed_key", "recovery_index"}
 
 
 class Deployment:

@@ -82,7 +82,7 @@ async def test_each_process_changes_the_revision_before_it_serves(tmp_path: Path
         second = engine.view.revision
     epoch, sequence, chain = second.split(".")
     assert (epoch, len(chain)) == ("1", 16)
-    assert int(sequence) == int(first.split(".")[1]) + 1
+    assert int(sequence) == int(first.split(".")[1]) + 2  # its start, and the leaf
     assert chain != first.split(".")[2]
 
 

@@ -50,9 +50,10 @@ def test_the_first_manifest_is_recorded_with_the_start_of_its_process() -> None:
     )
     accepting = AcceptingManifest(keys_of_a_root())
     command = prepare_manifest(accepting, manifest(), now=NOW)
-    first, *others = decide(accepting, command, context)
+    first, second, third = decide(accepting, command, context)
     assert isinstance(first, ManifestSet)
-    assert others == [start(context)]
+    assert second == command.log_key.begun(NOW)
+    assert third == start(context)
 
 
 async def test_one_byte_more_is_another_manifest(tmp_path: Path) -> None:

@@ -32,10 +32,12 @@ from keyhouse.coordinator import (
     RecoveryRefusedError,
     open_engine,
 )
-from keyhouse.coordinator.core.events import Started
+from keyhouse.coordinator.core.events import Published, Started
 from keyhouse.coordinator.engine.records import decode_events
 from keyhouse.journal import DirectoryHome, Opened, StoreDamagedError, StoreFullError
 from keyhouse.journal.store.protocol import Step, no_step
+from keyhouse.transparency import leaf
+from keyhouse.transparency.leaf import read_leaf
 
 DAY = 24 * 3600 * 1_000_000
 ELSEWHERE = Secret(b"another machine, which has other keys")
@@ -236,7 +238,10 @@ async def test_recovered_state_starts_no_earlier_than_it_ended(tmp_path: Path) -
     home = await open_home(tmp_path, ELSEWHERE)
     opened = await home.load()
     assert isinstance(opened, Opened)
-    (started,) = decode_events(opened.replay.events)
+    started, published = decode_events(opened.replay.events)
     assert isinstance(started, Started)
+    assert isinstance(published, Published)
+    leaves = [read_leaf(each) for each in published.leaves]
+    assert [type(each) for each in leaves] == [leaf.Recovered, leaf.Started]
     assert started.time == crafted.running.time
     await home.close()

@@ -93,7 +93,7 @@ async def test_an_update_to_disabled_leaves_a_tombstone_and_goes_on_in_memory(
         assert (after.epoch, after.sequence > before.sequence) == (before.epoch + 1, True)
         assert "a restart loses everything" in _last(engine)["update"]
         last = _position(await upload(engine, {"note": b"in memory"}))
-        assert (last.epoch, last.sequence) == (after.epoch, after.sequence + 1)
+        assert (last.epoch, last.sequence) == (after.epoch, after.sequence + 2)
         assert stored(engine.view)["note"] == b"in memory"
     async with running_engine(path) as engine:
         state = engine.view.state
@@ -102,7 +102,7 @@ async def test_an_update_to_disabled_leaves_a_tombstone_and_goes_on_in_memory(
         assert where in state.note
         assert state.keys.root_cert != root
         await set_manifest(engine, KEPT)
-    assert _files(path) == {"journal.db", "sealed_key", "recovery_index"}
+    assert _files(path) == {"journal.db", "log", "sealed_key", "recovery_index"}
 
 
 async def test_an_update_from_disabled_keeps_everything_from_its_answer_on(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ async def test_an_update_from_disabled_keeps_everything_from_its_answer_on(tmp_p
         assert (found.keys, found.manifest) == (state.keys, state.manifest)
         assert stored(engine.view)["note"] == b"from memory"
         assert list(engine.view.log.lines()) == log
-        assert _position(engine.view).sequence == after.sequence + 1  # its Started record
+        assert _position(engine.view).sequence == after.sequence + 2  # its start, and the leaf
 
 
 async def test_there_and_back_in_one_process_no_client_sees_a_step_back(tmp_path: Path) -> None:
@@ -305,5 +305,5 @@ async def test_where_nothing_happened_the_state_stays_where_it_is(
             await _update(engine, then)
         assert engine.view == before
         view = await upload(engine, {"note": b"goes on"})
-        assert _position(view).sequence == _position(before).sequence + 1
+        assert _position(view).sequence == _position(before).sequence + 2
         assert (await _update(engine, then)).running.manifest == then

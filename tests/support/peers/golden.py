@@ -20,6 +20,7 @@ _PEM: Final = re.compile(
     r"(-----BEGIN CERTIFICATE-----\n[A-Za-z0-9+/=\n]+\n-----END CERTIFICATE-----\n){2}"
 )
 _FINGERPRINT: Final = re.compile(r"[0-9a-f]{64}")
+_LOG_HEAD: Final = re.compile(r"[1-9][0-9]*\.[0-9a-f]{16}")
 _REVISION: Final = re.compile(r"[1-9][0-9]*\.[1-9][0-9]*\.[0-9a-f]{16}")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _FIXED_HEADERS: Final = {
@@ -40,6 +41,8 @@ def settled(reply: Reply) -> dict[str, Any]:
     if "keyhouse-state" in headers:
         assert _REVISION.fullmatch(headers["keyhouse-state"])
         headers["keyhouse-state"] = "<revision>"
+        assert _LOG_HEAD.fullmatch(headers["keyhouse-log"])
+        headers["keyhouse-log"] = "<head of the log>"
     return {"status": reply.status, "headers": headers, "body": _settled(reply.envelope)}
 
 

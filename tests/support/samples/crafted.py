@@ -29,6 +29,9 @@ from support.samples.deployment import NOW, moment, new_process, open_home
 EPOCH = 1
 
 
+GONE = Secret(b"a machine that is gone, for ever")
+
+
 class Made(msgspec.Struct):
     """A state before it is written, with all that goes beside it; bend it, then ``write`` it."""
 
@@ -49,9 +52,11 @@ class Made(msgspec.Struct):
             manifest_fingerprint=hashlib.sha256(self.running.manifest).digest(),
         )
 
-    async def write(self, path: Path, *, mac_key: Secret | None = None) -> None:
-        """Make it the state in ``path``, sealed by a machine that nobody has any more."""
-        home = await open_home(path, Secret(b"a machine that is gone, for ever"))
+    async def write(
+        self, path: Path, *, mac_key: Secret | None = None, machine: Secret = GONE
+    ) -> None:
+        """Make it the state in ``path``, sealed by ``machine``: by default one that is gone."""
+        home = await open_home(path, machine)
         try:
             await home.establish(
                 store_id=self.store_id,

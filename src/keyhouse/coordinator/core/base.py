@@ -1,10 +1,11 @@
 """A state as the base of an epoch: a run of events of bounded size that rebuilds it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from immutables import Map
+from msgspec.structs import replace
 
 from keyhouse.authority import StoredSecret
 from keyhouse.coordinator.core.audit_trail import AuditView
@@ -19,9 +20,11 @@ from keyhouse.coordinator.core.events import (
     BaseSecrets,
     Counter,
     Event,
+    Published,
 )
 from keyhouse.coordinator.core.state import Counters, Running
 from keyhouse.coordinator.core.update_log import LogView
+from keyhouse.transparency.tree import Frontier
 
 T = TypeVar("T")
 
@@ -34,12 +37,28 @@ LOG_LINES = 1000
 AUDIT_LINES = 200
 """Lines of the audit trail in a piece: each has up to some 20 KiB, most have 300 bytes."""
 
+LEAVES = 64
+"""Leaves of the transparency log in a piece: each has up to 8 KiB, most have 300 bytes."""
+
 COUNTS = 500
 """Counters, or counted marble types, in a piece."""
 
 
-def base_events(state: Running, log: LogView) -> Iterator[Event]:
-    """Yield the events that rebuild ``state`` and ``log``, lazily: state first, then both logs."""
+class Filed(NamedTuple):
+    """How much of the transparency log its files have, and the leaves after that."""
+
+    frontier: Frontier
+    leaves: Sequence[bytes]
+
+
+def base_events(state: Running, log: LogView, filed: Filed | None = None) -> Iterator[Event]:
+    """Yield the events that rebuild ``state`` and ``log``, lazily: state first, then both logs.
+
+    ``filed``: None if the files have all of the transparency log.
+    """
+    public_log = state.public_log
+    if public_log is not None and filed is not None:
+        public_log = replace(public_log, frontier=filed.frontier)
     yield BaseBegun(
         time=state.time,
         platform=state.platform,
@@ -53,9 +72,12 @@ def base_events(state: Running, log: LogView) -> Iterator[Event]:
         previous_sizes=dict(state.previous_sizes.items()),
         pending=state.pending,
         collateral_marks=dict(state.collateral_marks.items()),
+        public_log=public_log,
     )
     if state.members:
         yield BaseMembers(members=state.members)
+    for leaves in _chunks(filed.leaves if filed else (), LEAVES):
+        yield Published(leaves)
     for secrets in _pieces(state.secrets):
         yield BaseSecrets(secrets=secrets)
     for secrets in _pieces(state.previous):

@@ -11,13 +11,31 @@ from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.base.errors import Problem
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.events import Activated, Uploaded
+from keyhouse.coordinator.core.events import Activated, LogBegun, Uploaded
 from keyhouse.coordinator.core.plan_basis import PlanBasis
 from keyhouse.coordinator.core.state import MarbleInstance
 
 
 class StaleError(Exception):
     """The command was prepared against a state that is no longer the current one."""
+
+
+class LogKey(msgspec.Struct, frozen=True):
+    """The key of a new transparency log, vouched for by the root key."""
+
+    key: Secret  # Ed25519, 32 bytes
+    verifier: str  # C2SP verifier key; its name is the origin of the log
+    signature: bytes  # by the root key over ``verifier``, DER
+
+    def begun(self, time: int, imported: str = "") -> LogBegun:
+        """Return the event that begins the log."""
+        return LogBegun(
+            time=time,
+            key=self.key,
+            verifier=self.verifier,
+            signature=self.signature,
+            imported=imported,
+        )
 
 
 class SetManifest(msgspec.Struct, frozen=True):
@@ -31,6 +49,7 @@ class SetManifest(msgspec.Struct, frozen=True):
     dek: Secret  # goes to the engine beside the event, never inside it
     store_id: bytes  # 16 random bytes: the name of the new journal
     recovery_index: bytes  # goes to the file beside the journal
+    log_key: LogKey
     warnings: tuple[Problem, ...]
 
 

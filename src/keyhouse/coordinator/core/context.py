@@ -51,6 +51,10 @@ class Context(msgspec.Struct, frozen=True):
     member: Member | None = None  # what others are told of this process, if it shares its store
     removed_may_cancel: bool = True  # whether a user may stop the update that removes that user
     shares_store: bool = False  # with other coordinators
+    signer: bytes = bytes(32)  # what quotes of this process say beside its measurement
+    product: int = 0
+    security_version: int = 0
+    at: str = ""  # where the journal stands: epoch.sequence.chain in hex; empty: there is none
 
     def require_kept(self, manifest: bytes) -> None:
         """Return if a state under ``manifest``, which is valid, can be kept where this one is.

@@ -109,7 +109,7 @@ def _set_manifest(state: State, command: SetManifest, context: Context) -> tuple
         secrets=command.secrets,
         recovery=command.recovery,
     )
-    return (manifest_set, start(context))
+    return (manifest_set, command.log_key.begun(context.now), start(context))
 
 
 def _upload_secrets(state: State, command: UploadSecrets, context: Context) -> tuple[Event, ...]:

@@ -14,7 +14,7 @@ import msgspec
 from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.state import Member, Pending
+from keyhouse.coordinator.core.state import Member, Pending, PublicLog
 from keyhouse.wire.secret_types import SecretType
 
 LEVEL: Final = 1
@@ -156,6 +156,22 @@ class CounterSet(msgspec.Struct, frozen=True, tag="counter-set"):
     value: int
 
 
+class LogBegun(msgspec.Struct, frozen=True, tag="log-begun"):
+    """The transparency log of the deployment began, with its first manifest or later."""
+
+    time: Time
+    key: Secret  # Ed25519, 32 bytes: signs the checkpoints
+    verifier: str  # the key's public half as a C2SP verifier key; its name is the log's origin
+    signature: bytes  # by the root key over ``verifier``, DER
+    imported: str = ""  # the object with the lines of the update log before it; empty: none
+
+
+class Published(msgspec.Struct, frozen=True, tag="published"):
+    """These leaves were appended to the transparency log: final bytes, never made again."""
+
+    leaves: tuple[bytes, ...]
+
+
 class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
     """The first piece of a base: everything of the state that does not grow."""
 
@@ -171,6 +187,7 @@ class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
     previous_sizes: dict[str, int]
     pending: Pending | None
     collateral_marks: dict[str, Mark] = {}
+    public_log: PublicLog | None = None  # as far as its files have it; the rest is ``Published``
 
 
 class BaseMembers(msgspec.Struct, frozen=True, tag="base-members"):
@@ -248,6 +265,8 @@ Event = (
     | ManifestUpdated
     | MarblesActivated
     | CounterSet
+    | LogBegun
+    | Published
     | BaseBegun
     | BasePiece
 )

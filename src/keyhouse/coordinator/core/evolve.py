@@ -22,23 +22,28 @@ from keyhouse.coordinator.core.events import (
     Counter,
     CounterSet,
     Event,
+    LogBegun,
     ManifestSet,
     ManifestUpdated,
     MarblesActivated,
     PackagesUpdated,
+    Published,
     SecretsUploaded,
     Started,
     UpdateAcknowledged,
     UpdateCancelled,
     UpdateInitiated,
 )
-from keyhouse.coordinator.core.state import Counters, Running, State
+from keyhouse.coordinator.core.state import Counters, PublicLog, Running, State
+from keyhouse.transparency.tree import leaf_hash
+
+_RESTORE: Final = "restore a backup"
 
 MOST_MEMBERS: Final = 64
 """Processes that are told of a new data key: the last that started. Others have to ask for it."""
 
 
-def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911 a case each
+def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911, PLR0912 a case each
     """Return the state after ``event``.
 
     ``state`` is None only before the first event of a journal. Raises ``BrokenError`` if the
@@ -73,6 +78,10 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911 a
         case CounterSet():
             counters = _with_counters(running.counters, (event,))
             return replace(running, time=_later(running, event.time), counters=counters)
+        case LogBegun():
+            return _log_begun(running, event)
+        case Published():
+            return _published(running, event)
         case _:
             return _with_piece(running, event)
 
@@ -105,7 +114,7 @@ def evolve_all(state: State | None, events: Iterable[Event]) -> State:
     for event in events:
         state = evolve(state, event)
     if state is None:
-        raise BrokenError("the journal holds no record", hint="restore a backup")
+        raise BrokenError("the journal holds no record", hint=_RESTORE)
     return state
 
 
@@ -113,7 +122,7 @@ def _running(state: State | None, event: Event) -> Running:
     if not isinstance(state, Running):
         raise BrokenError(
             f"the journal has a {type(event).__name__} record before any manifest",
-            hint="restore a backup",
+            hint=_RESTORE,
         )
     return state
 
@@ -138,6 +147,18 @@ def _with_uploads(
     for upload in event.uploads:
         grown[upload.name] = upload.value
     return grown.finish()
+
+
+def _log_begun(running: Running, event: LogBegun) -> Running:
+    begun = PublicLog(key=event.key, verifier=event.verifier, signature=event.signature)
+    return replace(running, time=_later(running, event.time), public_log=begun)
+
+
+def _published(running: Running, event: Published) -> Running:
+    if running.public_log is None:
+        raise BrokenError("the journal has leaves of a log that never began", hint=_RESTORE)
+    frontier = running.public_log.frontier.extended(map(leaf_hash, event.leaves))
+    return replace(running, public_log=replace(running.public_log, frontier=frontier))
 
 
 def _packages_updated(running: Running, event: PackagesUpdated) -> Running:
@@ -212,7 +233,7 @@ def _require_complete(running: Running, event: BaseEnded) -> None:
         sum(map(len, running.counters.values())),
     )
     if found != (event.secrets, event.previous, event.activations, event.counters):
-        raise BrokenError("the journal's base is incomplete", hint="restore a backup")
+        raise BrokenError("the journal's base is incomplete", hint=_RESTORE)
 
 
 def _kept(values: Map[str, StoredSecret], names: tuple[str, ...]) -> Map[str, StoredSecret]:
@@ -235,6 +256,7 @@ def _base_begun(event: BaseBegun) -> Running:
         pending=event.pending,
         instance=event.instance,
         collateral_marks=Map(event.collateral_marks),
+        public_log=event.public_log,
     )
 
 

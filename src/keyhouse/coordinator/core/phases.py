@@ -47,6 +47,7 @@ class Operation(StrEnum):
     RECOVER = "recovery"
     READ_RECOVERY_SECRETS = "reading the encrypted recovery shares"
     READ_LOG = "reading the update log"
+    READ_PUBLIC_LOG = "reading the transparency log"
     UPDATE = "updating the manifest"
     READ_PENDING = "reading the pending update"
     ACKNOWLEDGE = "acknowledging an update"
@@ -83,6 +84,7 @@ TABLE: Mapping[Operation, tuple[Outcome, Outcome, Outcome]] = {
     Operation.RECOVER: (_YES, _NOT_NOW, _NOT_NOW),
     Operation.READ_RECOVERY_SECRETS: (_NO_USERS, _NO_USERS, _YES),
     Operation.READ_LOG: (_NOT_NOW, _NOT_NOW, _YES),
+    Operation.READ_PUBLIC_LOG: (_NOT_NOW, _NOT_NOW, _YES),
     Operation.UPDATE: (_NO_USERS, _NO_USERS, _YES),
     Operation.READ_PENDING: (_NOTHING, _NOTHING, _YES),
     Operation.ACKNOWLEDGE: (_NO_USERS, _NO_USERS, _YES),

@@ -10,6 +10,7 @@ from immutables import Map
 from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.base.secret import Secret
+from keyhouse.transparency.tree import Frontier
 
 MarbleInstance = tuple[str, str]
 """Marble type and UUID (36 characters, lower case) of one workload."""
@@ -71,6 +72,20 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True):
     level: int = 1  # of events that it reads
 
 
+class PublicLog(msgspec.Struct, frozen=True):
+    """The transparency log: its key, and all that its tree needs to grow."""
+
+    key: Secret  # Ed25519, 32 bytes
+    verifier: str  # C2SP verifier key; its name is the origin
+    signature: bytes  # by the root key over ``verifier``, DER
+    frontier: Frontier = Frontier()
+
+    @property
+    def origin(self) -> str:
+        """The name of the log, the first line of each checkpoint."""
+        return self.verifier.partition("+")[0]
+
+
 class Running(msgspec.Struct, frozen=True):
     """A manifest is enforced (state 3)."""
 
@@ -91,6 +106,7 @@ class Running(msgspec.Struct, frozen=True):
     counters: Counters = Map()  # never deleted
     collateral_marks: Map[str, Mark] = Map()  # newest collateral that a quote verified with
     members: tuple[Member, ...] = ()  # who shares the store, or did; the newest last
+    public_log: PublicLog | None = None  # None: the journal of an older version, not started yet
 
 
 def counter_of(state: Running, marble: MarbleInstance, name: str) -> int:

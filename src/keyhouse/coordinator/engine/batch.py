@@ -20,7 +20,8 @@ from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.events import Event
 from keyhouse.coordinator.core.evolve import evolve_all
-from keyhouse.coordinator.core.state import State
+from keyhouse.coordinator.core.publishing import Publishing
+from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.view import View
 from keyhouse.journal import UnencodableError
@@ -72,6 +73,7 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
     refused: list[Failed] = []
     events: list[Event] = []
     payloads: list[bytes] = []
+    publishing = Publishing(context)
     for waiting in batch:
         try:
             happened = decide(state, waiting.command, context)
@@ -81,9 +83,14 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
             refused.append(Failed(waiting, refusal))
         else:
             accepted.append(Accepted(waiting, state))
+            publishing.add(state, waiting.command, happened)
             state = evolve_all(state, happened)
             events += happened
             payloads += encoded
+    if isinstance(state, Running) and state.public_log and (published := publishing.finish()):
+        state = evolve_all(state, published)
+        events += published
+        payloads += encode_events(published) if payloads else ()
     return Decided(accepted, refused, events, payloads, state)
 
 

@@ -21,12 +21,12 @@ from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError, Un
 from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.activation.audit_buffer import AuditBuffer
-from keyhouse.coordinator.core.base import base_events
+from keyhouse.coordinator.core.base import Filed, base_events
 from keyhouse.coordinator.core.commands import Command, RecordActivations, SetManifest
 from keyhouse.coordinator.core.context import Context, FirstManifestRule
-from keyhouse.coordinator.core.decide import start
 from keyhouse.coordinator.core.events import Activated, Event
 from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.core.publishing import leaves_of, objects_of, start_events
 from keyhouse.coordinator.core.state import Member, Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.batch import (
@@ -41,13 +41,15 @@ from keyhouse.coordinator.engine.batch import (
 from keyhouse.coordinator.engine.certificate_ends import warn_of_expiry
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.counts import EngineCounts
-from keyhouse.coordinator.engine.records import applied, encode_events, rebuild
+from keyhouse.coordinator.engine.log_signing import LateLog, signed_checkpoint
+from keyhouse.coordinator.engine.records import LogTail, applied, encode_events, rebuild
 from keyhouse.coordinator.engine.recover import Recovery, recover
 from keyhouse.coordinator.engine.settling import not_settled, paused, settle
 from keyhouse.coordinator.engine.shared import Held, Shared
-from keyhouse.coordinator.engine.view import View
+from keyhouse.coordinator.engine.view import View, at
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import (
+    LogStore,
     OutcomeLostError,
     OutcomeUnknownError,
     Position,
@@ -57,6 +59,7 @@ from keyhouse.journal import (
     WrongKeyError,
 )
 from keyhouse.journal.store.records import Note
+from keyhouse.transparency.tree import Frontier
 
 __all__ = ["Engine", "Process"]
 
@@ -82,6 +85,9 @@ class Process(NamedTuple):
     removed_may_cancel: bool = True
     member: Member | None = None  # what others are told of it, if it shares its store
     shares_store: bool = False  # with other coordinators
+    signer: bytes = bytes(32)
+    product: int = 0
+    security_version: int = 0
 
 
 class _WaitingRecovery(NamedTuple):
@@ -195,6 +201,11 @@ class Engine:
         return self._process.shares_store
 
     @property
+    def public_log(self) -> LogStore:
+        """The tiles and objects of the transparency log."""
+        return self._writer.public_log
+
+    @property
     def unrecorded(self) -> int:
         """How many activations are in the audit buffer."""
         return len(self._audit_buffer)
@@ -263,9 +274,15 @@ class Engine:
         """Commit the ``Started`` record of this process, before anything is served."""
 
         async def append() -> None:
-            started = [start(self._context())]
+            state, context, begun = self.view.running, self._context(), None
+            if state.public_log is None:
+                begun, objects = LateLog.of(state, self._log.view(), context.now)
+                self._writer.public_log = await self._writer.new_log(
+                    begun.verifier, objects, on_disk=self._writer.on_disk
+                )
+            started = start_events(state, context, begun)
             await self._writer.append(encode_events(started))
-            self._publish(evolve_all(self.view.state, started), started)
+            self._publish(evolve_all(state, started), started)
 
         if self._writer.position is not None:
             await self._in_turn(append)
@@ -328,7 +345,10 @@ class Engine:
 
     async def close(self) -> None:
         """Close the journal. Call after ``run`` has ended."""
-        await self._writer.close(clean=self._broken is None)
+        state = self.view.state
+        log = state.public_log if isinstance(state, Running) else None
+        checkpoint = signed_checkpoint(log) if log is not None else b""
+        await self._writer.close(clean=self._broken is None, checkpoint=checkpoint)
 
     async def _has_work(self) -> bool:
         """Wait for something to do; return False when there is nothing and the engine stops."""
@@ -485,17 +505,21 @@ class Engine:
     async def _make_durable(self, decided: Decided) -> None:
         command, state = decided.accepted[0].waiting.command, decided.state
         if not goes_alone(command):
+            await self._writer.public_log.put_objects(objects_of(decided.events))
             await self._writer.append(decided.payloads)
             return
         assert isinstance(state, Running)  # noqa: S101 a manifest was just set
         after = UpdateLog(decided.events, before=self._log.view())
+        leaves = leaves_of(decided.events)
         if isinstance(command, SetManifest):
-            base = encode_events(base_events(state, after.view()))
-            await self._writer.establish(command, base)
+            base = encode_events(base_events(state, after.view(), Filed(Frontier(), leaves)))
+            await self._writer.establish(command, base, objects_of(decided.events))
         else:
+            await self._writer.public_log.put_objects(objects_of(decided.events))
             dek = new_dek(command)
             notes = await asyncio.to_thread(self._switches, state, dek)
-            await self._writer.begin_epoch(state, after.view(), dek=dek, notes=notes)
+            view = after.view()
+            await self._writer.begin_epoch(state, view, dek=dek, notes=notes, leaves=leaves)
 
     def _switches(self, state: Running, dek: Secret | None) -> tuple[Note, ...]:
         """Return what tells the other replicas of ``dek``, the key of the next epoch."""
@@ -504,7 +528,8 @@ class Engine:
             return ()
         return shared.notes_of(dek, state, store_id=self._writer.store_id, after=after)
 
-    def _publish(self, state: State, events: Iterable[Event]) -> None:
+    def _publish(self, state: State, events: Sequence[Event]) -> None:
+        self._writer.public_log.extend(leaves_of(events))
         for moved in self._log.extend(events):
             log.warning("a workload runs on another platform than before", **moved._asdict())
         self.view = View(state, self._writer.position, self._log.view())
@@ -550,7 +575,9 @@ class Engine:
             found = await self._switched(wrong)
         if isinstance(found, Replay):  # the other began an epoch: start again from its base
             payloads = found.base + found.events
-            state, self._log = await asyncio.to_thread(rebuild, payloads)
+            tail = LogTail()
+            state, self._log = await asyncio.to_thread(rebuild, payloads, tail)
+            self._writer.public_log.resume(tail.filed, tail.leaves)
             self._publish(state, ())
             self._writer.adopt(state)
         elif found.events:
@@ -571,7 +598,7 @@ class Engine:
         return await self._writer.switch(dek)
 
     def _context(self) -> Context:
-        return Context(now=self.now(), **self._process._asdict())
+        return Context(now=self.now(), at=at(self._writer.position), **self._process._asdict())
 
     def _fail(self, batch: Iterable[Waiting], error: Exception) -> None:
         for waiting in batch:

@@ -11,7 +11,7 @@ from keyhouse.coordinator.core.state import AcceptingManifest, Recovering
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.engine.clock import BUILD_TIME, Clock, SecurityClock
 from keyhouse.coordinator.engine.engine import Engine, Process
-from keyhouse.coordinator.engine.records import rebuild
+from keyhouse.coordinator.engine.records import LogTail, rebuild
 from keyhouse.coordinator.engine.shared import Shared
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import Fresh, Home, Locked, Opened
@@ -93,14 +93,18 @@ def _require_near_build(clock: SecurityClock) -> None:
 async def _running(
     home: Home, loaded: Opened, clock: SecurityClock, process: Process, shared: Shared | None
 ) -> Engine:
-    state, update_log = rebuild(loaded.replay.base + loaded.replay.events)
+    tail = LogTail()
+    state, update_log = rebuild(loaded.replay.base + loaded.replay.events, tail)
     if state.platform != process.platform:
         raise BrokenError(
             f"the state was made on the platform {state.platform}, this is {process.platform}",
             hint="start with the platform it was made on; no state moves between kinds",
         )
+    writer = JournalWriter(home, loaded.journal)
+    if state.public_log is not None:
+        writer.public_log = await writer.opened_log(state.public_log.verifier, tail)
     engine = Engine(
-        writer=JournalWriter(home, loaded.journal),
+        writer=writer,
         clock=clock.after(state.time),
         process=process,
         state=state,

@@ -5,11 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from keyhouse.base.errors import BrokenError
-from keyhouse.coordinator.core.events import Event
+from keyhouse.coordinator.core.events import BaseBegun, Event
 from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.core.publishing import leaves_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.journal import Codec
+from keyhouse.transparency.tree import Frontier
 
 __all__ = ["applied", "decode_events", "encode_events", "rebuild"]
 
@@ -41,8 +43,24 @@ async def applied(state: Running, payloads: Sequence[bytes]) -> tuple[State, lis
     return await asyncio.to_thread(work)
 
 
-def rebuild(payloads: Iterable[bytes]) -> tuple[Running, UpdateLog]:
+class LogTail:
+    """What a replay says of the transparency log: how much its files have, and all leaves since."""
+
+    def __init__(self) -> None:
+        self.filed = Frontier()
+        self.leaves: list[bytes] = []
+
+    def take(self, event: Event) -> None:
+        """Look at the next event of the replay."""
+        if isinstance(event, BaseBegun) and event.public_log is not None:
+            self.filed = event.public_log.frontier
+        self.leaves += leaves_of((event,))
+
+
+def rebuild(payloads: Iterable[bytes], tail: LogTail | None = None) -> tuple[Running, UpdateLog]:
     """Return the state and the update log that ``payloads``, from a base on, make.
+
+    ``tail`` takes what they say of the transparency log.
 
     Raises:
         BrokenError: bytes that are no event, or events that make no state.
@@ -52,6 +70,8 @@ def rebuild(payloads: Iterable[bytes]) -> tuple[Running, UpdateLog]:
     for event in decode_events(payloads):
         state = evolve_all(state, (event,))
         update_log.extend((event,))
+        if tail is not None:
+            tail.take(event)
     if not isinstance(state, Running):
         raise BrokenError("the journal holds no manifest", hint="restore a backup")
     return state, update_log

@@ -18,20 +18,23 @@ from keyhouse.base.errors import KeyhouseError, RefusedError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.context import Context
-from keyhouse.coordinator.core.decide import start
+from keyhouse.coordinator.core.events import LogBegun
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.phases import Operation, phase_of, require
+from keyhouse.coordinator.core.publishing import leaves_of, start_events
 from keyhouse.coordinator.core.state import Recovering, Running, State
-from keyhouse.coordinator.core.update_log import UpdateLog
+from keyhouse.coordinator.core.update_log import LogView, UpdateLog
 from keyhouse.coordinator.engine.clock import SecurityClock
-from keyhouse.coordinator.engine.records import encode_events, rebuild
+from keyhouse.coordinator.engine.log_signing import LateLog
+from keyhouse.coordinator.engine.records import LogTail, encode_events, rebuild
 from keyhouse.coordinator.engine.recovery_check import (
     OpenedWith,
     RecoveryRefusedError,
     check_recovered,
 )
+from keyhouse.coordinator.engine.view import at
 from keyhouse.coordinator.engine.writer import JournalWriter
-from keyhouse.journal import Opened
+from keyhouse.journal import LogStore, Opened
 
 __all__ = ["MakeReady", "Recovered", "Recovery", "recover"]
 
@@ -71,19 +74,34 @@ async def recover(
     try:
         with _faults_of_the_journal():
             opened = await writer.unlock(recovery.dek)
-            running, update_log = await asyncio.to_thread(
+            running, update_log, tail = await asyncio.to_thread(
                 _checked, opened, state, recovery, context
             )
             clock = clock.after(running.time)
             serve = await recovery.make_ready(running.keys)
-        started = start(msgspec.structs.replace(context, now=clock.now()))
-        await writer.take_over(opened, encode_events((started,)), running)
+        now, position = clock.now(), opened.journal.position
+        context = msgspec.structs.replace(context, now=now, at=at(position))
+        public_log, begun = await _log_of(writer, running, update_log.view(), tail, now)
+        holders = [each.name for each in recovery.submitted]
+        started = start_events(running, context, begun, holders)
+        await writer.take_over(opened, encode_events(started), running, public_log)
     except BaseException:
         await writer.relock()
         raise
-    log.warning("the state was recovered", shares_of=[each.name for each in recovery.submitted])
-    update_log.extend((started,))
-    return Recovered(evolve_all(running, (started,)), update_log, clock, serve)
+    log.warning("the state was recovered", shares_of=holders)
+    public_log.extend(leaves_of(started))
+    update_log.extend(started)
+    return Recovered(evolve_all(running, started), update_log, clock, serve)
+
+
+async def _log_of(
+    writer: JournalWriter, state: Running, log: LogView, tail: LogTail, now: int
+) -> tuple[LogStore, LogBegun | None]:
+    """Return the transparency log of ``state``, and the event that begins it if it has none."""
+    if state.public_log is not None:
+        return await writer.opened_log(state.public_log.verifier, tail), None
+    late = LateLog.of(state, log, now)
+    return await writer.new_log(late.begun.verifier, late.objects), late.begun
 
 
 @contextmanager
@@ -107,10 +125,11 @@ def _faults_of_the_journal() -> Iterator[None]:
 
 def _checked(
     opened: Opened, state: Recovering, recovery: Recovery, context: Context
-) -> tuple[Running, UpdateLog]:
+) -> tuple[Running, UpdateLog, LogTail]:
     """Return the state in the journal, if these shares may recover it. Writes nothing."""
     journal = opened.journal
-    running, update_log = rebuild(opened.replay.base + opened.replay.events)
+    tail = LogTail()
+    running, update_log = rebuild(opened.replay.base + opened.replay.events, tail)
     proofs = OpenedWith(
         index=state.recovery_index,
         index_on_disk=opened.recovery_index,
@@ -122,4 +141,4 @@ def _checked(
         claim=context.first_manifest.claim,
     )
     check_recovered(running, proofs)
-    return running, update_log
+    return running, update_log, tail

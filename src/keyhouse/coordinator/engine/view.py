@@ -9,8 +9,6 @@ from keyhouse.coordinator.core.update_log import LogView
 from keyhouse.journal import Position
 from keyhouse.wire.state_place import Place
 
-__all__ = ["View", "place_of"]
-
 
 class View:
     """A state with its position in the journal, and the log up to that position. Immutable."""
@@ -23,6 +21,12 @@ class View:
         self.position: Final = position  # None: nothing is journalled yet
         self.log: Final = log
         self.revision: Final = _revision(position)
+
+    @property
+    def log_head(self) -> str:
+        """The value of the ``Keyhouse-Log`` header: ``<size>.<root, 16 hex>``; empty: no log."""
+        log = self.state.public_log if isinstance(self.state, Running) else None
+        return f"{log.frontier.size}.{log.frontier.root[:8].hex()}" if log is not None else ""
 
     @property
     def running(self) -> Running:
@@ -42,3 +46,10 @@ def _revision(position: Position | None) -> str:
     if position is None:
         return ""
     return str(place_of(position))
+
+
+def at(position: Position | None) -> str:
+    """Return a position with its whole chain, as leaves of the transparency log have it."""
+    if position is None:
+        return ""
+    return f"{position.epoch}.{position.sequence}.{position.chain.hex()}"

@@ -1,23 +1,25 @@
 """The writer of the journal: in the state directory, or in memory with seal mode ``Disabled``."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.log import log as _log
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.base import base_events
+from keyhouse.coordinator.core.base import Filed, base_events
 from keyhouse.coordinator.core.commands import SetManifest
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import LogView
-from keyhouse.coordinator.engine.records import encode_events
+from keyhouse.coordinator.engine.records import LogTail, encode_events
 from keyhouse.coordinator.engine.recovery_index import encode_index
 from keyhouse.coordinator.engine.shared import Held
 from keyhouse.journal import (
     Continuation,
     Home,
     Journal,
+    LogFiles,
+    LogStore,
     MemoryStore,
     Opened,
     OutcomeUnknownError,
@@ -25,6 +27,7 @@ from keyhouse.journal import (
     Replay,
     Weight,
     index_mac_key,
+    log_name,
 )
 from keyhouse.journal.store.records import Beside, Note
 from keyhouse.manifest import SealMode
@@ -51,6 +54,7 @@ class JournalWriter:
         self._patience = 0
         self._policy_due = ""  # to seal the key under that another writer's epoch has
         self._changed: Callable[[], None] = lambda: None
+        self.public_log = LogStore()
         if journal is not None:
             self._use(journal, on_disk=not in_memory)
 
@@ -63,6 +67,11 @@ class JournalWriter:
     def store_id(self) -> bytes:
         """The name of the journal, which there has to be."""
         return self._present().store_id
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the journal is in the state directory."""
+        return self._on_disk
 
     @property
     def weight(self) -> Weight | None:
@@ -126,9 +135,29 @@ class JournalWriter:
         """
         return await self._present().catch_up()
 
-    async def establish(self, command: SetManifest, base: Iterable[bytes]) -> None:
-        """Begin the journal of a new deployment; an older store is archived, never deleted."""
+    async def opened_log(self, verifier: str, tail: LogTail) -> LogStore:
+        """Return the log with this key from its files; the journal said ``tail`` of it."""
+        return await LogStore.open(self._log_files(verifier), tail.filed, tail.leaves)
+
+    async def new_log(
+        self, verifier: str, objects: Sequence[bytes], *, on_disk: bool = True
+    ) -> LogStore:
+        """Return a new log with ``objects``. Raises ``UnavailableError``."""
+        store = LogStore(self._log_files(verifier) if on_disk else None)
+        await store.put_objects(objects)
+        return store
+
+    async def establish(
+        self, command: SetManifest, base: Iterable[bytes], objects: Sequence[bytes]
+    ) -> None:
+        """Begin the journal of a new deployment; an older store is archived, never deleted.
+
+        Its log begins as well, with ``objects``.
+        """
         mode = policy_of(command.manifest).seal_mode
+        on_disk = mode is not SealMode.DISABLED
+        verifier = command.log_key.verifier
+        public_log = await self.new_log(verifier, objects, on_disk=on_disk)
         try:
             if mode is SealMode.DISABLED:
                 await self._home.archive()
@@ -145,13 +174,16 @@ class JournalWriter:
                 )
         except OutcomeUnknownError as error:
             raise _unknown() from error
-        self._use(journal, on_disk=mode is not SealMode.DISABLED)
+        self._use(journal, on_disk=on_disk)
+        self.public_log = public_log
 
     async def unlock(self, dek: Secret) -> Opened:
         """Open the locked journal with a recovered data key. Nothing is written or sealed."""
         return await self._home.recover(dek)
 
-    async def take_over(self, opened: Opened, started: Iterable[bytes], state: Running) -> None:
+    async def take_over(
+        self, opened: Opened, started: Iterable[bytes], state: Running, public_log: LogStore
+    ) -> None:
         """Begin to write the journal that ``unlock`` opened, and seal its key for this platform.
 
         Raises ``UnavailableError`` or ``BrokenError``; then call ``relock``.
@@ -163,6 +195,7 @@ class JournalWriter:
         except OutcomeUnknownError as error:
             raise _unknown() from error
         self._use(opened.journal, on_disk=True)
+        self.public_log = public_log
 
     async def relock(self) -> None:
         """Close what ``unlock`` opened, if anything."""
@@ -179,17 +212,22 @@ class JournalWriter:
         *,
         dek: Secret | None = None,
         notes: tuple[Note, ...] = (),
+        leaves: Sequence[bytes] = (),
     ) -> Position:
         """Begin an epoch whose base is ``state`` and ``log``, under ``dek`` if one is given.
 
-        ``notes`` are left in the store in the same transaction.
+        ``notes`` are left in the store in the same transaction. ``leaves`` of the transparency log
+        come with it; all before them are in its files first.
+
         Seal policy and recovery index are those of ``state``. They may also move the journal to
         memory, with nothing left on the disk, or back to the disk. Errors as for ``append``, and
         ``BrokenError`` if it is not known which of the two stores there is.
         """
         journal = self._present()
         mode = policy_of(state.manifest).seal_mode
-        base = encode_events(base_events(state, log))
+        await self._file_log(state, mode)
+        filed = Filed(*self.public_log.filed(leaves)) if state.public_log else None
+        base = encode_events(base_events(state, log, filed))
         if mode is SealMode.DISABLED:
             await self._begin_in_memory(journal, state, base, dek, notes)
         elif self._on_disk:
@@ -202,6 +240,19 @@ class JournalWriter:
         position = self._present().position
         self._head_at = position.sequence
         return position
+
+    async def _file_log(self, state: Running, mode: SealMode) -> None:
+        """Make the files hold all of the transparency log that is durable in the journal."""
+        if state.public_log is None or mode is SealMode.DISABLED:
+            return
+        files = self._log_files(state.public_log.verifier)
+        if not self._on_disk and files is not None:
+            await self.public_log.move_to(files)
+        else:
+            await self.public_log.sync()
+
+    def _log_files(self, verifier: str) -> LogFiles | None:
+        return self._home.log_files(log_name(verifier))
 
     def is_too_long(self) -> bool:
         """Tell whether it is time to compact: the records outweigh the base."""
@@ -228,7 +279,11 @@ class JournalWriter:
             self._policy_due = policy_of(state.manifest).seal_mode
 
     async def keep_head(self) -> None:
-        """Write the sealed head every ``HEAD_EVERY`` records. Raises ``UnavailableError``."""
+        """Write the sealed head every ``HEAD_EVERY`` records, and complete tiles of the log.
+
+        Raises ``UnavailableError``.
+        """
+        await self.public_log.tend()
         if self._journal is None or not self._on_disk:
             return
         if policy := self._policy_due:
@@ -239,14 +294,17 @@ class JournalWriter:
             self._head_at = sequence
             await self._home.write_head()
 
-    async def close(self, *, clean: bool) -> None:
-        """Close the store; after a clean run, write the head first.
+    async def close(self, *, clean: bool, checkpoint: bytes = b"") -> None:
+        """Close the store; after a clean run, write the head and the files of the log first.
 
-        If the disk has no room for it, the last head remains, which shows a rollback less exactly.
+        If the disk has no room for it, the last head remains, which shows a rollback less exactly;
+        of the log nothing is lost.
         """
         try:
             if clean and self._on_disk:
                 await self._home.write_head()
+                await self.public_log.sync()
+                await self.public_log.write_checkpoint(checkpoint)
         except UnavailableError as error:
             _log.warning("the head could not be written", reason=str(error))
         finally:
@@ -280,6 +338,7 @@ class JournalWriter:
         except OutcomeUnknownError as error:
             raise _unknown() from error
         self._use(memory, on_disk=False)
+        await self.public_log.move_to_memory()
 
     async def _move_to_disk(
         self, journal: Journal, state: Running, base: Iterable[bytes], dek: Secret | None

@@ -104,6 +104,27 @@ class Disk:
             with durable_files.create(path) as file:
                 file.write(data)
 
+    def grow(self, path: Path, whole: bytes, known: int, *, durable: bool) -> None:
+        """Make the file ``path`` hold ``whole``, of which it has the first ``known`` bytes.
+
+        It is made if it is missing. What it has behind these is cut off; what it lacks of them is
+        written again. Without ``durable`` it is not synced.
+        """
+        self._begin(f"grow {path.name}")
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        with _named(path, "written"), os.fdopen(os.open(path, flags, 0o600), "r+b") as file:
+            _refuse(path, os.fstat(file.fileno()), wanted=stat.S_ISREG, word="file")
+            start = known if os.fstat(file.fileno()).st_size >= known else 0
+            file.truncate(start)
+            file.seek(start)
+            file.write(whole[start:])
+            file.flush()
+            if durable:
+                self._begin(f"sync {path.name}")
+                durable_files.sync(file)
+        if durable and known == 0:
+            self.sync_directory(path.parent)
+
     def rename(self, source: Path, target: Path) -> None:
         """Rename the file ``source``; durable after ``sync_directory`` of both directories.
 

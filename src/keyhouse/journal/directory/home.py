@@ -30,6 +30,7 @@ from keyhouse.journal.directory.open_store import OpenStore, build_store
 from keyhouse.journal.directory.sealing import EpochKey, SealedElsewhereError, SealedKey
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal
+from keyhouse.journal.log_files import LogFiles
 from keyhouse.journal.store.protocol import OutcomeUnknownError, Step, no_step
 from keyhouse.journal.store.records import EpochStart, Note, Position
 from keyhouse.journal.store.sqlite import SqliteStore
@@ -231,6 +232,10 @@ class DirectoryHome:
         """Seal the position of the journal: later starts refuse a journal that ends before it."""
         async with self._turn:
             await self._require_sealed().write_head()
+
+    def log_files(self, name: str) -> LogFiles:
+        """Return the files of the transparency log ``name`` in this directory."""
+        return LogFiles(self._path, name, self._disk)
 
     async def close(self) -> None:
         """Release store and directory. Call ``write_head`` before at a clean stop."""

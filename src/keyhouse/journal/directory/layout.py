@@ -9,6 +9,7 @@ __all__ = [
     "JOURNAL",
     "LOCK",
     "NEXT_INDEX",
+    "PUBLIC_LOG",
     "ROLLBACK_JOURNAL",
     "SEALED_KEY",
     "STORE_FILES",
@@ -31,4 +32,5 @@ STORE_FILES: Final = (SEALED_KEY, INDEX, NEXT_INDEX, JOURNAL, *WAL_FILES)
 
 TOMBSTONE: Final = "tombstone"  # what is left of a store that was erased
 INCOMING: Final = "incoming"  # a store that takes the place of the present one
+PUBLIC_LOG: Final = "log"  # the transparency log, public: a directory for each log
 ARCHIVE: Final = "archive"  # stores that were replaced, a directory each

@@ -232,6 +232,9 @@ class SharedHome:
         """Leave ``note`` beside the store that is served."""
         await self._database.put_note(await self._current(), note)
 
+    def log_files(self, name: str) -> None:
+        """Return None: files of one process are no help to the others. No tables for it yet."""
+
     async def close(self) -> None:
         """Release database and directory."""
         async with self._turn:

@@ -47,9 +47,10 @@ class Answers:
         """Return the headers that every answer from ``view`` carries."""
         if view is not self._headers_of:
             state = ((b"keyhouse-state", view.revision.encode()),) if view.revision else ()
+            log = ((b"keyhouse-log", view.log_head.encode()),) if view.log_head else ()
             simulated = ((b"keyhouse-platform", b"simulation"),) if self.simulated else ()
             replica = ((b"keyhouse-replica", self._replica),) if self._replica else ()
-            self._headers_of, self._headers = view, (*state, *simulated, *replica)
+            self._headers_of, self._headers = view, (*state, *log, *simulated, *replica)
         return self._headers
 
     def success(self, data: msgspec.Struct | str | None, view: View, message: str = "") -> Answer:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.coordinator import Running, View, policy_of
 from keyhouse.server.client_api.call_log import CallLog
-from keyhouse.server.client_api.routes import Caller, Read, Route, UseCases, Write
+from keyhouse.server.client_api.routes import Caller, Grammars, Read, Route, UseCases, Write
 from keyhouse.server.client_api.view_answers import ViewAnswers
 from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
 from keyhouse.server.services.access import identify_marble, require_enabled
@@ -34,6 +34,7 @@ class Dispatcher:
             )
             for route in routes
         }
+        self._grammars: Final = Grammars(target.route for target in self._targets.values())
         self._known = ViewAnswers()
         self._log: Final = CallLog.if_wanted(use_cases.engine.view)
 
@@ -43,12 +44,13 @@ class Dispatcher:
         known = self._known.get(view, head)
         if known is not None:
             if self._log is not None:
-                route = self._targets[head.method, head.path].route
+                route = self._targets[head.method, self._grammars.path_of(head.path)].route
                 self._log.answered(view, head, route)
             return known
-        target = self._targets.get((head.method, head.path))
+        path = self._grammars.path_of(head.path)
+        target = self._targets.get((head.method, path))
         if target is None:
-            return self._answers.not_found(head, self._methods(head.path))
+            return self._answers.not_found(head, self._methods(path))
         route, read, write = target
         try:
             self._require_allowed(route, view, head.identity)

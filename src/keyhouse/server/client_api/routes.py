@@ -4,7 +4,8 @@ The authorization tests are generated from the tables of routes, so a route with
 fails.
 """
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -32,6 +33,8 @@ Write = Callable[[Head, bytes], Awaitable[Answer]]
 
 INLINE: Final = 1024
 """Bodies up to this size are read and checked on the event loop: microseconds. Others go off it."""
+
+_WITH_GRAMMAR: Final = "/api/v2/log/"
 
 NO_BODY: Final = 64 * 1024
 """Bytes of a write's body that needs none, as that of a cancellation; they are not looked at."""
@@ -67,6 +70,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     path: str
     operation: Operation
+    grammar: str = ""  # of what the last part of the path may be, which is a name in braces
     caller: Caller = Caller.ANYBODY
     gate: FeatureGate | None = None
     read: Callable[[UseCases], Read] | None = None
@@ -74,14 +78,37 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     body_limit: int = NO_BODY  # bytes
 
 
+class Grammars:
+    """The routes whose paths end with something that has a grammar, as tiles of a log."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._known = [
+            (re.compile(re.escape(route.path.partition("{")[0]) + route.grammar, re.ASCII), route)
+            for route in routes
+            if route.grammar
+        ]
+
+    def path_of(self, path: str) -> str:
+        """Return the path in the table for ``path``: itself, if no grammar is its own."""
+        if path.startswith(_WITH_GRAMMAR):
+            for grammar, route in self._known:
+                if grammar.fullmatch(path):
+                    return route.path
+        return path
+
+
 def get(
     path: str,
     operation: Operation,
     read: Callable[[UseCases], Read],
     caller: Caller = Caller.ANYBODY,
+    *,
+    grammar: str = "",
 ) -> Route:
     """Return the route of a read."""
-    return Route(method="GET", path=path, operation=operation, read=read, caller=caller)
+    return Route(
+        method="GET", path=path, operation=operation, read=read, caller=caller, grammar=grammar
+    )
 
 
 def post(

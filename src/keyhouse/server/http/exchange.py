@@ -38,11 +38,11 @@ class PlacedHead(Head, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A complete answer with a JSON body.
+    """A complete answer.
 
     ``headers`` are extra fields only, as they shall appear on the wire. The protocol itself adds
     content-type (``application/json``), content-length, x-content-type-options, cache-control and
-    connection; it leaves its own content-type out when ``headers`` has one.
+    connection; it leaves out its own of the first and of cache-control when ``headers`` has one.
     """
 
     status: int

@@ -56,7 +56,9 @@ def _answer_head(answer: Answer, *, close: bool) -> bytes:
     names = {name.lower() for name, _ in answer.headers}
     if b"content-type" not in names:
         lines.append(b"content-type: application/json")
-    lines += (b"x-content-type-options: nosniff", b"cache-control: no-store")
+    lines.append(b"x-content-type-options: nosniff")
+    if b"cache-control" not in names:
+        lines.append(b"cache-control: no-store")
     for name, value in answer.headers:
         line = name + b": " + value
         if b"\r" in line or b"\n" in line:

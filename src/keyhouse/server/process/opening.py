@@ -7,7 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from keyhouse.attestation import NoSealingKeyError, Platform, PlatformUnusableError, SealPolicy
+from keyhouse.attestation import (
+    Measurements,
+    NoSealingKeyError,
+    Platform,
+    PlatformUnusableError,
+    SealPolicy,
+)
 from keyhouse.authority import parse_names
 from keyhouse.base.errors import InvalidError
 from keyhouse.base.log import log
@@ -73,11 +79,15 @@ def require_clock(folder: Path, *, confirmed: bool) -> None:
 
 def process_on(platform: Platform) -> Process:
     """Return what the record of this start says, and the default rules of manifests."""
+    own = _measured(platform)
     return Process(
         platform=platform.kind,
         instance=os.urandom(16),
         version=VERSION,
-        measurement=_measured(platform),
+        measurement=own.unique_id,
+        signer=own.signer_id,
+        product=own.product_id,
+        security_version=own.security_version,
     )
 
 
@@ -123,12 +133,12 @@ def _seals(platform: Platform) -> bool:
     return True
 
 
-def _measured(platform: Platform) -> bytes:
-    """Return the MRENCLAVE of this process; empty in a confidential VM, which has none."""
+def _measured(platform: Platform) -> Measurements:
+    """Return the measurements of this process; empty in a confidential VM, which has none here."""
     try:
-        return platform.measurements.unique_id
+        return platform.measurements
     except PlatformUnusableError:
-        return b""
+        return Measurements(b"", b"", 0, 0)
 
 
 def _shared_home() -> "type[SharedHome]":

@@ -6,7 +6,7 @@ a client asks for the description. Source: OpenAPI Specification 3.1; Client API
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from keyhouse.base.errors import ForbiddenError, KeyhouseError, UnauthenticatedError
@@ -54,6 +54,10 @@ _HEADERS: Final = {
     "Keyhouse-Replica": {
         "description": "Where several coordinators share a store: which of them answered.",
         "schema": {"type": "string", "pattern": "^[0-9a-f]{8}$"},
+    },
+    "Keyhouse-Log": {
+        "description": "While a manifest is enforced: size and start of the root of the log.",
+        "schema": {"type": "string", "pattern": "^[0-9]+\\.[0-9a-f]{16}$"},
     },
     "Keyhouse-Platform": {
         "description": "On the simulated platform, which protects nothing.",
@@ -140,14 +144,25 @@ def _operation(route: Route, components: dict[str, Schema]) -> Schema:
     }
     if route.gate:
         operation["description"] = f"Only if `Config.FeatureGates` has `{route.gate}`."
-    if row.query:
-        operation["parameters"] = [
-            {"name": name, "in": "query", **parameter} for name, parameter in row.query.items()
-        ]
+    if row.query or route.grammar:
+        operation["parameters"] = [*_part(route, row), *_query(row)]
     if row.body is not None:
         operation["requestBody"] = _body(route, _schema(row.body, components, sent=False))
     operation["responses"] = _responses(route, row, components)
     return operation
+
+
+def _part(route: Route, row: Described) -> Iterator[Schema]:
+    if route.grammar:
+        name = route.path.partition("{")[2].removesuffix("}")
+        schema = {"type": "string", "pattern": f"^{route.grammar}$"}
+        about = {"description": row.part, "required": True, "schema": schema}
+        yield {"name": name, "in": "path", **about}
+
+
+def _query(row: Described) -> Iterator[Schema]:
+    for name, parameter in row.query.items():
+        yield {"name": name, "in": "query", **parameter}
 
 
 def _version(route: Route) -> str:
@@ -174,6 +189,8 @@ def _responses(route: Route, row: Described, components: dict[str, Schema]) -> S
         str(status): {"$ref": f"#/components/responses/{version}-{status}"}
         for status in sorted({*_PROTOCOL, *_refused(route, row)})
     }
+    if row.media != "application/json":
+        return {"200": _answer("Done.", {}, media=row.media), **refused}
     if row.refused and not (row.data or row.body):
         return refused  # a call that is only ever refused
     return {
@@ -220,12 +237,18 @@ def _success(data: Schema, *, wrapped: bool) -> Schema:
     return _answer("Done.", envelope if wrapped else data)
 
 
-def _answer(description: str, schema: Schema, more: Mapping[str, Any] | None = None) -> Schema:
+def _answer(
+    description: str,
+    schema: Schema,
+    more: Mapping[str, Any] | None = None,
+    *,
+    media: str = "application/json",
+) -> Schema:
     headers = {name: {"$ref": f"#/components/headers/{name}"} for name in _HEADERS}
     return {
         "description": description,
         "headers": {**headers, **(more or {})},
-        "content": {"application/json": {"schema": schema}},
+        "content": {media: {"schema": schema}},
     }
 
 

@@ -38,6 +38,8 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     body: Any = None
     data: Any = None
     query: Mapping[str, Mapping[str, Any]] = {}  # OpenAPI parameters without name and place
+    media: str = "application/json"  # of a success; another than this has no envelope
+    part: str = ""  # what the last part of the path is
     refused: tuple[type[KeyhouseError], ...] = ()
 
 
@@ -100,6 +102,26 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
         refused=(*_CHANGE, ForbiddenError),
     ),
     ("GET", "/api/v2/update"): Described(summary="The update log.", data=wire.UpdateLogData),
+    ("GET", "/api/v2/log/checkpoint"): Described(
+        summary="The signed checkpoint of the transparency log (C2SP tlog-checkpoint).",
+        media="text/plain",
+    ),
+    ("GET", "/api/v2/log/key"): Described(
+        summary="The key that signs checkpoints, and the root key's statement about it.",
+        data=wire.LogKeyData,
+    ),
+    ("GET", "/api/v2/log/tile/{tile}"): Described(
+        summary="A tile of the log's tree, or a bundle of its entries (C2SP tlog-tiles).",
+        media="application/octet-stream",
+        part="A tile's path, as 0/x001/234.p/5 or entries/000; its slashes are no others' parts.",
+        refused=(NotFoundError,),
+    ),
+    ("GET", "/api/v2/log/object/{object}"): Described(
+        summary="An object that entries of the log name, such as a manifest.",
+        media="application/octet-stream",
+        part="SHA-256 of the object.",
+        refused=(NotFoundError,),
+    ),
     ("POST", "/api/v2/plan"): Described(
         summary="Tell what an update would do, with a digest that it can be bound to. Nothing "
         "changes.",

@@ -10,6 +10,7 @@ from keyhouse.server.client_api.bodies import LogBody
 from keyhouse.server.client_api.routes import Caller, get, post
 from keyhouse.server.client_api.v2 import reads, recovery, writes
 from keyhouse.server.client_api.v2.activations import read_activations, read_counters
+from keyhouse.server.client_api.v2.public_log import OBJECT, TILE, PublicLog
 from keyhouse.server.http.body import ENCODED_BYTES
 from keyhouse.wire.client_api import MessageData
 
@@ -69,6 +70,28 @@ ROUTES: Final = (
         "/api/v2/update",
         Operation.READ_LOG,
         lambda to: partial(reads.read_update_log, LogBody(), to.answers),
+    ),
+    get(
+        "/api/v2/log/checkpoint",
+        Operation.READ_PUBLIC_LOG,
+        lambda to: PublicLog(to.engine, to.answers).checkpoint,
+    ),
+    get(
+        "/api/v2/log/key",
+        Operation.READ_PUBLIC_LOG,
+        lambda to: PublicLog(to.engine, to.answers).key,
+    ),
+    get(
+        f"{TILE}{{tile}}",
+        Operation.READ_PUBLIC_LOG,
+        lambda to: PublicLog(to.engine, to.answers).tile,
+        grammar=r"(?:entries|[0-9]{1,2})/(?:x[0-9]{3}/){0,6}[0-9]{3}(?:\.p/[0-9]{1,3})?",
+    ),
+    get(
+        f"{OBJECT}{{object}}",
+        Operation.READ_PUBLIC_LOG,
+        lambda to: PublicLog(to.engine, to.answers).object,
+        grammar="[0-9a-f]{64}",
     ),
     post(
         "/api/v2/update",

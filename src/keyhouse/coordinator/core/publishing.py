@@ -1,0 +1,280 @@
+"""What the transparency log says of each change. Pure: leaves are decided with their events."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
+
+import msgspec
+
+from keyhouse.authority import CoordinatorKeys, RecoveryMaterial
+from keyhouse.coordinator.core.commands import Command
+from keyhouse.coordinator.core.context import Context
+from keyhouse.coordinator.core.decide import start
+from keyhouse.coordinator.core.events import (
+    Event,
+    LogBegun,
+    ManifestSet,
+    ManifestUpdated,
+    PackagesUpdated,
+    Published,
+    SecretsUploaded,
+    Started,
+    UpdateAcknowledged,
+    UpdateCancelled,
+    UpdateInitiated,
+)
+from keyhouse.coordinator.core.policy import policy_of
+from keyhouse.coordinator.core.state import Running, State
+from keyhouse.manifest import fingerprint
+from keyhouse.transparency import leaf as leaves
+from keyhouse.transparency.leaf import LEAF_BYTES, Leaf, encode_leaf, name_in_leaf
+
+T = TypeVar("T")
+
+_ROOM: Final = LEAF_BYTES - 1024
+"""Bytes of a leaf for a list of names, each with its quotes; the rest is for all other fields."""
+
+
+class Publishing:
+    """The leaves of a batch, in the order of its changes."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._leaves: list[Leaf] = []
+        self._uploads: list[leaves.Uploads] = []
+
+    def add(self, before: State, command: Command, events: Iterable[Event]) -> None:
+        """Add what ``command`` did to the state ``before``."""
+        identity = getattr(command, "identity", None)  # of those that users ask for
+        certificate = "" if identity is None else hashlib.sha256(identity).hexdigest()
+        for event in events:
+            if isinstance(event, SecretsUploaded):
+                self._uploads.append(_uploads(event, certificate))
+                continue
+            self._end_uploads()
+            if isinstance(event, LogBegun):  # with a manifest, whose leaf comes after that
+                self._leaves.insert(0, log_begun(event, before.keys, self._context.platform))
+            self._leaves.extend(_leaves(before, event, certificate, self._context))
+
+    def finish(self) -> tuple[Published, ...]:
+        """Return the event that appends them to the log; no event without a leaf.
+
+        Raises ``LogInvalidError`` for a leaf that could not be read, which is a bug.
+        """
+        self._end_uploads()
+        if not self._leaves:
+            return ()
+        return (Published(tuple(map(encode_leaf, self._leaves))),)
+
+    def _end_uploads(self) -> None:
+        if self._uploads:
+            self._leaves.extend(_uploaded(self._context.now, self._uploads))
+            self._uploads = []
+
+
+def log_begun(event: LogBegun, keys: CoordinatorKeys, platform: str) -> leaves.LogBegun:
+    """Return the first leaf of a log."""
+    return leaves.LogBegun(
+        time=event.time,
+        origin=event.verifier.partition("+")[0],
+        root=hashlib.sha256(keys.root_cert).hexdigest(),
+        key=event.verifier,
+        platform=platform,
+        previous=None,
+        imported=event.imported,
+    )
+
+
+def started(event: Started, context: Context) -> leaves.Started:
+    """Return the leaf of a start."""
+    return leaves.Started(
+        time=event.time,
+        at=context.at,
+        instance=event.instance.hex(),
+        version=event.version,
+        platform=context.platform,
+        unique=event.measurement.hex(),
+        signer=context.signer.hex(),
+        product=context.product,
+        svn=context.security_version,
+        quote="",
+        collateral="",
+    )
+
+
+def recovered(time: int, at: str, holders: Iterable[str]) -> Iterator[leaves.Recovered]:
+    """Yield the leaves of a recovery with the shares of ``holders``."""
+    for portion in _portions([name_in_leaf(holder) for holder in holders], _ROOM):
+        yield leaves.Recovered(time=time, at=at, holders=portion)
+
+
+def _leaves(before: State, event: Event, certificate: str, context: Context) -> Iterator[Leaf]:
+    match event:
+        case ManifestSet():
+            yield leaves.ManifestSet(
+                time=event.time,
+                manifest=fingerprint(event.manifest),
+                intermediate=_intermediate(event.keys),
+                recovery=_recovery(event.recovery),
+            )
+        case Started():
+            yield started(event, context)
+        case UpdateInitiated() if isinstance(before, Running):
+            yield leaves.UpdateProposed(
+                time=event.time,
+                user=name_in_leaf(event.user),
+                certificate=certificate,
+                base=fingerprint(before.manifest),
+                manifest=fingerprint(event.pending.manifest),
+                plan="",
+                needed=event.pending.needed,
+                approval="",
+            )
+        case UpdateAcknowledged():
+            yield leaves.UpdateApproved(
+                time=event.time,
+                user=name_in_leaf(event.user),
+                certificate=certificate,
+                manifest=fingerprint(event.pending.manifest),
+                plan="",
+                missing=event.pending.missing,
+                approval="",
+            )
+        case UpdateCancelled():
+            yield leaves.UpdateCancelled(
+                time=event.time,
+                user=name_in_leaf(event.user),
+                certificate=certificate,
+                manifest=event.fingerprint,
+                approval="",
+            )
+        case ManifestUpdated() if isinstance(before, Running):
+            yield leaves.ManifestUpdated(
+                time=event.time,
+                base=fingerprint(before.manifest),
+                manifest=fingerprint(event.manifest),
+                intermediate=_intermediate(event.keys),
+                recovery=_recovery(event.recovery),
+            )
+        case PackagesUpdated() if isinstance(before, Running):
+            yield from _packages(before, event, certificate)
+        case _:
+            return
+
+
+def _packages(
+    before: Running, event: PackagesUpdated, certificate: str
+) -> Iterator[leaves.PackagesUpdated]:
+    user = name_in_leaf(event.user)
+    versions = [(name_in_leaf(name), str(new)) for name, new in sorted(event.versions.items())]
+    for portion in _portions(versions, _ROOM - _size(user)):
+        yield leaves.PackagesUpdated(
+            time=event.time,
+            user=user,
+            certificate=certificate,
+            base=fingerprint(before.manifest),
+            versions=portion,
+            intermediate=_intermediate(event.keys),
+            plan="",
+            approval="",
+        )
+
+
+def _uploads(event: SecretsUploaded, certificate: str) -> leaves.Uploads:
+    names = tuple(name_in_leaf(upload.name) for upload in event.uploads)
+    return leaves.Uploads(name_in_leaf(event.user), certificate, names)
+
+
+def _uploaded(time: int, uploads: Iterable[leaves.Uploads]) -> Iterator[leaves.SecretsUploaded]:
+    """Yield as few leaves as hold ``uploads``, in their order."""
+    rows: list[leaves.Uploads] = []
+    used = 0
+    for each in uploads:
+        frame = _size(each.user) + _size(each.certificate) + 4
+        for portion in _portions(each.names, _ROOM - frame):
+            size = frame + sum(map(_size, portion))
+            if used + size > _ROOM and rows:
+                yield leaves.SecretsUploaded(time=time, uploads=tuple(rows))
+                rows, used = [], 0
+            rows.append(leaves.Uploads(each.user, each.certificate, portion))
+            used += size
+    if rows:
+        yield leaves.SecretsUploaded(time=time, uploads=tuple(rows))
+
+
+def _portions(values: Iterable[T], room: int) -> Iterator[tuple[T, ...]]:
+    """Yield ``values`` in their order, in portions of at most ``room`` bytes; none are empty."""
+    portion: list[T] = []
+    used = 0
+    for value in values:
+        size = _size(value)
+        if used + size > room and portion:
+            yield tuple(portion)
+            portion, used = [], 0
+        portion.append(value)
+        used += size
+    if portion:
+        yield tuple(portion)
+
+
+def _size(value: object) -> int:
+    """Return how many bytes ``value`` takes in a list of JSON."""
+    return len(msgspec.json.encode(value)) + 1
+
+
+def _intermediate(keys: CoordinatorKeys) -> str:
+    return hashlib.sha256(keys.intermediate_cert).hexdigest()
+
+
+def _recovery(material: RecoveryMaterial) -> leaves.Recovery | None:
+    if not material.holders:
+        return None
+    return leaves.Recovery(len(material.holders), material.effective_threshold)
+
+
+def objects_of(events: Iterable[Event]) -> list[bytes]:
+    """Return the objects that the leaves of ``events`` name."""
+    found: list[bytes] = []
+    for event in events:
+        match event:
+            case ManifestSet() | ManifestUpdated():
+                found += manifest_object(event.manifest)
+            case UpdateInitiated():
+                found += manifest_object(event.pending.manifest)
+    return found
+
+
+def manifest_object(raw: bytes) -> list[bytes]:
+    """Return the manifest ``raw``, unless it gives a secret its first value.
+
+    Who reads such a manifest while it is in force can read that value, but the log is forever, and
+    on the disk.
+    """
+    definitions = policy_of(raw).manifest.secrets.values()
+    return (
+        []
+        if any(each.private is not None or each.public is not None for each in definitions)
+        else [raw]
+    )
+
+
+def leaves_of(events: Iterable[Event]) -> list[bytes]:
+    """Return the leaves that ``events`` append to the log."""
+    return [leaf for event in events if isinstance(event, Published) for leaf in event.leaves]
+
+
+def start_events(
+    state: Running, context: Context, begun: LogBegun | None, holders: Iterable[str] = ()
+) -> tuple[Event, ...]:
+    """Return what a start records: in the log, too, which it begins with ``begun`` if needed.
+
+    ``holders``: whose shares restored the state, if it was a recovery.
+    """
+    record = start(context)
+    said: list[Leaf] = []
+    if begun is not None:
+        said.append(log_begun(begun, state.keys, state.platform))
+    said += recovered(context.now, context.at, holders)
+    said.append(started(record, context))
+    published = Published(tuple(map(encode_leaf, said)))
+    return (record, published) if begun is None else (begun, record, published)

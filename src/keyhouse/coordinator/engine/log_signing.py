@@ -1,0 +1,54 @@
+"""The key of the transparency log: made with the log, vouched for by the root, signs its heads."""
+
+import hashlib
+from functools import lru_cache
+from typing import NamedTuple
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from keyhouse.authority import CoordinatorKeys, sign_log_key
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator.core.commands import LogKey
+from keyhouse.coordinator.core.events import LogBegun
+from keyhouse.coordinator.core.publishing import manifest_object
+from keyhouse.coordinator.core.state import PublicLog, Running
+from keyhouse.coordinator.core.update_log import LogView
+from keyhouse.transparency.checkpoint import Checkpoint
+from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of
+from keyhouse.transparency.leaf import object_name
+from keyhouse.transparency.note import SignedNote
+
+
+def make_log_key(keys: CoordinatorKeys) -> LogKey:
+    """Return a new key for the log of the deployment that ``keys`` are of."""
+    key = Ed25519PrivateKey.generate()
+    origin = f"keyhouse/{hashlib.sha256(keys.root_cert).hexdigest()[:32]}"
+    verifier = str(VerifierKey(origin, ED25519, key.public_key().public_bytes_raw()))
+    return LogKey(Secret(key.private_bytes_raw()), verifier, sign_log_key(keys, verifier))
+
+
+class LateLog(NamedTuple):
+    """A log that begins in a deployment that had none: the journal is of an older version."""
+
+    begun: LogBegun
+    objects: list[bytes]  # the manifests, and the lines of the update log so far
+
+    @classmethod
+    def of(cls, state: Running, log: LogView, time: int) -> "LateLog":
+        """Return the log that begins with ``state`` and ``log``."""
+        lines = b"\n".join(log.lines())
+        pending = manifest_object(state.pending.manifest) if state.pending is not None else []
+        begun = make_log_key(state.keys).begun(time, object_name(lines))
+        return cls(begun, [lines, *manifest_object(state.manifest), *pending])
+
+
+def signed_checkpoint(log: PublicLog) -> bytes:
+    """Return the checkpoint of the whole log, signed. Equal for equal logs."""
+    text = Checkpoint(log.origin, log.frontier.size, log.frontier.root).encode()
+    key, verifier = _parsed(log.key.reveal(), log.verifier)
+    return SignedNote(text, (signature_of(key, verifier, text),)).encode()
+
+
+@lru_cache(maxsize=4)
+def _parsed(key: bytes, verifier: str) -> tuple[Ed25519PrivateKey, VerifierKey]:
+    return Ed25519PrivateKey.from_private_bytes(key), VerifierKey.read(verifier)

@@ -1,0 +1,128 @@
+"""The files of a transparency log: public, written by one process, and never believed.
+
+Below ``log/<name of the log>``: ``entries/`` and ``hashes/<level>/`` in the spelling of the tiles'
+paths, ``object/``, ``checkpoint``. Files grow at their end only. Directories are never renamed and
+nothing depends on their being synced, so that it works under Gramine, too. Whatever is lost of a
+file's end is written again: the journal has every leaf since its base.
+"""
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from keyhouse.base.errors import UnavailableError
+from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.layout import PUBLIC_LOG
+from keyhouse.transparency.leaf import object_name
+from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundle, bundled
+from keyhouse.transparency.tree import HASH_BYTES
+
+LARGEST_OBJECT: Final = 32 * 1024 * 1024
+"""Bytes of the largest object: more than any manifest has."""
+
+_LARGEST_TILE: Final = WIDTH * (2 + 65_535)
+_OBJECT: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+def log_name(verifier: str) -> str:
+    """Return the name of the directory of a log: no two logs, old ones included, share one."""
+    return hashlib.sha256(verifier.encode()).hexdigest()[:32]
+
+
+class LogFiles:
+    """The files of the log ``name`` in a state directory. Calls block."""
+
+    def __init__(self, state_directory: Path, name: str, disk: Disk) -> None:
+        self.folder: Final = state_directory / PUBLIC_LOG / name
+        self._top = state_directory
+        self._disk = disk
+
+    def tile(self, tile: Tile) -> bytes:
+        """Return the bytes of ``tile``, not verified.
+
+        Raises ``UnavailableError`` if the files have less than that.
+        """
+        raw = self._disk.read(self._path(tile), limit=_LARGEST_TILE) or b""
+        if tile.level == ENTRIES:
+            return bundle(bundled(raw, tile.width, whole=False))
+        raw = raw[: HASH_BYTES * tile.width]
+        if len(raw) < HASH_BYTES * tile.width:
+            raise missing(f"tile/{tile.path}")
+        return raw
+
+    def grow(self, tile: Tile, whole: bytes, known: int, *, durable: bool) -> None:
+        """Make the file of ``tile`` hold ``whole``; its first ``known`` bytes were written before.
+
+        What is behind them was not, or is what a crash left: it is cut off first.
+        """
+        path = self._path(tile)
+        self._make_directories(path.parent)
+        self._disk.grow(path, whole, known, durable=durable)
+
+    def sync(self, tile: Tile) -> None:
+        """Make the file of ``tile`` durable."""
+        self._disk.sync_file(self._path(tile))
+
+    def object(self, name: str) -> bytes | None:
+        """Return the object ``name``; None if it is not there.
+
+        Raises ``UnavailableError`` if there are other bytes under its name.
+        """
+        raw = self._disk.read(self._object(name), limit=LARGEST_OBJECT)
+        if raw is not None and object_name(raw) != name:
+            raise missing(f"object/{name}")
+        return raw
+
+    def put_object(self, raw: bytes) -> None:
+        """Keep ``raw`` under its name, durably."""
+        path = self._object(object_name(raw))
+        self._make_directories(path.parent)
+        if self._disk.read(path, limit=LARGEST_OBJECT) != raw:
+            self._disk.write(path, raw)
+
+    def objects(self) -> list[str]:
+        """Return the names of the objects that are there."""
+        folder = self.folder / "object"
+        if not os.path.lexists(folder):
+            return []
+        return [name for name in self._disk.names(folder) if _OBJECT.fullmatch(name)]
+
+    def write_checkpoint(self, note: bytes) -> None:
+        """Keep the newest checkpoint, for those who copy these files."""
+        self._make_directories(self.folder)
+        self._disk.write(self.folder / "checkpoint", note)
+
+    def remove(self) -> None:
+        """Remove all of it, where the deployment keeps nothing on the disk any more."""
+        for folder, _, names in os.walk(self.folder, topdown=False):
+            for name in names:
+                self._disk.remove(Path(folder, name))
+            self._disk.remove_directory(Path(folder))
+        if not self._disk.names(self.folder.parent):  # none of earlier deployments
+            self._disk.remove_directory(self.folder.parent)
+
+    def _path(self, tile: Tile) -> Path:
+        path = tile.full.path
+        return self.folder / (path if tile.level == ENTRIES else f"hashes/{path}")
+
+    def _object(self, name: str) -> Path:
+        return self.folder / "object" / name
+
+    def _make_directories(self, folder: Path) -> None:
+        missing = [folder]
+        while missing[-1].parent != self._top:
+            missing.append(missing[-1].parent)
+        for each in reversed(missing):
+            if not os.path.lexists(each):
+                self._disk.make_directory(each)
+                self._disk.sync_directory(each.parent)
+
+
+def missing(part: str) -> UnavailableError:
+    """Return what is said of a part of the log that the host has lost."""
+    return UnavailableError(
+        f"the log's {part} is missing in the state directory",
+        hint="restore it from a mirror: keyhouse log restore",
+    )

@@ -1,0 +1,201 @@
+"""Where the transparency log's tiles and objects are: in files, or in memory alone."""
+
+from collections.abc import Sequence
+
+from keyhouse.base.errors import KeyhouseError, NotFoundError
+from keyhouse.base.log import log
+from keyhouse.journal.directory.disk import off_loop
+from keyhouse.journal.log_files import LogFiles, missing
+from keyhouse.transparency.growing import Growing
+from keyhouse.transparency.leaf import object_name
+from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled
+from keyhouse.transparency.tree import Frontier
+
+
+class LogStore:
+    """The log of one deployment, up to the last change that is durable.
+
+    Files have everything up to the base of the journal's epoch; what came since is in the journal,
+    and in memory until a tile of it is complete. If the files have lost their right edge, the
+    leaves since the base are kept for the next base, and nothing is served until it is restored.
+    Without files, every base has the whole log.
+    """
+
+    def __init__(self, files: LogFiles | None = None) -> None:
+        """Begin a log, in memory without ``files``."""
+        self._growing: Growing | None = Growing()
+        self._files = files
+        self._written: dict[tuple[int, int], int] = {}
+        self._unsynced: list[Tile] = []
+        self._objects: dict[str, bytes] = {}
+        self._filed = Frontier()
+        self._since: list[bytes] = []
+
+    @classmethod
+    async def open(
+        cls, files: LogFiles | None, filed: Frontier, leaves: Sequence[bytes]
+    ) -> "LogStore":
+        """Return the log in ``files``, which should have all up to ``filed``, with ``leaves``."""
+        store = cls(files)
+        if files is not None:
+            await store._load(files, filed)
+        elif filed.size:
+            store._growing, store._filed = None, filed
+        store.extend(leaves)
+        return store
+
+    def extend(self, leaves: Sequence[bytes]) -> None:
+        """Append ``leaves``, which are durable in the journal."""
+        if self._growing is None:
+            self._since.extend(leaves)
+        else:
+            self._growing.extend(leaves)
+
+    def resume(self, filed: Frontier, leaves: Sequence[bytes]) -> None:
+        """Append what is new in ``leaves``, which come after ``filed``: others wrote a base."""
+        size = filed.size - 1 if self._growing is None else self._growing.size
+        if 0 <= size - filed.size <= len(leaves):
+            self.extend(leaves[size - filed.size :])
+        else:
+            log.error("others wrote leaves of the transparency log that are not known here")
+            self._growing, self._filed, self._since = None, filed, [*leaves]
+
+    def filed(self, leaves: Sequence[bytes]) -> tuple[Frontier, tuple[bytes, ...]]:
+        """Return how far the files have the log after ``sync``, and what a base has of it then.
+
+        That are ``leaves``, which follow, and before them those that the files cannot take.
+        """
+        if self._growing is None:
+            return self._filed, (*self._since, *leaves)
+        if self._files is None:
+            return Frontier(), (*self._growing.entries(), *leaves)
+        return self._growing.frontier, tuple(leaves)
+
+    async def sync(self) -> None:
+        """Make the files hold all of the log, durably. Raises ``UnavailableError``."""
+        await self._write(durable=True)
+
+    async def tend(self) -> None:
+        """Move complete tiles to their files; a crash before they are synced loses nothing.
+
+        Raises ``UnavailableError``.
+        """
+        if self._growing is not None and self._growing.has_complete:
+            await self._write(durable=False)
+
+    def held(self, tile: Tile) -> bytes | None:
+        """Return the bytes of ``tile`` if they are in memory."""
+        return None if self._growing is None else self._growing.read(tile)
+
+    async def tile(self, tile: Tile) -> bytes:
+        """Return the bytes of ``tile``, which is in the log. Raises ``UnavailableError``."""
+        held = self.held(tile)
+        if held is not None:
+            return held
+        if self._growing is None or self._files is None:
+            raise missing(f"tile/{tile.path}")
+        return await off_loop(self._files.tile, tile)
+
+    async def object(self, name: str) -> bytes:
+        """Return the object ``name``. Raises ``NotFoundError`` or ``UnavailableError``."""
+        if self._files is None:
+            found = self._objects.get(name)
+        else:
+            found = await off_loop(self._files.object, name)
+        if found is None:
+            raise NotFoundError("there is no such object in the log")
+        return found
+
+    async def put_objects(self, objects: Sequence[bytes]) -> None:
+        """Keep ``objects`` under the hashes of their bytes. Raises ``UnavailableError``."""
+        for raw in objects:
+            if self._files is None:
+                self._objects[object_name(raw)] = raw
+            else:
+                await off_loop(self._files.put_object, raw)
+
+    async def write_checkpoint(self, note: bytes) -> None:
+        """Put the newest checkpoint beside the files. Raises ``UnavailableError``."""
+        if self._files is not None:
+            await off_loop(self._files.write_checkpoint, note)
+
+    async def move_to(self, files: LogFiles) -> None:
+        """Move the log from memory to ``files``, durably. Raises ``UnavailableError``."""
+        for raw in self._objects.values():
+            await off_loop(files.put_object, raw)
+        self._files, self._written = files, {}
+        try:
+            await self.sync()
+        except BaseException:
+            self._files = None
+            raise
+        self._objects.clear()
+
+    async def move_to_memory(self) -> None:
+        """Read all of the log into memory and remove the files. What cannot be read is lost."""
+        files, growing = self._files, self._growing
+        if files is None:
+            return
+        try:
+            if growing is not None:
+                self._growing = await off_loop(_whole, files, growing)
+            for name in await off_loop(files.objects):
+                raw = await off_loop(files.object, name)
+                if raw is not None:
+                    self._objects[name] = raw
+            await off_loop(files.remove)
+        except KeyhouseError as error:
+            log.error("a part of the transparency log is lost", reason=str(error))
+        self._files = None
+
+    async def _load(self, files: LogFiles, filed: Frontier) -> None:
+        self._growing, self._filed = None, filed
+        try:
+            growing = await off_loop(Growing.at, filed, files.tile)
+        except KeyhouseError as error:
+            log.error("the files of the transparency log are damaged", reason=str(error))
+            return
+        self._growing = growing
+        for tile in growing.tiles():
+            self._written[_place(tile)] = len(growing.read(tile) or b"")
+
+    async def _write(self, *, durable: bool) -> None:
+        growing, files = self._growing, self._files
+        if growing is None or files is None:
+            return
+        work = [
+            (tile, raw, known)
+            for tile in growing.tiles()
+            if (durable or tile.width == WIDTH)
+            and (raw := growing.read(tile)) is not None
+            and (known := self._written.get(_place(tile), 0)) < len(raw)
+        ]
+        unsynced = self._unsynced if durable else []
+
+        def write() -> None:
+            for tile, raw, known in work:
+                files.grow(tile, raw, known, durable=durable)
+            for tile in unsynced:
+                files.sync(tile)
+
+        await off_loop(write)
+        self._written.update((_place(tile), len(raw)) for tile, raw, _ in work)
+        complete = [tile for tile, _, _ in work if tile.width == WIDTH]
+        self._unsynced = [] if durable else [*self._unsynced, *complete]
+        growing.drop(complete)
+        for tile in complete:
+            del self._written[_place(tile)]
+
+
+def _place(tile: Tile) -> tuple[int, int]:
+    return tile.level, tile.index
+
+
+def _whole(files: LogFiles, growing: Growing) -> Growing:
+    """Return the log with every tile in memory. Raises ``UnavailableError`` if one is missing."""
+    found, size = Growing(), growing.size
+    for index in range(-(-size // WIDTH)):
+        tile = Tile(ENTRIES, index, min(WIDTH, size - index * WIDTH))
+        raw = growing.read(tile)
+        found.extend(bundled(files.tile(tile) if raw is None else raw, tile.width))
+    return found

@@ -1,0 +1,88 @@
+"""The transparency log, as any client of C2SP logs reads it, and the key that signs it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from keyhouse.base.errors import KeyhouseError, NotFoundError
+from keyhouse.coordinator import Engine, PublicLog as PublicLogState, View, signed_checkpoint
+from keyhouse.server.client_api.answers import Answers
+from keyhouse.server.http.exchange import Admission, Answer, Head
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.tiles import Tile
+from keyhouse.wire.client_api import LogKeyData
+
+TILE: Final = "/api/v2/log/tile/"
+OBJECT: Final = "/api/v2/log/object/"
+
+AT_ONCE: Final = 8
+"""Tiles and objects that are read from the disk at a time."""
+
+_TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
+_BYTES: Final = (
+    (b"content-type", b"application/octet-stream"),
+    (b"cache-control", b"public, max-age=31536000, immutable"),
+)
+
+
+class PublicLog:
+    """Answers from the tiles and objects of ``engine``."""
+
+    def __init__(self, engine: Engine, answers: Answers) -> None:
+        self._engine: Final = engine
+        self._answers: Final = answers
+        self._reading: Final = asyncio.Semaphore(AT_ONCE)
+        self._signed: tuple[PublicLogState | None, bytes] = None, b""
+
+    def checkpoint(self, view: View, head: Head) -> Answer:
+        """Answer the checkpoint of the whole log."""
+        del head
+        log = _log_of(view)
+        if log is not self._signed[0]:
+            self._signed = log, signed_checkpoint(log)
+        return Answer(200, self._signed[1], (*self._answers.headers(view), _TEXT))
+
+    def key(self, view: View, head: Head) -> Answer:
+        """Answer the key of the log, and the root's statement that it is."""
+        del head
+        log = _log_of(view)
+        return self._answers.success(LogKeyData(log.origin, log.verifier, log.signature), view)
+
+    def tile(self, view: View, head: Head) -> Answer | Admission:
+        """Answer a tile or a bundle of entries, never beyond the checkpoint."""
+        try:
+            tile = Tile.read(head.path.removeprefix(TILE))
+        except LogInvalidError:
+            tile = None
+        if tile is None or not tile.is_in(_log_of(view).frontier.size):
+            raise NotFoundError("the log has no such tile", hint="see its checkpoint for its size")
+        held = self._engine.public_log.held(tile)
+        if held is not None:
+            return self._immutable(held, view)
+        return self._read(view, head, lambda: self._engine.public_log.tile(tile))
+
+    def object(self, view: View, head: Head) -> Admission:
+        """Answer an object that leaves name."""
+        name = head.path.removeprefix(OBJECT)
+        return self._read(view, head, lambda: self._engine.public_log.object(name))
+
+    def _read(self, view: View, head: Head, read: Callable[[], Awaitable[bytes]]) -> Admission:
+        async def answered(body: bytes) -> Answer:
+            del body
+            try:
+                async with self._reading:
+                    return self._immutable(await read(), view)
+            except KeyhouseError as problem:
+                return self._answers.refused(problem, head)
+
+        return Admission(0, answered)
+
+    def _immutable(self, raw: bytes, view: View) -> Answer:
+        return Answer(200, raw, (*self._answers.headers(view), *_BYTES))
+
+
+def _log_of(view: View) -> PublicLogState:
+    log = view.running.public_log
+    if log is None:
+        raise NotFoundError("this deployment has no transparency log yet", hint="restart it")
+    return log

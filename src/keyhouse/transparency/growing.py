@@ -1,0 +1,104 @@
+"""A log that grows: the tiles and bundles at its right edge, until they are kept elsewhere."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.tiles import (
+    ENTRIES,
+    WIDTH,
+    Tile,
+    bundle,
+    bundled,
+    frontier_of,
+    right_edge,
+)
+from keyhouse.transparency.tree import HASH_BYTES, Frontier, leaf_hash, perfect_root
+
+_Place = tuple[int, int]  # level and index of a tile
+
+
+class Growing:
+    """Holds every tile that is not complete, and those completed since that nobody has taken."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._entries: dict[int, list[bytes]] = {}
+        self._rows: dict[_Place, list[bytes]] = {}
+
+    @classmethod
+    def at(cls, frontier: Frontier, read: Callable[[Tile], bytes]) -> "Growing":
+        """Return a log at ``frontier``, whose partial tiles ``read`` returns.
+
+        Raises ``LogInvalidError`` if these are not those of the frontier.
+        """
+        found = cls()
+        found.size = frontier.size
+        for tile in right_edge(frontier.size):
+            raw = read(tile)
+            row = [raw[at : at + HASH_BYTES] for at in range(0, len(raw), HASH_BYTES)]
+            found._rows[tile.level, tile.index] = row
+        if found.frontier != frontier:
+            raise LogInvalidError("the tiles at the right edge of the log are not its own")
+        if width := frontier.size % WIDTH:
+            last = Tile(ENTRIES, frontier.size // WIDTH, width)
+            entries = bundled(read(last), width)
+            if list(map(leaf_hash, entries)) != found._rows[0, last.index]:
+                raise LogInvalidError("the entries at the right edge of the log are not its own")
+            found._entries[last.index] = entries
+        return found
+
+    @property
+    def frontier(self) -> Frontier:
+        """All that the tree needs to grow."""
+        return frontier_of(self._read, self.size)
+
+    @property
+    def has_complete(self) -> bool:
+        """Whether a complete bundle is held."""
+        return any(len(entries) == WIDTH for entries in self._entries.values())
+
+    def extend(self, entries: Iterable[bytes]) -> None:
+        """Append ``entries``."""
+        for entry in entries:
+            self._entries.setdefault(self.size // WIDTH, []).append(entry)
+            self._push(0, self.size, leaf_hash(entry))
+            self.size += 1
+
+    def read(self, tile: Tile) -> bytes | None:
+        """Return the bytes of a tile; None if it was dropped, or is not in the log yet."""
+        if tile.level == ENTRIES:
+            found = self._entries.get(tile.index, [])
+            return bundle(found[: tile.width]) if len(found) >= tile.width else None
+        row = self._rows.get((tile.level, tile.index), [])
+        return b"".join(row[: tile.width]) if len(row) >= tile.width else None
+
+    def entries(self) -> list[bytes]:
+        """Return all entries that are held, in order."""
+        return [entry for entries in self._entries.values() for entry in entries]
+
+    def tiles(self) -> Iterator[Tile]:
+        """Yield all that is held, as wide as it is."""
+        for index, entries in self._entries.items():
+            yield Tile(ENTRIES, index, len(entries))
+        for (level, index), row in self._rows.items():
+            yield Tile(level, index, len(row))
+
+    def drop(self, tiles: Iterable[Tile]) -> None:
+        """Forget those of ``tiles`` that are complete: they are kept elsewhere."""
+        for tile in tiles:
+            if tile.width < WIDTH:
+                continue
+            if tile.level == ENTRIES:
+                self._entries.pop(tile.index, None)
+            else:
+                self._rows.pop((tile.level, tile.index), None)
+
+    def _push(self, level: int, place: int, found: bytes) -> None:
+        """Append a hash to its tile; a tile that is complete has its root in the one above."""
+        row = self._rows.setdefault((level, place // WIDTH), [])
+        row.append(found)
+        if len(row) == WIDTH:
+            self._push(level + 1, place // WIDTH, perfect_root(row))
+
+    def _read(self, tile: Tile) -> bytes:
+        return b"".join(self._rows[tile.level, tile.index])

@@ -1,0 +1,257 @@
+"""The transparency log of an engine: what it says, that it survives, and what the files are for."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from support.captured_log import capture_logs
+from support.public_log import Published, read_log
+from support.samples.crafted import made
+from support.samples.deployment import (
+    MACHINE,
+    crashing_engine,
+    engine_over,
+    manifest,
+    open_home,
+    running_engine,
+    set_manifest,
+    stored,
+    upload,
+    user,
+)
+from support.samples.recovery import recoverable
+from support.samples.state import Snapshots
+from support.samples.updates import together
+
+from keyhouse.authority import StoredSecret
+from keyhouse.base.errors import UnavailableError
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator import Engine, Phase, View, prepare_update, signed_checkpoint
+from keyhouse.journal import DirectoryHome
+from keyhouse.manifest import fingerprint
+from keyhouse.transparency import leaf
+from keyhouse.transparency.leaf import LEAF_BYTES, SecretsUploaded
+from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile
+
+FIRST = ["LogBegun", "ManifestSet", "Started"]
+CANARY = b"a canary of 16 B"
+
+
+async def published(engine: Engine) -> Published:
+    """Return the whole log of ``engine``, which verifies."""
+    log = engine.view.running.public_log
+    assert log is not None
+    size = log.frontier.size
+    found = {"checkpoint": signed_checkpoint(log)}
+    for level in (ENTRIES, 0, 1):
+        there = size // WIDTH if level == 1 else size
+        for first in range(0, there, WIDTH):
+            tile = Tile(level, first // WIDTH, min(WIDTH, there - first))
+            found[f"tile/{tile.path}"] = await engine.public_log.tile(tile)
+    root = engine.view.state.keys.root_cert
+    return read_log(found.__getitem__, root, log.verifier, log.signature)
+
+
+async def update(engine: Engine, raw: bytes, by: str = "alice") -> View:
+    state = engine.view.running
+    return await engine.submit(prepare_update(state, user(by).der, raw, now=engine.now()))
+
+
+def alone(word: str = "", **config: Any) -> bytes:
+    return together(updaters=("alice",), word=word, UpdateThreshold=0, **config)
+
+
+def log_folder(data: Path) -> Path:
+    (folder,) = (data / "log").iterdir()
+    return folder
+
+
+async def test_each_change_has_its_leaf(tmp_path: Path) -> None:
+    raw, then = alone(), alone("then")
+    async with running_engine(tmp_path) as engine:
+        await set_manifest(engine, raw)
+        await upload(engine, {"note": CANARY})
+        await update(engine, then)
+        found = await published(engine)
+        assert await engine.public_log.object(fingerprint(raw)) == raw
+        assert await engine.public_log.object(fingerprint(then)) == then
+    assert found.kinds == [*FIRST, "SecretsUploaded", "UpdateProposed", "ManifestUpdated"]
+    uploaded, proposed, updated = found.leaves[3:]
+    assert isinstance(uploaded, SecretsUploaded)
+    assert [(each.user, each.names) for each in uploaded.uploads] == [("writer", ("note",))]
+    assert isinstance(proposed, leaf.UpdateProposed)
+    assert (proposed.user, proposed.base, proposed.manifest) == (
+        "alice", fingerprint(raw), fingerprint(then),
+    )  # fmt: skip
+    assert isinstance(updated, leaf.ManifestUpdated)
+    assert (updated.base, updated.manifest) == (fingerprint(raw), fingerprint(then))
+
+
+async def test_the_log_continues_over_starts_crashes_and_epochs(tmp_path: Path) -> None:
+    said: list[bytes] = []
+    kinds: list[str] = []
+    async with running_engine(tmp_path) as engine:
+        await set_manifest(engine, manifest())
+    for turn in range(6):
+        async with (crashing_engine if turn % 2 else running_engine)(tmp_path) as engine:
+            found = await published(engine)
+            assert found.entries[: len(said)] == said
+            for number in range(90):
+                await upload(engine, {"note": b"%d" % number})
+                if number == 50 + turn:
+                    await engine._compact()
+            found = await published(engine)
+            said, kinds = found.entries, found.kinds
+            assert engine.view.log_head == f"{len(said)}.{found.checkpoint.root[:8].hex()}"
+    assert len(said) > 2 * WIDTH
+    assert kinds == [*FIRST, *(6 * ["Started", *(90 * ["SecretsUploaded"])])]
+
+
+async def test_many_names_are_several_leaves(tmp_path: Path) -> None:
+    async with running_engine(tmp_path) as engine:
+        await set_manifest(engine, manifest(1000))
+        await upload(engine, {f"key{number}": bytes(16) for number in range(1000)})
+        leaves = (await published(engine)).leaves[3:]
+    names = [
+        name
+        for each in leaves
+        if isinstance(each, SecretsUploaded)
+        for upload in each.uploads
+        for name in upload.names
+    ]
+    assert sorted(names) == sorted(f"key{number}" for number in range(1000))
+    assert len(leaves) == 2  # 11 KB of names
+    assert LEAF_BYTES == 8192
+
+
+async def test_a_crash_at_any_step_of_a_change_leaves_a_whole_log(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    snapshots = Snapshots(data, tmp_path / "kept")
+    home = await DirectoryHome.open(
+        data, platform_kind="test", sealing_key=lambda _: Secret(bytes(32)), step=snapshots
+    )
+    async with engine_over(home) as engine:
+        await set_manifest(engine, alone())
+        begun = len(snapshots.taken)
+        await upload(engine, {"note": CANARY})
+        await engine._compact()
+        await update(engine, alone("then"))
+        await upload(engine, {"note": CANARY})
+        whole = (await published(engine)).entries
+    sizes = []
+    for _, copy in snapshots.taken[begun:]:
+        again = await DirectoryHome.open(
+            copy, platform_kind="test", sealing_key=lambda _: Secret(bytes(32))
+        )
+        async with engine_over(again) as engine:
+            found = await published(engine)
+        *before, start = found.entries
+        assert found.kinds[-1] == "Started"
+        assert before == whole[: len(before)]
+        assert start not in whole
+        sizes.append(len(before))
+    assert sizes == sorted(sizes)
+    assert {3, 4, 6, 7} <= {*sizes}
+    assert all(CANARY not in each.read_bytes() for each in _files(data / "log"))
+
+
+def _files(folder: Path) -> list[Path]:
+    return [each for each in folder.rglob("*") if each.is_file()]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda _: None,
+        lambda folder: [each.write_bytes(each.read_bytes() + b"more") for each in _files(folder)],
+        lambda folder: (folder / "checkpoint").unlink(),
+        lambda folder: shutil.rmtree(folder / "object"),
+    ],
+    ids=["nothing", "longer", "checkpoint", "objects"],
+)
+async def test_files_may_be_longer_or_lack_what_is_not_the_tree(
+    tmp_path: Path, spoil: Callable[[Path], object]
+) -> None:
+    async with running_engine(tmp_path) as engine:
+        await set_manifest(engine, manifest())
+        await upload(engine, {"note": b"1"})
+        await engine._compact()
+        await upload(engine, {"note": b"2"})
+        said = (await published(engine)).entries
+    folder = log_folder(tmp_path)
+    spoil(folder)
+    async with running_engine(tmp_path) as engine:
+        await engine._compact()
+        assert (await published(engine)).entries[: len(said)] == said
+
+
+@pytest.mark.parametrize("lost", ["entries", "hashes", ""])
+async def test_lost_files_are_named_and_what_came_since_is_kept(tmp_path: Path, lost: str) -> None:
+    data = tmp_path / "data"
+    async with running_engine(data) as engine:
+        await set_manifest(engine, manifest())
+        await engine._compact()
+        await upload(engine, {"note": b"1"})
+        said = (await published(engine)).entries
+    folder, kept = log_folder(data), tmp_path / "kept"
+    shutil.copytree(folder, kept)
+    shutil.rmtree(folder / lost)
+    with capture_logs() as logged:
+        async with running_engine(data) as engine:
+            assert "transparency log are damaged" in str(logged)
+            with pytest.raises(UnavailableError, match="keyhouse log restore"):
+                await engine.public_log.tile(Tile(0, 0, 1))
+            await upload(engine, {"note": b"2"})
+            await engine._compact()
+            await upload(engine, {"note": b"3"})
+            assert stored(engine.view)["note"] == b"3"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(kept, folder)
+    async with running_engine(data) as engine:
+        found = await published(engine)
+    assert found.entries[: len(said)] == said
+    assert found.kinds[len(said) :] == ["Started", *(2 * ["SecretsUploaded"]), "Started"]
+
+
+async def test_seal_mode_moves_the_log(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    nowhere = alone(SealMode="Disabled")
+    async with running_engine(data) as engine:
+        await set_manifest(engine, alone())
+        await upload(engine, {"note": b"1"})
+        await update(engine, nowhere)
+        assert not (data / "log").exists()
+        await upload(engine, {"note": b"2"})
+        in_memory = (await published(engine)).entries
+        assert await engine.public_log.object(fingerprint(nowhere)) == nowhere
+        await update(engine, alone(SealMode="UniqueKey"))
+        on_disk = (await published(engine)).entries
+        assert await engine.public_log.object(fingerprint(nowhere)) == nowhere
+    async with running_engine(data) as engine:
+        found = await published(engine)
+    assert on_disk[: len(in_memory)] == in_memory
+    assert found.entries[: len(on_disk)] == on_disk
+    assert found.kinds[-3:] == ["UpdateProposed", "ManifestUpdated", "Started"]
+
+
+async def test_an_older_journal_gets_a_log_at_its_first_start(tmp_path: Path) -> None:
+    crafted = made(recoverable([]))
+    secrets = crafted.running.secrets.set("note", StoredSecret(Secret(CANARY), Secret(CANARY)))
+    crafted.running = replace(crafted.running, public_log=None, secrets=secrets)
+    await crafted.write(tmp_path, machine=MACHINE)
+    async with engine_over(await open_home(tmp_path)) as engine:
+        assert engine.view.phase is Phase.RUNNING
+        found = await published(engine)
+        begun = found.leaves[0]
+        assert isinstance(begun, leaf.LogBegun)
+        lines = await engine.public_log.object(begun.imported)
+        assert lines.split(b"\n") == crafted.log.view().lines()
+        raw = crafted.running.manifest
+        assert await engine.public_log.object(fingerprint(raw)) == raw
+    assert found.kinds == ["LogBegun", "Started"]
+    async with running_engine(tmp_path) as engine:
+        assert (await published(engine)).kinds == ["LogBegun", "Started", "Started"]
+    assert all(CANARY not in each.read_bytes() for each in _files(tmp_path / "log"))
