@@ -5,8 +5,8 @@ from typing import Protocol
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory.found import Fresh, Locked, Opened
+from keyhouse.journal.directory.log_files import LogFiles
 from keyhouse.journal.journal import Journal
-from keyhouse.journal.log_files import LogFiles
 from keyhouse.journal.store.records import Note, Position
 
 

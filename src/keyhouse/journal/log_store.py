@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from keyhouse.base.errors import KeyhouseError, NotFoundError
 from keyhouse.base.log import log
 from keyhouse.journal.directory.disk import off_loop
-from keyhouse.journal.log_files import LogFiles, missing
+from keyhouse.journal.directory.log_files import LogFiles, missing
 from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.leaf import object_name
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled

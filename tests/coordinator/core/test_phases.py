@@ -39,6 +39,7 @@ EXPECTED = {
     Operation.RECOVER: "yes 409 409",
     Operation.READ_RECOVERY_SECRETS: "401 401 yes",
     Operation.READ_LOG: "409 409 yes",
+    Operation.READ_PUBLIC_LOG: "409 409 yes",
     Operation.UPDATE: "401 401 yes",
     Operation.READ_PENDING: "404 404 yes",
     Operation.ACKNOWLEDGE: "401 401 yes",

@@ -26,11 +26,11 @@ from keyhouse.journal.directory.journal_copy import make_own
 from keyhouse.journal.directory.key_file import KeyFile, key_of
 from keyhouse.journal.directory.layout import JOURNAL, SEALED_KEY
 from keyhouse.journal.directory.lock import DirectoryLock
+from keyhouse.journal.directory.log_files import LogFiles
 from keyhouse.journal.directory.open_store import OpenStore, build_store
 from keyhouse.journal.directory.sealing import EpochKey, SealedElsewhereError, SealedKey
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal
-from keyhouse.journal.log_files import LogFiles
 from keyhouse.journal.store.protocol import OutcomeUnknownError, Step, no_step
 from keyhouse.journal.store.records import EpochStart, Note, Position
 from keyhouse.journal.store.sqlite import SqliteStore
