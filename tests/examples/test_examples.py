@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from support.process.start import warm_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,12 +18,15 @@ pytestmark = pytest.mark.acceptance
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "TMPDIR": str(folder), "LANG": "C.UTF-8"}
+    return {"PATH": os.environ["PATH"], "TMPDIR": str(folder)}
 
 
 def _play(example: str, folder: Path) -> str:
+    python = warm_python(folder / "environment")
+    folder = folder / "temporary"
+    folder.mkdir()
     done = subprocess.run(
-        [sys.executable, "-m", f"examples.{example}"],
+        [python, "-m", f"examples.{example}"],
         cwd=ROOT,
         env=_environment(folder),
         capture_output=True,

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from support.process.start import put_keyhouse
+from support.process.start import warm_python
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "demo"]
@@ -48,14 +48,7 @@ def environment(folder: Path, path: str = os.environ["PATH"]) -> dict[str, str]:
 
 def warm(folder: Path) -> list[str]:
     """Return the command in an environment that is this one, but for a warm ``keyhouse``."""
-    made = folder / "environment"
-    programs = made / "bin"
-    programs.mkdir(parents=True)
-    put_keyhouse(programs)
-    (programs / "python").symlink_to(Path(sys.executable).resolve())
-    (made / "lib").symlink_to(Path(sys.prefix) / "lib")
-    shutil.copy(Path(sys.prefix) / "pyvenv.cfg", made)
-    return [str(programs / "python"), "-m", "demo"]
+    return [warm_python(folder / "environment"), "-m", "demo"]
 
 
 def run(

@@ -29,7 +29,7 @@ from typing import IO, Final, Protocol
 from support.process.forkserver import EXIT
 from support.process.warm_request import may_be_warm, send_request
 
-__all__ = ["GRAMINE", "KEYHOUSE", "Started", "on_path", "put_keyhouse", "start"]
+__all__ = ["GRAMINE", "KEYHOUSE", "Started", "on_path", "put_keyhouse", "start", "warm_python"]
 
 KEYHOUSE = str(Path(sys.executable).with_name("keyhouse"))
 
@@ -134,6 +134,20 @@ def put_keyhouse(folder: Path) -> None:
     words = [sys.executable, "-E", "-S", str(_STAND_IN), address]
     program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
     program.chmod(0o700)
+
+
+def warm_python(folder: Path) -> str:
+    """Make an environment in ``folder`` that is this one, but for a warm ``keyhouse``.
+
+    Returns the path of its interpreter.
+    """
+    programs = folder / "bin"
+    programs.mkdir(parents=True)
+    put_keyhouse(programs)
+    (programs / "python").symlink_to(Path(sys.executable).resolve())
+    (folder / "lib").symlink_to(Path(sys.prefix) / "lib")
+    shutil.copy(Path(sys.prefix) / "pyvenv.cfg", folder)
+    return str(programs / "python")
 
 
 class _Forked:
