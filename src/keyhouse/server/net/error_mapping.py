@@ -7,22 +7,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from keyhouse.attestation import QuoteRefusedError
-from keyhouse.base.errors import (
-    BadRequestError,
-    BrokenError,
-    ConflictError,
-    ForbiddenError,
-    GoneError,
-    InvalidError,
-    KeyhouseError,
-    NotFoundError,
-    RefusedError,
-    TooLargeError,
-    UnauthenticatedError,
-    UnavailableError,
-    UnsettledError,
-    WrongPhaseError,
-)
+from keyhouse.base import errors
+from keyhouse.base.errors import KeyhouseError
 from keyhouse.server.net.grpc_status import Status
 
 
@@ -35,20 +21,20 @@ class Wording(NamedTuple):
 
 
 ERRORS: Final[Mapping[type[KeyhouseError], Wording]] = {
-    BadRequestError: Wording(400, "fail", Status.INVALID_ARGUMENT),
-    TooLargeError: Wording(413, "fail", Status.RESOURCE_EXHAUSTED),
-    UnauthenticatedError: Wording(401, "fail", Status.UNAUTHENTICATED),
-    ForbiddenError: Wording(403, "error", Status.PERMISSION_DENIED),
-    NotFoundError: Wording(404, "error", Status.NOT_FOUND),
-    GoneError: Wording(410, "error", Status.UNIMPLEMENTED),
-    WrongPhaseError: Wording(409, "error", Status.FAILED_PRECONDITION),
-    ConflictError: Wording(409, "error", Status.FAILED_PRECONDITION),
-    InvalidError: Wording(400, "error", Status.INVALID_ARGUMENT),
+    errors.BadRequestError: Wording(400, "fail", Status.INVALID_ARGUMENT),
+    errors.TooLargeError: Wording(413, "fail", Status.RESOURCE_EXHAUSTED),
+    errors.UnauthenticatedError: Wording(401, "fail", Status.UNAUTHENTICATED),
+    errors.ForbiddenError: Wording(403, "error", Status.PERMISSION_DENIED),
+    errors.NotFoundError: Wording(404, "error", Status.NOT_FOUND),
+    errors.GoneError: Wording(410, "error", Status.UNIMPLEMENTED),
+    errors.WrongPhaseError: Wording(409, "error", Status.FAILED_PRECONDITION),
+    errors.ConflictError: Wording(409, "error", Status.FAILED_PRECONDITION),
+    errors.InvalidError: Wording(400, "error", Status.INVALID_ARGUMENT),
     QuoteRefusedError: Wording(400, "error", Status.PERMISSION_DENIED),
-    RefusedError: Wording(400, "error", Status.FAILED_PRECONDITION),
-    UnavailableError: Wording(503, "error", Status.UNAVAILABLE),
-    UnsettledError: Wording(503, "error", Status.UNAVAILABLE),
-    BrokenError: Wording(500, "error", Status.INTERNAL),
+    errors.RefusedError: Wording(400, "error", Status.FAILED_PRECONDITION),
+    errors.UnavailableError: Wording(503, "error", Status.UNAVAILABLE),
+    errors.UnsettledError: Wording(503, "error", Status.UNAVAILABLE),
+    errors.BrokenError: Wording(500, "error", Status.INTERNAL),
     KeyhouseError: Wording(500, "error", Status.INTERNAL),
 }
 
