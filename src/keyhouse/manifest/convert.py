@@ -6,6 +6,7 @@ import hashlib
 import msgspec
 
 from keyhouse.base.errors import BadRequestError, InvalidError
+from keyhouse.manifest import model
 from keyhouse.manifest.document import (
     ConfigDocument,
     EntryDocument,
@@ -15,22 +16,7 @@ from keyhouse.manifest.document import (
     SecretDocument,
     TemplateDocument,
 )
-from keyhouse.manifest.model import (
-    Action,
-    Config,
-    Entry,
-    FeatureGate,
-    Manifest,
-    Marble,
-    Package,
-    Parameters,
-    RecoveryKey,
-    Replicas,
-    ResourceType,
-    Role,
-    SealMode,
-    User,
-)
+from keyhouse.manifest.model import Manifest
 from keyhouse.manifest.pem import first_block
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.json_decoder import UnreadableError, decode as decode_json
@@ -72,12 +58,12 @@ def manifest_of(written: ManifestDocument, raw: bytes) -> Manifest:
         marbles={name: _marble(marble) for name, marble in written.marbles.items()},
         secrets={name: _secret(secret) for name, secret in written.secrets.items()},
         users={
-            name: User(first_block(user.certificate, "CERTIFICATE"), user.roles)
+            name: model.User(first_block(user.certificate, "CERTIFICATE"), user.roles)
             for name, user in written.users.items()
         },
         roles={name: _role(role) for name, role in written.roles.items()},
         recovery_keys={
-            name: RecoveryKey(pem, first_block(pem, "PUBLIC KEY"))
+            name: model.RecoveryKey(pem, first_block(pem, "PUBLIC KEY"))
             for name, pem in written.recovery_keys.items()
         },
         tls=written.tls,
@@ -85,22 +71,22 @@ def manifest_of(written: ManifestDocument, raw: bytes) -> Manifest:
     )
 
 
-def decode_entry(entry: str | EntryDocument) -> Entry:
+def decode_entry(entry: str | EntryDocument) -> model.Entry:
     """Return the content of a file or variable.
 
     Raises ``BadRequestError`` if it cannot be decoded.
     """
     if isinstance(entry, str):
-        return Entry(entry.encode())
+        return model.Entry(entry.encode())
     encoding = entry.encoding.lower() if entry.encoding.isascii() else ""
     if encoding == "string":
-        return Entry(entry.data.encode(), entry.no_templates)
+        return model.Entry(entry.data.encode(), entry.no_templates)
     if encoding == "base64":
-        return Entry(decode_base64(entry.data), entry.no_templates)
+        return model.Entry(decode_base64(entry.data), entry.no_templates)
     if encoding != "hex":
         raise BadRequestError("Encoding is unknown", hint="use string, base64 or hex")
     try:
-        return Entry(binascii.unhexlify(entry.data), entry.no_templates)
+        return model.Entry(binascii.unhexlify(entry.data), entry.no_templates)
     except ValueError:
         raise BadRequestError(
             "is not hex", hint="two hex digits for each byte, nothing else"
@@ -119,7 +105,7 @@ _SUBJECT = Subject.__struct_fields__
 _TEMPLATE = CertificateTemplate.__struct_fields__
 
 
-def _package(package: Package) -> Package:
+def _package(package: model.Package) -> model.Package:
     lower = {"unique_id": package.unique_id.lower(), "signer_id": package.signer_id.lower()}
     if package.tdx is not None:
         package = msgspec.structs.replace(package, tdx=lower_case(package.tdx))
@@ -130,12 +116,12 @@ def _package(package: Package) -> Package:
     return msgspec.structs.replace(package, **lower)
 
 
-def _marble(marble: MarbleDocument) -> Marble:
+def _marble(marble: MarbleDocument) -> model.Marble:
     written = marble.parameters
-    return Marble(
+    return model.Marble(
         package=marble.package,
         max_activations=marble.max_activations,
-        parameters=Parameters(
+        parameters=model.Parameters(
             files={path: decode_entry(entry) for path, entry in written.files.items()},
             env={name: decode_entry(entry) for name, entry in written.env.items()},
             argv=written.argv,
@@ -160,17 +146,17 @@ def _secret(secret: SecretDocument) -> SecretDefinition:
     )
 
 
-def _role(role: RoleDocument) -> Role:
-    return Role(
-        resource_type=ResourceType(role.resource_type),
+def _role(role: RoleDocument) -> model.Role:
+    return model.Role(
+        resource_type=model.ResourceType(role.resource_type),
         resource_names=role.resource_names,
         actions=tuple(_ACTIONS[action.lower()] for action in role.actions),
     )
 
 
-def _config(config: ConfigDocument) -> Config:
-    return Config(
-        seal_mode=SealMode(config.seal_mode or SealMode.PRODUCT_KEY),
+def _config(config: ConfigDocument) -> model.Config:
+    return model.Config(
+        seal_mode=model.SealMode(config.seal_mode or model.SealMode.PRODUCT_KEY),
         feature_gates=tuple(sorted({_GATES[gate.lower()] for gate in config.feature_gates})),
         update_threshold=config.update_threshold,
         recovery_threshold=config.recovery_threshold,
@@ -179,10 +165,10 @@ def _config(config: ConfigDocument) -> Config:
     )
 
 
-def _replicas(replicas: Replicas) -> Replicas:
+def _replicas(replicas: model.Replicas) -> model.Replicas:
     """Return them so that equal meanings are equal values."""
     code = {_package(package) for package in replicas.code}
-    return Replicas(
+    return model.Replicas(
         code=tuple(sorted(code, key=msgspec.json.encode)),
         accepted_tcb_statuses=tuple(sorted(set(replicas.accepted_tcb_statuses))),
         platforms=tuple(sorted({platform.lower() for platform in replicas.platforms})),
@@ -190,5 +176,5 @@ def _replicas(replicas: Replicas) -> Replicas:
 
 
 _SECRET_TYPES = {str(each): each for each in SecretType}
-_ACTIONS = {action.lower(): action for action in Action}
-_GATES = {gate.lower(): gate for gate in FeatureGate}
+_ACTIONS = {action.lower(): action for action in model.Action}
+_GATES = {gate.lower(): gate for gate in model.FeatureGate}

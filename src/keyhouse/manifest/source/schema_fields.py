@@ -5,30 +5,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.manifest.document import (
-    ConfigDocument,
-    EntryDocument,
-    ManifestDocument,
-    MarbleDocument,
-    ParametersDocument,
-    RoleDocument,
-    SecretDocument,
-    SubjectDocument,
-    TemplateDocument,
-    UriDocument,
-    UserDocument,
-)
-from keyhouse.manifest.model import (
-    FeatureGate,
-    Incoming,
-    Infrastructure,
-    Outgoing,
-    Package,
-    Replicas,
-    ResourceType,
-    SealMode,
-    TlsTag,
-)
+from keyhouse.manifest import document, model
 from keyhouse.manifest.rules.access import MOST_RECOVERY_KEYS
 from keyhouse.manifest.rules.replicas import PLATFORM
 from keyhouse.manifest.source import schema_rules as rules
@@ -91,7 +68,7 @@ def _texts(text: str, each: Rule | None = None) -> Field:
 
 
 DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
-    ManifestDocument: Shape(
+    document.ManifestDocument: Shape(
         "What may run in a cluster, and who may do what.",
         {
             "Packages": Field(
@@ -122,7 +99,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "Config": Field("Options."),
         },
     ),
-    Package: Shape(
+    model.Package: Shape(
         "An enclave program: UniqueID, or SignerID with ProductID and SecurityVersion. "
         "Or a confidential VM: TDX, or SNP.",
         {
@@ -190,7 +167,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             }.items()
         },
     ),
-    Infrastructure: Shape(
+    model.Infrastructure: Shape(
         "A restriction of platforms. Kept, not enforced yet.",
         {
             "CPUSVN": Field("Security version of the processor, 16 bytes in base64."),
@@ -199,7 +176,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "RootCA": Field("Root certificate of the provisioning CA, in base64."),
         },
     ),
-    MarbleDocument: Shape(
+    document.MarbleDocument: Shape(
         "A workload type.",
         {
             "Package": Field("Name of one of Packages.", {"minLength": 1}, given=True),
@@ -209,7 +186,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "DisableSecretBinding": Field("Derive per-marble keys without this type's name."),
         },
     ),
-    ParametersDocument: Shape(
+    document.ParametersDocument: Shape(
         "Files, environment and arguments of a workload.",
         {
             "Files": Field(
@@ -226,7 +203,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             ),
         },
     ),
-    EntryDocument: Shape(
+    document.EntryDocument: Shape(
         "Content of a file or variable.",
         {
             "Data": Field("The content, in the given encoding."),
@@ -234,7 +211,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "NoTemplates": Field("Deliver the content as it is."),
         },
     ),
-    SecretDocument: Shape(
+    document.SecretDocument: Shape(
         "A key, a certificate with its key, or data.",
         {
             "Type": Field("What it is.", {"enum": [kind.value for kind in SecretType]}, given=True),
@@ -257,7 +234,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
         },
         {"allOf": [*rules.SECRET_RULES]},
     ),
-    TemplateDocument: Shape(
+    document.TemplateDocument: Shape(
         "A certificate template. What is left out has its default.",
         {
             "Subject": Field("Distinguished name."),
@@ -339,7 +316,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             ),
         },
     ),
-    SubjectDocument: Shape(
+    document.SubjectDocument: Shape(
         "A distinguished name.",
         {
             "Country": _texts("Two letters each.", {"pattern": "^[A-Za-z]{2}$"}),
@@ -362,7 +339,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "Value": Field("The text."),
         },
     ),
-    UriDocument: Shape(
+    document.UriDocument: Shape(
         "A URI in parts.",
         {
             "Scheme": Field("Such as spiffe.", {"minLength": 1}, given=True),
@@ -398,7 +375,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "Critical": Field("Whether who does not know it must refuse."),
         },
     ),
-    UserDocument: Shape(
+    document.UserDocument: Shape(
         "A client identity.",
         {
             "Certificate": Field(
@@ -409,12 +386,12 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "Roles": _texts("Names of Roles; permissions add up."),
         },
     ),
-    RoleDocument: Shape(
+    document.RoleDocument: Shape(
         "Actions on resources, by exact name.",
         {
             "ResourceType": Field(
                 "What the names are names of.",
-                {"enum": [kind.value for kind in ResourceType]},
+                {"enum": [kind.value for kind in model.ResourceType]},
                 given=True,
             ),
             "ResourceNames": _texts("The resources. Manifest: none."),
@@ -425,20 +402,20 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
         },
         {
             "allOf": [
-                rules.role_rule(ResourceType.PACKAGES, "UpdateSecurityVersion"),
-                rules.role_rule(ResourceType.SECRETS, "ReadSecret", "WriteSecret"),
-                rules.role_rule(ResourceType.MANIFEST, "UpdateManifest"),
+                rules.role_rule(model.ResourceType.PACKAGES, "UpdateSecurityVersion"),
+                rules.role_rule(model.ResourceType.SECRETS, "ReadSecret", "WriteSecret"),
+                rules.role_rule(model.ResourceType.MANIFEST, "UpdateManifest"),
             ]
         },
     ),
-    TlsTag: Shape(
+    model.TlsTag: Shape(
         "Connections that transparent TLS covers.",
         {
             "Incoming": Field("Ports on which the workload listens."),
             "Outgoing": Field("Peers to which it connects."),
         },
     ),
-    Incoming: Shape(
+    model.Incoming: Shape(
         "A port on which a workload listens.",
         {
             "Port": Field("Decimal, as text.", {"pattern": rules.PORT}, given=True),
@@ -448,7 +425,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
         },
         {"allOf": [*rules.CERT_OF_PORT]},
     ),
-    Outgoing: Shape(
+    model.Outgoing: Shape(
         "A peer to which a workload connects.",
         {
             "Port": Field("Decimal, as text.", {"pattern": rules.PORT}, given=True),
@@ -457,21 +434,21 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "DisableClientAuth": Field("Has no effect here.", _NO_EFFECT_HERE),
         },
     ),
-    ConfigDocument: Shape(
+    document.ConfigDocument: Shape(
         "Options.",
         {
             "SealMode": Field(
                 "Which enclaves can read the stored state: ProductKey (the default) those of the "
                 "same signer and product, UniqueKey the same program alone, Disabled: nothing is "
                 "stored.",
-                {"enum": ["", *(mode.value for mode in SealMode)]},
+                {"enum": ["", *(mode.value for mode in model.SealMode)]},
             ),
             "FeatureGates": _texts(
                 "What is switched on.",
                 {
                     "enum": [
-                        FeatureGate.SIGN_QUOTE_ENDPOINT.value,
-                        FeatureGate.MONOTONIC_COUNTER.value,
+                        model.FeatureGate.SIGN_QUOTE_ENDPOINT.value,
+                        model.FeatureGate.MONOTONIC_COUNTER.value,
                     ]
                 },
             ),
@@ -486,7 +463,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             ),
         },
     ),
-    Replicas: Shape(
+    model.Replicas: Shape(
         "Other coordinators that are handed the data key, once their quotes show all of this.",
         {
             "Code": Field(
