@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from support.process.postgres import PostgresServer
+    from support.peers.postgres import PostgresServer
 
 # By default an example that takes more than 200 ms fails, and so does a machine that stalls once
 # among some ten thousand examples, or that is busy while a test begins. What a test shows is no
@@ -36,7 +36,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session")
 def postgres() -> "Iterator[PostgresServer]":
     """The only server of the session: to make one takes seconds."""
-    from support.process.postgres import PostgresServer
+    from support.peers.postgres import PostgresServer
 
     with PostgresServer.running() as server:
         yield server

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from support.process.postgres import PostgresServer
+from support.peers.postgres import PostgresServer
 from support.samples.state import DEK, STORE_ID, open_home
 
 from keyhouse.base.secret import Secret

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from support.process.postgres import PASSWORD, PostgresServer
+from support.peers.postgres import PASSWORD, PostgresServer
 from support.samples.state import DEK, STORE_ID
 
 from keyhouse.base.secret import Secret

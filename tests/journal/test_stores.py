@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.process.postgres import PostgresServer
+from support.peers.postgres import PostgresServer
 from support.samples.state import DEK, STORE_ID
 
 from keyhouse.journal.chain import Kind, Sealer

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from support.peers.postgres import PostgresServer
 from support.peers.replicas import Load, Replicas
-from support.process.postgres import PostgresServer
 
 WAITING = (
     "SELECT pid{} FROM pg_stat_activity"

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.peers.postgres import PostgresServer
 from support.peers.replicas import NAMES, Load, Replicas, manifest
 from support.process.command import run
-from support.process.postgres import PostgresServer
 from support.process.server import Server
 from support.samples.deployment import user
 from support.samples.recovery import ciphertexts_of, hand_in, holder, recoverable

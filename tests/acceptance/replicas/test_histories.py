@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.peers.postgres import PostgresServer
 from support.peers.replicas import Replicas
-from support.process.postgres import PostgresServer
 from support.replicas.histories import Clients, shared_manifest
 
 

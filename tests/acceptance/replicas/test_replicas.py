@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.peers.postgres import PASSWORD, PostgresServer
 from support.peers.replicas import NAMES, Load, Replicas, manifest
 from support.process.command import refused_start, run
-from support.process.postgres import PASSWORD, PostgresServer
 from support.process.server import Server, free_port
 from support.samples.deployment import user
 
