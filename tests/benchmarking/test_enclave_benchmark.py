@@ -8,7 +8,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from benchmarks.enclaves import EnclaveFigures
+from benchmarks.enclaves import EnclaveFigures, enclave_report
+from benchmarks.processes import Processors
+from benchmarks.surroundings import look_around
 from support.process.gramine import require_gramine
 
 ROOT = Path(__file__).parents[2]
@@ -53,3 +55,14 @@ def test_short_run_measures_both_without_errors_and_leaves_nothing(tmp_path: Pat
     assert all(min(values) > 0 for row in found.rows.values() for values in row.values())
     assert "start with 10,000 secrets ms" in done.stdout
     assert not list(data.iterdir())
+
+
+def test_the_report_has_the_best_and_the_median_of_each_kind(tmp_path: Path) -> None:
+    figures = EnclaveFigures(look_around(tmp_path, Processors.available()))
+    for kind, times in {"native": (300.0, 280.0, 500.0), "gramine": (3200.0, 4000.0)}.items():
+        for took in times:
+            figures.note("start ms", kind, took)
+            figures.note("upload, 8 clients /s", kind, took)
+    *_, first, second = enclave_report(figures).splitlines()
+    assert " ".join(first.split()) == "start ms 280 / 300 3,200 / 3,600 - -"
+    assert " ".join(second.split()) == "upload, 8 clients /s 500 / 300 4,000 / 3,600 - -"
