@@ -256,6 +256,22 @@ async def test_who_the_new_manifest_dismisses_is_not_told(tmp_path: Path) -> Non
 
 
 @in_simulated_time
+async def test_a_platform_whose_status_is_no_longer_accepted_is_not_told(tmp_path: Path) -> None:
+    made = await database(manifest("first", replicas={"AcceptedTCBStatuses": ["OutOfDate"]}))
+    async with (
+        engine_on(SimulatedStore(made), tmp_path / "a") as one,
+        engine_on(SimulatedStore(made), tmp_path / "b") as also,
+        engine_on(SimulatedStore(made), tmp_path / "c", tcb_status="OutOfDate") as old,
+        engine_on(SimulatedStore(made), tmp_path / "d", tcb_status="") as unknown,
+    ):
+        await until_idle()
+        await update(one, manifest("second"))
+        await until_idle()
+        assert [note.name for note in made.notes] == [instance(also)]
+        assert [stopped(each) for each in (one, also, old, unknown)] == [False, False, True, True]
+
+
+@in_simulated_time
 async def test_without_the_section_nobody_is_told(tmp_path: Path) -> None:
     made = await database()
     async with (

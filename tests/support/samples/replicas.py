@@ -55,16 +55,23 @@ async def begin(store: Store, raw: bytes | None = None) -> None:
 
 
 async def opened_engine(
-    store: Store, path: Path, dek: Secret = DEK, unique_id: bytes = b"\x11" * 32
+    store: Store,
+    path: Path,
+    dek: Secret = DEK,
+    unique_id: bytes = b"\x11" * 32,
+    tcb_status: str = "UpToDate",
 ) -> Engine:
     """Return an engine over ``store``, whose start is recorded there.
 
-    ``unique_id``: of its code, which others are told of in a store that they share.
+    ``unique_id`` of its code and ``tcb_status`` of its platform: others are told of them in a store
+    that they share.
     """
     process, shared = new_process(), None
     if isinstance(store, SimulatedStore):
         keys = InstanceKeys()
-        member = Member(process.instance, keys.signing, keys.kem, b"p" * 16, unique_id)
+        member = Member(
+            process.instance, keys.signing, keys.kem, b"p" * 16, unique_id, tcb_status=tcb_status
+        )
         shared = SwitchNotes(member, keys, store)
         process = process._replace(member=member)
     journal, replay = await Journal.open(store, store_id=STORE_ID, dek=dek)
@@ -83,10 +90,10 @@ async def opened_engine(
 
 @asynccontextmanager
 async def engine_on(
-    store: Store, path: Path, unique_id: bytes = b"\x11" * 32
+    store: Store, path: Path, unique_id: bytes = b"\x11" * 32, tcb_status: str = "UpToDate"
 ) -> AsyncIterator[Engine]:
     """Run an engine over ``store``; ``path`` is its state directory, which stays empty."""
-    engine = await opened_engine(store, path, unique_id=unique_id)
+    engine = await opened_engine(store, path, unique_id=unique_id, tcb_status=tcb_status)
     writing = asyncio.create_task(engine.run())
     try:
         yield engine

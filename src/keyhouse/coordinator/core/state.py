@@ -69,6 +69,7 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True):
     signer_id: bytes = b""  # of an enclave, as the next two
     product_id: int = 0
     security_version: int = 0
+    tcb_status: str = ""  # of its platform when it started; empty: not known, or of AMD
     level: int = 1  # of events that it reads
 
 

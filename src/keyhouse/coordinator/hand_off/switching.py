@@ -4,6 +4,8 @@ It is signed with a key that the journal has of the writer, for records and chai
 who has a data key, and dismissed holders may have the old one. Who cannot be told has to ask.
 """
 
+from typing import Final
+
 import msgspec
 
 from keyhouse.attestation import Freshness, TcbStatus, Tee, Verdict
@@ -26,6 +28,8 @@ from keyhouse.journal.keys import key_check
 from keyhouse.journal.store.protocol import Notes
 from keyhouse.journal.store.records import Note
 from keyhouse.manifest import Replicas
+
+_STATUSES: Final = frozenset(map(str, TcbStatus))
 
 
 class SwitchNotes:
@@ -79,8 +83,9 @@ def readers(
 ) -> tuple[Member, ...]:
     """Return who of ``members`` is told of a new data key: who ``replicas`` still admit.
 
-    What they are is what they said when they started, which was proven then. A confidential VM is
-    told only where the manifest names no code, and it is the same as ``writer``.
+    What they and their platforms are is what they said when they started, which was proven then. A
+    confidential VM of TDX is told only where the manifest names no code, and it is the same as
+    ``writer``; one of AMD has to ask.
     """
     return tuple(
         each
@@ -163,7 +168,7 @@ def _is_admitted(member: Member, replicas: Replicas | None, writer: Member) -> b
 
 
 def _verdict(member: Member) -> Verdict:
-    """Return what a quote of ``member`` said; its platform was accepted when it started."""
+    """Return what a quote of ``member`` said when it started."""
     return Verdict(
         tee=Tee.SGX,
         mrenclave=member.unique_id,
@@ -172,7 +177,7 @@ def _verdict(member: Member) -> Verdict:
         isvsvn=member.security_version,
         debug=False,
         report_data=b"",
-        tcb_status=TcbStatus.UP_TO_DATE,
+        tcb_status=TcbStatus(member.tcb_status) if member.tcb_status in _STATUSES else None,
         advisories=(),
         tcb_date=None,
         fmspc=b"",

@@ -159,6 +159,7 @@ async def member_of(process: Process, keys: InstanceKeys, quotes: OwnQuotes) -> 
         signer_id=found.mrsigner,
         product_id=found.isvprodid,
         security_version=found.isvsvn,
+        tcb_status=str(found.tcb_status or ""),
     )
 
 
