@@ -26,15 +26,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import IO, Final, Protocol
 
-from support.process.forkserver import EXIT
-from support.process.warm_request import may_be_warm, send_request
+from support.process.warm.forkserver import EXIT
+from support.process.warm.request import may_be_warm, send_request
 
 __all__ = ["GRAMINE", "KEYHOUSE", "Started", "on_path", "put_keyhouse", "start", "warm_python"]
 
 KEYHOUSE = str(Path(sys.executable).with_name("keyhouse"))
 
-_PROGRAM: Final = Path(__file__).with_name("forkserver.py")
-_STAND_IN: Final = Path(__file__).with_name("stand_in.py")
+_PROGRAM: Final = Path(__file__).with_name("warm") / "forkserver.py"
+_STAND_IN: Final = Path(__file__).with_name("warm") / "stand_in.py"
 _COLD: Final = bool(os.environ.get("KEYHOUSE_TESTS_COLD"))
 GRAMINE: Final = os.environ.get("KEYHOUSE_TESTS_GRAMINE", "")
 """The directory of a runtime; empty: no coordinator is started under Gramine."""

@@ -9,9 +9,9 @@ import socket
 import struct
 import sys
 
-sys.path[0] = os.path.abspath(f"{__file__}/../../..")  # noqa: PTH100 pathlib is half of a start
+sys.path[0] = os.path.abspath(f"{__file__}/../../../..")  # noqa: PTH100 pathlib is half of a start
 
-from support.process.warm_request import may_be_warm, send_request  # noqa: E402 as of now
+from support.process.warm.request import may_be_warm, send_request  # noqa: E402 as of now
 
 _KEYHOUSE = os.path.join(os.path.dirname(sys.executable), "keyhouse")  # noqa: PTH118, PTH120 as above
 _IN_PERSON = (["serve"], ["run"], ["dev"])

@@ -1,0 +1,1 @@
+"""Warm interpreters that become `keyhouse` processes, and how they are asked."""
