@@ -31,6 +31,7 @@ from keyhouse.base.errors import UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, Phase, View, prepare_update, signed_checkpoint
 from keyhouse.journal import DirectoryHome
+from keyhouse.journal.offline.backup import make_backup, restore_backup
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency import leaf
 from keyhouse.transparency.leaf import LEAF_BYTES, SecretsUploaded
@@ -255,3 +256,24 @@ async def test_an_older_journal_gets_a_log_at_its_first_start(tmp_path: Path) ->
     async with running_engine(tmp_path) as engine:
         assert (await published(engine)).kinds == ["LogBegun", "Started", "Started"]
     assert all(CANARY not in each.read_bytes() for each in _files(tmp_path / "log"))
+
+
+async def test_a_backup_carries_the_log(tmp_path: Path) -> None:
+    async def trusted(_: Path) -> None:
+        """The journal of the copy is checked by other tests."""
+
+    data, raw = tmp_path / "data", manifest()
+    async with crashing_engine(data) as engine:
+        await set_manifest(engine, raw)
+        for number in range(300):
+            await upload(engine, {"note": b"%d" % number})
+        await engine._compact()
+        await upload(engine, {"note": b"in the journal"})
+        said = (await published(engine)).entries
+    await make_backup(data, tmp_path / "backup", trusted)
+    await restore_backup(tmp_path / "backup", tmp_path / "other", trusted)
+    async with running_engine(tmp_path / "other") as engine:
+        found = await published(engine)
+        assert await engine.public_log.object(fingerprint(raw)) == raw
+    assert found.entries[:-1] == said
+    assert found.kinds[-1] == "Started"

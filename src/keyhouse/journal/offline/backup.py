@@ -5,6 +5,9 @@ without it is not a backup. It detects damage of a medium. It proves nothing aga
 can write the backup: the tags of the records, which are verified when the store is opened, prove
 that Keyhouse wrote them.
 
+The files of the transparency log are in ``log/``, without digests: each start compares them
+with the journal.
+
 A backup has no keys of the platform, and not the file of a simulated machine, which is such a key.
 """
 
@@ -24,7 +27,7 @@ from keyhouse.journal.directory.disk import Disk, size_of
 from keyhouse.journal.directory.inspect import JournalSeen, see_journal
 from keyhouse.journal.directory.layout import INDEX, JOURNAL, SEALED_KEY, TOMBSTONE
 from keyhouse.journal.offline.archive import require_whole
-from keyhouse.journal.offline.live_copy import copy_live_store
+from keyhouse.journal.offline.live_copy import copy_live_store, copy_public_log
 from keyhouse.journal.store.protocol import Step, StoreDamagedError, StoreUnreadableError, no_step
 
 DIGESTS = "SHA256SUMS"
@@ -58,6 +61,7 @@ async def make_backup(directory: Path, target: Path, verify: Verify) -> None:
         copy_live_store(directory, target)
         require_whole(disk, target, _some(target, await see_journal(target)))
         await verify(target)
+        copy_public_log(disk, directory, target)  # after the journal
         for name in _present(target):
             disk.sync_file(target / name)
         lines = [f"{_digest(target / name)}  {name}\n" for name in _present(target)]
@@ -89,6 +93,7 @@ async def restore_backup(
                 _bring(disk, backup / name, place / name, digest)
             require_whole(disk, place, await see_journal(place))
             await verify(place)
+            copy_public_log(disk, backup, directory)
             replacement.commit(disk, directory)
         except BaseException:
             if not replacement.is_committed(directory):

@@ -6,6 +6,7 @@ How the journal is copied: ``journal/directory/journal_copy.py``.
 equal bytes, and the key of an epoch is written before its first record.
 """
 
+import os
 import time
 from pathlib import Path
 
@@ -15,7 +16,15 @@ from keyhouse.journal.directory.acquire import refuse_rollback_journal
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.index_file import FILE_LIMIT as INDEX_LIMIT
 from keyhouse.journal.directory.journal_copy import copy_journal
-from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY, TOMBSTONE
+from keyhouse.journal.directory.layout import (
+    INDEX,
+    JOURNAL,
+    NEXT_INDEX,
+    PUBLIC_LOG,
+    SEALED_KEY,
+    TOMBSTONE,
+)
+from keyhouse.journal.directory.log_files import LARGEST_OBJECT
 from keyhouse.journal.directory.sealing import FILE_LIMIT as KEY_LIMIT
 from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
 from keyhouse.journal.store.protocol import Step, no_step
@@ -89,3 +98,27 @@ def _copied(disk: Disk, directory: Path, copy: Path) -> bool:
 def _read_small(disk: Disk, directory: Path) -> dict[str, bytes]:
     found = ((name, disk.read(directory / name, limit=limit)) for name, limit in _SMALL)
     return {name: data for name, data in found if data is not None}
+
+
+def copy_public_log(disk: Disk, source: Path, target: Path) -> None:
+    """Copy the logs in the state directory ``source`` to ``target``, which exists.
+
+    A coordinator may append to them meanwhile: every file is a beginning of what it becomes. So
+    what is copied after a journal has all that this journal's base does not have. Raises
+    ``UnavailableError``, and refusals of files that other users can access.
+    """
+    if not os.path.lexists(source / PUBLIC_LOG):
+        return
+    folders = [PUBLIC_LOG]
+    while folders:
+        folder = folders.pop()
+        disk.check_directory(source / folder)
+        disk.make_directory(target / folder)
+        for name in disk.names(source / folder):
+            path = f"{folder}/{name}"
+            if (source / path).is_dir():
+                folders.append(path)
+            elif not name.endswith(".tmp"):
+                raw = disk.read(source / path, limit=LARGEST_OBJECT)
+                if raw is not None and disk.read(target / path, limit=LARGEST_OBJECT) != raw:
+                    disk.write(target / path, raw)
