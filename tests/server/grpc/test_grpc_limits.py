@@ -14,6 +14,7 @@ from h2.events import DataReceived, StreamEnded
 from h2.exceptions import StreamClosedError
 from h2.settings import SettingCodes
 from hyperframe.frame import RstStreamFrame
+from support.captured_log import capture_logs
 from support.peers.listener import workloads
 from support.peers.workloads import WORKLOAD, Http2Wire, framed, grpcio, request
 
@@ -48,18 +49,17 @@ def test_connection_that_is_used_can_be_used_for_long(tmp_path: Path) -> None:
 
 
 def test_unexpected_failure_shows_an_id_and_nothing_of_itself(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
 ) -> None:
-    with workloads(tmp_path) as server, Http2Wire(server.port) as wire:
+    with capture_logs() as entries, workloads(tmp_path) as server, Http2Wire(server.port) as wire:
         answer = wire.begin().call(asking("fail"))
 
     message = answer.headers["grpc-message"]
     number = message.removeprefix("internal error ")
     assert answer.status == Status.INTERNAL
     assert len(number) == 16
-    shown = capsys.readouterr().out
-    assert number in shown
-    assert "a secret" not in shown
+    assert number in str(entries)
+    assert "a secret" not in str(entries)
 
 
 def test_request_that_never_ends_is_refused_in_time(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import httpx
 import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.captured_log import capture_logs
 from support.peers.https import (
     ALICE,
     ECHO_LIMIT,
@@ -337,15 +338,13 @@ def test_nothing_after_a_refusal_is_read(server: Running, trust: ssl.SSLContext)
 
 
 @pytest.mark.parametrize("path", ["/fail", "/fail-later", "/broken"])
-def test_unexpected_error_is_an_id_and_nothing_else(
-    path: str, trust: ssl.SSLContext, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with running() as server:
+def test_unexpected_error_is_an_id_and_nothing_else(path: str, trust: ssl.SSLContext) -> None:
+    with capture_logs() as entries, running() as server:
         server.open_gate()
         with Client(server.port, trust) as client:
             status, body = client.get(path)
             assert client.get("/status")[0] == 200
-    logged = capsys.readouterr().out
+    logged = str(entries)
     assert (status, body["status"], body["data"]) == (500, "error", None)
     number = body["message"].removeprefix("internal error ")
     assert len(number) == 16
