@@ -121,40 +121,33 @@ def _launch(settings: RunSettings, environment: dict[bytes, bytes], report: Repo
 
 def _join(settings: RunSettings, report: Report) -> "Delivered":
     """Return what the coordinator delivers, once it can."""
+    from keyhouse import launcher
     from keyhouse.cli.run.trust import anchors
-    from keyhouse.launcher import (
-        MonotonicClock,
-        Request,
-        activate,
-        make_credentials,
-        own_uuid,
-        read_mesh_address,
-        read_names,
-        retry,
-        run,
-        within,
-    )
 
-    address = read_mesh_address(settings.coordinator)
-    credentials = make_credentials(read_names(settings.dns_names))
+    address = launcher.read_mesh_address(settings.coordinator)
+    credentials = launcher.make_credentials(launcher.read_names(settings.dns_names))
     find_anchor = anchors(settings)
     if settings.unverified_coordinator:
         report.warning(_UNVERIFIED)
-    who = own_uuid(settings.uuid_file)
+    who = launcher.own_uuid(settings.uuid_file)
     quote = _quote_once(settings, credentials, report)
     report.progress(f"joining {address} as {settings.type}, UUID {who}")
-    clock = MonotonicClock()
+    clock = launcher.MonotonicClock()
 
     def attempt(seconds: float) -> "Delivered":
         end = clock.now() + seconds
-        request = Request(address, credentials, quote(), settings.type, who)
-        anchor = within(seconds, lambda: find_anchor(seconds)) if find_anchor is not None else None
-        return run(activate(request, anchor, max(end - clock.now(), 0)))
+        request = launcher.Request(address, credentials, quote(), settings.type, who)
+        anchor = (
+            launcher.within(seconds, lambda: find_anchor(seconds))
+            if find_anchor is not None
+            else None
+        )
+        return launcher.run(launcher.activate(request, anchor, max(end - clock.now(), 0)))
 
     def report_retry(error: UnavailableError, pause: float) -> None:
         report.progress(f"{in_commands(error.message)}; trying again in {pause:.1f} s")
 
-    return retry(attempt, seconds=settings.timeout, clock=clock, told=report_retry)
+    return launcher.retry(attempt, seconds=settings.timeout, clock=clock, told=report_retry)
 
 
 def _quote_once(

@@ -13,18 +13,7 @@ from typing import Any, Final
 
 import msgspec
 import yaml
-from yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    MappingEndEvent,
-    MappingStartEvent,
-    NodeEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-    StreamEndEvent,
-    StreamStartEvent,
-)
+from yaml import events
 
 from keyhouse.base.errors import Problem
 from keyhouse.base.findings import MOST
@@ -153,17 +142,17 @@ class _Reader:
     def document(self, text: str) -> Any:
         """Return the value of the only document."""
         self._events = yaml.parse(text, Loader=yaml.SafeLoader)
-        self._expect(StreamStartEvent)
+        self._expect(events.StreamStartEvent)
         first = next(self._events)
-        if isinstance(first, StreamEndEvent):
+        if isinstance(first, events.StreamEndEvent):
             self.refuse_all("is empty")
             raise _EndedError
-        if isinstance(first, DocumentStartEvent) and (first.version or first.tags):
+        if isinstance(first, events.DocumentStartEvent) and (first.version or first.tags):
             self.refuse_all("has a directive (%)", _span(first.start_mark))
         value = self._value(next(self._events), 0, "")
         next(self._events)  # the end of the document
         rest = next(self._events)
-        if not isinstance(rest, StreamEndEvent):
+        if not isinstance(rest, events.StreamEndEvent):
             self.refuse_all("holds a further document", _span(rest.start_mark))
         return value
 
@@ -184,17 +173,17 @@ class _Reader:
             )
             self.refuse_all(f"has {limit}", _span(event.start_mark))
             raise _EndedError
-        if isinstance(event, AliasEvent):
+        if isinstance(event, events.AliasEvent):
             self._refuse(path, "is an alias (*)", "write it out: each part stands for itself")
             return None
         self._refuse_decoration(event, path)
-        if isinstance(event, MappingStartEvent):
+        if isinstance(event, events.MappingStartEvent):
             return self._mapping(depth, path)
-        if isinstance(event, SequenceStartEvent):
+        if isinstance(event, events.SequenceStartEvent):
             return self._sequence(depth, path)
         return self._scalar(event, path)
 
-    def _refuse_decoration(self, event: NodeEvent, path: str) -> None:
+    def _refuse_decoration(self, event: events.NodeEvent, path: str) -> None:
         if event.anchor:
             self._refuse(path, "has an anchor (&)", "write it out where it is needed")
         if getattr(event, "tag", None):
@@ -203,7 +192,7 @@ class _Reader:
     def _sequence(self, depth: int, path: str) -> list[Any]:
         made: list[Any] = []
         for event in self._events:
-            if isinstance(event, SequenceEndEvent):
+            if isinstance(event, events.SequenceEndEvent):
                 break
             inner = below(path, len(made))
             self.places.note(inner, _span(event.start_mark, event.end_mark))
@@ -213,7 +202,7 @@ class _Reader:
     def _mapping(self, depth: int, path: str) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for event in self._events:
-            if isinstance(event, MappingEndEvent):
+            if isinstance(event, events.MappingEndEvent):
                 break
             name = self._key(event, path)
             inner = below(path, name)
@@ -221,13 +210,13 @@ class _Reader:
             if name in made:
                 self._refuse(inner, REPEATED, "keep one of them")
             value = next(self._events)
-            if isinstance(value, ScalarEvent) and value.style not in _BLOCKS:
+            if isinstance(value, events.ScalarEvent) and value.style not in _BLOCKS:
                 self.places.note(inner, _span(value.start_mark, value.end_mark))
             made[name] = self._value(value, depth + 1, inner)
         return made
 
     def _key(self, event: Any, path: str) -> str:
-        if not isinstance(event, ScalarEvent):
+        if not isinstance(event, events.ScalarEvent):
             hint = 'a template stands between quotes: "{{ hex .Secrets.name }}"'
             self.refuse_all("has a key that is no string", _span(event.start_mark), hint=hint)
             raise _EndedError
