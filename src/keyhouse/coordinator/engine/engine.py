@@ -586,7 +586,7 @@ class Engine:
     async def _switched(self, wrong: WrongKeyError) -> Replay:
         """Follow into an epoch with a new data key, which its writer left for this process.
 
-        Raises ``wrong`` where there is none: then the key has to be asked for, by a new process.
+        Raises ``WrongKeyError`` if there is none: then a new process has to ask for it.
         """
         state, position, shared = self.view.state, self._writer.position, self._shared
         if shared is None or position is None or not isinstance(state, Running):
@@ -594,7 +594,10 @@ class Engine:
         store_id = self._writer.store_id
         dek = await shared.told(state, store_id=store_id, position=position)
         if dek is None:
-            raise wrong
+            raise WrongKeyError(
+                "another coordinator has made a new data key, and this one was not told of it",
+                hint="start it again: it asks those that serve, if the manifest still admits it",
+            ) from wrong
         return await self._writer.switch(dek)
 
     def _context(self) -> Context:
