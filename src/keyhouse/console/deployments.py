@@ -32,8 +32,6 @@ from keyhouse.client.contexts import Context, contexts_path, read
 from keyhouse.client.from_context import Described, described
 from keyhouse.manifest import Manifest, Permissions, decode
 
-__all__ = ["Deployment", "Deployments", "InForce", "Link"]
-
 _TIMEOUT: Final = 30.0  # seconds for a whole call
 
 

@@ -17,8 +17,6 @@ from keyhouse.console.gate import Gate
 from keyhouse.console.guard import HOST, OPEN
 from keyhouse.console.page import Console
 
-__all__ = ["PortTakenError", "serve"]
-
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK: Final = 0.5  # seconds between looks whether somebody needs a link
 

@@ -12,8 +12,6 @@ from keyhouse.client.from_context import Described, described
 from keyhouse.console.deployments import Deployment
 from keyhouse.console.page import View, change, page
 
-__all__ = ["shares", "show"]
-
 _RECOVERY_MODE: Final = 1
 _RUNNING: Final = 3
 

@@ -26,8 +26,6 @@ from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.view import View
 from keyhouse.journal import UnencodableError
 
-__all__ = ["Accepted", "Decided", "Decision", "Waiting", "decide_batch", "goes_alone", "new_dek"]
-
 
 class Decision(NamedTuple):
     """The result of a command that is durable."""

@@ -61,8 +61,6 @@ from keyhouse.journal import (
 from keyhouse.journal.store.records import Note
 from keyhouse.transparency.tree import Frontier
 
-__all__ = ["Engine", "Process"]
-
 WAITING = 1024
 """Commands that may wait; one more is refused, to be retried."""
 

@@ -16,8 +16,6 @@ from keyhouse.coordinator.engine.shared import Shared
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import Fresh, Home, Locked, Opened
 
-__all__ = ["NewDeployment", "open_engine", "require_clock_of_fresh"]
-
 
 class NewDeployment(NamedTuple):
     """The settings for the keys of a new deployment. No effect on an existing state."""

@@ -13,8 +13,6 @@ from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.journal import Codec
 from keyhouse.transparency.tree import Frontier
 
-__all__ = ["applied", "decode_events", "encode_events", "rebuild"]
-
 _INLINE: Final = 64
 """Events that are applied on the event loop: they take about a millisecond."""
 

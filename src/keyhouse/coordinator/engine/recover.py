@@ -36,8 +36,6 @@ from keyhouse.coordinator.engine.view import at
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import LogStore, Opened
 
-__all__ = ["MakeReady", "Recovered", "Recovery", "recover"]
-
 MakeReady = Callable[[CoordinatorKeys], Awaitable[Callable[[], None]]]
 """Prepares all that serving under recovered keys needs; the returned function begins to serve."""
 

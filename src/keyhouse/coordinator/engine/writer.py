@@ -32,8 +32,6 @@ from keyhouse.journal import (
 from keyhouse.journal.store.records import Beside, Note
 from keyhouse.manifest import SealMode
 
-__all__ = ["JournalWriter"]
-
 HEAD_EVERY = 1024
 """Records between two writes of the sealed head; a rollback of fewer may not be detected."""
 

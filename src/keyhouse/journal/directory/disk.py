@@ -26,8 +26,6 @@ from keyhouse.journal.store.protocol import (
     no_step,
 )
 
-__all__ = ["Disk", "InsecureFileError", "off_loop", "size_of"]
-
 _OTHERS = 0o077
 _ZEROS = bytes(1024 * 1024)
 

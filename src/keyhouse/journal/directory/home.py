@@ -35,8 +35,6 @@ from keyhouse.journal.store.protocol import OutcomeUnknownError, Step, no_step
 from keyhouse.journal.store.records import EpochStart, Note, Position
 from keyhouse.journal.store.sqlite import SqliteStore
 
-__all__ = ["DirectoryHome"]
-
 
 class DirectoryHome:
     """A state directory, locked by this process. Calls wait for each other."""

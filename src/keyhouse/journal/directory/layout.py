@@ -2,22 +2,6 @@
 
 from typing import Final
 
-__all__ = [
-    "ARCHIVE",
-    "INCOMING",
-    "INDEX",
-    "JOURNAL",
-    "LOCK",
-    "NEXT_INDEX",
-    "PUBLIC_LOG",
-    "ROLLBACK_JOURNAL",
-    "SEALED_KEY",
-    "STORE_FILES",
-    "TOMBSTONE",
-    "WAL",
-    "WAL_FILES",
-]
-
 LOCK: Final = "lock"  # says which process has the directory
 SEALED_KEY: Final = "sealed_key"
 INDEX: Final = "recovery_index"

@@ -19,8 +19,6 @@ from keyhouse.journal.store.protocol import StoreUnreadableError
 from keyhouse.journal.store.records import Position
 from keyhouse.journal.store.sqlite import SqliteStore
 
-__all__ = ["OpenStore", "build_store"]
-
 
 class OpenStore:
     """An open store: keeps key and index consistent with its journal. Used by its home only.

@@ -32,8 +32,6 @@ from keyhouse.server.process.quote_checks import pccs_of
 from keyhouse.server.process.settings import Settings, read_settings
 from keyhouse.server.process.startup_manifest import read_startup_manifest, require_free
 
-__all__ = ["Finding", "check_config", "findings_of"]
-
 OK: Final = 0
 REFUSED: Final = 1
 

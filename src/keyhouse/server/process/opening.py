@@ -39,8 +39,6 @@ from keyhouse.server.process.settings import Settings
 if TYPE_CHECKING:
     from keyhouse.journal.shared.home import SharedHome
 
-__all__ = ["new_deployment", "opened", "process_on", "require_clock", "sealing_note", "writing"]
-
 _GRAMINE: Final = (
     "the sealing key belongs to the present security versions of processor and enclave: without"
     " recovery keys in the manifest, an update of microcode or version loses the state"

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from keyhouse.server.net.acceptor import Acceptor
     from keyhouse.server.services.quote_checks import QuoteChecks
 
-__all__ = ["main"]
-
 T = TypeVar("T")
 
 REFUSED: Final = 1

@@ -30,8 +30,6 @@ from keyhouse.server.services.updates import Updates
 from keyhouse.server.services.user_secrets import SecretWrites
 from keyhouse.server.workload_api.listener import WorkloadListener
 
-__all__ = ["ClientApi", "Listeners", "client_api", "serving"]
-
 if TYPE_CHECKING:
     from keyhouse.server.metrics.listener import Observability
 

@@ -19,8 +19,6 @@ from keyhouse.server.process.flags import (
 )
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
-__all__ = ["MOST_DAYS", "SETTINGS", "Settings", "read_settings"]
-
 MOST_DAYS: Final = 36_500
 """Days that a certificate of a workload may be good for, if its time is chosen."""
 
