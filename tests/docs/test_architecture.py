@@ -92,3 +92,25 @@ def test_no_file_is_a_sliver_of_the_only_one_that_imports_it() -> None:
 
     assert len(files) > 300
     assert slivers == []
+
+
+def test_only_a_file_that_offers_names_of_others_lists_its_names() -> None:
+    needless = []
+    for path in sorted(SOURCES.rglob("*.py")):
+        tree = ast.parse(path.read_bytes())
+        imported = {
+            alias.asname or alias.name
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        listed = [
+            ast.literal_eval(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+            if isinstance(node.value, ast.List)
+        ]
+        if path.name != "__init__.py" and listed and not imported & {*listed[0]}:
+            needless.append(str(path.relative_to(ROOT)))
+
+    assert needless == []
