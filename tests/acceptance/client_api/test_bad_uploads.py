@@ -239,4 +239,4 @@ def test_of_repeated_names_and_fields_the_last_counts(serving: Server) -> None:
             assert reply.body == b'{"status":"success","data":null}\n'
             assert client.secrets(["note"]) == {"note": value}
         after = int(client.get("/api/v2/status").headers["keyhouse-state"].split(".")[1])
-    assert after == before + 4  # each with its leaf
+    assert after == before + 2

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.acceptance
 
 _SIMULATION = ("--platform", "simulation")
 _BACKUPS = 4
-_FILES = {"SHA256SUMS", "journal.db", "recovery_index", "sealed_key"}
+_FILES = {"SHA256SUMS", "journal.db", "log", "recovery_index", "sealed_key"}
 
 
 def position(state: str) -> tuple[int, int]:
@@ -87,7 +87,8 @@ def test_each_backup_is_whole_and_holds_all_that_was_answered_before_it(place: P
         backup = place / f"backup{number}"
         assert {each.name for each in backup.iterdir()} == _FILES
         assert stat.S_IMODE(backup.stat().st_mode) == 0o700
-        assert all(stat.S_IMODE(each.stat().st_mode) == 0o600 for each in backup.iterdir())
+        files = [each for each in backup.rglob("*") if each.is_file()]
+        assert all(stat.S_IMODE(each.stat().st_mode) == 0o600 for each in files)
         subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=backup, check=True)
     assert {each.name for each in place.iterdir()} == {
         *(f"backup{number}" for number in range(_BACKUPS)),
@@ -129,7 +130,9 @@ def test_a_stopped_coordinator_is_backed_up_and_no_platforms_key_goes_along(
     assert found["decrypted"]
     machine = json.loads((place / "data/simulation/machine.json").read_text())
     secrets = [value for value in machine.values() if isinstance(value, str) and len(value) > 20]
-    kept = b"".join(each.read_bytes() for each in (tmp_path / "backup").iterdir())
+    kept = b"".join(
+        each.read_bytes() for each in (tmp_path / "backup").rglob("*") if each.is_file()
+    )
     assert secrets
     assert not any(secret.encode() in kept for secret in secrets)
 

@@ -176,7 +176,7 @@ def contents(data: Path) -> dict[str, bytes]:
         (
             "journal.db",
             forget,
-            "the journal ends at 1.7 but was at 1.8 before",
+            "the journal ends at 1.6 but was at 1.7 before",
             "restore the newest",
         ),
         ("recovery_index", flip, "recovery_index is damaged", "restore it from a backup"),

@@ -54,12 +54,17 @@ class Uploaded(msgspec.Struct, frozen=True):
     value: StoredSecret
 
 
-class SecretsUploaded(msgspec.Struct, frozen=True, tag="secrets-uploaded"):
-    """A user uploaded secrets."""
+class SecretsUploaded(msgspec.Struct, frozen=True, omit_defaults=True, tag="secrets-uploaded"):
+    """A user uploaded secrets.
+
+    The last of a batch has its leaves, as ``Published`` would: a record of their own costs half as
+    much as the upload.
+    """
 
     time: Time
     user: str
     uploads: tuple[Uploaded, ...]
+    leaves: tuple[bytes, ...] = ()
 
 
 class CollateralSeen(msgspec.Struct, frozen=True, tag="collateral-seen"):

@@ -61,6 +61,7 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911, 
             return _started(running, event)
         case SecretsUploaded():
             secrets = _with_uploads(running.secrets, event)
+            running = _with_leaves(running, event.leaves) if event.leaves else running
             return replace(running, time=_later(running, event.time), secrets=secrets)
         case CollateralSeen():
             marks = running.collateral_marks.update(event.marks)
@@ -81,7 +82,7 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911, 
         case LogBegun():
             return _log_begun(running, event)
         case Published():
-            return _published(running, event)
+            return _with_leaves(running, event.leaves)
         case _:
             return _with_piece(running, event)
 
@@ -154,10 +155,10 @@ def _log_begun(running: Running, event: LogBegun) -> Running:
     return replace(running, time=_later(running, event.time), public_log=begun)
 
 
-def _published(running: Running, event: Published) -> Running:
+def _with_leaves(running: Running, leaves: Iterable[bytes]) -> Running:
     if running.public_log is None:
         raise BrokenError("the journal has leaves of a log that never began", hint=_RESTORE)
-    frontier = running.public_log.frontier.extended(map(leaf_hash, event.leaves))
+    frontier = running.public_log.frontier.extended(map(leaf_hash, leaves))
     return replace(running, public_log=replace(running.public_log, frontier=frontier))
 
 

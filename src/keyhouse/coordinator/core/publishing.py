@@ -260,7 +260,12 @@ def manifest_object(raw: bytes) -> list[bytes]:
 
 def leaves_of(events: Iterable[Event]) -> list[bytes]:
     """Return the leaves that ``events`` append to the log."""
-    return [leaf for event in events if isinstance(event, Published) for leaf in event.leaves]
+    return [
+        leaf
+        for event in events
+        if isinstance(event, Published | SecretsUploaded)
+        for leaf in event.leaves
+    ]
 
 
 def start_events(

@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.commands import (
@@ -18,7 +20,7 @@ from keyhouse.coordinator.core.commands import (
 )
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
-from keyhouse.coordinator.core.events import Event
+from keyhouse.coordinator.core.events import Event, SecretsUploaded
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.publishing import Publishing
 from keyhouse.coordinator.core.state import Running, State
@@ -87,8 +89,12 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
             payloads += encoded
     if isinstance(state, Running) and state.public_log and (published := publishing.finish()):
         state = evolve_all(state, published)
-        events += published
-        payloads += encode_events(published) if payloads else ()
+        if isinstance(last := events[-1], SecretsUploaded):
+            events[-1] = replace(last, leaves=published[0].leaves)
+            payloads[-1:] = encode_events(events[-1:])
+        else:
+            events += published
+            payloads += encode_events(published) if payloads else ()
     return Decided(accepted, refused, events, payloads, state)
 
 
