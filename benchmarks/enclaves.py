@@ -161,8 +161,9 @@ class _Run:
         )
         if report.errors:
             raise TroubleError(f"{row}, {kind}: {report.errors} requests failed")
-        if not holds():
-            _say(f"left out, since connections were closed meanwhile: {row}, {kind}")
+        if not report.requests or not holds():
+            reason = "connections were closed meanwhile" if report.requests else "no answer in time"
+            _say(f"left out: {row}, {kind}: {reason}")
             return
         self.figures.note(f"{row}, p50 µs", kind, report.latency_us.p50)
         self.figures.note(f"{row} {_MORE_IS_BETTER}", kind, report.requests_per_second)

@@ -215,6 +215,26 @@ def test_what_the_machine_says_is_in_the_verdict(vm: SnpVm, said: Endorsement) -
     assert found.snp.reported_tcb == SnpTcb(10, 0, 23, 84)
     assert found.vm == snp_identity_of(found.snp)
     assert found.freshness.issued == datetime(2020, 1, 1, tzinfo=UTC)
+    of_enclaves = (found.mrenclave, found.mrsigner, found.isvprodid, found.isvsvn, found.fmspc)
+    assert (of_enclaves, found.debug) == ((b"", b"", 0, 0, b""), False)
+
+
+def test_authorities_beside_the_report_need_not_be_in_the_collateral() -> None:
+    quote = MACHINE.snp_quote(None, DATA)
+    assert verified(quote, AmdCollateral(lists=COLLATERAL.lists)).snp is not None
+
+
+def test_a_chip_whose_certificate_has_eight_bytes_has_zeros_after_them_in_its_reports() -> None:
+    content, short = MACHINE.chip.report(SnpVm(), DATA)[:0x2A0], MACHINE.chip.chip_id[:8]
+    table = write_table({SnpCertificate.VCEK: MACHINE.chip.endorsed(Endorsement(chip=short))})
+    padded = content[:0x1A8] + bytes(56) + content[0x1E0:]
+    found = verified(MACHINE.chip.signed(padded) + table).snp
+    assert found is not None
+    assert found.chip_id == short + bytes(56)
+    for last in (0x1A8, 0x1DF):
+        other = padded[:last] + b"\1" + padded[last + 1 :]
+        with pytest.raises(QuoteRefusedError, match="of another chip"):
+            verified(MACHINE.chip.signed(other) + table)
 
 
 OTHER_TCB = bytes.fromhex("0a00000000001755")
