@@ -147,7 +147,7 @@ async def test_a_store_with_another_record_in_the_same_place_confirms_nothing(
         store.deaf = False
         await upload(other, {"key0": A})
         store.deaf = True
-        database.lose_tail(1)
+        database.lose_tail(2)  # the upload, and its leaf of the log
         third = SimulatedStore(database)
         async with engine_on(third, tmp_path / "c") as other_writer:  # its start is a record
             assert other_writer.view.position is not None
