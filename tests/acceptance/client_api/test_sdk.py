@@ -111,7 +111,7 @@ def test_both_kinds_of_session_have_every_operation_of_the_interface(
     called = {
         "/api/v2/activations": {"activations"},
         "/api/v2/counters": {"counters"},
-        "/api/v2/log/checkpoint": set(),  # what keyhouse log mirror reads
+        "/api/v2/log/checkpoint": set(),  # for clients of C2SP logs
         "/api/v2/log/key": set(),
         "/api/v2/log/object/{object}": set(),
         "/api/v2/log/tile/{tile}": set(),

@@ -203,7 +203,7 @@ async def test_lost_files_are_named_and_what_came_since_is_kept(tmp_path: Path, 
     with capture_logs() as logged:
         async with running_engine(data) as engine:
             assert "transparency log are damaged" in str(logged)
-            with pytest.raises(UnavailableError, match="keyhouse log restore"):
+            with pytest.raises(UnavailableError, match="is missing"):
                 await engine.public_log.tile(Tile(0, 0, 1))
             await upload(engine, {"note": b"2"})
             await engine._compact()

@@ -146,10 +146,11 @@ async def test_a_store_with_another_record_in_the_same_place_confirms_nothing(
     async with two(tmp_path) as (database, one, other, store, gate):
         store.deaf = False
         await upload(other, {"key0": A})
+        await upload(other, {"key0": A})
         store.deaf = True
-        database.lose_tail(2)  # the upload, and its leaf of the log
+        database.lose_tail(2)
         third = SimulatedStore(database)
-        async with engine_on(third, tmp_path / "c") as other_writer:  # its start is a record
+        async with engine_on(third, tmp_path / "c") as other_writer:  # a start is two records
             assert other_writer.view.position is not None
             assert other.view.position is not None
             assert other_writer.view.position.sequence == other.view.position.sequence

@@ -124,5 +124,5 @@ def missing(part: str) -> UnavailableError:
     """Return what is said of a part of the log that the host has lost."""
     return UnavailableError(
         f"the log's {part} is missing in the state directory",
-        hint="restore it from a mirror: keyhouse log restore",
+        hint="stop the coordinator and restore the directory log from a backup",
     )
