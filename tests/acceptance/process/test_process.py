@@ -275,6 +275,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path, log: str) ->
     assert sorted(path.name for path in server.data.iterdir()) == [
         "journal.db",
         "lock",
+        "log",
         "recovery_index",
         "sealed_key",
         "simulation",

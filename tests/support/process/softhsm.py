@@ -141,7 +141,10 @@ def _put_certificate(certificate: x509.Certificate, label: str) -> None:
 
 def _util(*arguments: str) -> None:
     """Run the tool that comes with SoftHSM."""
-    subprocess.run(["softhsm2-util", *arguments], check=True, capture_output=True, env=os.environ)
+    ended = subprocess.run(
+        ["softhsm2-util", *arguments], check=False, capture_output=True, text=True, env=os.environ
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 def identity(kind: str = "EC", **changes: Any) -> TokenIdentity:
