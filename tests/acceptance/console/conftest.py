@@ -1,4 +1,4 @@
-"""A coordinator with users, secrets and workloads, and one browser for all tests of a session."""
+"""A coordinator with users, secrets and workloads, and a browser."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 120_000  # milliseconds for one step of a browser: machines are busy
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
-    """The only browser of the session."""
+    """The browser of a module. While it is open, Playwright has an event loop in this thread."""
     with chromium() as found:
         yield found
 
