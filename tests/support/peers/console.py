@@ -96,7 +96,9 @@ def chromium() -> "Iterator[Browser]":
     with sync_playwright() as playwright:
         sandbox = os.geteuid() != 0  # which root has none of
         browser = playwright.chromium.launch(
-            executable_path=CHROMIUM or "chromium", chromium_sandbox=sandbox
+            executable_path=CHROMIUM or "chromium",
+            chromium_sandbox=sandbox,
+            args=["--disable-dev-shm-usage"],  # which is small in some containers
         )
         try:
             yield browser

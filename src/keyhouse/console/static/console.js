@@ -45,11 +45,12 @@ document.addEventListener("click", async (event) => {
 // --- secrets ---
 
 const revealed = document.getElementById("revealed");
+const parts = document.getElementById("revealed-parts"); // also after the lock has removed both
 let ending = 0;
 
 const forget = () => {
   clearInterval(ending);
-  document.getElementById("revealed-parts").replaceChildren();
+  parts.replaceChildren();
   if (revealed.open) revealed.close();
 };
 
@@ -57,7 +58,6 @@ const reveal = async (button) => {
   const answer = await post(button.dataset.to, { secret: button.dataset.secret });
   if (answer.status === 401) return locked();
   const found = await answer.json();
-  const parts = document.getElementById("revealed-parts");
   parts.replaceChildren();
   document.getElementById("revealed-title").textContent = button.dataset.secret;
   if (found.error) parts.append(element("p", `${found.error}. ${found.hint || ""}`, { class: "notice red" }));
