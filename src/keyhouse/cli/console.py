@@ -2,6 +2,7 @@
 
 import sys
 import webbrowser
+from collections.abc import Callable
 from typing import Annotated, Final
 
 from keyhouse.base.errors import RefusedError
@@ -57,6 +58,13 @@ def console(
 
     Example: keyhouse console --read-only
     """
+    serve = _serving()
+    tell = _telling(opens=not (no_browser or as_json), as_json=as_json)
+    serve(first=context, port=port, idle=idle, read_only=read_only, tell=tell)
+
+
+def _serving() -> Callable[..., None]:
+    """Return what serves the console. Raises ``ConsoleMissingError`` without the extra."""
     try:
         from keyhouse.console.serve import serve
     except ModuleNotFoundError as missing:
@@ -65,7 +73,11 @@ def console(
         raise ConsoleMissingError(
             f"the console needs {missing.name}", hint="install keyhouse[console]"
         ) from None
-    opens = not (no_browser or as_json)
+    return serve
+
+
+def _telling(*, opens: bool, as_json: bool) -> Callable[[str], None]:
+    """Return what prints each link; the first one is opened in a browser if ``opens``."""
     told: list[str] = []
 
     def tell(link: str) -> None:
@@ -80,4 +92,4 @@ def console(
             webbrowser.open(link)
         told.append(link)
 
-    serve(first=context, port=port, idle=idle, read_only=read_only, tell=tell)
+    return tell

@@ -130,10 +130,6 @@ class Deployment:
             raise
         await self.close()
 
-    def distrusted(self, error: TrustError) -> None:
-        """Remember that an answer contradicted what was known."""
-        self.distrust = error
-
     async def verify_again(self) -> None:
         """Verify the coordinator with a fresh nonce, whatever was found before."""
         self.distrust = None

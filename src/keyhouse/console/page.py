@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from keyhouse.base.errors import ForbiddenError, KeyhouseError, NotFoundError, RefusedError
-from keyhouse.base.place import quoted
 from keyhouse.client import CallRefusedError, TrustError, UnreachableError
 from keyhouse.console.deployments import Deployment, Deployments
 from keyhouse.console.gate import Gate
@@ -42,7 +41,6 @@ class Console:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters["quoted"] = quoted
 
     def html(self, template: str, values: dict[str, Any]) -> str:
         """Return the page."""
