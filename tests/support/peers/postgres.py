@@ -29,11 +29,14 @@ class PostgresServer:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._as: dict[str, Any] = {}
+        # Not by arguments of subprocess: with these it forks as a whole process does, and a child
+        # of one with threads in gRPC is then aborted, now and then, before it runs the program.
+        self._as: tuple[str, ...] = ()
         if os.getuid() == 0:
             user = pwd.getpwnam("postgres")
             os.chown(folder, user.pw_uid, user.pw_gid)
-            self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+            how = (f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups")
+            self._as = (tool("setpriv"), *how)
         self._numbers = count()
         self.is_running = False
 
@@ -90,7 +93,12 @@ class PostgresServer:
 
     def start(self) -> None:
         """Return once it takes connections."""
-        options = f"-k {self.folder} -c listen_addresses= -c max_prepared_transactions=0"
+        # After a crash it syncs all its files: with the hundreds of each test's database, one after
+        # the other, that takes minutes on a busy disk.
+        settings = [
+            "listen_addresses=", "max_prepared_transactions=0", "recovery_init_sync_method=syncfs",
+        ]  # fmt: skip
+        options = " ".join([f"-k {self.folder}", *(f"-c {setting}" for setting in settings)])
         self._run("pg_ctl", "-w", "-s", "-l", str(self.folder / "log"), "-o", options, "start")
         self.is_running = True
 
@@ -148,8 +156,8 @@ pool_mode = transaction
         (folder / "settings").write_text(settings)
         (folder / "users").write_text(f'"keyhouse" "{PASSWORD}"\n')
         process = subprocess.Popen(
-            [tool("pgbouncer"), str(folder / "settings")], stderr=subprocess.PIPE, text=True,
-            **self._as,
+            [*self._as, tool("pgbouncer"), str(folder / "settings")],
+            stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert process.stderr is not None
         try:
@@ -161,9 +169,9 @@ pool_mode = transaction
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
-            [_program(program), "-D", str(self.folder / "data"), *arguments],
+            [*self._as, _program(program), "-D", str(self.folder / "data"), *arguments],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, timeout=60,
-            cwd=self.folder, env={**os.environ, "LC_ALL": "C.UTF-8"}, **self._as,
+            cwd=self.folder, env={**os.environ, "LC_ALL": "C.UTF-8"},
         )  # fmt: skip
 
 
