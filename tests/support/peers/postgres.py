@@ -31,12 +31,12 @@ class PostgresServer:
         self.folder = folder
         # Not by arguments of subprocess: with these it forks as a whole process does, and a child
         # of one with threads in gRPC is then aborted, now and then, before it runs the program.
-        self._as: tuple[str, ...] = ()
+        self._as: list[str] = []
         if os.getuid() == 0:
             user = pwd.getpwnam("postgres")
             os.chown(folder, user.pw_uid, user.pw_gid)
-            how = (f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups")
-            self._as = (tool("setpriv"), *how)
+            ids = [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+            self._as = [tool("setpriv"), *ids]
         self._numbers = count()
         self.is_running = False
 
@@ -89,7 +89,7 @@ class PostgresServer:
 
     def promote(self) -> None:
         """Make this standby the primary; return when it takes writes."""
-        self._run("pg_ctl", "-w", "-s", "promote")
+        self._control("promote")
 
     def start(self) -> None:
         """Return once it takes connections."""
@@ -99,13 +99,13 @@ class PostgresServer:
             "listen_addresses=", "max_prepared_transactions=0", "recovery_init_sync_method=syncfs",
         ]  # fmt: skip
         options = " ".join([f"-k {self.folder}", *(f"-c {setting}" for setting in settings)])
-        self._run("pg_ctl", "-w", "-s", "-l", str(self.folder / "log"), "-o", options, "start")
+        self._control("-l", str(self.folder / "log"), "-o", options, "start")
         self.is_running = True
 
     def kill(self) -> None:
         """End it as a crash does: no commit that is under way is finished."""
         self.is_running = False
-        self._run("pg_ctl", "-w", "-s", "-m", "immediate", "stop")
+        self._control("-m", "immediate", "stop")
 
     @contextmanager
     def away(self) -> Iterator[None]:
@@ -167,10 +167,13 @@ pool_mode = transaction
             process.send_signal(signal.SIGTERM)
             process.communicate(timeout=30)
 
+    def _control(self, *arguments: str) -> None:
+        self._run("pg_ctl", "-w", "-t", "100", "-s", *arguments)
+
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
             [*self._as, _program(program), "-D", str(self.folder / "data"), *arguments],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, timeout=60,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, timeout=120,
             cwd=self.folder, env={**os.environ, "LC_ALL": "C.UTF-8"},
         )  # fmt: skip
 
