@@ -18,6 +18,7 @@ _ABOUT: Final = {
     "server": "both interfaces, the process",
     "client": "the SDK",
     "launcher": "inside a workload",
+    "evidence": "proof for outsiders",
     "coordinator": "state, events, decide, evolve, one writer",
     "manifest": "what may run",
     "authority": "keys, certificates",

@@ -1,0 +1,1 @@
+"""What a deployment's transparency log proves to outsiders, checked with no network. No I/O."""

@@ -1,0 +1,80 @@
+"""Who may do what by a manifest, under the names that leaves have."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from keyhouse.base.errors import InvalidError
+from keyhouse.base.place import quoted
+from keyhouse.evidence.errors import HistoryRefusedError
+from keyhouse.manifest import Action, Manifest, Permissions, decode
+from keyhouse.transparency.leaf import name_in_leaf, object_name
+
+
+class Members:
+    """The users and holders of one manifest, and what they may do."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self._permissions = Permissions(manifest)
+        self._users = {name_in_leaf(name): name for name in manifest.users}
+        resources = (*manifest.secrets, *manifest.packages)
+        self._resources = {name_in_leaf(name): name for name in resources}
+
+    @property
+    def needed(self) -> int:
+        """How many users have to agree to an update."""
+        holders = self._permissions.holders(Action.UPDATE_MANIFEST)
+        return self.manifest.config.update_threshold or len(holders)
+
+    @property
+    def recovery(self) -> tuple[int, int]:
+        """How many holders there are, and how many of their shares are enough."""
+        holders = len(self.manifest.recovery_keys)
+        return holders, self.manifest.config.recovery_threshold or holders
+
+    def security_version(self, package: str) -> int:
+        """Return the security version that the manifest itself gives to ``package``.
+
+        Raises ``HistoryRefusedError`` if it is not one with a security version.
+        """
+        found = self.manifest.packages.get(self._resources.get(package, ""))
+        if found is None or found.security_version is None:
+            raise HistoryRefusedError(f"{quoted(package)} is not a package with a security version")
+        return found.security_version
+
+    def require_holders(self, names: Iterable[str]) -> None:
+        """Raise ``HistoryRefusedError`` unless all ``names`` have a recovery key."""
+        unknown = set(names) - set(map(name_in_leaf, self.manifest.recovery_keys))
+        if unknown:
+            raise HistoryRefusedError(f"{quoted(min(unknown))} has no recovery key")
+
+    def require_user(self, user: str, certificate: str) -> bytes:
+        """Return the certificate (DER) of ``user``, whose hash is ``certificate``.
+
+        Raises ``HistoryRefusedError`` unless the manifest has exactly this user.
+        """
+        name = self._users.get(user)
+        found = b"" if name is None else self.manifest.users[name].certificate
+        if name is None or object_name(found) != certificate:
+            raise HistoryRefusedError(
+                f"the manifest in force has no user {quoted(user)} with this certificate"
+            )
+        return found
+
+    def require_allowed(self, user: str, action: Action, resources: Iterable[str] = ()) -> None:
+        """Raise ``HistoryRefusedError`` unless ``user`` has ``action`` on all of ``resources``."""
+        names = [self._resources.get(each, "") for each in resources]
+        if "" in names or not self._permissions.allows(self._users[user], action, names):
+            raise HistoryRefusedError(f"{quoted(user)} has no permission {action} for this")
+
+
+@lru_cache(maxsize=16)
+def members_of(raw: bytes) -> Members:
+    """Return who may do what by the manifest ``raw``.
+
+    Raises ``HistoryRefusedError`` if it never was a manifest of a coordinator.
+    """
+    try:
+        return Members(decode(raw))
+    except (InvalidError, KeyError):
+        raise HistoryRefusedError("an object is not a manifest that can be in force") from None
