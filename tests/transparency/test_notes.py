@@ -5,18 +5,11 @@ from base64 import b64decode, b64encode
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
+from support.cosigner import TIME, Cosigner
 
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.keys import (
-    COSIGNED,
-    COSIGNED_MLDSA44,
-    ED25519,
-    VerifierKey,
-    signature_of,
-    verified,
-)
+from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of, verified
 from keyhouse.transparency.note import MOST_BYTES, Signature, SignedNote
 
 EXAMPLE_KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
@@ -30,30 +23,16 @@ CHECKPOINT = Checkpoint(
     b64decode("CsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I="),
 )
 TEXT = b"example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n"
-TIME = 1679315147
 
 
 def ed25519_cosigned(text: bytes, time: int = TIME) -> tuple[VerifierKey, bytes]:
-    key = Ed25519PrivateKey.generate()
-    verifier = VerifierKey("witness.example/w1", COSIGNED, key.public_key().public_bytes_raw())
-    message = b"cosignature/v1\ntime %d\n" % time + text
-    return verifier, time.to_bytes(8, "big") + key.sign(message)
+    signer = Cosigner.ed25519()
+    return signer.verifier, signer.line(text, time).raw
 
 
 def mldsa_cosigned(time: int = TIME) -> tuple[VerifierKey, bytes]:
-    key = MLDSA44PrivateKey.generate()
-    name = b"witness.example/w2"
-    origin = CHECKPOINT.origin.encode()
-    message = b"".join(
-        (
-            b"subtree/v1\n\0", bytes([len(name)]), name, time.to_bytes(8, "big"),
-            bytes([len(origin)]), origin, bytes(8),
-            CHECKPOINT.size.to_bytes(8, "big"), CHECKPOINT.root,
-        )
-    )  # fmt: skip
-    public = key.public_key().public_bytes_raw()
-    verifier = VerifierKey(name.decode(), COSIGNED_MLDSA44, public)
-    return verifier, time.to_bytes(8, "big") + key.sign(message)
+    signer = Cosigner.mldsa44()
+    return signer.verifier, signer.line(TEXT, time).raw
 
 
 def noted(text: bytes, *signed: tuple[VerifierKey, bytes]) -> SignedNote:

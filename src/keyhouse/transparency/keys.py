@@ -69,6 +69,10 @@ class VerifierKey(NamedTuple):
         encoded = b64encode(bytes([self.kind]) + self.public).decode("ascii")
         return f"{self.name}+{self.key_id.hex()}+{encoded}"
 
+    def made(self, line: Signature) -> bool:
+        """Tell whether ``line`` names this key. It proves nothing."""
+        return (line.name, line.key_id) == (self.name, self.key_id)
+
     def verify(self, text: bytes, raw: bytes) -> int:
         """Return the time of the signature ``raw`` over ``text``, in s since 1970; 0 of a log.
 

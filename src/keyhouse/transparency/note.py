@@ -54,16 +54,32 @@ class SignedNote(NamedTuple):
         text, separator, lines = decoded.rpartition("\n\n")
         if not separator or not lines.endswith("\n"):
             raise LogInvalidError("the signed note does not end with lines of signatures")
-        found = lines[:-1].split("\n")
-        if len(found) > MOST_SIGNATURES:
-            raise LogInvalidError(f"the signed note has more than {MOST_SIGNATURES} signatures")
-        return cls(f"{text}\n".encode(), tuple(map(_signature, found)))
+        return cls(f"{text}\n".encode(), _signatures(lines))
+
+
+def read_signatures(raw: bytes) -> tuple[Signature, ...]:
+    """Return the signature lines in ``raw``, at least one. Raises ``LogInvalidError``."""
+    try:
+        lines = raw.decode()
+    except UnicodeDecodeError:
+        raise LogInvalidError("the signatures are not UTF-8") from None
+    if not lines.endswith("\n"):
+        raise LogInvalidError("the signatures do not end with a newline")
+    return _signatures(lines)
 
 
 def require_key_name(name: str) -> None:
     """Raise ``LogInvalidError`` unless ``name`` can be that of a key."""
     if not name or "+" in name or any(char.isspace() or char < _FIRST_PRINTED for char in name):
         raise LogInvalidError("the name of a key is empty, or has a space or a plus in it")
+
+
+def _signatures(lines: str) -> tuple[Signature, ...]:
+    """Return the signatures in ``lines``, which end with a newline."""
+    found = lines[:-1].split("\n")
+    if len(found) > MOST_SIGNATURES:
+        raise LogInvalidError(f"the signed note has more than {MOST_SIGNATURES} signatures")
+    return tuple(map(_signature, found))
 
 
 def _signature(line: str) -> Signature:

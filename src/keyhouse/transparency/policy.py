@@ -1,0 +1,241 @@
+"""Policies of witnesses (C2SP tlog-policy): whose cosignatures on a checkpoint are enough.
+
+A policy is a text of lines: ``log``, ``witness``, ``group`` and one ``quorum``. Its groups form a
+tree in which every witness and every group is at most once, so what it bears is computed exactly,
+from the leaves up, and not by trying every set of witnesses.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.keys import COSIGNED, COSIGNED_MLDSA44, ED25519, VerifierKey, verified
+from keyhouse.transparency.note import SignedNote
+
+POLICY_BYTES: Final = 64 * 1024
+"""Bytes of the longest policy that is read; 16 witnesses with ML-DSA-44 keys have 32 KB."""
+
+MOST_WITNESSES: Final = 32
+"""Fewer than the signatures that a note may have, with that of the log."""
+
+_NONE: Final = "none"
+_THRESHOLD: Final = re.compile(r"any|all|[1-9][0-9]{0,2}", re.ASCII)
+
+
+class Witness(msgspec.Struct, frozen=True):
+    """A line ``witness``: a name in this policy, a key, and where it takes checkpoints.
+
+    ``url`` is what ``/add-checkpoint`` is appended to; empty: not given.
+    """
+
+    name: str
+    key: VerifierKey
+    url: str = ""
+
+    @property
+    def liars(self) -> int:
+        """How many witnesses have to lie for two contradicting cosignatures: this one."""
+        return 1
+
+    @property
+    def outages(self) -> int:
+        """How many witnesses have to fail for its cosignature to be missing."""
+        return 1
+
+    def holds(self, signed: Collection[VerifierKey]) -> bool:
+        """Tell whether it is among those who ``signed``."""
+        return self.key in signed
+
+    def require_url(self) -> None:
+        """Return if checkpoints can be submitted to its URL.
+
+        Raises ``LogInvalidError`` unless it is https, or http to a loopback address, with a host,
+        and without user, query and fragment.
+        """
+        try:
+            url = urlsplit(self.url)
+            host, port = url.hostname, url.port
+        except ValueError:
+            raise LogInvalidError("the URL of a witness is invalid") from None
+        if not host or port == 0 or any(char in self.url for char in "@?#"):
+            raise LogInvalidError("the URL of a witness has no host, or more than host and path")
+        if url.scheme != "https" and not (url.scheme == "http" and _is_loopback(host)):
+            raise LogInvalidError("the URL of a witness is not https")
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A line ``group``: ``needed`` of its members are enough."""
+
+    name: str
+    needed: int
+    members: tuple["Group | Witness", ...]
+
+    @property
+    def liars(self) -> int:
+        """How many witnesses have to lie so that two contradicting checkpoints both have enough.
+
+        Two sets of ``needed`` members have some in common; each of these has to have both.
+        """
+        common = max(2 * self.needed - len(self.members), 0)
+        return sum(sorted(each.liars for each in self.members)[:common])
+
+    @property
+    def outages(self) -> int:
+        """How many witnesses have to fail so that no checkpoint has enough."""
+        missing = len(self.members) - self.needed + 1
+        return sum(sorted(each.outages for each in self.members)[:missing])
+
+    def holds(self, signed: Collection[VerifierKey]) -> bool:
+        """Tell whether those who ``signed`` are enough."""
+        return sum(each.holds(signed) for each in self.members) >= self.needed
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """A policy. ``quorum``: None if no witness is needed (``quorum none``)."""
+
+    logs: tuple[VerifierKey, ...]
+    witnesses: tuple[Witness, ...]
+    quorum: Group | Witness | None
+
+    @classmethod
+    def read(cls, text: str) -> "Policy":
+        """Return the policy in ``text``.
+
+        Raises ``LogInvalidError`` that names the line; it repeats nothing of it.
+        """
+        if len(text.encode(errors="replace")) > POLICY_BYTES:
+            raise LogInvalidError(f"a policy has at most {POLICY_BYTES} bytes")
+        reader = _Reader()
+        for number, line in enumerate(text.split("\n"), 1):
+            try:
+                reader.read(line)
+            except LogInvalidError as fault:
+                raise LogInvalidError(f"line {number} of the policy: {fault.message}") from None
+        return reader.finish()
+
+    @property
+    def liars_borne(self) -> int:
+        """How many witnesses may lie without two contradicting checkpoints both having a quorum.
+
+        -1: these exist although no witness lies.
+        """
+        return (self.quorum.liars if self.quorum is not None else 0) - 1
+
+    @property
+    def outages_borne(self) -> int:
+        """How many witnesses, whichever they are, may fail with a quorum left."""
+        return self.quorum.outages - 1 if self.quorum is not None else len(self.witnesses)
+
+    def holds(self, signed: Collection[VerifierKey]) -> bool:
+        """Tell whether those who ``signed`` are a quorum."""
+        return self.quorum is None or self.quorum.holds(signed)
+
+    def require(self, note: SignedNote, log: VerifierKey) -> Mapping[VerifierKey, int]:
+        """Return who of the witnesses cosigned ``note`` of ``log``, and when (s since 1970).
+
+        Raises ``LogInvalidError`` if ``log`` has not signed it, a signature of a known key does
+        not hold, or the witnesses are no quorum.
+        """
+        found = verified(note, [log, *(each.key for each in self.witnesses)])
+        if log not in found:
+            raise LogInvalidError("the log has not signed the checkpoint")
+        times = {key: time for key, time in found.items() if key != log}
+        if not self.holds(times):
+            raise LogInvalidError("the witnesses of the checkpoint are no quorum of the policy")
+        return times
+
+
+class _Reader:
+    """Takes the lines of a policy, each of which may name what lines before it define."""
+
+    def __init__(self) -> None:
+        self._logs: list[VerifierKey] = []
+        self._witnesses: list[Witness] = []
+        self._defined: dict[str, Group | Witness | None] = {_NONE: None}
+        self._grouped = {_NONE}  # what is in a group already, or never can be
+        self._quorum = ""
+
+    def read(self, line: str) -> None:
+        """Take one line. Raises ``LogInvalidError``."""
+        if any(not char.isprintable() and char not in "\t\r" for char in line):
+            raise LogInvalidError("it has a control character")
+        match re.split(r"[ \t]+", line.strip(" \t\r")):
+            case [""]:
+                pass
+            case [first, *_] if first.startswith("#"):
+                pass
+            case ["log", key, *url] if len(url) <= 1:
+                self._log(key)
+            case ["witness", name, key, *url] if len(url) <= 1:
+                self._witness(name, key, "".join(url))
+            case ["group", name, threshold, *members] if members:
+                self._group(name, threshold, members)
+            case ["quorum", name]:
+                self._set_quorum(name)
+            case _:
+                raise LogInvalidError("it is not a log, witness, group or quorum line")
+
+    def finish(self) -> Policy:
+        """Return the policy. Raises ``LogInvalidError`` if it has no quorum line."""
+        if not self._quorum:
+            raise LogInvalidError("the policy has no quorum line")
+        return Policy(tuple(self._logs), tuple(self._witnesses), self._defined[self._quorum])
+
+    def _log(self, text: str) -> None:
+        key = VerifierKey.read(text)
+        if key.kind != ED25519 or key in self._logs:
+            raise LogInvalidError("the key is not the Ed25519 key of a log, or occurs twice")
+        self._logs.append(key)
+
+    def _witness(self, name: str, text: str, url: str) -> None:
+        key = VerifierKey.read(text)
+        if key.kind not in {COSIGNED, COSIGNED_MLDSA44}:
+            raise LogInvalidError("the key is not one of a witness that cosigns with a time")
+        if any(key.public == each.key.public for each in self._witnesses):
+            raise LogInvalidError("another witness has the same key")
+        if len(self._witnesses) >= MOST_WITNESSES:
+            raise LogInvalidError(f"a policy has at most {MOST_WITNESSES} witnesses")
+        witness = Witness(name, key, url)
+        self._define(name, witness)
+        self._witnesses.append(witness)
+
+    def _group(self, name: str, threshold: str, names: list[str]) -> None:
+        if not _THRESHOLD.fullmatch(threshold):
+            raise LogInvalidError("the threshold of a group is a number, any, or all")
+        needed = {"any": 1, "all": len(names)}.get(threshold) or int(threshold)
+        if needed > len(names):
+            raise LogInvalidError("the threshold of a group is at most the number of its members")
+        members = tuple(map(self._member, names))
+        self._define(name, Group(name, needed, members))
+
+    def _member(self, name: str) -> Group | Witness:
+        """Return what ``name`` is, which goes into a group. Raises ``LogInvalidError``."""
+        member = self._defined.get(name)
+        if member is None or name in self._grouped:
+            raise LogInvalidError("a member is not defined before, or is in a group already")
+        self._grouped.add(name)
+        return member
+
+    def _set_quorum(self, name: str) -> None:
+        if self._quorum:
+            raise LogInvalidError("a policy has one quorum line")
+        if name not in self._defined:
+            raise LogInvalidError("the quorum is not defined before")
+        self._quorum = name
+
+    def _define(self, name: str, found: Group | Witness) -> None:
+        if name in self._defined:
+            raise LogInvalidError("the name exists already")
+        self._defined[name] = found
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name, which the host decides about
