@@ -1,0 +1,1 @@
+"""`keyhouse log`: transparency logs, and policies about their witnesses."""

@@ -1,0 +1,91 @@
+"""`keyhouse log policy check`: what a policy of witnesses bears."""
+
+from typing import Annotated, Final
+
+import click
+
+from keyhouse.base.errors import RefusedError
+from keyhouse.cli.output.files import read_file
+from keyhouse.cli.output.show import show_json, show_rows, show_table
+from keyhouse.cli.parser import Argument, AsJson, Group
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.keys import COSIGNED_MLDSA44
+from keyhouse.transparency.policy import Group as WitnessGroup, Policy, Witness
+
+policy_app = Group(help="Check policies of witnesses.")
+
+_FORK: Final = "two contradicting checkpoints can both have a quorum although no witness lies"
+
+
+@policy_app.command("check")
+def check(
+    file: Annotated[
+        str, Argument(metavar="FILE", help="policy (C2SP tlog-policy), or - for stdin")
+    ],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Check a policy of witnesses, and print what it bears.
+
+    Liars: witnesses that may cosign contradicting checkpoints before a fork has a quorum. Outages:
+    witnesses that may fail, whichever they are, with a quorum left.
+
+    Example: keyhouse log policy check witnesses.policy
+    """
+    policy = _read(file)
+    if as_json:
+        show_json(
+            {
+                "witnesses": [
+                    {"name": each.name, "key": str(each.key), "url": each.url}
+                    for each in policy.witnesses
+                ],
+                "quorum": _shown(policy.quorum),
+                "liarsBorne": policy.liars_borne,
+                "outagesBorne": policy.outages_borne,
+            }
+        )
+        return
+    if policy.witnesses:
+        rows = [
+            (each.name, each.key.name, _algorithm(each), each.url or "-")
+            for each in policy.witnesses
+        ]
+        show_table(("WITNESS", "KEY NAME", "ALGORITHM", "URL"), rows)
+        click.echo()
+    liars = str(policy.liars_borne) if policy.liars_borne >= 0 else f"none: {_FORK}"
+    show_rows(
+        {
+            "quorum": _shown(policy.quorum),
+            "liars borne": liars,
+            "outages borne": str(policy.outages_borne),
+        }
+    )
+
+
+def _read(file: str) -> Policy:
+    try:
+        return Policy.read(read_file(file).decode())
+    except UnicodeDecodeError:
+        raise RefusedError("the policy is not UTF-8") from None
+    except LogInvalidError as fault:
+        hint = "lines are: witness NAME KEY URL, group NAME NUMBER MEMBERS, quorum NAME"
+        raise RefusedError(fault.message, hint=hint) from None
+
+
+def _algorithm(witness: Witness) -> str:
+    return "ML-DSA-44" if witness.key.kind == COSIGNED_MLDSA44 else "Ed25519"
+
+
+def _shown(quorum: WitnessGroup | Witness | None) -> str:
+    """Return whose cosignatures are enough, as ``2 of A, B, (1 of C, D)``."""
+    if quorum is None:
+        return "none"
+    return quorum.name if isinstance(quorum, Witness) else _of(quorum)
+
+
+def _of(group: WitnessGroup) -> str:
+    members = (
+        each.name if isinstance(each, Witness) else f"({_of(each)})" for each in group.members
+    )
+    return f"{group.needed} of {', '.join(members)}"
