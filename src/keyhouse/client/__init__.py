@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         forgotten as forgotten,
     )
     from keyhouse.client.operations import CurrentManifest as CurrentManifest
+    from keyhouse.client.public_log import LogCheckpoint as LogCheckpoint
     from keyhouse.client.recovery import (
         HolderKey as HolderKey,
         RecoveryKey as RecoveryKey,
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
         Activations as Activations,
         Counters as Counters,
         LogEntry as LogEntry,
+        LogKeyData as LogKeyData,
         Offer as Offer,
         Pending as Pending,
         Progress as Progress,
@@ -107,6 +109,7 @@ else:
             "keyhouse.client.memory.file": "FileMemory MemoryUnusableError",
             "keyhouse.client.memory.states": "Memories StateMemory forgotten",
             "keyhouse.client.operations": "CurrentManifest",
+            "keyhouse.client.public_log": "LogCheckpoint",
             "keyhouse.client.recovery": (
                 "HolderKey RecoveryKey encrypt_share require_listed "
                 "require_remembered require_root require_signed"
@@ -120,8 +123,8 @@ else:
             ),
             "keyhouse.wire.address": "DEFAULT_PORT:CLIENT_API_PORT Address",
             "keyhouse.wire.client_api": (
-                "Activation ActivationLimit Activations Counters LogEntry Offer Pending "
-                "Progress SecretObject SignedQuote Status UpdateAnswer WorkloadCounters"
+                "Activation ActivationLimit Activations Counters LogEntry LogKeyData Offer "
+                "Pending Progress SecretObject SignedQuote Status UpdateAnswer WorkloadCounters"
             ),
             "keyhouse.wire.plan": "Plan PlanChange PlanData",
             "keyhouse.wire.secret_types": "SecretUpload:UserSecret",

@@ -87,6 +87,13 @@ def document(answer: Answer) -> bytes:
     return answer.body
 
 
+def content(answer: Answer) -> bytes:
+    """Return the body of a successful ``answer`` that is no JSON. Raises what ``data_of`` does."""
+    if answer.http_status != _OK:
+        raise _refusal(answer)
+    return answer.body
+
+
 def log_entry(text: str) -> LogEntry:
     """Return a line of the update log as an entry."""
     try:

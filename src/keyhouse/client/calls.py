@@ -13,6 +13,7 @@ import msgspec
 from keyhouse.base.printable import shown
 from keyhouse.base.secret import Secret
 from keyhouse.client.answers import (
+    content,
     data_and_message,
     data_of,
     document,
@@ -134,6 +135,8 @@ RECOVERY_SECRETS: Final = Call(
     _get("/api/v2/recovery-secrets"),
     lambda answer: data_of(answer, wire.RecoverySecretsData).recovery_secrets,
 )
+LOG_KEY: Final = Call(_get("/api/v2/log/key", 1 << 16), _data(wire.LogKeyData))
+CHECKPOINT: Final = Call(_get("/api/v2/log/checkpoint", 1 << 18), content)
 OPENAPI: Final = Call(_get("/api/v2/openapi.json"), document)
 
 
@@ -142,6 +145,11 @@ def quoting(nonce: bytes) -> Call[wire.EvidenceData]:
     text = base64.urlsafe_b64encode(nonce).decode()
     request = Request("GET", "/api/v2/quote", query=(("nonce", text),))
     return Call(request, _data(wire.EvidenceData))
+
+
+def log_part(path: str) -> Call[bytes]:
+    """Return the call for a part of the transparency log: ``tile/...`` or ``object/...``."""
+    return Call(_get(f"/api/v2/log/{path}"), content)
 
 
 def setting(manifest: bytes) -> Call[wire.SetManifestData]:

@@ -8,10 +8,10 @@ import msgspec
 from keyhouse.client.calls import Call
 from keyhouse.client.errors import CallRefusedError
 from keyhouse.client.http.retries import Rules, exchange
-from keyhouse.client.memory.states import Watch
+from keyhouse.client.memory.heads import AHEAD
+from keyhouse.client.memory.states import Memories, Watch
 from keyhouse.client.steps import Answer, Steps, work
-from keyhouse.client.trust import TrustedCoordinator
-from keyhouse.wire.state_place import Place
+from keyhouse.client.trust import TrustedCoordinator, proving
 
 T = TypeVar("T")
 
@@ -64,13 +64,13 @@ def carry_and_keep(
 
 
 def _either(
-    session: Session, call: Call[T], known: Place | None
+    session: Session, call: Call[T], known: Memories
 ) -> Steps[tuple[Answer, Callable[[Answer], T]]]:
     """Return the answer and its reader: of version 1 if the coordinator does not know version 2.
 
-    A replica that cannot see the state that is ``known`` does not answer from an older one.
+    A replica that cannot see the newest state that is ``known`` does not answer from an older one.
     """
-    at_least = "" if known is None else str(known)
+    at_least = str(session.watch.newest(known) or "")
     request = msgspec.structs.replace(call.request, at_least=at_least)
     answer = yield from exchange(request, session.rules)
     if not answer.is_of_older or call.old is None:
@@ -96,12 +96,20 @@ def _read(session: Session, read: Callable[[Answer], T], answer: Answer) -> T:
         ) from None
 
 
-def _begin(session: Session) -> Steps[Place | None]:
+def _begin(session: Session) -> Steps[Memories]:
     if session.trusted.memory is None:
-        return None
+        return Memories()
     return (yield from work(session.watch.begin))
 
 
-def _check(session: Session, known: Place | None, answer: Answer) -> Steps[None]:
-    if session.trusted.memory is not None:
-        yield from work(lambda: session.watch.check(known, answer.state, answer.http_status))
+def _check(session: Session, known: Memories, answer: Answer) -> Steps[None]:
+    if session.trusted.memory is None:
+        return
+
+    def ask(call: Call[T]) -> Steps[T]:
+        at_least = answer.state or ""
+        request = msgspec.structs.replace(call.request, at_least=at_least)
+        return call.read((yield from exchange(request, session.rules)))
+
+    proven = yield from proving(ask, session.watch, known, answer, AHEAD)
+    yield from work(lambda: session.watch.check(known, answer, proven))

@@ -10,12 +10,14 @@ from keyhouse.client.exchange import Keep, Session
 from keyhouse.client.http.connection import Connection
 from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.operations import CurrentManifest
+from keyhouse.client.public_log import LogCheckpoint
 from keyhouse.client.recovery import RecoveryKey
 from keyhouse.client.trust import Trust, TrustedCoordinator
 from keyhouse.wire.client_api import (
     Activations,
     Counters,
     LogEntry,
+    LogKeyData,
     Offer,
     Pending,
     Progress,
@@ -122,6 +124,24 @@ class Methods:
         is refused if by now something else would happen.
         """
         return self._connection.run(operations.acknowledge(self._session, manifest, keep, plan))
+
+    def log_key(self) -> LogKeyData:
+        """Return the key of the transparency log. The root's signature over it has been checked."""
+        return self._connection.run(operations.log_key(self._session))
+
+    def log_checkpoint(self) -> LogCheckpoint:
+        """Return the newest checkpoint of the transparency log, which its key has signed.
+
+        It continues all that is remembered of the log: raises ``TrustError`` if it does not.
+        """
+        return self._connection.run(operations.log_checkpoint(self._session))
+
+    def log_part(self, path: str) -> bytes:
+        """Return a part of the transparency log as it came: ``tile/...`` or ``object/...``.
+
+        It is not verified: compare it with a checkpoint, or with its name.
+        """
+        return self._connection.run(operations.log_part(self._session, path))
 
     def pending(self) -> Pending | None:
         """Return the update that waits for acknowledgements, or None."""
@@ -275,6 +295,24 @@ class AsyncMethods:
         return await self._connection.run(
             operations.acknowledge(self._session, manifest, keep, plan)
         )
+
+    async def log_key(self) -> LogKeyData:
+        """Return the key of the transparency log. The root's signature over it has been checked."""
+        return await self._connection.run(operations.log_key(self._session))
+
+    async def log_checkpoint(self) -> LogCheckpoint:
+        """Return the newest checkpoint of the transparency log, which its key has signed.
+
+        It continues all that is remembered of the log: raises ``TrustError`` if it does not.
+        """
+        return await self._connection.run(operations.log_checkpoint(self._session))
+
+    async def log_part(self, path: str) -> bytes:
+        """Return a part of the transparency log as it came: ``tile/...`` or ``object/...``.
+
+        It is not verified: compare it with a checkpoint, or with its name.
+        """
+        return await self._connection.run(operations.log_part(self._session, path))
 
     async def pending(self) -> Pending | None:
         """Return the update that waits for acknowledgements, or None."""

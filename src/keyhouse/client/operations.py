@@ -10,6 +10,7 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
+from functools import partial
 from secrets import token_bytes
 from typing import Final
 
@@ -18,6 +19,7 @@ from keyhouse.base.readable import Readable
 from keyhouse.client import calls
 from keyhouse.client.errors import CallRefusedError, TrustError
 from keyhouse.client.exchange import Keep, Session, carry, carry_and_keep
+from keyhouse.client.public_log import LogCheckpoint, log_key as vouched_key, newest_checkpoint
 from keyhouse.client.recovery import (
     RecoveryKey,
     encrypt_share,
@@ -26,12 +28,14 @@ from keyhouse.client.recovery import (
     require_root,
     require_signed,
 )
+from keyhouse.client.root_signature import require_signature
 from keyhouse.client.steps import Steps, work
-from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven, require_signature
+from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven
 from keyhouse.wire.client_api import (
     Activations,
     Counters,
     LogEntry,
+    LogKeyData,
     Offer,
     Pending,
     Progress,
@@ -181,6 +185,30 @@ def acknowledge(
     is refused if by now something else would happen.
     """
     return (yield from _agree(session, calls.ACKNOWLEDGE, manifest, keep, plan))
+
+
+def log_key(session: Session) -> Steps[LogKeyData]:
+    """Return the key of the transparency log. The root's signature over it has been checked."""
+    return (yield from vouched_key(partial(carry, session), session.trusted.root_der))
+
+
+def log_checkpoint(session: Session) -> Steps[LogCheckpoint]:
+    """Return the newest checkpoint of the transparency log, which its key has signed.
+
+    It continues all that is remembered of the log: raises ``TrustError`` if it does not.
+    """
+    before = yield from work(session.watch.begin)
+    ask = partial(carry, session)
+    heads = session.watch.heads(before)
+    return (yield from newest_checkpoint(ask, session.trusted.root_der, heads))
+
+
+def log_part(session: Session, path: str) -> Steps[bytes]:
+    """Return a part of the transparency log as it came: ``tile/...`` or ``object/...``.
+
+    It is not verified: compare it with a checkpoint, or with its name.
+    """
+    return (yield from carry(session, calls.log_part(path)))
 
 
 def pending(session: Session) -> Steps[Pending | None]:

@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.serialization import (
 from keyhouse.base.pem import is_encrypted, key_fault
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetupError, TrustError
-from keyhouse.client.trust import require_signature
+from keyhouse.client.root_signature import require_signature
 from keyhouse.wire.client_api import Offer
 
 _EPHEMERAL_CONTEXT: Final = b"keyhouse ephemeral v1\0"

@@ -42,6 +42,7 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes
     state: str | None = None  # the header Keyhouse-State
     retry_after: str = ""  # the header Retry-After
+    log: str | None = None  # the header Keyhouse-Log
 
     @property
     def is_put_off(self) -> bool:

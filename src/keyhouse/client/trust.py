@@ -6,20 +6,18 @@
 3. The intermediate is a CA that the root has signed.
 4. The quote verifies under the pinned root of the platform's vendor, at this time.
 5. It binds the root certificate and the nonce, and is of the expected identity.
-6. With a memory: it is the deployment that was at this address before, and in no older state.
+6. With a memory: it is the deployment that was at this address before, in no older state, and its
+   transparency log continues what was seen of it.
 """
 
-import hashlib
 import secrets
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
+import msgspec
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,
@@ -33,12 +31,13 @@ from keyhouse.attestation import (
 from keyhouse.attestation.collateral.chain import read_chain
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.readable import Readable
-from keyhouse.client.calls import quoting
+from keyhouse.client.calls import Call, quoting
 from keyhouse.client.errors import ClientSetupError, TrustError
 from keyhouse.client.http.connection import Connection
 from keyhouse.client.http.pinned_tls import watching_context
 from keyhouse.client.http.retries import Retries, Rules, Timeouts, exchange
 from keyhouse.client.memory.states import Memories, StateMemory, Watch
+from keyhouse.client.public_log import Ask, newest_checkpoint
 from keyhouse.client.steps import Answer, Steps, work
 from keyhouse.client.trust_files import (
     bundle_file,
@@ -49,6 +48,9 @@ from keyhouse.client.trust_files import (
 )
 from keyhouse.wire.address import CLIENT_API_PORT, Address, read_address
 from keyhouse.wire.client_api import EvidenceData
+from keyhouse.wire.log_head import LogHead
+
+T = TypeVar("T")
 
 NONCE: Final = 32  # bytes
 _CHAIN: Final = 2  # intermediate, root
@@ -217,9 +219,46 @@ def verifying(
     data, leaf = call.read(raw), seen[0]
     found = yield from work(lambda: proven(where, trust, data, leaf, challenge, now, memory))
     if memory is not None:
-        kept = memory
-        yield from work(lambda: _require_remembered(kept, before, where, found.root_der, raw))
+        watch = Watch(memory, where, found.root_der)
+        yield from _remembering(watch, before, raw, rules, seen)
     return found
+
+
+def _remembering(
+    watch: Watch, before: Memories, answer: Answer, rules: Rules, seen: list[bytes]
+) -> Steps[None]:
+    """Require that ``answer`` continues what was remembered ``before`` the quote was requested.
+
+    The state came before the root was proven, but over the connection that the root owns; so does
+    what else is asked for.
+    """
+    root_der = watch.root_der
+
+    def ask(call: Call[T]) -> Steps[T]:
+        at_least = answer.state or ""
+        request = msgspec.structs.replace(call.request, at_least=at_least)
+        told = yield from exchange(request, rules)
+        if any(leaf != root_der for leaf in seen):
+            raise _untrusted("another peer answered what was asked for after the quote")
+        return call.read(told)
+
+    proven_head = yield from proving(ask, watch, before, answer, 0)
+    yield from work(lambda: watch.check(before, answer, proven_head))
+
+
+def proving(
+    ask: Ask, watch: Watch, before: Memories, answer: Answer, ahead: int
+) -> Steps[LogHead | None]:
+    """Return the head of a log that is proven to continue what was remembered ``before``.
+
+    None: the log in ``answer`` is at most ``ahead`` leaves more than what was proven last. Raises
+    ``TrustError``.
+    """
+    heads = yield from work(lambda: watch.unproven(before, answer, ahead))
+    if not heads:
+        return None
+    found = yield from newest_checkpoint(ask, watch.root_der, heads)
+    return LogHead.of(found.size, found.root)
 
 
 def proven(
@@ -252,19 +291,6 @@ def proven(
     return TrustedCoordinator(where, root, intermediate, verdict, data.quote, nonce, memory)
 
 
-def require_signature(
-    root_der: bytes, message: bytes, signature: bytes, what: str, *, hint: str = ""
-) -> None:
-    """Raise ``TrustError`` unless ``root_der`` signed ``message``: ECDSA, SHA-256, ASN.1 DER.
-
-    ``what`` describes the message, for people; ``hint``: what to do if it is not signed.
-    """
-    key = x509.load_der_x509_certificate(root_der).public_key()
-    signed = isinstance(key, ec.EllipticCurvePublicKey) and _verifies(key, message, signature)
-    if not signed:
-        raise TrustError(f"{what} is not signed by the coordinator's root", hint=hint)
-
-
 def _for(collateral: Collateral | CollateralFor, quote: bytes) -> Collateral:
     return collateral if isinstance(collateral, Collateral) else collateral(quote)
 
@@ -292,24 +318,5 @@ def _require_issued(intermediate: bytes, root: bytes) -> None:
         raise _untrusted("its intermediate certificate is not a CA")
 
 
-def _require_remembered(
-    memory: StateMemory, before: Memories, where: Address, root: bytes, answer: Answer
-) -> None:
-    """Require that ``answer`` continues what was remembered ``before`` the quote was requested.
-
-    The state came before the root was proven, but over the connection that the root owns.
-    """
-    known = before.highest(hashlib.sha256(root).hexdigest())
-    Watch(memory, where, root).check(known, answer.state, answer.http_status)
-
-
 def _untrusted(problem: str) -> TrustError:
     return TrustError(f"the coordinator is not trusted: {problem}", hint=_HINT)
-
-
-def _verifies(key: ec.EllipticCurvePublicKey, message: bytes, signature: bytes) -> bool:
-    try:
-        key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
-    except (ValueError, InvalidSignature):
-        return False
-    return True

@@ -137,6 +137,18 @@ def nodes_of(read: Callable[[Tile], bytes], size: int) -> Nodes:
     return node
 
 
+def tiles_read(prove: Callable[[Nodes], object], size: int) -> list[Tile]:
+    """Return the tiles of the tree of ``size`` leaves that ``prove`` reads nodes of."""
+    asked: dict[Tile, None] = {}
+
+    def read(tile: Tile) -> bytes:
+        asked[tile] = None
+        return bytes(HASH_BYTES * tile.width)
+
+    prove(nodes_of(read, size))
+    return list(asked)
+
+
 def frontier_of(read: Callable[[Tile], bytes], size: int) -> Frontier:
     """Return the frontier of the tree of ``size`` leaves, from its right edge. Errors: as above."""
     if not 0 <= size <= LARGEST:

@@ -74,6 +74,13 @@ class Frontier(msgspec.Struct, frozen=True):
         return found
 
 
+def root_of(nodes: Nodes, size: int) -> bytes:
+    """Return the root of the first ``size`` leaves. Raises ``LogInvalidError`` for no such size."""
+    if not 0 <= size <= LARGEST:
+        raise LogInvalidError("no tree has this size")
+    return _range_root(nodes, 0, size) if size else EMPTY_ROOT
+
+
 def inclusion_proof(nodes: Nodes, index: int, size: int) -> list[bytes]:
     """Return the proof that leaf ``index`` is in the tree of ``size`` leaves (2.1.1).
 

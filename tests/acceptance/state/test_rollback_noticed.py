@@ -121,6 +121,21 @@ def test_who_remembers_refuses_an_older_copy_of_everything(desk: Desk) -> None:
         assert desk.status("--memory", "another.json").code == 0  # nor does who never saw more
 
 
+def test_an_older_copy_that_has_overtaken_the_memory_is_refused(desk: Desk) -> None:
+    desk.copy("older")
+    with desk.server:
+        desk.write("key0", b"written after it")
+        assert desk.status().code == 0
+    desk.put_back("older")
+    with desk.server, desk.server.client(user("writer")) as other:
+        for turn in range(12):
+            assert other.upload({"key0": bytes([turn]) * 16}).status == 200
+        _refused(desk.status(), "fork: the log of ")
+        with pytest.raises(TrustError, match="does not continue"):
+            desk.trusted()
+        assert desk.status("--memory", "another.json").code == 0
+
+
 def test_who_goes_on_from_an_older_copy_on_purpose_says_so(desk: Desk) -> None:
     desk.copy("older")
     with desk.server:

@@ -151,6 +151,7 @@ class Body:
             b"".join(self._parts),
             headers.get("Keyhouse-State"),
             headers.get("Retry-After", ""),
+            headers.get("Keyhouse-Log"),
         )
 
 

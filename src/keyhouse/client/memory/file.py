@@ -2,9 +2,12 @@
 
 ::
 
-    {"version": 1,
+    {"version": 2,
      "roots": {"<host:port>": "<SHA-256 of the root certificate, hex>", ...},
-     "places": {"<SHA-256, hex>": ["<epoch>.<sequence>.<16 hex digits>", ...], ...}}
+     "places": {"<SHA-256, hex>": ["<epoch>.<sequence>.<16 hex digits>", ...], ...},
+     "heads": {"<SHA-256, hex>": ["<size of the log>.<16 hex digits>", ...], ...}}
+
+Version 1, which is still read, has no heads.
 
 Another user who can write the file can make its owner forget: it is 0600, and refused if it belongs
 to another user or others can write it. A damaged one is refused, never read as an empty one.
@@ -27,10 +30,12 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
 from keyhouse.base.user_folders import user_folder
 from keyhouse.client.errors import TrustError
+from keyhouse.client.memory.heads import MOST_HEADS, read_head
 from keyhouse.client.memory.states import KEPT, MOST, Memories, read_place
 from keyhouse.wire.json_decoder import UInt16, UnreadableError, read
 
-_VERSION: Final = 1
+_VERSION: Final = 2
+_WITHOUT_HEADS: Final = 1
 _LARGEST: Final = 8 << 20  # bytes; the most that can be remembered takes less
 _FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _ROOT: Final = re.compile("[0-9a-f]{64}")
@@ -55,6 +60,7 @@ class _Content(msgspec.Struct, frozen=True):
     version: UInt16
     roots: dict[str, str]
     places: dict[str, tuple[str, ...]]
+    heads: dict[str, tuple[str, ...]] = {}
 
 
 class FileMemory:
@@ -150,22 +156,32 @@ class _DamagedError(Exception):
 def _memories(raw: bytes) -> Memories:
     """Return the memories in ``raw``; raises if they are not exactly as they were written."""
     found = read(raw, _Content) if len(raw) <= _LARGEST else None
-    if found is None or found.problems or found.value.version != _VERSION:
+    if found is None or found.problems:
         raise _DamagedError
     content = found.value
+    if content.version not in {_VERSION, _WITHOUT_HEADS} or (
+        content.version == _WITHOUT_HEADS and content.heads
+    ):
+        raise _DamagedError
     memories = Memories(
         content.roots,
         {root: tuple(map(read_place, places)) for root, places in content.places.items()},
+        {root: tuple(map(read_head, heads)) for root, heads in content.heads.items()},
     )
     if (
         len(memories.roots) > MOST
         or set(memories.roots.values()) != set(memories.places)
         or not all(map(_ROOT.fullmatch, memories.places))
+        or not set(memories.heads) <= set(memories.places)
     ):
         raise _DamagedError
     for places in memories.places.values():
         rising = all(a.sequence < b.sequence and a.epoch <= b.epoch for a, b in pairwise(places))
         if not rising or not 0 < len(places) <= KEPT:
+            raise _DamagedError
+    for heads in memories.heads.values():
+        rising = all(a.size < b.size for a, b in pairwise(heads))
+        if not rising or not 0 < len(heads) <= MOST_HEADS:
             raise _DamagedError
     return memories
 
@@ -175,5 +191,6 @@ def _content(memories: Memories) -> bytes:
         _VERSION,
         memories.roots,
         {root: tuple(map(str, places)) for root, places in memories.places.items()},
+        {root: tuple(map(str, heads)) for root, heads in memories.heads.items()},
     )
     return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"

@@ -12,6 +12,9 @@ an equal sequence with another chain or epoch         fork: two copies have run 
 epochs do not rise with the sequences                 contradiction: no journal has both
 no place at all, where there was one                  the state is gone
 ====================================================  =============================================
+
+Its transparency log, in the header ``Keyhouse-Log``, shows what places cannot: an older copy that
+has overtaken what is remembered; ``heads`` says how.
 """
 
 import hashlib
@@ -23,7 +26,10 @@ import msgspec
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.client.errors import TrustError
+from keyhouse.client.memory.heads import Heads, read_head, require_continued, with_head, with_proven
+from keyhouse.client.steps import Answer
 from keyhouse.wire.address import Address
+from keyhouse.wire.log_head import LogHead
 from keyhouse.wire.state_place import Place, place_in
 
 KEPT: Final = 1_000
@@ -46,6 +52,7 @@ class Memories(msgspec.Struct, frozen=True):
 
     roots: dict[str, str] = {}  # ``host:port`` to the SHA-256 of the root certificate, in hex
     places: dict[str, tuple[Place, ...]] = {}  # that SHA-256 to what was seen under it
+    heads: dict[str, Heads] = {}  # that SHA-256 to heads of its log
 
     def root_at(self, address: Address) -> str:
         """Return the SHA-256 of the root that answered at ``address``; "" if none is known."""
@@ -73,26 +80,77 @@ class Watch:
     """Checks the answers of one coordinator against ``memory``. Without one it checks nothing."""
 
     def __init__(self, memory: StateMemory | None, address: Address, root_der: bytes) -> None:
+        self.root_der = root_der
         self._memory = memory
         self._address = address
         self._root = hashlib.sha256(root_der).hexdigest()
 
-    def begin(self) -> Place | None:
-        """Return the newest place that is known before a call: its answer must not be older."""
-        return self._memory.read().highest(self._root) if self._memory is not None else None
+    def begin(self) -> Memories:
+        """Return what is known before a call: its answer must not be older."""
+        return self._memory.read() if self._memory is not None else Memories()
 
-    def check(self, known: Place | None, state: str | None, http_status: int) -> None:
-        """Check an answer to a call that began when ``known`` was newest; remember its ``state``.
+    def newest(self, known: Memories) -> Place | None:
+        """Return the newest place in ``known``."""
+        return known.highest(self._root)
 
-        ``state`` is the value of the header ``Keyhouse-State``, None if the answer has none.
-        Raises ``TrustError``, and refusals of a memory that cannot be used.
+    def heads(self, known: Memories) -> Heads:
+        """Return the heads of the log in ``known``."""
+        return known.heads.get(self._root, ())
+
+    def unproven(self, known: Memories, answer: Answer, ahead: int) -> Heads:
+        """Return the heads that the log has to be proven to continue before ``answer`` is used.
+
+        None if it is what was proven last or, without other heads, at most ``ahead`` leaves more.
+        Raises ``TrustError`` for an answer that contradicts what was ``known``.
         """
-        if self._memory is None or (state is None and http_status >= _SERVER_ERROR):
-            return  # a failure inside the server carries no state, and no other data
-        seen = read_place(state) if state is not None else None
-        self._memory.change(
-            lambda memories: remembered(memories, self._address, self._root, known, seen)
-        )
+        if self._memory is None or _is_without_state(answer):
+            return ()
+        heads, seen = self.heads(known), _head_of(answer)
+        require_continued(heads, seen, self._address)
+        if not heads or seen is None or seen.size - heads[0].size <= ahead:
+            return ()
+        return with_head(heads, seen, self._address)
+
+    def check(self, known: Memories, answer: Answer, proven: LogHead | None = None) -> None:
+        """Check an answer to a call that began when this was ``known``; remember its state.
+
+        ``proven``: a head of the log that is proven to continue what is remembered. Raises
+        ``TrustError``, and refusals of a memory that cannot be used.
+        """
+        if self._memory is None or _is_without_state(answer):
+            return
+        place = read_place(answer.state) if answer.state is not None else None
+        head = _head_of(answer)
+        require_continued(self.heads(known), head, self._address)
+
+        def step(memories: Memories) -> Memories:
+            newest = self.newest(known)
+            found = remembered(memories, self._address, self._root, newest, place)
+            return self._with_head(found, head, proven)
+
+        self._memory.change(step)
+
+    def _with_head(
+        self, memories: Memories, head: LogHead | None, proven: LogHead | None
+    ) -> Memories:
+        before = self.heads(memories)
+        if head is None or self._root not in memories.places:
+            return memories
+        heads = with_head(before, head, self._address)
+        if proven is not None:
+            heads = with_proven(heads, proven)
+        if heads == before:
+            return memories
+        return msgspec.structs.replace(memories, heads={**memories.heads, self._root: heads})
+
+
+def _is_without_state(answer: Answer) -> bool:
+    """Tell whether it is a failure inside the server, which carries no state and no other data."""
+    return answer.state is None and answer.http_status >= _SERVER_ERROR
+
+
+def _head_of(answer: Answer) -> LogHead | None:
+    return read_head(answer.log) if answer.log is not None else None
 
 
 def read_place(text: str) -> Place:
@@ -147,7 +205,7 @@ def remembered(
             f"{MOST} coordinators are remembered already",
             hint="keyhouse trust forget those that are gone, or name another --memory",
         )
-    return Memories(roots, {**memories.places, root: places})
+    return Memories(roots, {**memories.places, root: places}, memories.heads)
 
 
 def forgotten(memories: Memories, address: Address) -> Memories:
@@ -156,6 +214,7 @@ def forgotten(memories: Memories, address: Address) -> Memories:
     return Memories(
         {where: other for where, other in memories.roots.items() if other != root},
         {other: places for other, places in memories.places.items() if other != root},
+        {other: heads for other, heads in memories.heads.items() if other != root},
     )
 
 

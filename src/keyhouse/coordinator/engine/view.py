@@ -7,6 +7,7 @@ from keyhouse.coordinator.core.phases import Phase, phase_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import LogView
 from keyhouse.journal import Position
+from keyhouse.wire.log_head import LogHead
 from keyhouse.wire.state_place import Place
 
 
@@ -24,9 +25,9 @@ class View:
 
     @property
     def log_head(self) -> str:
-        """The value of the ``Keyhouse-Log`` header: ``<size>.<root, 16 hex>``; empty: no log."""
+        """The value of the ``Keyhouse-Log`` header; empty: no log."""
         log = self.state.public_log if isinstance(self.state, Running) else None
-        return f"{log.frontier.size}.{log.frontier.root[:8].hex()}" if log is not None else ""
+        return str(LogHead.of(log.frontier.size, log.frontier.root)) if log is not None else ""
 
     @property
     def running(self) -> Running:

@@ -1,0 +1,124 @@
+"""The transparency log of a coordinator: its key, its newest checkpoint, and that it continues.
+
+The tiles may come from anyone: what is made of them is compared with a signed checkpoint.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol, TypeVar
+
+from keyhouse.base.readable import Readable
+from keyhouse.client import calls
+from keyhouse.client.calls import Call
+from keyhouse.client.errors import TrustError
+from keyhouse.client.memory.heads import contradicted
+from keyhouse.client.root_signature import require_signature
+from keyhouse.client.steps import Steps
+from keyhouse.transparency.checkpoint import Checkpoint
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.keys import ED25519, VerifierKey, verified
+from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.tiles import Tile, nodes_of, tiles_read
+from keyhouse.transparency.tree import Nodes, consistency_proof, require_consistent, root_of
+from keyhouse.wire.client_api import LogKeyData
+from keyhouse.wire.log_head import LogHead
+
+T = TypeVar("T")
+
+_KEY_CONTEXT: Final = b"keyhouse log key v1\0"
+
+
+class Ask(Protocol):
+    """Makes a call to the coordinator that was verified."""
+
+    def __call__(self, call: Call[T], /) -> Steps[T]:
+        """Return its result."""
+        ...
+
+
+class LogCheckpoint(Readable, frozen=True):
+    """A checkpoint of the log. The signature of the log's key has been checked."""
+
+    origin: str
+    size: int
+    root: bytes  # of the tree, 32 bytes
+    note: bytes  # as it came, with all its signatures
+
+
+def log_key(ask: Ask, root_der: bytes) -> Steps[LogKeyData]:
+    """Return the key of the log, which the root has signed. Raises ``TrustError``."""
+    data = yield from ask(calls.LOG_KEY)
+    message = _KEY_CONTEXT + data.verifier_key.encode("utf-8", "surrogatepass")
+    require_signature(root_der, message, data.signature, "the key of the log")
+    with _trusting():
+        key = VerifierKey.read(data.verifier_key)
+    if key.kind != ED25519 or key.name != data.origin:
+        raise TrustError("the key of the log is not an Ed25519 key under its origin")
+    return data
+
+
+def checkpoint_in(note: bytes, verifier: str) -> LogCheckpoint:
+    """Return the checkpoint in ``note``, which the key ``verifier`` signed.
+
+    Raises ``LogInvalidError``.
+    """
+    key, signed = VerifierKey.read(verifier), SignedNote.read(note)
+    verified(signed, [key])
+    found = Checkpoint.read(signed.text)
+    if found.origin != key.name:
+        raise LogInvalidError("the checkpoint is one of another log")
+    return LogCheckpoint(found.origin, found.size, found.root, note)
+
+
+def newest_checkpoint(ask: Ask, root_der: bytes, heads: Iterable[LogHead]) -> Steps[LogCheckpoint]:
+    """Return the newest checkpoint of the log, which continues each of ``heads``.
+
+    Raises ``TrustError``.
+    """
+    key = yield from log_key(ask, root_der)
+    note = yield from ask(calls.CHECKPOINT)
+    with _trusting():
+        found = checkpoint_in(note, key.verifier_key)
+    for head in heads:
+        if head.size > found.size:
+            raise contradicted(f"rollback: the log has {found.size} leaves, but was {head} before")
+        yield from _prove(ask, head, found)
+    return found
+
+
+def _prove(ask: Ask, old: LogHead, new: LogCheckpoint) -> Steps[None]:
+    """Prove that ``new`` continues ``old``, by tiles of the new tree."""
+
+    def read(nodes: Nodes) -> tuple[bytes, list[bytes]]:
+        return root_of(nodes, old.size), consistency_proof(nodes, old.size, new.size)
+
+    if old.size == new.size:
+        _require_head(old, new.root, new)
+        return
+    parts: dict[Tile, bytes] = {}
+    for tile in tiles_read(read, new.size):
+        parts[tile] = yield from ask(calls.log_part(f"tile/{tile.path}"))
+    with _trusting():
+        root, proof = read(nodes_of(parts.__getitem__, new.size))
+        require_consistent(old.size, new.size, proof, root, new.root)
+    _require_head(old, root, new)
+
+
+def _require_head(old: LogHead, root: bytes, new: LogCheckpoint) -> None:
+    if LogHead.of(old.size, root) != old:
+        raise contradicted(
+            f"fork: the log of {new.size} leaves does not continue {old}, which was seen before"
+        )
+
+
+@contextmanager
+def _trusting() -> Iterator[None]:
+    """Raise what is wrong with a log in the block as ``TrustError``."""
+    try:
+        yield
+    except LogInvalidError as error:
+        raise TrustError(
+            f"the coordinator's log does not verify: {error.message}",
+            hint="it may be damaged on its way or on the host's disk; the log of a mirror can be"
+            " compared with it",
+        ) from None

@@ -1,0 +1,271 @@
+"""The transparency log continues what a client has seen of it, or the coordinator is refused."""
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from support.peers.peer import Peer, serving, success
+
+from keyhouse.client import (
+    Address,
+    Coordinator,
+    FileMemory,
+    Memories,
+    MemoryUnusableError,
+    Place,
+    TrustError,
+    verify_coordinator,
+)
+from keyhouse.client.memory.heads import MOST_HEADS, read_head, with_head, with_proven
+from keyhouse.transparency.checkpoint import Checkpoint
+from keyhouse.transparency.growing import Growing
+from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of
+from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.tiles import Tile
+from keyhouse.wire.log_head import LogHead
+
+HERE = Address("keys.example", 4433)
+STATUS = success({"code": 3, "message": "running"})
+
+
+class Log(Peer):
+    """A peer whose answers tell of a log, each of them one record later."""
+
+    sequence = 1
+    memory: FileMemory
+
+    def begin(self) -> None:
+        self.key = Ed25519PrivateKey.generate()
+        self.origin = "keyhouse/test"
+        self.verifier = VerifierKey(self.origin, ED25519, self.key.public_key().public_bytes_raw())
+        self.growing = Growing()
+        self.sign_key(b"keyhouse log key v1\0" + str(self.verifier).encode())
+        self.replies["GET", "/api/v2/status"] = STATUS
+        self.grow(3)
+
+    def sign_key(self, message: bytes) -> None:
+        signature = self.root.key.sign(message, ec.ECDSA(hashes.SHA256()))
+        data = {
+            "origin": self.origin,
+            "verifierKey": str(self.verifier),
+            "signature": base64.b64encode(signature).decode(),
+        }
+        self.replies["GET", "/api/v2/log/key"] = success(data)
+
+    def grow(self, leaves: int, what: str = "") -> None:
+        size = self.growing.size
+        self.growing.extend(b"%d %s" % (size + n, what.encode()) for n in range(leaves))
+        self.sequence += leaves
+        frontier = self.growing.frontier
+        head = LogHead.of(frontier.size, frontier.root)
+        self.extra_headers |= {
+            "Keyhouse-State": f"1.{self.sequence}.{self.sequence:016x}",
+            "Keyhouse-Log": str(head),
+        }
+        text = Checkpoint(self.origin, frontier.size, frontier.root).encode()
+        self.publish(SignedNote(text, (signature_of(self.key, self.verifier, text),)).encode())
+
+    def publish(self, note: bytes) -> None:
+        self.replies["GET", "/api/v2/log/checkpoint"] = 200, note
+
+    def reply(self, method: str, target: str) -> tuple[int, bytes]:
+        tile = target.removeprefix("/api/v2/log/tile/")
+        if tile != target:
+            return 200, self.growing.read(Tile.read(tile)) or b""
+        return super().reply(method, target)
+
+
+@pytest.fixture(name="log")
+def _log() -> Log:
+    log = Log.new()
+    assert isinstance(log, Log)
+    log.begin()
+    return log
+
+
+@pytest.fixture(name="look")
+def _look(log: Log, tmp_path: Path) -> Iterator[Callable[[], Coordinator]]:
+    memory = FileMemory(tmp_path / "known.json")
+    with serving(log, tmp_path) as address:
+
+        def look() -> Coordinator:
+            return Coordinator(
+                verify_coordinator(
+                    address,
+                    expected=log.platform.expected_identity,
+                    root_ca_der=log.platform.root_ca,
+                    collateral=log.platform.collateral,
+                    memory=memory,
+                )
+            )
+
+        log.memory = memory
+        yield look
+
+
+def memory_of(log: Log) -> Memories:
+    return log.memory.read()
+
+
+def root_of(log: Log) -> str:
+    return hashlib.sha256(log.root.der).hexdigest()
+
+
+def head_of(log: Log) -> LogHead:
+    frontier = log.growing.frontier
+    return LogHead.of(frontier.size, frontier.root)
+
+
+Look = Callable[[], Coordinator]
+
+
+def test_a_log_that_grows_is_proven_at_the_next_connection(log: Log, look: Look) -> None:
+    look().close()
+    first = head_of(log)
+    with look() as coordinator:
+        for leaves in (1, 40, 200):
+            log.grow(leaves)
+            coordinator.status()
+    (places,) = memory_of(log).heads.values()
+    assert len(places) == 4
+    assert places[0] == first
+    log.grow(700)
+    look().close()
+    assert memory_of(log).heads == {root_of(log): (head_of(log),)}
+
+
+def test_a_log_that_grows_by_much_is_proven_within_a_session(log: Log, look: Look) -> None:
+    with look() as coordinator:
+        log.grow(256)
+        coordinator.status()
+        assert not any("/log/" in path for _, path, _ in log.requests)
+        log.grow(1)
+        coordinator.status()
+        assert any("/log/checkpoint" in path for _, path, _ in log.requests)
+        log.growing = Growing()
+        log.grow(1000, "of a copy")
+        with pytest.raises(TrustError, match="fork: the log of 1000 leaves does not continue 260"):
+            coordinator.status()
+
+
+def test_a_copy_that_has_overtaken_the_memory_is_refused(log: Log, look: Look) -> None:
+    with look() as coordinator:
+        log.grow(20)
+        coordinator.status()
+    log.growing = Growing()
+    log.grow(3)
+    log.grow(60, "of a copy")
+    log.sequence += 1000
+    log.grow(1, "of a copy")
+    known = memory_of(log)
+    with pytest.raises(TrustError, match=r"fork: .* does not continue 23") as refused:
+        look()
+    assert "keyhouse trust forget" in refused.value.hint
+    assert memory_of(log) == known
+
+
+def test_a_smaller_log_another_one_and_none_are_refused(log: Log, look: Look) -> None:
+    look().close()
+    told = dict(log.extra_headers)
+    for head, problem in (
+        (f"2.{'0' * 16}", "rollback: the log"),
+        (f"3.{'0' * 16}", "fork: the log"),
+        ("3", "Keyhouse-Log cannot be read"),
+        (None, "no head of its log"),
+    ):
+        log.extra_headers.pop("Keyhouse-Log", None)
+        log.extra_headers |= {} if head is None else {"Keyhouse-Log": head}
+        with pytest.raises(TrustError, match=problem):
+            look()
+    log.extra_headers = told
+    look().close()
+
+
+def test_what_is_not_signed_or_not_whole_proves_nothing(log: Log, look: Look) -> None:
+    look().close()
+    log.grow(5)
+    whole, verifier = dict(log.replies), log.verifier
+    log.sign_key(b"keyhouse log key v2\0" + str(verifier).encode())
+    with pytest.raises(TrustError, match="the key of the log is not signed"):
+        look()
+    log.replies = dict(whole)
+    status, note = whole["GET", "/api/v2/log/checkpoint"]
+    log.publish(note.replace(b"\n8\n", b"\n9\n"))
+    with pytest.raises(TrustError, match="log does not verify"):
+        look()
+    log.publish(b"")
+    with pytest.raises(TrustError, match="log does not verify"):
+        look()
+    log.replies = dict(whole)
+    leaves, log.growing = log.growing, Growing()
+    log.growing.extend([b"damaged"] * 8)
+    with pytest.raises(TrustError, match="log does not verify: the proof does not hold"):
+        look()
+    log.growing = leaves
+    assert status == 200
+    look().close()
+
+
+def test_the_sdk_reads_the_log(log: Log, look: Look) -> None:
+    with look() as coordinator:
+        log.grow(2)
+        found = coordinator.log_checkpoint()
+        assert (found.origin, found.size) == (log.origin, 5)
+        assert coordinator.log_key().verifier_key == str(log.verifier)
+        tile = coordinator.log_part("tile/0/000.p/5")
+        assert Tile(0, 0, 5).width * 32 == len(tile)
+
+
+# --- the rules ---
+
+
+@pytest.mark.parametrize("text", ["", "3", "0." + "a" * 16, "03." + "a" * 16, "3." + "A" * 16])
+def test_a_head_in_another_form_is_refused(text: str) -> None:
+    with pytest.raises(TrustError, match="cannot be read"):
+        read_head(text)
+
+
+def test_heads_are_kept_until_they_are_proven() -> None:
+    heads = with_head((), head(5), HERE)
+    heads = with_head(heads, head(9), HERE)
+    heads = with_head(heads, head(7), HERE)  # an answer that was overtaken
+    assert heads == (head(5), head(7), head(9))
+    assert with_head(heads, head(7), HERE) is heads
+    assert with_head(heads, head(4), HERE) is heads
+    assert with_proven(heads, head(8)) == (head(8), head(9))
+    with pytest.raises(TrustError, match="fork"):
+        with_head(heads, LogHead(7, "b" * 16), HERE)
+    many = tuple(head(size) for size in range(1, MOST_HEADS + 1))
+    with pytest.raises(TrustError, match="cannot be proven"):
+        with_head(many, head(5000), HERE)
+
+
+def test_a_memory_without_heads_is_of_version_1(tmp_path: Path) -> None:
+    memory = FileMemory(tmp_path / "known.json")
+    root = "11" * 32
+    place = Place(1, 5, "a" * 16)
+    wanted = Memories({"h:1": root}, {root: (place,)}, {root: (head(3), head(4))})
+    memory.change(lambda _: wanted)
+    raw = memory.path.read_bytes()
+    assert FileMemory(memory.path).read() == wanted
+    for damaged in (
+        raw.replace(b'"version": 2', b'"version": 1'),
+        raw.replace(b"3.aa", b"9.aa"),
+        raw.replace(b"4.aa", b"x.aa"),
+    ):
+        assert damaged != raw
+        memory.path.write_bytes(damaged)
+        with pytest.raises(MemoryUnusableError, match="is damaged"):
+            FileMemory(memory.path).read()
+    old = b'{"version": 1, "roots": {"h:1": "%s"}, "places": {"%s": ["%s"]}}'
+    memory.path.write_bytes(old % (root.encode(), root.encode(), str(place).encode()))
+    assert FileMemory(memory.path).read() == Memories({"h:1": root}, {root: (place,)})
+
+
+def head(size: int) -> LogHead:
+    return LogHead(size, "a" * 16)
