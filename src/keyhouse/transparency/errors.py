@@ -4,7 +4,7 @@ from keyhouse.base.errors import KeyhouseError
 
 
 class LogInvalidError(KeyhouseError):
-    """A proof, note, tile or leaf that does not verify, or is not written as its format demands.
+    """A proof, note, leaf or approval that does not verify, or is not as its format demands.
 
     The text repeats nothing of it: it may come from anyone.
     """

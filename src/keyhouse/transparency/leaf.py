@@ -16,68 +16,70 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from keyhouse.transparency.canonical import (
+    NAME_BYTES,
+    Hash,
+    HashOrNone,
+    Line,
+    Name,
+    Whole,
+    canonical,
+    read_canonical,
+)
 from keyhouse.transparency.errors import LogInvalidError
 
 LEAF_BYTES: Final = 8_192
 """Bytes of the longest leaf. What may be longer is split over several, or is an object."""
 
-_NAME_BYTES: Final = 512
 _HASHED: Final = "sha256:"
-
-_Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
-_HashOrNone = Annotated[str, Meta(pattern=r"^(?:[0-9a-f]{64})?\Z")]
-"""The name of an object in the log; empty: there is none."""
 
 _Random = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 _At = Annotated[str, Meta(pattern=r"^(?:[1-9][0-9]{0,18}\.[1-9][0-9]{0,18}\.[0-9a-f]{64})?\Z")]
 """A position in the journal: epoch, sequence and chain (hex); empty: before its first record."""
 
-_Whole = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 _Small = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 _Decimal = Annotated[str, Meta(pattern=r"^(?:0|[1-9][0-9]{0,19})\Z")]
-_Line = Annotated[str, Meta(pattern=r"^[^\x00-\x1f]{1,255}\Z")]
-_Name = Annotated[str, Meta(max_length=_NAME_BYTES)]
 
 
 class _Common(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True
 ):
-    time: _Whole
+    time: Whole
     v: Literal[1] = 1
 
 
 class PreviousLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The last state that is known of a log that this one takes the place of, and why."""
 
-    origin: _Line
-    size: _Whole
-    root: _Hash
+    origin: Line
+    size: Whole
+    root: Hash
     reason: Annotated[str, Meta(min_length=1, max_length=1024)]
 
 
 class LogBegun(_Common, frozen=True, tag="log-begun"):
     """The first leaf of every log."""
 
-    origin: _Line
-    root: _Hash  # of the root certificate, DER
-    key: _Line  # that signs the checkpoints: a vkey
-    platform: _Line
+    origin: Line
+    root: Hash  # of the root certificate, DER
+    key: Line  # that signs the checkpoints: a vkey
+    platform: Line
     previous: PreviousLog | None
-    imported: _HashOrNone  # lines of the update log before this log: claimed only
+    imported: HashOrNone  # lines of the update log before this log: claimed only
 
 
 class Recovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many holders there are, and how many of their shares restore the data key."""
 
-    holders: _Whole
-    threshold: _Whole
+    holders: Whole
+    threshold: Whole
 
 
 class ManifestSet(_Common, frozen=True, tag="manifest-set"):
     """The first manifest took effect."""
 
-    manifest: _Hash  # an object
-    intermediate: _Hash  # of the intermediate certificate, DER
+    manifest: Hash  # an object
+    intermediate: Hash  # of the intermediate certificate, DER
     recovery: Recovery | None
 
 
@@ -89,14 +91,14 @@ class Started(_Common, frozen=True, tag="started"):
 
     at: _At
     instance: _Random
-    version: _Line
-    platform: _Line
-    unique: _HashOrNone  # empty in a confidential VM, like the rest
-    signer: _HashOrNone
+    version: Line
+    platform: Line
+    unique: HashOrNone  # empty in a confidential VM, like the rest
+    signer: HashOrNone
     product: _Small
     svn: _Small
-    quote: _HashOrNone
-    collateral: _HashOrNone
+    quote: HashOrNone
+    collateral: HashOrNone
 
 
 class Recovered(_Common, frozen=True, tag="recovered"):
@@ -106,30 +108,30 @@ class Recovered(_Common, frozen=True, tag="recovered"):
     """
 
     at: _At
-    holders: tuple[_Name, ...]
+    holders: tuple[Name, ...]
 
 
 class UpdateProposed(_Common, frozen=True, tag="update-proposed"):
     """A user proposed a manifest, and agreed to it with that."""
 
-    user: _Name
-    certificate: _Hash  # of the user's certificate, DER
-    base: _Hash  # the manifest in force
-    manifest: _Hash  # an object
-    plan: _HashOrNone  # the digest of the plan that the user saw
-    needed: _Whole  # how many have to agree, this user among them
-    approval: _HashOrNone
+    user: Name
+    certificate: Hash  # of the user's certificate, DER
+    base: Hash  # the manifest in force
+    manifest: Hash  # an object
+    plan: HashOrNone  # the digest of the plan that the user saw
+    needed: Whole  # how many have to agree, this user among them
+    approval: HashOrNone
 
 
 class UpdateApproved(_Common, frozen=True, tag="update-approved"):
     """A user agreed to the pending manifest."""
 
-    user: _Name
-    certificate: _Hash
-    manifest: _Hash
-    plan: _HashOrNone
-    missing: _Whole  # how many more have to agree
-    approval: _HashOrNone
+    user: Name
+    certificate: Hash
+    manifest: Hash
+    plan: HashOrNone
+    missing: Whole  # how many more have to agree
+    approval: HashOrNone
 
 
 class UpdateCancelled(_Common, frozen=True, tag="update-cancelled"):
@@ -138,18 +140,18 @@ class UpdateCancelled(_Common, frozen=True, tag="update-cancelled"):
     User and certificate are empty if nobody asked for it: it could not be applied.
     """
 
-    user: _Name
-    certificate: _HashOrNone
-    manifest: _Hash
-    approval: _HashOrNone
+    user: Name
+    certificate: HashOrNone
+    manifest: Hash
+    approval: HashOrNone
 
 
 class ManifestUpdated(_Common, frozen=True, tag="manifest-updated"):
     """A manifest took the place of another."""
 
-    base: _Hash
-    manifest: _Hash  # an object
-    intermediate: _Hash
+    base: Hash
+    manifest: Hash  # an object
+    intermediate: Hash
     recovery: Recovery | None
 
 
@@ -159,21 +161,21 @@ class PackagesUpdated(_Common, frozen=True, tag="packages-updated"):
     ``versions``: names of packages with their versions, in decimal: they may exceed 2**53.
     """
 
-    user: _Name
-    certificate: _Hash
-    base: _Hash  # the manifest in force
-    versions: tuple[tuple[_Name, _Decimal], ...]
-    intermediate: _Hash
-    plan: _HashOrNone
-    approval: _HashOrNone
+    user: Name
+    certificate: Hash
+    base: Hash  # the manifest in force
+    versions: tuple[tuple[Name, _Decimal], ...]
+    intermediate: Hash
+    plan: HashOrNone
+    approval: HashOrNone
 
 
 class Uploads(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A user, the hash of the user's certificate, and the names of the secrets uploaded."""
 
-    user: _Name
-    certificate: _Hash
-    names: tuple[_Name, ...]
+    user: Name
+    certificate: Hash
+    names: tuple[Name, ...]
 
 
 class SecretsUploaded(_Common, frozen=True, tag="secrets-uploaded"):
@@ -187,7 +189,7 @@ class Anchor(_Common, frozen=True, tag="anchor"):
 
     at: _At
     nonce: _Random
-    activations: _HashOrNone
+    activations: HashOrNone
 
 
 Leaf = (
@@ -204,7 +206,6 @@ Leaf = (
     | Anchor
 )
 
-_ENCODER: Final = msgspec.json.Encoder(order="sorted")
 _DECODER: Final[msgspec.json.Decoder[Leaf]] = msgspec.json.Decoder(Leaf)
 
 
@@ -213,7 +214,7 @@ def encode_leaf(leaf: Leaf) -> bytes:
 
     Raises ``LogInvalidError`` if a value is out of its bounds, or all are too long together.
     """
-    raw = _ENCODER.encode(leaf)
+    raw = canonical(leaf)
     if read_leaf(raw) != leaf:
         raise LogInvalidError("a leaf would be read as another one")
     return raw
@@ -223,11 +224,8 @@ def read_leaf(raw: bytes) -> Leaf:
     """Return the leaf in ``raw``. Raises ``LogInvalidError``, which repeats nothing of it."""
     if len(raw) > LEAF_BYTES:
         raise LogInvalidError(f"a leaf has at most {LEAF_BYTES} bytes")
-    try:
-        leaf = _DECODER.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):  # its text repeats names
-        leaf = None
-    if leaf is None or _ENCODER.encode(leaf) != raw:
+    leaf = read_canonical(raw, _DECODER)
+    if leaf is None:
         raise LogInvalidError(
             "a leaf is not one that this version knows, or not in its canonical form",
             hint="if the coordinator is of a newer version, read its log with that version",
@@ -241,7 +239,7 @@ def name_in_leaf(name: str) -> str:
     No two names are written alike: one that begins as a hash does is written as a hash, too.
     """
     raw = name.encode()
-    if len(raw) <= _NAME_BYTES and not name.startswith(_HASHED):
+    if len(raw) <= NAME_BYTES and not name.startswith(_HASHED):
         return name
     return _HASHED + object_name(raw)
 

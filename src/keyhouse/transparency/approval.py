@@ -1,0 +1,186 @@
+"""Approvals that users sign: what they propose, agree to or cancel, and in which history.
+
+An approval is a DSSE envelope (v1) with one signature, in the one form of JSON that a log has. Its
+payload is a JSON object in the same form. The signature is by the key of the user's certificate,
+over ``DSSEv1 <length of type> <type> <length of payload> <payload>`` in decimal and with single
+spaces: ECDSA on P-256, P-384 or P-521 with SHA-256, in DER; RSASSA-PSS with SHA-256 and a salt of
+32 bytes; or Ed25519. Nothing that TLS or X.509 signs begins with ``DSSEv1``.
+
+An approval counts once. Its head is one that its log has had, and has in it everything that was
+decided before: for ``propose`` and ``packages`` the last proposal, cancellation and update, for
+``approve`` and ``cancel`` the proposal that they are about. Agreements of others are no such thing,
+so several people can agree at the same time.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+from cryptography.hazmat.primitives.asymmetric.types import (
+    CertificatePublicKeyTypes,
+    PrivateKeyTypes,
+)
+
+from keyhouse.base.client_keys import has_costly_key
+from keyhouse.base.rsa_keys import SMALLEST
+from keyhouse.transparency.canonical import (
+    Hash,
+    HashOrNone,
+    Line,
+    Name,
+    Whole,
+    canonical,
+    read_canonical,
+)
+from keyhouse.transparency.errors import LogInvalidError
+
+APPROVAL_TYPE: Final = "application/vnd.keyhouse.approval.v1+json"
+APPROVAL_BYTES: Final = 16_384
+"""Bytes of the longest envelope that is read."""
+
+_SHA256: Final = hashes.SHA256()
+_PSS: Final = padding.PSS(padding.MGF1(_SHA256), _SHA256.digest_size)
+
+
+class Decision(StrEnum):
+    """What a user decides."""
+
+    PROPOSE = "propose"  # a manifest, which is an agreement to it as well
+    APPROVE = "approve"  # the pending manifest
+    CANCEL = "cancel"  # the pending manifest
+    PACKAGES = "packages"  # security versions of packages
+
+
+class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A tree of the log: its size, and its root in lower-case hex."""
+
+    size: Whole
+    root: Hash
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a user signs. Hashes are SHA-256 in lower-case hex."""
+
+    origin: Line  # of the log
+    root: Hash  # of the root certificate, DER
+    decision: Decision
+    user: Name  # as leaves write it
+    base: Hash  # the manifest in force
+    manifest: Hash  # the bytes that are proposed, agreed to or cancelled
+    plan: HashOrNone  # the digest of the plan that the user saw; empty: none
+    head: Head  # that the user's client has verified
+    time: Whole  # microseconds since 1970, as the user's client claims
+    v: Literal[1] = 1
+
+
+class _Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sig: bytes
+
+
+class _Envelope(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    payload: bytes
+    payload_type: Literal["application/vnd.keyhouse.approval.v1+json"]
+    signatures: tuple[_Signature]
+
+
+_PAYLOADS: Final = msgspec.json.Decoder(Approval)
+_ENVELOPES: Final = msgspec.json.Decoder(_Envelope)
+
+
+class SignedApproval(NamedTuple):
+    """An approval as it was read; its signature is not verified."""
+
+    approval: Approval
+    message: bytes  # that is signed
+    signature: bytes
+
+    @classmethod
+    def read(cls, raw: bytes) -> "SignedApproval":
+        """Return the approval in the envelope ``raw``.
+
+        Raises ``LogInvalidError``, which repeats nothing of it, for every other form of it.
+        """
+        envelope = read_canonical(raw, _ENVELOPES) if len(raw) <= APPROVAL_BYTES else None
+        approval = None if envelope is None else read_canonical(envelope.payload, _PAYLOADS)
+        if envelope is None or approval is None:
+            raise LogInvalidError(
+                "an approval is not a DSSE envelope in its canonical form, with one signature and"
+                " a payload that this version knows"
+            )
+        return cls(approval, _message(envelope.payload), envelope.signatures[0].sig)
+
+    def verify(self, certificate: bytes) -> None:
+        """Return if the key of ``certificate`` (DER) has signed it. Raises ``LogInvalidError``."""
+        key = _public_key(certificate)
+        try:
+            if isinstance(key, Ed25519PublicKey):
+                key.verify(self.signature, self.message)
+            elif isinstance(key, RSAPublicKey):
+                key.verify(self.signature, self.message, _PSS, _SHA256)
+            elif isinstance(key, ec.EllipticCurvePublicKey):
+                key.verify(self.signature, self.message, ec.ECDSA(_SHA256))
+            else:
+                raise _not_able()
+        except (InvalidSignature, ValueError):
+            raise LogInvalidError(
+                "the signature of an approval is not by the key of the user's certificate"
+            ) from None
+
+
+def sign_approval(approval: Approval, sign: Callable[[bytes], bytes]) -> bytes:
+    """Return the envelope of ``approval``; ``sign`` returns the signature over a message.
+
+    Raises ``LogInvalidError`` if it would not be read as it is, and what ``sign`` raises.
+    """
+    payload = canonical(approval)
+    signature = _Signature(sign(_message(payload)))
+    raw = canonical(_Envelope(payload, APPROVAL_TYPE, (signature,)))
+    if SignedApproval.read(raw).approval != approval:
+        raise LogInvalidError("an approval would be read as another one")
+    return raw
+
+
+def signature_by(key: PrivateKeyTypes, message: bytes) -> bytes:
+    """Return the signature of ``key`` over ``message``, for ``sign_approval``.
+
+    Raises ``LogInvalidError`` for a kind of key that signs no approvals.
+    """
+    if isinstance(key, Ed25519PrivateKey):
+        return key.sign(message)
+    if isinstance(key, RSAPrivateKey):
+        return key.sign(message, _PSS, _SHA256)
+    if isinstance(key, ec.EllipticCurvePrivateKey):
+        return key.sign(message, ec.ECDSA(_SHA256))
+    raise _not_able()
+
+
+def _message(payload: bytes) -> bytes:
+    """Return what is signed: the pre-authentication encoding of DSSE."""
+    kind = APPROVAL_TYPE.encode("ascii")
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+
+
+def _public_key(certificate: bytes) -> CertificatePublicKeyTypes:
+    if has_costly_key(certificate):  # also one that cannot be read
+        raise _not_able()
+    try:
+        key = x509.load_der_x509_certificate(certificate).public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        raise _not_able() from None
+    if isinstance(key, RSAPublicKey) and key.key_size < SMALLEST:
+        raise _not_able()
+    return key
+
+
+def _not_able() -> LogInvalidError:
+    return LogInvalidError(
+        "the key of the user's certificate signs no approvals",
+        hint="use ECDSA P-256, P-384 or P-521, RSA with 2048 to 8192 bits, or Ed25519",
+    )
