@@ -37,6 +37,11 @@ from keyhouse.attestation.platforms.find import PLATFORMS, PlatformMissingError,
 from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy
 from keyhouse.attestation.quote.binding import quote_binding, report_data, require_binding
 from keyhouse.attestation.quote.form import QuoteForm, Tee, add_header, read_form
+from keyhouse.attestation.quote.log_binding import (
+    head_report_data,
+    require_report_data,
+    start_report_data,
+)
 from keyhouse.attestation.quote.snp import SnpMeasurements
 from keyhouse.attestation.quote.td import TdMeasurements
 from keyhouse.attestation.quote.verdict import Freshness, Verdict
@@ -87,6 +92,7 @@ __all__ = [
     "accept_tcb",
     "add_header",
     "appraise",
+    "head_report_data",
     "marks_of",
     "marks_of_amd",
     "newer_marks",
@@ -101,7 +107,9 @@ __all__ = [
     "report_data",
     "require_as_new",
     "require_binding",
+    "require_report_data",
     "require_sound",
+    "start_report_data",
     "write_collateral",
     "write_expected_identity",
 ]
