@@ -40,7 +40,8 @@ from keyhouse.coordinator.engine.batch import Decision
 from keyhouse.coordinator.engine.certificate_ends import user_expiry, warn_of_expiry
 from keyhouse.coordinator.engine.clock import LOOK_EVERY, Clock, HostClock
 from keyhouse.coordinator.engine.counts import EngineCounts
-from keyhouse.coordinator.engine.engine import Engine, Process
+from keyhouse.coordinator.engine.current import Process
+from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.coordinator.engine.log_signing import signed_checkpoint
 from keyhouse.coordinator.engine.opening import NewDeployment, open_engine, require_clock_of_fresh
 from keyhouse.coordinator.engine.read_gate import ReadGate

@@ -10,7 +10,8 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.engine.clock import BUILD_TIME, Clock, SecurityClock
-from keyhouse.coordinator.engine.engine import Engine, Process
+from keyhouse.coordinator.engine.current import Process
+from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.coordinator.engine.records import LogTail, rebuild
 from keyhouse.coordinator.engine.shared import Shared
 from keyhouse.coordinator.engine.writer import JournalWriter

@@ -1,0 +1,126 @@
+"""Changes of one batch: decided, made durable, then published.
+
+If the append certainly failed, the old state remains. If its outcome is unknown, nothing else is
+written until the store tells it. Changes that were outrun are decided again on what others wrote.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
+from time import perf_counter
+
+from keyhouse.coordinator.core.base import Filed, base_events
+from keyhouse.coordinator.core.commands import SetManifest
+from keyhouse.coordinator.core.publishing import leaves_of, objects_of
+from keyhouse.coordinator.core.state import Running
+from keyhouse.coordinator.core.update_log import UpdateLog
+from keyhouse.coordinator.engine.batch import (
+    Accepted,
+    Decided,
+    Waiting,
+    decide_batch,
+    goes_alone,
+    new_dek,
+)
+from keyhouse.coordinator.engine.counts import EngineCounts
+from keyhouse.coordinator.engine.current import Current
+from keyhouse.coordinator.engine.following import Following
+from keyhouse.coordinator.engine.intake import Intake
+from keyhouse.coordinator.engine.records import encode_events
+from keyhouse.coordinator.engine.settling import not_settled, settle
+from keyhouse.coordinator.engine.writer import JournalWriter
+from keyhouse.journal import OutcomeLostError, OutcomeUnknownError, StoreConflictError
+from keyhouse.transparency.tree import Frontier
+
+
+class Commits:
+    """Makes changes durable, and shows them then."""
+
+    def __init__(
+        self,
+        current: Current,
+        writer: JournalWriter,
+        following: Following,
+        intake: Intake,
+        counts: EngineCounts,
+    ) -> None:
+        self._current = current
+        self._writer = writer
+        self._following = following
+        self._intake = intake
+        self._counts = counts
+        self.unsettled = False  # whether the outcome of a write is not known
+
+    async def write(self, batch: Sequence[Waiting]) -> Sequence[Accepted]:
+        """Return the changes of ``batch`` that are durable; the refused ones are answered."""
+        decided = self._decide(batch)
+        try:
+            await self._commit(decided)
+        except StoreConflictError:
+            decided = await self._commit_in_turn(decided)
+        return decided.accepted
+
+    async def settled(self, write: Awaitable[None], batch: Sequence[Accepted] = ()) -> None:
+        """Return once ``write``, of the changes in ``batch``, has happened; raise if it has not."""
+        try:
+            try:
+                await write
+            except OutcomeUnknownError:
+                self.unsettled = True
+                await settle(self._writer, lambda: self._pause(batch), self._intake.stopping)
+            finally:
+                self.unsettled = self._intake.paused = False
+        except OutcomeLostError:
+            self._intake.behind = True
+            raise not_settled() from None
+
+    async def _commit(self, decided: Decided) -> None:
+        """Make ``decided`` durable, then publish it. Raises ``StoreConflictError``."""
+        if not decided.events:
+            return
+        began = perf_counter()
+        await self.settled(self._make_durable(decided), decided.accepted)
+        self._counts.committed(len(decided.accepted), perf_counter() - began)
+        self._current.publish(decided.state, decided.events)
+
+    async def _commit_in_turn(self, decided: Decided) -> Decided:
+        """Decide again on what others wrote first, and commit that before they write more."""
+
+        async def commit() -> None:
+            nonlocal decided
+            decided = self._decide([each.waiting for each in decided.accepted])
+            await self._commit(decided)
+
+        await self._following.in_turn(commit)
+        return decided
+
+    def _pause(self, batch: Iterable[Accepted]) -> None:
+        """Keep no caller waiting any longer, until the store answers again."""
+        callers = (each.waiting for each in batch if each.waiting.answer is not None)
+        self._intake.fail(callers, not_settled())
+        self._intake.pause()
+
+    def _decide(self, batch: Sequence[Waiting]) -> Decided:
+        """Decide ``batch`` on the present state, and answer the refused commands."""
+        decided = decide_batch(batch, self._current.view.state, self._current.context())
+        for refused in decided.refused:
+            self._intake.fail([refused.waiting], refused.error)
+        return decided
+
+    async def _make_durable(self, decided: Decided) -> None:
+        command, state = decided.accepted[0].waiting.command, decided.state
+        if not goes_alone(command):
+            await self._writer.public_log.put_objects(objects_of(decided.events))
+            await self._writer.append(decided.payloads)
+            return
+        assert isinstance(state, Running)  # noqa: S101 a manifest was just set
+        after = UpdateLog(decided.events, before=self._current.view.log)
+        leaves = leaves_of(decided.events)
+        if isinstance(command, SetManifest):
+            base = encode_events(base_events(state, after.view(), Filed(Frontier(), leaves)))
+            await self._writer.establish(command, base, objects_of(decided.events))
+        else:
+            await self._writer.public_log.put_objects(objects_of(decided.events))
+            dek = new_dek(command)
+            notes = await asyncio.to_thread(self._following.switches, state, dek)
+            view = after.view()
+            await self._writer.begin_epoch(state, view, dek=dek, notes=notes, leaves=leaves)

@@ -1,0 +1,75 @@
+"""What an engine shows at present: its view, made from the state, the logs and the journal."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from keyhouse.base.log import log
+from keyhouse.coordinator.core.context import Context, FirstManifestRule
+from keyhouse.coordinator.core.events import Event
+from keyhouse.coordinator.core.publishing import leaves_of
+from keyhouse.coordinator.core.state import Member, Running, State
+from keyhouse.coordinator.core.update_log import UpdateLog
+from keyhouse.coordinator.engine.clock import SecurityClock
+from keyhouse.coordinator.engine.view import View, at
+from keyhouse.coordinator.engine.writer import JournalWriter
+
+
+class Process(NamedTuple):
+    """The identity of this process, as its ``Started`` record has it, and its measured settings."""
+
+    platform: str
+    instance: bytes  # 16 random bytes
+    version: str
+    measurement: bytes
+    first_manifest: FirstManifestRule = FirstManifestRule()
+    removed_may_cancel: bool = True
+    member: Member | None = None  # what others are told of it, if it shares its store
+    shares_store: bool = False  # with other coordinators
+    signer: bytes = bytes(32)
+    product: int = 0
+    security_version: int = 0
+
+
+class Current:
+    """The view that readers take, and what the next change is decided with."""
+
+    def __init__(
+        self,
+        writer: JournalWriter,
+        clock: SecurityClock,
+        process: Process,
+        state: State,
+        update_log: UpdateLog,
+    ) -> None:
+        self._writer = writer
+        self._log = update_log
+        self._published: Callable[[], None] = lambda: None
+        self.process: Final = process
+        self.clock = clock
+        self.view = View(state, writer.position, update_log.view())
+
+    def on_view(self, published: Callable[[], None]) -> None:
+        """Call ``published`` after each new view."""
+        self._published = published
+
+    def now(self) -> int:
+        """Return the security time: microseconds since 1970, never before what is journalled."""
+        state, now = self.view.state, self.clock.now()
+        return max(now, state.time) if isinstance(state, Running) else now
+
+    def context(self) -> Context:
+        """Return what a change is decided with now, beside the state."""
+        return Context(now=self.now(), at=at(self._writer.position), **self.process._asdict())
+
+    def publish(self, state: State, events: Sequence[Event]) -> None:
+        """Show ``state``, which is durable, after ``events``."""
+        self._writer.public_log.extend(leaves_of(events))
+        for moved in self._log.extend(events):
+            log.warning("a workload runs on another platform than before", **moved._asdict())
+        self.view = View(state, self._writer.position, self._log.view())
+        self._published()
+
+    def replace(self, state: State, update_log: UpdateLog) -> None:
+        """Show ``state`` with ``update_log``, which were read as a whole."""
+        self._log = update_log
+        self.publish(state, ())

@@ -1,0 +1,179 @@
+"""What waits for the engine: commands and recoveries with their callers, and the audit buffer."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from keyhouse.base.errors import BrokenError, UnavailableError
+from keyhouse.base.log import log
+from keyhouse.coordinator.activation.audit_buffer import AuditBuffer
+from keyhouse.coordinator.core.commands import Command, RecordActivations
+from keyhouse.coordinator.core.events import Activated
+from keyhouse.coordinator.engine.batch import Decision, Waiting, goes_alone
+from keyhouse.coordinator.engine.counts import EngineCounts
+from keyhouse.coordinator.engine.recover import Recovery
+from keyhouse.coordinator.engine.settling import paused
+from keyhouse.coordinator.engine.view import View
+
+WAITING: Final = 1024
+"""Commands that may wait; one more is refused, to be retried."""
+
+BATCH: Final = 256
+"""Commands that share one append."""
+
+
+class WaitingRecovery(NamedTuple):
+    """A recovery, and the caller that waits for it."""
+
+    recovery: Recovery
+    answer: "asyncio.Future[View]"
+
+    def fail(self, error: Exception) -> None:
+        """Answer with ``error``, unless the caller has gone."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class Intake:
+    """Takes what callers ask for until the engine works on it, or stops."""
+
+    def __init__(self, counts: EngineCounts) -> None:
+        self._counts = counts
+        self._waiting: deque[Waiting] = deque()
+        self._recoveries: deque[WaitingRecovery] = deque()
+        self._audit_buffer = AuditBuffer()
+        self._wake = asyncio.Event()
+        self.stopping: Final = asyncio.Event()
+        self.behind = False  # whether others may have written what the view does not show
+        self.paused = False  # whether the store has not answered for long
+        self.broken: BrokenError | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many commands wait for the next batch."""
+        return len(self._waiting)
+
+    @property
+    def unrecorded(self) -> int:
+        """How many activations are in the audit buffer."""
+        return len(self._audit_buffer)
+
+    def add(self, command: Command) -> "asyncio.Future[Decision]":
+        """Return the answer to ``command``. Errors as for ``Engine.decision``."""
+        self._require_open()
+        if self.paused:
+            raise paused()
+        if len(self._waiting) >= WAITING:
+            self._counts.changes["unavailable"] += 1
+            raise UnavailableError("too many changes are waiting", hint="try again later")
+        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+        self._waiting.append(Waiting(command, answer))
+        self._wake.set()
+        return answer
+
+    def add_recovery(self, recovery: Recovery) -> "asyncio.Future[View]":
+        """Return the answer to ``recovery``. Errors as for ``Engine.recover``."""
+        self._require_open()
+        answer: asyncio.Future[View] = asyncio.get_running_loop().create_future()
+        self._recoveries.append(WaitingRecovery(recovery, answer))
+        self._wake.set()
+        return answer
+
+    def record(self, activated: Activated) -> None:
+        """Put an activation into the audit buffer. Raises ``UnavailableError``."""
+        if self.stopping.is_set():
+            raise _stopping()
+        if self._audit_buffer.add(activated, asyncio.get_running_loop().time()):
+            self._wake.set()
+
+    def look(self) -> None:
+        """Let the engine take over soon what other writers of the store may have written."""
+        if not self.stopping.is_set():
+            self.behind = True
+            self._wake.set()
+
+    def stop(self) -> None:
+        """Take nothing more; what waits is still worked on."""
+        self.stopping.set()
+        self._wake.set()
+
+    async def has_work(self) -> bool:
+        """Wait for something to do; return False when there is nothing and the engine stops."""
+        now = asyncio.get_running_loop().time
+        while not (self._waiting or self._recoveries or self._audit_buffer.due(now())):
+            if self.stopping.is_set():
+                return len(self._audit_buffer) > 0
+            if self.behind:
+                return True
+            self._wake.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._audit_buffer.due_at()):
+                    await self._wake.wait()
+        return True
+
+    def take_recovery(self) -> WaitingRecovery | None:
+        """Take the recovery that waits longest; None if none does."""
+        return self._recoveries.popleft() if self._recoveries else None
+
+    def take(self) -> list[Waiting]:
+        """Take the waiting commands, up to a batch; one that ``goes_alone`` is its own batch."""
+        batch: list[Waiting] = []
+        while self._waiting and len(batch) < BATCH:
+            if goes_alone(self._waiting[0].command):
+                return batch or [self._waiting.popleft()]
+            batch.append(self._waiting.popleft())
+        if self._audit_buffer and (batch or self._must_record()):
+            batch.append(Waiting(self._audit_buffer.oldest(), None))
+        return batch
+
+    def recorded(self, command: RecordActivations) -> None:
+        """Remove from the audit buffer what ``command`` has made durable."""
+        self._audit_buffer.recorded(command, asyncio.get_running_loop().time())
+
+    def fail(self, batch: Iterable[Waiting], error: Exception) -> None:
+        """Answer ``batch`` with ``error``, and count that."""
+        for waiting in batch:
+            self._counts.failed(error)
+            if waiting.answer is None:
+                self._put_off()
+            elif not waiting.answer.done():
+                waiting.answer.set_exception(error)
+
+    def pause(self) -> None:
+        """Refuse what waits and what comes, as long as ``paused``."""
+        self.paused = True
+        self.fail(self._waiting, paused())
+        self._waiting.clear()
+
+    def close(self) -> None:
+        """Refuse what waits and what comes: no caller may wait for an engine that does not run."""
+        self.stopping.set()
+        error = self.broken or _stopping()
+        self.fail(self._waiting, error)
+        self._waiting.clear()
+        for each in self._recoveries:
+            each.fail(error)
+        self._recoveries.clear()
+
+    def _require_open(self) -> None:
+        if self.broken:
+            raise self.broken
+        if self.stopping.is_set():
+            raise _stopping()
+
+    def _must_record(self) -> bool:
+        """Tell whether the audit buffer has to be written even if there is no other change."""
+        now = asyncio.get_running_loop().time()
+        return self._audit_buffer.due(now) or self.stopping.is_set()
+
+    def _put_off(self) -> None:
+        """Write the audit buffer later; if the engine stops, its content is lost."""
+        self._audit_buffer.put_off(asyncio.get_running_loop().time())
+        if self.stopping.is_set() and (lost := self._audit_buffer.give_up()):
+            log.error("activations were not recorded", lost=lost)
+
+
+def _stopping() -> UnavailableError:
+    return UnavailableError("the coordinator is stopping", hint="try again later")
