@@ -42,6 +42,13 @@ def test_an_entry_is_one_json_object(capfd: pytest.CaptureFixture[str]) -> None:
     }
 
 
+def test_each_entry_of_one_of_several_has_its_number(capfd: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "json", 2)
+    log.info("it happened", count=1)
+    entry = json.loads(capfd.readouterr().err)
+    assert (entry["replica"], entry["count"]) == (2, 1)
+
+
 def test_text_has_the_fields_in_order_behind_the_event(capfd: pytest.CaptureFixture[str]) -> None:
     configure_logs("info", "text")
     log.info("it happened", b="x", a="two words", n=1)

@@ -1,9 +1,12 @@
 """What a start is told about its first manifest, and about checking only."""
 
+from pathlib import Path
+
 import pytest
 
 from keyhouse.server.process.flags import SettingRefusedError
 from keyhouse.server.process.settings import read_settings
+from keyhouse.server.process.supervisor import require_several_processes
 
 
 def test_a_recovery_file_without_a_startup_manifest_is_named_in_a_note() -> None:
@@ -37,3 +40,27 @@ def test_json_without_a_check_is_refused() -> None:
         read_settings(["--json"], {})
     found = read_settings(["--check-config", "--json"], {})
     assert (found.check_config, found.json) == (True, True)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "65", "100", "2.0", " 2", "\u0662", "9" * 9000])
+def test_what_is_no_number_of_replicas_is_refused(text: str) -> None:
+    with pytest.raises(SettingRefusedError, match="--replicas has an invalid value"):
+        read_settings(["--replicas", text, "--store", "postgresql://user@host/d"], {})
+
+
+def test_several_replicas_need_a_store_and_ports_for_their_metrics() -> None:
+    with pytest.raises(SettingRefusedError, match="several replicas need a store"):
+        read_settings(["--replicas", "2"], {})
+    shared = ["--store", "postgresql://user@host/d", "--replicas", "2", "--metrics-addr"]
+    assert read_settings([*shared, ":65534"], {}).replicas == 2
+    with pytest.raises(SettingRefusedError, match="leaves too few ports"):
+        read_settings([*shared, ":65535"], {})
+
+
+def test_several_replicas_are_refused_under_gramine() -> None:
+    def exists(path: Path) -> bool:
+        return str(path) == "/dev/attestation"
+
+    with pytest.raises(SettingRefusedError, match="under Gramine several replicas cannot share"):
+        require_several_processes(exists)
+    require_several_processes(lambda _: False)

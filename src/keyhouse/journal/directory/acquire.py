@@ -4,12 +4,14 @@ import os
 from pathlib import Path
 from typing import Final
 
+from keyhouse.base.errors import BrokenError
 from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.inspect import shows_users
 from keyhouse.journal.directory.journal_copy import OWN_FILES
 from keyhouse.journal.directory.layout import (
     INDEX,
+    JOURNAL,
     NEXT_INDEX,
     ROLLBACK_JOURNAL,
     SEALED_KEY,
@@ -64,6 +66,16 @@ def refuse_rollback_journal(path: Path) -> None:
             f"{ROLLBACK_JOURNAL} was not made by Keyhouse",
             hint="restore the state directory from a backup",
         )
+
+
+def require_no_state(path: Path) -> None:
+    """Raise ``BrokenError`` if ``path`` holds a state: that of a database is kept elsewhere."""
+    for name in (JOURNAL, INDEX, TOMBSTONE):
+        if os.path.lexists(path / name):
+            raise BrokenError(
+                f"the directory has {name}, a state of its own",
+                hint="with --store name another --data-dir; or serve it without --store",
+            )
 
 
 def check_state_directory(path: Path) -> str:

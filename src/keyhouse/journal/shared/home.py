@@ -8,7 +8,6 @@ keep the others from showing roots of their own meanwhile: before there is a man
 
 import asyncio
 import hmac
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -16,11 +15,10 @@ from typing import Final
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
-from keyhouse.journal.directory.acquire import acquire
+from keyhouse.journal.directory.acquire import acquire, require_no_state
 from keyhouse.journal.directory.disk import Disk, off_loop
 from keyhouse.journal.directory.found import Fresh, Locked, Opened
 from keyhouse.journal.directory.key_file import KeyFile
-from keyhouse.journal.directory.layout import INDEX, JOURNAL, TOMBSTONE
 from keyhouse.journal.directory.lock import DirectoryLock
 from keyhouse.journal.directory.sealing import Contents, EpochKey
 from keyhouse.journal.journal import Journal, StoreEmptyError, require_link
@@ -79,7 +77,7 @@ class SharedHome:
         disk = Disk()
         lock = await off_loop(acquire, path, disk)
         try:
-            await off_loop(_require_no_state, path)
+            await off_loop(require_no_state, path)
             database = PostgresDatabase(url)
             keys = None
             if sealing_key is not None:
@@ -371,15 +369,6 @@ _WAITING = {
     "founder": "waiting: another coordinator accepts the first manifest of this database",
     "desk": "waiting: this machine cannot open the state, and another coordinator recovers it",
 }
-
-
-def _require_no_state(path: Path) -> None:
-    for name in (JOURNAL, INDEX, TOMBSTONE):
-        if os.path.lexists(path / name):
-            raise BrokenError(
-                f"the directory has {name}, a state of its own",
-                hint="with --store name another --data-dir; or serve it without --store",
-            )
 
 
 def _key_of(contents: Iterable[Contents], start: EpochStart) -> EpochKey | None:

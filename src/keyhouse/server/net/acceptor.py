@@ -19,22 +19,16 @@ from keyhouse.base.log import log
 from keyhouse.server.net.connections import Connection, Connections
 from keyhouse.server.net.handshakes import Handshakes
 from keyhouse.server.net.limits import ConnectionLimits
+from keyhouse.server.net.listening import bound_socket, listen
 from keyhouse.server.net.plain_transport import Plaintext, PlainTransport
 from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.net.tls_transport import TlsTransport
 
-_BACKLOG: Final = 4096
 _ACCEPTS_PER_TURN: Final = 100
 _CLOSED_PER_TURN: Final = 32  # for others: until the turn ends they keep their descriptors
 _OTHER_DESCRIPTORS: Final = 64  # kept for the store and whatever else opens files
 _PAUSE_WITHOUT_DESCRIPTORS: Final = 0.2  # seconds
 _EXHAUSTED: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-_UNUSABLE: Final = {
-    errno.EADDRINUSE: ("it is in use", "stop what listens there, or choose another port"),
-    errno.EADDRNOTAVAIL: ("this machine has no such address", "choose one of its own"),
-    errno.EACCES: ("this user may not", "choose a port from 1024 on"),
-}
-_NO_ADDRESS: Final = ("no address of this machine is found there", "write an IP address")
 
 
 class Acceptor:
@@ -71,12 +65,15 @@ class Acceptor:
         self._sweeper: asyncio.TimerHandle | None = None
         self._pause: asyncio.TimerHandle | None = None
 
-    async def start(self, host: str, port: int) -> None:
+    async def start(self, host: str, port: int, inherited: socket.socket | None = None) -> None:
         """Listen on ``host`` (empty: all addresses) and ``port`` (0: any free one).
 
-        Raises ``UnavailableError`` if the address cannot be had.
+        ``inherited`` is bound there already, for other processes too. Raises ``UnavailableError``
+        if the address cannot be had.
         """
-        self._socket = await _listening_socket(host, port)
+        listening = inherited or await bound_socket(host, port)
+        listen(listening)
+        self._socket = listening
         self._most_connections = _possible_connections(self._limits.connections)
         loop = asyncio.get_running_loop()
         self._sweep(loop)
@@ -250,28 +247,3 @@ def _possible_connections(wanted: int) -> int:
     possible = max(1, limit - _OTHER_DESCRIPTORS)
     log.warning("the limit of open files allows few connections", connections=possible)
     return possible
-
-
-async def _listening_socket(host: str, port: int) -> socket.socket:
-    try:
-        if not host:
-            both = socket.has_dualstack_ipv6()
-            family = socket.AF_INET6 if both else socket.AF_INET
-            listening = socket.create_server(
-                ("", port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
-            )
-        else:
-            found = await asyncio.get_running_loop().getaddrinfo(
-                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )
-            family, _, _, _, address = found[0]
-            listening = socket.create_server(
-                (str(address[0]), int(address[1])), family=family, backlog=_BACKLOG
-            )
-    except (OSError, UnicodeError) as error:  # the latter for a name that can be none
-        problem, hint = _UNUSABLE.get(getattr(error, "errno", None) or 0, _NO_ADDRESS)
-        raise UnavailableError(
-            f"cannot listen on {host or 'all addresses'} port {port}: {problem}", hint=hint
-        ) from None
-    listening.setblocking(False)  # noqa: FBT003 - the standard library's way
-    return listening

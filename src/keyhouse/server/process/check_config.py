@@ -31,6 +31,7 @@ from keyhouse.server.process.opening import new_deployment, reach_database, requ
 from keyhouse.server.process.quote_checks import pccs_of
 from keyhouse.server.process.settings import Settings, read_settings
 from keyhouse.server.process.startup_manifest import read_startup_manifest, require_free
+from keyhouse.server.process.supervisor import require_several_processes
 
 OK: Final = 0
 REFUSED: Final = 1
@@ -75,6 +76,8 @@ def findings_of(settings: Settings) -> Iterator[Finding]:
     else:
         yield from _try("--store", lambda: asyncio.run(reach_database(settings)))[1]
         yield Finding("--store", is_problem=False, text=TRUSTED_FOR_FRESHNESS)
+    if settings.replicas > 1:
+        yield from _try("--replicas", require_several_processes)[1]
     bundles = settings.collateral
     if bundles is not None:
         yield from _try("--collateral", lambda: read_bundles([bundles]))[1]

@@ -28,18 +28,20 @@ _EVENT_WIDTH: Final = 30
 _QUOTED: Final = frozenset(" \t=\r\n\"'")
 
 
-def configure_logs(level: str, form: str) -> None:
+def configure_logs(level: str, form: str, replica: int = 0) -> None:
     """Send the log to standard error in the wanted ``form``: text, json or auto.
 
-    Nothing else goes there: libraries warn of unknown certificates in words of their own.
+    Each entry tells the number of the ``replica``, if there are several in this place. Nothing else
+    goes there: libraries warn of unknown certificates in words of their own.
     """
     warnings.simplefilter("ignore")
     stream = StandardError()
     is_text = form == "text" or (form == "auto" and stream.isatty())
     has_colours = stream.isatty() and not os.environ.get("NO_COLOR")
+    own: dict[str, object] = {"replica": replica} if replica else {}
 
     def write(level: str, event: str, fields: dict[str, object]) -> None:
-        safe = {name: _safe(value) for name, value in fields.items()}
+        safe = {name: _safe(value) for name, value in (own | fields).items()}
         now = datetime.now(UTC).replace(tzinfo=None).isoformat() + "Z"
         line = (
             _text(now, level, printable(event), safe, has_colours=has_colours)

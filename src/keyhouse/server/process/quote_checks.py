@@ -64,7 +64,7 @@ async def quote_checks(
     source = PccsSource(
         pccs_of(settings),
         platform.root_ca,
-        settings.data_dir.absolute() / "collateral",
+        settings.state_dir / "collateral",
         now=now,
         warn=log.warning,
         told=_tell,

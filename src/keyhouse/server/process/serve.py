@@ -46,12 +46,26 @@ def main(arguments: Sequence[str], explained: Callable[[KeyhouseError], str] = e
 
     ``explained`` returns the lines that an error is shown as, once nothing is served any more.
     """
-    try:
+
+    def run() -> int:
         if "--check-config" in arguments:
             from keyhouse.server.process.check_config import check_config
 
             return check_config(arguments, os.environ)
-        _run(read_settings(arguments, os.environ))
+        settings = read_settings(arguments, os.environ)
+        if settings.replicas == 1:
+            return _run(settings)
+        from keyhouse.server.process.supervisor import supervise
+
+        return supervise(settings, lambda own: _exit_code(lambda: _run(own), explained))
+
+    return _exit_code(run, explained)
+
+
+def _exit_code(run: Callable[[], int], explained: Callable[[KeyhouseError], str]) -> int:
+    """Return what ``run`` returns, or the code of the error that ended it, which is shown."""
+    try:
+        return run()
     except KeyhouseError as error:
         write_error(explained(error))
         return USAGE if isinstance(error, SettingMisusedError) else REFUSED
@@ -62,16 +76,16 @@ def main(arguments: Sequence[str], explained: Callable[[KeyhouseError], str] = e
 
         write_error(error_text(UnexpectedError.of(error)))
         return REFUSED
-    return 0
 
 
-def _run(settings: Settings) -> None:
+def _run(settings: Settings) -> int:
     import uvloop
 
     from keyhouse.server.process.logs import configure_logs
 
-    configure_logs(settings.log_level, settings.log_format)
+    configure_logs(settings.log_level, settings.log_format, settings.replica.number)
     uvloop.run(_serve(settings))
+    return 0
 
 
 async def _serve(settings: Settings) -> None:
@@ -101,7 +115,7 @@ async def _serve(settings: Settings) -> None:
     if platform.kind == "simulation":
         log.warning("SIMULATION: this coordinator proves nothing and protects nothing")
     async with (
-        opened(folder, platform, settings.database) as home,
+        opened(settings.state_dir, platform, settings.database) as home,
         watched(settings.metrics_addr) as metrics,
     ):
         await _serve_home(settings, platform, home, new, metrics, stop)
@@ -140,6 +154,7 @@ async def _serve_home(
                 certificate_days=settings.marble_certificate_days,
                 metrics=metrics,
                 replicated=settings.store is not None,
+                inherited=settings.replica.workload_api,
             ) as listeners,
         ):
             await _start(settings, platform.kind, engine, listeners.client_api)
@@ -245,7 +260,7 @@ async def _start(settings: Settings, platform: str, engine: "Engine", listener: 
     from keyhouse.base.version import VERSION
 
     _settle_memory()
-    await listener.start(*settings.client_addr)
+    await listener.start(*settings.client_addr, settings.replica.client_api)
     log.info(
         "serving the Client API",
         phase=engine.view.phase.words,

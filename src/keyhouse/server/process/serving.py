@@ -1,5 +1,6 @@
 """Puts together what answers: the use cases of a coordinator behind the listeners of both APIs."""
 
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from datetime import timedelta
@@ -102,12 +103,14 @@ async def serving(
     certificate_days: int | None = None,
     metrics: "Observability | None" = None,
     replicated: bool = False,
+    inherited: socket.socket | None = None,
 ) -> AsyncIterator[Listeners]:
     """Have everything that answers until the context ends; workloads are served on ``mesh``.
 
     Their certificates are good for ``certificate_days``, None: for as long as the coordinator's.
     ``metrics`` shows what is counted; without it nothing is. ``replicated``: others write to the
-    same store, so nothing is answered before the view is confirmed.
+    same store, so nothing is answered before the view is confirmed. ``inherited`` is bound to
+    ``mesh`` for several processes.
     """
     gate = ReadGate(engine) if replicated else None
     counts = RequestCounts(route.path for route in ROUTES) if metrics else None
@@ -127,7 +130,9 @@ async def serving(
         keys = engine.view.state.keys
         listener = Listener(api.application, root_context(keys), counts=counts, places=replicated)
         async with (
-            _workloads_served(mesh, engine, activations, simulated=simulated) as workloads,
+            _workloads_served(
+                mesh, engine, activations, simulated=simulated, inherited=inherited
+            ) as workloads,
             reminded(engine, api.dispatcher.forget_answers),
         ):
             api.identity.served_by(listener, workloads)
@@ -138,13 +143,18 @@ async def serving(
 
 @asynccontextmanager
 async def _workloads_served(
-    address: tuple[str, int], engine: Engine, activations: Activations, *, simulated: bool
+    address: tuple[str, int],
+    engine: Engine,
+    activations: Activations,
+    *,
+    simulated: bool,
+    inherited: socket.socket | None,
 ) -> AsyncIterator[WorkloadListener]:
     """Serve workloads on ``address`` until the context ends, or the listener is stopped."""
     listener = WorkloadListener(engine, activations.activate, simulated=simulated)
     host, port = address
     try:
-        await listener.start(host, port)
+        await listener.start(host, port, inherited)
         where = f"{host or '*'}:{listener.port}"
         log.info("serving the workload API", address=where)
         yield listener

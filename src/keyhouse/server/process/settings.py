@@ -1,6 +1,7 @@
 """What `keyhouse serve` can be told."""
 
 import re
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -23,8 +24,12 @@ MOST_DAYS: Final = 36_500
 """Days that a certificate of a workload may be good for, if its time is chosen."""
 
 _DAYS: Final = re.compile(r"[1-9][0-9]{0,4}")
+_REPLICAS: Final = re.compile(r"[1-9][0-9]?")
 _FINGERPRINT: Final = re.compile(r"[0-9A-Fa-f]{64}")
 _LONGEST_PORT: Final = 5
+
+MOST_REPLICAS: Final = 64
+"""Coordinators behind one address: each takes memory and connections to the database."""
 
 
 class HostPort(NamedTuple):
@@ -32,6 +37,14 @@ class HostPort(NamedTuple):
 
     host: str  # empty: every address of the machine
     port: int
+
+
+class Replica(NamedTuple):
+    """Which of several processes behind the same addresses this is, and the sockets they share."""
+
+    number: int = 0  # from 1 on; 0: there is this one only
+    client_api: socket.socket | None = None
+    workload_api: socket.socket | None = None
 
 
 def _days(value: str, source: str) -> int | None:
@@ -72,6 +85,14 @@ def _store(value: str, source: str) -> Secret | None:
             hint="use --store-password-file, or the variable KEYHOUSE_STORE",
         )
     return Secret(value.encode()) if value else None
+
+
+def _replicas(value: str, source: str) -> int:
+    if not _REPLICAS.fullmatch(value) or int(value) > MOST_REPLICAS:
+        raise SettingRefusedError(
+            f"{source} has an invalid value", hint=f"a whole number from 1 to {MOST_REPLICAS}"
+        )
+    return int(value)
 
 
 SETTINGS: Final = (
@@ -145,6 +166,15 @@ SETTINGS: Final = (
         "file with the password for --store in its first line",
         variables=("KEYHOUSE_STORE_PASSWORD_FILE",),
         read=file,
+    ),
+    host(
+        "--replicas",
+        "how many coordinators to run here behind the same addresses, with --store; the second and"
+        " later ones have directories of their own in --data-dir, and the ports after that of"
+        " --metrics-addr",
+        "1",
+        variables=("KEYHOUSE_REPLICAS",),
+        read=_replicas,
     ),
     host(
         "--client-addr",
@@ -248,6 +278,7 @@ class Settings(msgspec.Struct, frozen=True):
     data_dir: Path
     store: Secret | None  # URL; None: the state is in the directory
     store_password_file: Path | None
+    replicas: int
     client_addr: HostPort
     mesh_addr: HostPort
     metrics_addr: HostPort | None  # None: off
@@ -261,6 +292,13 @@ class Settings(msgspec.Struct, frozen=True):
     check_config: bool
     json: bool
     notes: tuple[str, ...]  # for the log
+    replica: Replica = Replica()
+
+    @property
+    def state_dir(self) -> Path:
+        """The directory that only this process uses, absolute."""
+        folder, number = self.data_dir.absolute(), self.replica.number
+        return folder / f"replica-{number}" if number > 1 else folder
 
     @property
     def database(self) -> Secret | None:
@@ -294,6 +332,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     if values["pccs_ca"] and not values["pccs"]:
         raise SettingRefusedError("--pccs-ca has no effect here", hint="it goes with --pccs")
     _check_store(values)
+    _check_replicas(values)
     return Settings(**values, notes=_notes(values))
 
 
@@ -306,6 +345,18 @@ def _check_store(values: Mapping[str, Any]) -> None:
         raise SettingRefusedError(
             "--replace-lost-state and --no-new-manifest-in-recovery contradict each other",
             hint="leave one of them out",
+        )
+
+
+def _check_replicas(values: Mapping[str, Any]) -> None:
+    replicas, metrics = values["replicas"], values["metrics_addr"]
+    if replicas > 1 and values["store"] is None:
+        raise SettingRefusedError(
+            "several replicas need a store that they share", hint="name a database with --store"
+        )
+    if metrics is not None and metrics.port and metrics.port + replicas > 2**16:
+        raise SettingRefusedError(
+            "--metrics-addr leaves too few ports for the replicas", hint="choose a lower port"
         )
 
 

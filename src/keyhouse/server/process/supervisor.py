@@ -1,0 +1,188 @@
+"""Several coordinators on one machine behind the same addresses: the parent that runs them.
+
+It binds the addresses, forks a process for each, and starts again what ends. The children inherit
+the sockets, so nobody else can listen there, and whichever is free accepts. The parent has one
+thread, no event loop, and nothing to do with keys. Under Gramine it is refused: there a socket is
+not shared between enclaves.
+"""
+
+import asyncio
+import ctypes
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
+from keyhouse.base.log import log
+from keyhouse.base.process.hardening import harden
+from keyhouse.journal.directory.acquire import acquire, require_no_state
+from keyhouse.journal.directory.disk import Disk
+from keyhouse.server.net.listening import bound_socket
+from keyhouse.server.process.flags import SettingRefusedError
+from keyhouse.server.process.logs import configure_logs
+from keyhouse.server.process.settings import HostPort, Replica, Settings
+
+REFUSED: Final = 1
+"""Exit code where no replica is left, or one was not stopped in order."""
+
+PAUSE: Final = 1.0
+"""Seconds until a replica is started again; twice as many each time, up to ``LONGEST_PAUSE``."""
+
+LONGEST_PAUSE: Final = 30.0
+
+SETTLED: Final = 60.0
+"""Seconds that a replica has to live for its end to be the first again."""
+
+_STOPPING: Final = frozenset({signal.SIGTERM, signal.SIGINT})
+_IN_ORDER: Final = {0, -signal.SIGTERM, 130}  # the others: one that had only just been started
+_AWAITED: Final = _STOPPING | {signal.SIGCHLD}
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class _Running(NamedTuple):
+    number: int
+    began: float  # by the monotonic clock
+
+
+class _Ended(NamedTuple):
+    code: int
+    pause: float  # seconds until it was started again
+
+
+def require_several_processes(exists: Callable[[Path], bool] = Path.exists) -> None:
+    """Refuse where processes cannot share a socket. Raises ``SettingRefusedError``."""
+    if exists(DEV_ATTESTATION):
+        raise SettingRefusedError(
+            "under Gramine several replicas cannot share an address: each process is an enclave of"
+            " its own",
+            hint="leave --replicas out, and start each coordinator with an address of its own",
+        )
+
+
+def supervise(settings: Settings, serve: Callable[[Settings], int]) -> int:
+    """Run the replicas of ``settings`` until a signal to stop, or until none is left.
+
+    ``serve`` serves as one of them and returns its exit code; each is called in a process of its
+    own. Returns the exit code: 0 if all were stopped in order. Raises ``KeyhouseError`` where none
+    can be started.
+    """
+    require_several_processes()
+    configure_logs(settings.log_level, settings.log_format)
+    harden()
+    folder = settings.data_dir.absolute()
+    acquire(folder, Disk()).release()
+    require_no_state(folder)
+    sockets = [asyncio.run(bound_socket(*at)) for at in (settings.client_addr, settings.mesh_addr)]
+    return _Supervisor(settings, sockets, serve).run()
+
+
+def _settings_of(settings: Settings, replica: Replica) -> Settings:
+    metrics = settings.metrics_addr
+    if metrics is not None and metrics.port:
+        metrics = HostPort(metrics.host, metrics.port + replica.number - 1)
+    return msgspec.structs.replace(settings, replica=replica, metrics_addr=metrics)
+
+
+class _Supervisor:
+    def __init__(
+        self,
+        settings: Settings,
+        sockets: Sequence[socket.socket],
+        serve: Callable[[Settings], int],
+    ) -> None:
+        self._settings = settings
+        self._sockets = sockets
+        self._serve = serve
+        self._own_id = os.getpid()
+        self._running: dict[int, _Running] = {}  # by process id
+        self._ended: dict[int, _Ended] = {}  # how each ended last, by number
+        self._due: dict[int, float] = {}  # when those that ended are started again, by number
+
+    def run(self) -> int:
+        # Blocked, they wait to be taken: none comes between a look and a wait.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+        log.info("starting several replicas", replicas=self._settings.replicas)
+        for number in range(1, self._settings.replicas + 1):
+            self._start(number)
+        while self._running:
+            if self._signal() in _STOPPING:
+                return self._stop()
+            self._look_at_children()
+            now = time.monotonic()
+            for number in [each for each, at in self._due.items() if at <= now]:
+                del self._due[number]
+                self._start(number)
+        log.error("no replica is left")
+        return _exit_code(each.code for each in self._ended.values())
+
+    def _signal(self) -> int | None:
+        """Return the signal that came first, None if it is time to start one again."""
+        if not self._due:
+            return signal.sigwait(_AWAITED)
+        left = max(0.0, min(self._due.values()) - time.monotonic())
+        came = signal.sigtimedwait(_AWAITED, left)
+        return None if came is None else came.si_signo
+
+    def _start(self, number: int) -> None:
+        began = time.monotonic()
+        try:
+            child = os.fork()
+        except OSError:  # as at a limit of processes: it is tried again
+            self._note_end(number, began, REFUSED)
+            return
+        if child == 0:
+            # Nothing of the parent is run here again, whatever happens.
+            try:
+                os._exit(self._served(number))
+            finally:
+                os._exit(REFUSED)
+        self._running[child] = _Running(number, began)
+
+    def _served(self, number: int) -> int:
+        """Be the replica ``number``; return its exit code."""
+        end_with_parent(self._own_id)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
+        replica = Replica(number, *self._sockets)
+        return self._serve(_settings_of(self._settings, replica))
+
+    def _look_at_children(self) -> None:
+        for child in list(self._running):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                number, began = self._running.pop(child)
+                self._note_end(number, began, os.waitstatus_to_exitcode(status))
+
+    def _note_end(self, number: int, began: float, code: int) -> None:
+        now, last = time.monotonic(), self._ended.get(number)
+        pause = PAUSE
+        if last is not None and now - began < SETTLED:
+            pause = min(2 * last.pause, LONGEST_PAUSE)
+        self._ended[number], self._due[number] = _Ended(code, pause), now + pause
+        log.warning("a replica has ended", replica=number, code=code, again_in=pause)
+
+    def _stop(self) -> int:
+        """Have all end; return the exit code when they have."""
+        for each in self._sockets:
+            each.close()
+        for child in self._running:
+            os.kill(child, signal.SIGTERM)
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in self._running]
+        log.info("all replicas have stopped")
+        return _exit_code(codes)
+
+
+def _exit_code(codes: Iterable[int]) -> int:
+    return 0 if set(codes) <= _IN_ORDER else REFUSED
+
+
+def end_with_parent(parent: int) -> None:
+    """Let this process be stopped when ``parent``, whose child it is, ends, however that ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:  # it has ended already
+        os._exit(REFUSED)

@@ -1,0 +1,98 @@
+"""Several coordinators behind one address: `keyhouse serve --replicas`."""
+
+import asyncio
+import os
+import select
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.peers.joined import asked_to_join
+from support.peers.postgres import PostgresServer
+from support.peers.replicas import Load, Replicas, manifest
+from support.process.server import PATIENCE, Server
+
+SERVING = '"serving the Client API"'
+
+
+@pytest.fixture
+def replicas(postgres: PostgresServer, tmp_path: Path) -> Iterator[Replicas]:
+    found = Replicas(tmp_path, postgres.url(asyncio.run(postgres.database())))
+    yield found
+    found.end()
+
+
+def children(server: Server) -> list[int]:
+    assert server.process is not None
+    number = server.process.pid
+    listed = Path(f"/proc/{number}/task/{number}/children").read_text()
+    return [int(each) for each in listed.split()]
+
+
+def answering(server: Server) -> set[str]:
+    """Return which replicas answer, once two do, and both activate workloads meanwhile."""
+    found: set[str] = set()
+    while len(found) < 2:
+        with server.client() as client:
+            found.add(client.get("/api/v2/status").headers["keyhouse-replica"])
+        assert asked_to_join(server, "app").answer is not None
+    return found
+
+
+def ended(number: int) -> bool:
+    """Return whether the process ends, which is no child of this one, within the patience."""
+    try:
+        handle = os.pidfd_open(number)
+    except ProcessLookupError:
+        return True
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        return bool(poll.poll(PATIENCE * 1000))
+    finally:
+        os.close(handle)
+
+
+def test_one_of_two_is_killed_and_nothing_is_lost(replicas: Replicas) -> None:
+    server = replicas.started("--replicas", "2")
+    with server.client() as client:
+        assert client.set_manifest(manifest()).status == 200
+    before = answering(server)
+    with Load([server]).running() as load:
+        load.progress()
+        os.kill(children(server)[0], signal.SIGKILL)
+        load.progress()
+        while server.logged().count(SERVING) < 3:
+            load.progress(1)
+        after = answering(server)
+        load.progress()
+    numbers = children(server)
+    assert server.stop() == 0
+    assert all(map(ended, numbers))
+    assert len(before & after) == 1
+    assert server.logged().count('"all replicas have stopped"') == 1
+    load.check(replicas.events())
+
+
+def test_replicas_end_with_their_parent_and_as_many_start_again(replicas: Replicas) -> None:
+    server = replicas.started("--replicas", "2")
+    with server.client() as client:
+        assert client.set_manifest(manifest()).status == 200
+    answering(server)
+    numbers = children(server)
+    server.kill()
+    assert all(map(ended, numbers))
+    server.start()
+    answering(server)
+    assert server.stop() == 0
+
+
+def test_the_parent_ends_when_no_replica_can_start(
+    replicas: Replicas, postgres: PostgresServer
+) -> None:
+    server = replicas.prepared("--replicas", "2")
+    with postgres.away(), server.log.open("ab") as log:
+        server.process = server._start(log)
+        assert server.process.wait(PATIENCE) == 1
+    assert '"no replica is left"' in server.logged()
