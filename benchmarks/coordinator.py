@@ -27,8 +27,9 @@ class Coordinator:
     """
 
     def __init__(
-        self, keyhouse: Path, folder: Path, *, processor: int, arguments: Sequence[str] = ()
+        self, keyhouse: Path, folder: Path, *, processor: int | None, arguments: Sequence[str] = ()
     ) -> None:
+        """Start it on ``processor``, None: on any."""
         folder.mkdir(mode=0o700, exist_ok=True)
         self._arguments = arguments
         self.port, self.mesh_port = free_port(), free_port()

@@ -72,7 +72,7 @@ def run_load(
     *,
     port: int,
     pid: int,
-    processor: int,
+    processor: int | None,
     seconds: float,
     warmup: float,
     folder: Path | None = None,

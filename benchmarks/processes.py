@@ -47,13 +47,13 @@ class Processors(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def pinned(processor: int) -> Iterator[None]:
-    """Run what is started in this block, and the block, on one processor.
+def pinned(processor: int | None) -> Iterator[None]:
+    """Run what is started in this block, and the block, on one processor; None: on any.
 
     A child inherits it before its first instruction, so no thread of it can be elsewhere.
     """
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {processor})
+    os.sched_setaffinity(0, before if processor is None else {processor})
     try:
         yield
     finally:
@@ -77,7 +77,7 @@ class Process:
         self,
         command: Sequence[str],
         *,
-        processor: int,
+        processor: int | None,
         log: Path,
         speaks: bool = False,
         folder: Path | None = None,

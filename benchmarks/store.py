@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from benchmarks.coordinator import Coordinator
+from benchmarks.coordinator import STATUS, Coordinator
 from benchmarks.figures import SMALL
 from benchmarks.load_report import LoadReport
 from benchmarks.loading import Job, LoadProgram, run_load
@@ -32,6 +32,8 @@ _SIZE: Final = SECRETS[SMALL]
 _COMMITS: Final = 500
 _SEEN: Final = 200
 _READERS: Final = 64
+_SERVES: Final = '"serving the Client API"'
+_POLL_SECONDS: Final = 0.05
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -132,6 +134,7 @@ def _measure(given: _Given, folder: Path) -> list[Line]:
         Line("bare commit, p50 µs", None, bare, None),
         *lines,
         Line("answered elsewhere after an upload, p50 µs", None, None, seen),
+        *_behind_one_address(given, folder, user, where),
     ]
 
 
@@ -146,6 +149,43 @@ def _figures(measured: Measured) -> dict[str, float]:
         "read, 64 clients, /s": reads.requests_per_second,
         "read, 64 clients, CPU µs": reads.server_cpu.us_per_request if reads.server_cpu else 0.0,
     }
+
+
+def _behind_one_address(
+    given: "_Given", folder: Path, user: User, where: Sequence[str]
+) -> list[Line]:
+    """Return what replicas of one `keyhouse serve` do, on the state of before, on any processor."""
+    place = folder / "replicas"
+    shutil.copytree(folder / "first" / "data" / "simulation", place / "data" / "simulation")
+    (place / "data").chmod(0o700)
+    types = folder / "types"
+    types.write_text("app\n")
+    jobs = {
+        "new connection, P-256": Job(STATUS, clients=8, new_connections=True, curve="p256"),
+        "new connection, hybrid": Job(STATUS, clients=8, new_connections=True, curve="hybrid"),
+        "activation": Job("/", clients=16, new_connections=True, types=types),
+        "activation, kept connection": Job("/", clients=16, types=types),
+        "read": Job(read_target(0), clients=_READERS, user=user),
+    }
+    found: dict[str, list[float]] = {}
+    for count in (1, 2):
+        arguments = [*where, "--replicas", str(count)]
+        server = Coordinator(given.keyhouse, place, processor=None, arguments=arguments)
+        try:
+            while (place / "log").read_text().count(_SERVES) < 2 * count - 1:
+                time.sleep(_POLL_SECONDS)
+            for what, job in jobs.items():
+                report = run_load(
+                    given.program, job, port=server.mesh_port if job.types else server.port,
+                    pid=server.process.pid, processor=None, seconds=given.seconds, warmup=0.3,
+                )  # fmt: skip
+                assert report.server_cpu is not None  # noqa: S101 - the complete program tells it
+                found.setdefault(f"{what}, /s", []).append(report.requests_per_second)
+                cpu = report.server_cpu.us_per_request
+                found.setdefault(f"{what}, CPU µs", []).append(cpu)
+        finally:
+            server.stop()
+    return [Line(f"one address: {what}", None, one, two) for what, (one, two) in found.items()]
 
 
 def _started(given: _Given, folder: Path, arguments: Sequence[str]) -> Coordinator:

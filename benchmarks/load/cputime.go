@@ -14,9 +14,28 @@ import (
 // tick is the unit of times in /proc/PID/stat: USER_HZ is 100 on every Linux that Go runs on.
 const tick = 10 * time.Millisecond
 
-// serverTime returns the CPU time that a process has used, user and system, all its threads, those
-// that ended too. It is nil without a process of that number.
+// serverTime returns the CPU time that a process and its children that run have used, user and system,
+// all their threads, those that ended too. It is nil without a process of that number.
 func serverTime(pid int) *time.Duration {
+	used := ownServerTime(pid)
+	if used == nil {
+		return nil
+	}
+	// Without this file, as on kernels that lack it, there are no children.
+	listed, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for _, field := range bytes.Fields(listed) {
+		child, err := strconv.Atoi(string(field))
+		if err != nil {
+			return nil
+		}
+		if more := ownServerTime(child); more != nil {
+			*used += *more
+		}
+	}
+	return used
+}
+
+func ownServerTime(pid int) *time.Duration {
 	if pid <= 0 {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -146,6 +147,22 @@ func TestOtherStatusesAndFailuresAreErrors(t *testing.T) {
 	r = run(t, "-url", s.URL, "-clients", "1", "-max-requests", "3")
 	if r.Errors != 3 || r.Failures["connect"] != 3 {
 		t.Errorf("%+v", r)
+	}
+}
+
+func TestCPUTimeOfChildrenCounts(t *testing.T) {
+	child := exec.Command("sh", "-c", "while :; do :; done")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer child.Wait()
+	defer child.Process.Kill()
+	for used := time.Duration(0); used == 0; {
+		all, own := serverTime(os.Getpid()), ownServerTime(os.Getpid())
+		if all == nil || own == nil {
+			t.Fatal("the CPU time of this process is unknown")
+		}
+		used = *all - *own
 	}
 }
 
