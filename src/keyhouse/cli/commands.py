@@ -38,7 +38,7 @@ COMMANDS: Final = {
         Entry("certificate", "certificate:app", "Get the certificates of a verified coordinator"),
         Entry("recover", "recover.group:app", "Bring back a state whose machine is lost"),
         Entry("recover-with-signature", "recover.group:with_signature_app"),
-        Entry("log", "log.group:app", "Check policies about witnesses of transparency logs"),
+        Entry("log", "log.group:app", "Copy transparency logs, and check policies of witnesses"),
         Entry("trust", "trust:app", "See and forget what is remembered of coordinators"),
     ),
     "Secrets": (Entry("secret", "secret:app", "Read and upload secrets"),),

@@ -14,6 +14,7 @@ from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_table
 from keyhouse.cli.parser import Argument, AsJson, Group, Option, command
 from keyhouse.cli.store.database import PasswordFile, Url, complete_url, connected, init
+from keyhouse.cli.store.stopped import Directory, Stopped, require_stopped
 
 if TYPE_CHECKING:
     from keyhouse.cli.store.check import FileChecked, StoreChecked
@@ -24,14 +25,6 @@ if TYPE_CHECKING:
 app = Group()
 app.command("init")(init)
 
-Directory = Annotated[Path, Argument(metavar="DIR", help="a state directory")]
-Stopped = Annotated[
-    bool,
-    Option(
-        "--stopped",
-        help="say that the coordinator is stopped, where that cannot be seen (platform gramine)",
-    ),
-]
 SealedFor = Annotated[
     str,
     Option(
@@ -63,7 +56,7 @@ def verify(
     from keyhouse.journal.offline.private_copy import private_copy
 
     directory = _existing(directory)
-    _require_stopped(directory, stopped=stopped)
+    require_stopped(directory, stopped=stopped)
     opener = sealing_platform(platform, directory) if platform else None
     with long_work("checking the store", quiet=as_json), private_copy(directory) as copy:
         checked = asyncio.run(check_store(copy, opener))
@@ -118,7 +111,7 @@ def restore(
     from keyhouse.journal.offline.archive import restore as put_back
 
     directory = _existing(directory)
-    _require_stopped(directory, stopped=stopped)
+    require_stopped(directory, stopped=stopped)
     aside = asyncio.run(put_back(directory, name))
     if as_json:
         show_json({"restored": name, "archived": aside})
@@ -149,7 +142,7 @@ def copy(
     --password-file password
     """
     directory = _existing(directory)
-    _require_stopped(directory, stopped=stopped)
+    require_stopped(directory, stopped=stopped)
     complete = complete_url(url, password_file)
 
     async def move() -> "MovedIn":
@@ -235,25 +228,6 @@ def _existing(directory: Path, hint: str = "name a state directory") -> Path:
     if not directory.is_dir():
         raise RefusedError(f"{directory} is not a directory", hint=hint)
     return directory.absolute()
-
-
-def _require_stopped(directory: Path, *, stopped: bool) -> None:
-    """Ask, where no lock shows it, whether the coordinator of ``directory`` is stopped."""
-    from keyhouse.base.errors import KeyhouseError
-    from keyhouse.journal import shows_users
-    from keyhouse.journal.directory.acquire import UNSEEN_USERS
-
-    try:
-        seen = shows_users(directory)
-    except KeyhouseError:  # a damaged key is told by what comes next
-        seen = True
-    if seen or stopped:
-        return
-    if not sys.stdin.isatty():
-        raise RefusedError(f"{directory}: {UNSEEN_USERS}", hint="stop it, then pass --stopped")
-    click.echo(f"{printable(str(directory))}: {UNSEEN_USERS}", err=True)
-    if not click.confirm("Is its coordinator stopped?", default=False, err=True):
-        raise RefusedError("nothing was done", hint="stop the coordinator first")
 
 
 def _show_checked(checked: "StoreChecked") -> None:

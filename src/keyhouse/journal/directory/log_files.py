@@ -15,7 +15,9 @@ from typing import Final
 from keyhouse.base.errors import UnavailableError
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.layout import PUBLIC_LOG
+from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import object_name
+from keyhouse.transparency.note import MOST_BYTES
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundle, bundled
 from keyhouse.transparency.tree import HASH_BYTES
 
@@ -75,9 +77,15 @@ class LogFiles:
             raise missing(f"object/{name}")
         return raw
 
-    def put_object(self, raw: bytes) -> None:
-        """Keep ``raw`` under its name, durably."""
-        path = self._object(object_name(raw))
+    def put_object(self, raw: bytes, expected: str = "") -> None:
+        """Keep ``raw`` under its name, durably.
+
+        Raises ``LogInvalidError`` if another name was ``expected``.
+        """
+        name = object_name(raw)
+        if expected not in {"", name}:
+            raise LogInvalidError("an object has another hash than its name says")
+        path = self._object(name)
         self._make_directories(path.parent)
         if self._disk.read(path, limit=LARGEST_OBJECT) != raw:
             self._disk.write(path, raw)
@@ -88,6 +96,10 @@ class LogFiles:
         if not os.path.lexists(folder):
             return []
         return [name for name in self._disk.names(folder) if _OBJECT.fullmatch(name)]
+
+    def checkpoint(self) -> bytes | None:
+        """Return the checkpoint that was kept last; None: there is none."""
+        return self._disk.read(self.folder / "checkpoint", limit=MOST_BYTES)
 
     def write_checkpoint(self, note: bytes) -> None:
         """Keep the newest checkpoint, for those who copy these files."""
@@ -124,5 +136,5 @@ def missing(part: str) -> UnavailableError:
     """Return what is said of a part of the log that the host has lost."""
     return UnavailableError(
         f"the log's {part} is missing in the state directory",
-        hint="stop the coordinator and restore the directory log from a backup",
+        hint="stop the coordinator; keyhouse log restore brings it back from a mirror or a backup",
     )

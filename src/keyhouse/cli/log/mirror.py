@@ -1,0 +1,148 @@
+"""`keyhouse log key` and `mirror`: the log of a verified coordinator, for those who watch it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import click
+
+from keyhouse.cli.options.connect import coordinator_of
+from keyhouse.cli.options.target import Target
+from keyhouse.cli.output.bar import long_work
+from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.parser import Argument, AsJson, Option, command
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.leaf import objects_named, read_leaf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from keyhouse.cli.log.folder import MirrorFolder
+    from keyhouse.client import Coordinator
+
+MirrorArgument = Annotated[
+    Path, Argument(metavar="DIR", help="directory of the mirror, for a web server")
+]
+
+
+@command
+def key(
+    target: Target,
+    *,
+    omniwitness: Annotated[
+        bool,
+        Option("--omniwitness", help="print a file for its --additional_logs instead"),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the key of the log, which the attested root has signed.
+
+    Witnesses and monitors are configured with it.
+
+    Example: keyhouse log key localhost:4433 --omniwitness
+    """
+    with coordinator_of(target) as coordinator:
+        found = coordinator.log_key()
+    if as_json:
+        show_json({"origin": found.origin, "key": found.verifier_key})
+    elif omniwitness:
+        address = coordinator.trusted.address
+        click.echo(f"Logs:\n  - Origin: {found.origin}\n    PublicKey: {found.verifier_key}")
+        click.echo(f"    URL: https://{address}/api/v2/log")
+    else:
+        show_rows({"origin": found.origin, "key": found.verifier_key})
+
+
+class Mirrored(NamedTuple):
+    """What a mirror has, and what is new of it."""
+
+    size: int
+    new: int
+    missing: list[str]  # objects that the coordinator does not have
+    unread: int  # new leaves that this version cannot read
+
+
+@command
+def mirror(target: Target, directory: MirrorArgument, *, as_json: AsJson = False) -> None:
+    """Copy the log into a directory for any web server.
+
+    It continues where it stopped. What is copied is verified first, and that it continues what DIR
+    has.
+
+    Example: keyhouse log mirror localhost:4433 /srv/log
+    """
+    from keyhouse.cli.log.folder import MirrorFolder
+
+    folder = MirrorFolder(directory)
+    with coordinator_of(target) as coordinator, long_work("mirroring", quiet=as_json):
+        found = mirrored(coordinator, folder)
+    if as_json:
+        show_json(
+            {
+                "size": found.size,
+                "new": found.new,
+                "missingObjects": found.missing,
+                "unreadLeaves": found.unread,
+            }
+        )
+        return
+    rows = {"leaves": str(found.size), "new": str(found.new)}
+    if found.missing:
+        rows["not kept by the coordinator"] = ", ".join(found.missing)
+    if found.unread:
+        rows["leaves of a newer version"] = str(found.unread)
+    show_rows(rows)
+
+
+def mirrored(coordinator: "Coordinator", folder: "MirrorFolder") -> Mirrored:
+    """Bring ``folder`` up to the newest checkpoint of ``coordinator``.
+
+    Raises ``TrustError`` if the log does not continue what the mirror has.
+    """
+    from keyhouse.client import TrustError
+    from keyhouse.transparency.reading import entries_after
+
+    key, new = coordinator.log_key(), coordinator.log_checkpoint()
+    missing: list[str] = []
+    unread = 0
+    with folder.locked():
+        folder.require_key(key.verifier_key)
+        growing = folder.growing(folder.checkpoint(key.verifier_key))
+        before = growing.size
+        try:
+            for piece in entries_after(coordinator.log_part, growing.frontier, new.size, new.root):
+                for names in map(_objects, piece):
+                    unread += names is None
+                    missing += _copy_objects(coordinator, folder, names or ())
+                growing.extend(piece)
+                if growing.size < new.size:
+                    folder.begin(growing)
+        except LogInvalidError as error:
+            raise TrustError(
+                f"the log does not continue the mirror {folder.path}: {error.message}",
+                hint="keep both: the log was forked, or what was served is damaged",
+            ) from None
+        folder.publish(growing, new.note)
+    return Mirrored(new.size, new.size - before, missing, unread)
+
+
+def _objects(entry: bytes) -> tuple[str, ...] | None:
+    """Return the objects that a leaf names; None: it is of a newer version."""
+    try:
+        return objects_named(read_leaf(entry))
+    except LogInvalidError:
+        return None
+
+
+def _copy_objects(
+    coordinator: "Coordinator", folder: "MirrorFolder", names: tuple[str, ...]
+) -> "Iterator[str]":
+    """Copy objects of these names; yield the names of those that the coordinator does not have."""
+    from keyhouse.client import CallRefusedError
+
+    for name in folder.lacks(names):
+        try:
+            folder.put_object(name, coordinator.log_part(f"object/{name}"))
+        except CallRefusedError as refused:
+            if refused.reason != "not-found":
+                raise
+            yield name

@@ -1,0 +1,118 @@
+"""`keyhouse log restore`: what the host has lost of a log, from a mirror."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Final, TypeVar
+
+from keyhouse.base.errors import NotFoundError, RefusedError, UnavailableError
+from keyhouse.cli.output.bar import long_work
+from keyhouse.cli.output.files import read_file
+from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.parser import Argument, AsJson, Option, command
+from keyhouse.cli.store.stopped import Directory, Stopped, require_stopped
+
+T = TypeVar("T", bytes, bytearray)
+
+_LARGEST: Final = 32 << 20  # bytes of an object
+_SECONDS: Final = 30.0
+
+
+@command
+def restore(
+    directory: Directory,
+    source: Annotated[
+        str, Argument(metavar="SOURCE", help="a mirror: a directory, or its address (https://...)")
+    ],
+    *,
+    log_key: Annotated[
+        str, Option("--log-key", metavar="FILE", help="key of the log (default: key in SOURCE)")
+    ] = "",
+    stopped: Stopped = False,
+    as_json: AsJson = False,
+) -> None:
+    """Restore what a state directory has lost of its log.
+
+    SOURCE is a mirror, of keyhouse log mirror or of anyone else. All of it is verified.
+
+    Example: keyhouse log restore keyhouse-data /srv/log
+    """
+    from keyhouse.journal.offline.log_restore import restore_log
+
+    if not directory.is_dir():
+        raise NotFoundError(f"there is no directory {directory}")
+    require_stopped(directory, stopped=stopped)
+    read = _reader(source)
+    key = (read_file(log_key) if log_key else read("key") or b"").decode("ascii", "replace").strip()
+    if not key:
+        raise RefusedError(
+            "the mirror does not tell the key of its log",
+            hint="--log-key; keyhouse log key HOST prints it",
+        )
+    with long_work("restoring the log", quiet=as_json):
+        found = restore_log(directory, key, read)
+    if as_json:
+        show_json(
+            {
+                "size": found.size,
+                "tiles": found.tiles,
+                "objects": found.objects,
+                "missingObjects": found.missing,
+            }
+        )
+        return
+    rows = {
+        "leaves": str(found.size),
+        "restored": f"{found.tiles} tiles, {found.objects} objects",
+    }
+    if found.missing:
+        rows["not in the mirror"] = ", ".join(found.missing)
+    show_rows(rows)
+
+
+def _reader(source: str) -> Callable[[str], bytes | None]:
+    return _fetching(source) if source.startswith(("https://", "http://")) else _in(Path(source))
+
+
+def _in(folder: Path) -> Callable[[str], bytes | None]:
+    if not folder.is_dir():
+        raise NotFoundError(f"there is no mirror {folder}")
+
+    def read(path: str) -> bytes | None:
+        try:
+            with (folder / path).open("rb") as file:
+                return _bounded(file.read(_LARGEST + 1))
+        except FileNotFoundError:
+            return None
+
+    return read
+
+
+def _fetching(url: str) -> Callable[[str], bytes | None]:
+    import httpx
+
+    client = httpx.Client(trust_env=False, timeout=_SECONDS)
+
+    def read(path: str) -> bytes | None:
+        try:
+            with client.stream("GET", f"{url.rstrip('/')}/{path}") as answer:
+                if answer.status_code == httpx.codes.NOT_FOUND:
+                    return None
+                if answer.status_code != httpx.codes.OK:
+                    raise UnavailableError(f"the mirror answers {answer.status_code} for {path}")
+                raw = bytearray()
+                for part in answer.iter_bytes():
+                    raw += part
+                    _bounded(raw)
+                return bytes(raw)
+        except (httpx.HTTPError, httpx.InvalidURL):
+            raise UnavailableError(
+                f"the mirror does not give {path}", hint="check its address, and that it runs"
+            ) from None
+
+    return read
+
+
+def _bounded(raw: T) -> T:
+    if len(raw) > _LARGEST:
+        raise RefusedError(f"a part of the mirror has more than {_LARGEST} bytes")
+    return raw

@@ -1,0 +1,138 @@
+"""Restores what the host has lost of a transparency log, from a mirror that anybody may serve.
+
+Everything is proven against a checkpoint that the log's key has signed: the newer one of the mirror
+and of the state directory. The coordinator compares the end of it with its journal when it starts.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from keyhouse.base.errors import KeyhouseError, RefusedError
+from keyhouse.journal.directory.acquire import acquire
+from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.log_files import LogFiles, log_name
+from keyhouse.transparency.checkpoint import Checkpoint
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.growing import Growing
+from keyhouse.transparency.keys import VerifierKey, verified
+from keyhouse.transparency.leaf import objects_named, read_leaf
+from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.reading import entries_after
+from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundle, bundled
+from keyhouse.transparency.tree import HASH_BYTES, Frontier
+
+Mirror = Callable[[str], bytes | None]
+"""Returns the part of a mirror at this path; None: it has none."""
+
+
+class Restored(NamedTuple):
+    """What the state directory has now."""
+
+    size: int  # leaves
+    tiles: int  # that were written
+    objects: int  # that were written
+    missing: list[str]  # objects that are nowhere
+
+
+def restore_log(directory: Path, verifier: str, mirror: Mirror) -> Restored:
+    """Restore the log with the key ``verifier`` in a state directory whose coordinator is stopped.
+
+    Raises ``StoreLockedError``, ``LogInvalidError`` for what does not verify, ``RefusedError`` if
+    the mirror does not have what is missing.
+    """
+    disk = Disk()
+    disk.check_directory(directory)
+    lock = acquire(directory, disk)
+    try:
+        return _Restoring(LogFiles(directory, log_name(verifier), disk), verifier, mirror).run()
+    finally:
+        lock.release()
+
+
+class _Restoring:
+    def __init__(self, files: LogFiles, verifier: str, mirror: Mirror) -> None:
+        self._files = files
+        self._mirror = mirror
+        self._key = VerifierKey.read(verifier)
+        self._note = mirror("checkpoint") or b""
+        self._there = self._checkpoint(self._note)
+        self._tiles = 0
+        self._objects = 0
+        self._missing: list[str] = []
+
+    def run(self) -> Restored:
+        target = self._there
+        here = self._here()
+        if here is not None and here.size > target.size:
+            target = here
+        growing = Growing()
+        for piece in entries_after(self._read, Frontier(), target.size, target.root):
+            growing.extend(piece)
+            for entry in piece:
+                self._restore_objects(entry)
+            self._write(growing)
+        if target is self._there:
+            self._files.write_checkpoint(self._note)
+        return Restored(target.size, self._tiles, self._objects, self._missing)
+
+    def _checkpoint(self, note: bytes) -> Checkpoint:
+        signed = SignedNote.read(note)
+        verified(signed, [self._key])
+        return Checkpoint.read(signed.text)
+
+    def _here(self) -> Checkpoint | None:
+        note = self._files.checkpoint()
+        try:
+            return None if note is None else self._checkpoint(note)
+        except LogInvalidError:
+            return None  # the host has damaged it
+
+    def _read(self, path: str) -> bytes:
+        """Return a part: from the mirror if it has all of it, else from the state directory."""
+        tile = Tile.read(path.removeprefix("tile/"))
+        if not tile.is_in(self._there.size):
+            try:
+                return self._files.tile(tile)
+            except KeyhouseError:
+                raise RefusedError(
+                    f"the mirror has {self._there.size} leaves, and what came after is lost",
+                    hint="use a newer mirror, or a backup",
+                ) from None
+        wide = (self._there.size >> (8 * max(tile.level, 0))) - tile.index * WIDTH
+        there = Tile(tile.level, tile.index, min(wide, WIDTH))
+        raw = self._mirror(f"tile/{there.path}")
+        if raw is None:
+            raise RefusedError(f"the mirror has no tile/{there.path}", hint="use another mirror")
+        if tile.level == ENTRIES:
+            return bundle(bundled(raw, there.width)[: tile.width])
+        return raw[: HASH_BYTES * tile.width]
+
+    def _write(self, growing: Growing) -> None:
+        """Write the tiles that differ from those in the state directory."""
+        tiles = list(growing.tiles())
+        for tile in tiles:
+            raw = growing.read(tile) or b""
+            try:
+                same = self._files.tile(tile) == raw
+            except KeyhouseError:
+                same = False
+            if not same:
+                self._files.grow(tile, raw, 0, durable=True)
+                self._tiles += 1
+        growing.drop(tiles)
+
+    def _restore_objects(self, entry: bytes) -> None:
+        for name in objects_named(read_leaf(entry)):
+            try:
+                here = self._files.object(name)
+            except KeyhouseError:
+                here = None
+            if here is not None:
+                continue
+            raw = self._mirror(f"object/{name}")
+            if raw is None:
+                self._missing.append(name)
+                continue
+            self._files.put_object(raw, name)
+            self._objects += 1

@@ -1,0 +1,56 @@
+"""Reads a log from tiles that anybody may serve: nothing is returned before it is proven.
+
+Parts have the paths of C2SP tlog-tiles: ``tile/<L>/<N>[.p/<W>]``, ``tile/entries/<N>[.p/<W>]``.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, nodes_of
+from keyhouse.transparency.tree import (
+    Frontier,
+    Nodes,
+    consistency_proof,
+    leaf_hash,
+    require_consistent,
+)
+
+Read = Callable[[str], bytes]
+"""Returns the part of this path. Raises what its source does if it is not there."""
+
+PIECE: Final = 64 * WIDTH
+"""Entries that are proven together, and held at a time."""
+
+
+def entries_after(read: Read, known: Frontier, size: int, root: bytes) -> Iterator[list[bytes]]:
+    """Yield the entries that a tree of ``size`` leaves with ``root`` has after ``known``.
+
+    Each piece is proven to be in this tree before it is yielded, and before the first of them,
+    that the tree continues ``known``. Raises ``LogInvalidError``, and what ``read`` raises.
+    """
+    if known.size > size:
+        raise LogInvalidError("the log is smaller than it was before")
+    nodes = nodes_of(lambda tile: read(f"tile/{tile.path}"), size)
+    _require_in(nodes, known, size, root)
+    while known.size < size:
+        piece = list(_entries(read, known.size, size))
+        known = known.extended(map(leaf_hash, piece))
+        _require_in(nodes, known, size, root)
+        yield piece
+
+
+def _entries(read: Read, first: int, size: int) -> Iterator[bytes]:
+    """Yield the entries from ``first`` on, up to the end of a piece."""
+    end = min(size, first - first % PIECE + PIECE)
+    for index in range(first // WIDTH, -(-end // WIDTH)):
+        tile = Tile(ENTRIES, index, min(WIDTH, size - index * WIDTH))
+        yield from bundled(read(f"tile/{tile.path}"), tile.width)[max(first - index * WIDTH, 0) :]
+
+
+def _require_in(nodes: Nodes, known: Frontier, size: int, root: bytes) -> None:
+    """Require that the tree of ``size`` leaves begins with ``known``."""
+    if not known.size:
+        return  # every tree continues the empty one
+    proof = consistency_proof(nodes, known.size, size) if known.size < size else []
+    require_consistent(known.size, size, proof, known.root, root)

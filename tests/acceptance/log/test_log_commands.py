@@ -1,0 +1,159 @@
+"""Commands about the transparency log: its key, mirrors of it, and what a mirror restores."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from support.process.command import Ended, run
+from support.process.server import Server
+from support.public_log import read_log
+from support.samples.deployment import manifest, user
+
+from keyhouse.manifest import fingerprint
+from keyhouse.transparency.keys import VerifierKey
+
+pytestmark = pytest.mark.acceptance
+
+
+class Watched:
+    """A coordinator, and someone who mirrors its log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.server = Server(folder / "data")
+        self.mirror = folder / "mirror"
+
+    def type(self, *words: str) -> Ended:
+        simulation = self.server.data / "simulation"
+        return run(
+            *("log", *words, "--memory", "none"),
+            *("--attestation", str(simulation / "attestation.json")),
+            *("--simulation-root", str(simulation / "root.pem")),
+        )
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.server.port}"
+
+    def mirrored(self) -> dict[str, object]:
+        ended = self.type("mirror", self.host, str(self.mirror), "--json")
+        assert ended.code == 0, ended.err
+        found: dict[str, object] = json.loads(ended.out)
+        return found
+
+    def upload(self, times: int) -> None:
+        with self.server.client(user("writer")) as client:
+            for number in range(times):
+                assert client.upload({"note": b"%d" % number}).status == 200
+
+    def log_folder(self) -> Path:
+        (found,) = (self.server.data / "log").iterdir()
+        return found
+
+
+@pytest.fixture(name="watched")
+def _watched(tmp_path: Path) -> Watched:
+    watched = Watched(tmp_path)
+    with watched.server, watched.server.client() as client:
+        assert client.set_manifest(manifest()).status == 200
+    return watched
+
+
+def test_a_mirror_is_a_whole_log_and_restores_what_the_host_lost(watched: Watched) -> None:
+    folder = watched.folder
+    with watched.server:
+        ended = watched.type("key", watched.host, "--json")
+        key = VerifierKey.read(json.loads(ended.out)["key"])
+        ended = watched.type("key", watched.host, "--omniwitness")
+        assert f"    PublicKey: {key}\n" in ended.out
+        first = watched.mirrored()
+        assert (first["new"], first["missingObjects"], first["unreadLeaves"]) == (4, [], 0)
+        shutil.copytree(watched.server.data / "simulation", folder / "simulation")
+        watched.upload(300)
+        assert watched.mirrored() == {**first, "size": 304, "new": 300}
+        assert watched.mirrored()["new"] == 0
+        with watched.server.client() as client:
+            told = client.get("/api/v2/log/key").data
+            root = client.get("/api/v2/quote").data["cert"]
+    found = read_mirror(watched.mirror, root, told)
+    assert len(found) == 304
+    assert (watched.mirror / "object" / fingerprint(manifest())).read_bytes() == manifest()
+    assert (watched.mirror / "tile/entries/000").stat().st_mode & 0o777 == 0o644
+
+    shutil.rmtree(watched.log_folder())
+    ended = run("log", "restore", str(watched.server.data), str(watched.mirror), "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["size"] == 304
+    with watched.server:
+        watched.upload(1)
+        assert watched.mirrored() == {**first, "size": 306, "new": 2}
+    for level in ("entries", "hashes"):
+        assert list((watched.log_folder() / level).rglob("000"))
+
+
+def test_a_mirror_notices_another_history_and_damage(watched: Watched) -> None:
+    older = watched.folder / "older"
+    shutil.copytree(watched.server.data, older)
+    with watched.server:
+        watched.upload(3)
+        watched.mirrored()
+    shutil.rmtree(watched.server.data)
+    shutil.copytree(older, watched.server.data)
+    kept = (watched.mirror / "checkpoint").read_bytes()
+    with watched.server:
+        ended = watched.type("mirror", watched.host, str(watched.mirror))
+        assert (ended.code, ended.out) == (4, "")
+        assert "the log is smaller than it was before" in ended.err
+        watched.upload(9)
+        ended = watched.type("mirror", watched.host, str(watched.mirror))
+        assert (ended.code, ended.out) == (4, "")
+        assert "the log does not continue the mirror" in ended.err
+        assert (watched.mirror / "checkpoint").read_bytes() == kept
+        tile = next((watched.mirror / "tile/0").rglob("*.p/*"))
+        tile.write_bytes(tile.read_bytes()[:-1] + b"x")
+        ended = watched.type("mirror", watched.host, str(watched.mirror))
+        assert ended.code == 1
+        assert "is damaged" in ended.err
+        other = watched.folder / "other"
+        other.mkdir()
+        (other / "a-file").write_bytes(b"")
+        ended = watched.type("mirror", watched.host, str(other))
+        assert "is not empty and not a mirror" in ended.err
+
+
+def test_only_what_verifies_is_restored(watched: Watched) -> None:
+    with watched.server:
+        watched.upload(5)
+        watched.mirrored()
+    data = str(watched.server.data)
+    bundle = next((watched.mirror / "tile/entries").rglob("*.p/*"))
+    whole = bundle.read_bytes()
+    kept = shutil.copytree(watched.log_folder(), watched.folder / "kept")
+    shutil.rmtree(watched.log_folder())
+    bundle.write_bytes(whole[:-3] + b"...")
+    ended = run("log", "restore", data, str(watched.mirror))
+    assert ended.code == 1
+    assert "the proof does not hold" in ended.err
+    assert not (watched.server.data / "log" / kept.name / "entries").exists()
+    bundle.write_bytes(whole)
+    (watched.mirror / "key").unlink()
+    ended = run("log", "restore", data, str(watched.mirror))
+    assert "the mirror does not tell the key of its log" in ended.err
+    ended = run("log", "restore", data, f"http://{watched.host}/nothing")
+    assert ended.code == 3
+
+
+def read_mirror(folder: Path, root_pem: str, told: dict[str, str]) -> list[bytes]:
+    """Return the entries of a mirror, which is a whole and verified log."""
+    import base64
+    import ssl
+
+    der = ssl.PEM_cert_to_DER_cert("-----BEGIN CERT" + root_pem.rpartition("-----BEGIN CERT")[2])
+    found = read_log(
+        lambda path: (folder / path).read_bytes(),
+        der,
+        told["verifierKey"],
+        base64.b64decode(told["signature"]),
+    )
+    return found.entries
