@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from support.peers.postgres import PASSWORD, PostgresServer
 from support.peers.replicas import NAMES, Load, Replicas, manifest
-from support.process.command import refused_start, run
-from support.process.server import Server, free_port
+from support.process.command import run
+from support.process.server import free_port
 from support.samples.deployment import user
 
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
@@ -243,33 +243,3 @@ def test_the_doctor_looks_at_the_database(postgres: PostgresServer, tmp_path: Pa
             ["problem"] if code else ["ok", "ok", "warning"]
         )
         assert (TRUSTED_FOR_FRESHNESS in str(of_database)) == (not code)
-
-
-def test_a_state_directory_moves_to_a_database(replicas: Replicas, tmp_path: Path) -> None:
-    alone = Replicas(tmp_path, None).prepared()
-    with alone, alone.client() as client:
-        assert client.set_manifest(manifest()).status == 200
-        with alone.client(user("writer")) as writer:
-            assert writer.upload({NAMES[0]: b"value"}).status == 200
-        state = client.get("/api/v2/status").headers["keyhouse-state"]
-    password = tmp_path / "password"
-    password.write_text(PASSWORD)
-    assert replicas.url is not None
-    url = replicas.url.reveal().decode().replace(f":{PASSWORD}", "")
-    words = ("store", "copy", str(alone.data), url, "--password-file", str(password))
-    moved = run(*words)
-    assert moved.code == 0, moved.err
-    assert refused_start(alone.data).error.endswith("a manifest was set before")
-    arguments = ("--store", url, "--store-password-file", str(password))
-    with Server(alone.data, arguments=arguments) as server:
-        with server.client() as client:
-            found = client.get("/api/v2/status").headers["keyhouse-state"]
-        assert found.split(".")[0] == state.split(".")[0]
-        assert int(found.split(".")[1]) > int(state.split(".")[1])
-        with server.client(user("writer")) as writer:
-            assert writer.secrets(NAMES[:1]) == {NAMES[0]: b"value"}
-    name = moved.out.split("archived  ")[1].strip()
-    assert run("store", "restore", str(alone.data), name).code == 0
-    again = run(*words)
-    assert again.code == 1
-    assert "has a store already" in again.err

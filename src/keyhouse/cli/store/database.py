@@ -1,4 +1,4 @@
-"""`keyhouse store init` and `copy`: a database for coordinators that share it."""
+"""`keyhouse store init`, and databases as other commands are given them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,6 +23,20 @@ PasswordFile = Annotated[
     Path | None,
     Option("--password-file", metavar="FILE", help="file with the password in its first line"),
 ]
+KeyFile = Annotated[
+    Path | None,
+    Option(
+        "--sealed-key",
+        metavar="FILE",
+        help="with a URL: sealed_key in the --data-dir of a coordinator, for the backup; without it"
+        " only the recovery keys open the backup",
+    ),
+]
+
+
+def is_url(text: str) -> bool:
+    """Tell whether ``text`` names a database, not a directory."""
+    return "://" in text
 
 
 @asynccontextmanager

@@ -1,7 +1,6 @@
 """`keyhouse store`, `backup` and `restore`: check, list, back up and restore state directories."""
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,28 +11,20 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_table
-from keyhouse.cli.parser import Argument, AsJson, Group, Option, command
-from keyhouse.cli.store.database import PasswordFile, Url, complete_url, connected, init
+from keyhouse.cli.parser import Argument, AsJson, Group, command
+from keyhouse.cli.store.copy import copy
+from keyhouse.cli.store.database import KeyFile, PasswordFile, complete_url, connected, init, is_url
+from keyhouse.cli.store.directories import SealedFor, existing, verifier
 from keyhouse.cli.store.stopped import Directory, Stopped, require_stopped
 
 if TYPE_CHECKING:
     from keyhouse.cli.store.check import FileChecked, StoreChecked
     from keyhouse.journal.offline.archive import StoreSeen
     from keyhouse.journal.offline.backup import Verify
-    from keyhouse.journal.shared.move_in import MovedIn
 
 app = Group()
 app.command("init")(init)
-
-SealedFor = Annotated[
-    str,
-    Option(
-        "--platform",
-        metavar="NAME",
-        help="platform whose sealing key opens the store: simulation, ...; without it only what"
-        " shows without the key is checked",
-    ),
-]
+app.command("copy")(copy)
 
 
 @app.command("verify")
@@ -55,7 +46,7 @@ def verify(
     from keyhouse.cli.store.check import check_store, sealing_platform
     from keyhouse.journal.offline.private_copy import private_copy
 
-    directory = _existing(directory)
+    directory = existing(directory)
     require_stopped(directory, stopped=stopped)
     opener = sealing_platform(platform, directory) if platform else None
     with long_work("checking the store", quiet=as_json), private_copy(directory) as copy:
@@ -79,7 +70,7 @@ def list_(directory: Directory, *, as_json: AsJson = False) -> None:
     from keyhouse.journal import see_tombstone
     from keyhouse.journal.offline.archive import list_stores
 
-    directory = _existing(directory)
+    directory = existing(directory)
     stores, ended = list_stores(directory), see_tombstone(directory)
     if as_json:
         show_json({"stores": stores, "ended": str(ended or "")})
@@ -110,7 +101,7 @@ def restore(
     """
     from keyhouse.journal.offline.archive import restore as put_back
 
-    directory = _existing(directory)
+    directory = existing(directory)
     require_stopped(directory, stopped=stopped)
     aside = asyncio.run(put_back(directory, name))
     if as_json:
@@ -122,70 +113,44 @@ def restore(
     click.echo(f"next: keyhouse store verify {printable(str(directory))}", err=True)
 
 
-@app.command("copy")
-def copy(
-    directory: Directory,
-    url: Url,
-    *,
-    password_file: PasswordFile = None,
-    stopped: Stopped = False,
-    as_json: AsJson = False,
-) -> None:
-    """Move a state directory to a database, for several coordinators.
-
-    The database has no store yet (keyhouse store init). Every record is compared. In DIR the store
-    moves to archive/ and sealed_key stays, so that DIR can be the --data-dir beside --store.
-
-    Its coordinator has to be stopped. The other direction is not possible yet.
-
-    Example: keyhouse store copy keyhouse-data postgresql://keyhouse@db.example/keyhouse
-    --password-file password
-    """
-    directory = _existing(directory)
-    require_stopped(directory, stopped=stopped)
-    complete = complete_url(url, password_file)
-
-    async def move() -> "MovedIn":
-        from keyhouse.journal.shared.move_in import move_in
-
-        async with connected(url, password_file) as database:
-            return await move_in(directory, complete, database)
-
-    with long_work("moving the store", quiet=as_json):
-        moved = asyncio.run(move())
-    if as_json:
-        show_json({"store": moved.store_id.hex(), "archived": moved.archive})
-        return
-    click.echo(f"moved     {moved.store_id.hex()}")
-    click.echo(f"archived  {moved.archive}")
-    shown = printable(str(directory))
-    click.echo(f"next: keyhouse serve --data-dir {shown} --store URL", err=True)
-
-
 @command
 def backup(
-    directory: Directory,
+    source: Annotated[
+        str,
+        Argument(metavar="DIR", help="a state directory, or postgresql://USER@HOST/DATABASE"),
+    ],
     target: Annotated[Path, Argument(metavar="BACKUP", help="a new directory")],
     *,
     platform: SealedFor = "",
+    password_file: PasswordFile = None,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a backup of a state directory.
 
-    Its coordinator may run and write meanwhile.
+    DIR may also be the URL of a database that keeps a state. Its coordinators may run and write
+    meanwhile.
 
     SHA256SUMS in BACKUP is written when everything is checked; without it BACKUP is incomplete. The
     keys of the platform, and stores in archive/, are not in it.
 
     Example: keyhouse backup keyhouse-data backup-monday
     """
-    from keyhouse.journal.offline.backup import make_backup
-
-    directory = _existing(directory, "name an existing one")
     found: list[StoreChecked] = []
-    verify = _verifier(platform, directory, found)
+    if is_url(source):
+        verify = verifier(platform, (key_file or target).absolute().parent, found)
+        made = _backup_of_database(source, password_file, target.absolute(), key_file, verify)
+    elif password_file or key_file:
+        flag = "--password-file" if password_file else "--sealed-key"
+        raise RefusedError(f"{flag} has no effect here", hint="it goes with the URL of a database")
+    else:
+        from keyhouse.journal.offline.backup import make_backup
+
+        directory = existing(Path(source), "name an existing one")
+        verify = verifier(platform, directory, found)
+        made = make_backup(directory, target.absolute(), verify)
     with long_work("backing up", quiet=as_json):
-        asyncio.run(make_backup(directory, target.absolute(), verify))
+        asyncio.run(made)
     _show_checked_at("backup", target, found[0], as_json=as_json)
     if not as_json:
         shown = printable(str(target))
@@ -211,8 +176,8 @@ def restore_backup(
     from keyhouse.journal.offline.backup import restore_backup as put_back
 
     directory, found = directory.absolute(), list["StoreChecked"]()
-    verify = _verifier(platform, directory, found)
-    source = _existing(source, "name an existing one")
+    verify = verifier(platform, directory, found)
+    source = existing(source, "name an existing one")
     with long_work("restoring", quiet=as_json):
         asyncio.run(put_back(source, directory, verify))
     _show_checked_at("restored", directory, found[0], as_json=as_json)
@@ -224,10 +189,14 @@ def restore_backup(
         )
 
 
-def _existing(directory: Path, hint: str = "name a state directory") -> Path:
-    if not directory.is_dir():
-        raise RefusedError(f"{directory} is not a directory", hint=hint)
-    return directory.absolute()
+async def _backup_of_database(
+    url: str, password_file: Path | None, target: Path, key_file: Path | None, verify: "Verify"
+) -> None:
+    complete = complete_url(url, password_file)
+    from keyhouse.journal.shared.copy_out import back_up_database
+
+    async with connected(url, password_file) as database:
+        await back_up_database(complete, database, target, key_file, verify)
 
 
 def _show_checked(checked: "StoreChecked") -> None:
@@ -266,33 +235,6 @@ def _show_stores(stores: "list[StoreSeen]") -> None:
         for store in stores
     ]
     show_table(("STORE", "ID", "EPOCH", "BYTES", "SEALED FOR", ""), rows)
-
-
-def _verifier(platform: str, directory: Path, found: "list[StoreChecked]") -> "Verify":
-    """Return a check of store files that raises ``StoreDamagedError``, or appends to ``found``."""
-    from keyhouse.cli.store.check import check_store, sealing_platform
-    from keyhouse.journal import StoreDamagedError
-    from keyhouse.journal.offline.private_copy import private_copy
-
-    opener = sealing_platform(platform, directory) if platform else None
-
-    async def verify(place: Path) -> None:
-        with private_copy(place) as copy:
-            checked = await check_store(copy, opener)
-        problems = (each for each in checked.files if each.problem)
-        wrong = next((each for each in problems if not _is_lost_key(each, place)), None)
-        if wrong is not None:
-            raise StoreDamagedError(f"{wrong.file}: {wrong.problem}", hint=wrong.hint)
-        found.append(checked)
-
-    return verify
-
-
-def _is_lost_key(checked: "FileChecked", place: Path) -> bool:
-    """Return whether only the sealed key is missing: the recovery keys open the rest."""
-    from keyhouse.journal.directory.layout import SEALED_KEY
-
-    return checked.file == SEALED_KEY and not os.path.lexists(place / SEALED_KEY)
 
 
 def _show_checked_at(word: str, path: Path, checked: "StoreChecked", *, as_json: bool) -> None:

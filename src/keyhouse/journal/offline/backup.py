@@ -55,13 +55,24 @@ async def make_backup(directory: Path, target: Path, verify: Verify) -> None:
     A coordinator may run there meanwhile. Raises ``NotEmptyError``, ``StoreBusyError``,
     ``NotFoundError``, and refusals of a store that is damaged.
     """
+
+    async def fill(disk: Disk) -> None:
+        copy_live_store(directory, target)
+        copy_public_log(disk, directory, target)  # after the journal
+
+    await make_backup_of(fill, target, verify)
+
+
+async def make_backup_of(
+    fill: Callable[[Disk], Awaitable[None]], target: Path, verify: Verify
+) -> None:
+    """Make the directory ``target`` (0700), a backup of what ``fill`` puts there, or nothing."""
     disk = Disk()
     _make(target)
     try:
-        copy_live_store(directory, target)
+        await fill(disk)
         require_whole(disk, target, _some(target, await see_journal(target)))
         await verify(target)
-        copy_public_log(disk, directory, target)  # after the journal
         for name in _present(target):
             disk.sync_file(target / name)
         lines = [f"{_digest(target / name)}  {name}\n" for name in _present(target)]

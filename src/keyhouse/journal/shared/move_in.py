@@ -13,7 +13,6 @@ import msgspec
 
 from keyhouse.base.errors import BrokenError, RefusedError
 from keyhouse.base.secret import Secret
-from keyhouse.journal.chain import Header
 from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.acquire import acquire, survey
 from keyhouse.journal.directory.disk import Disk, off_loop
@@ -23,10 +22,10 @@ from keyhouse.journal.directory.inspect import see_tombstone
 from keyhouse.journal.directory.layout import ARCHIVE, JOURNAL, SEALED_KEY
 from keyhouse.journal.directory.sealing import FILE_LIMIT
 from keyhouse.journal.offline.archive import archived_names
+from keyhouse.journal.shared.whole import Whole, read_whole
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.postgres_database import PostgresDatabase
-from keyhouse.journal.store.protocol import Store, StoreDamagedError
-from keyhouse.journal.store.records import Beside, EpochStart, Position, Sealed, follow
+from keyhouse.journal.store.records import Beside, Position
 from keyhouse.journal.store.sqlite import SqliteStore
 
 
@@ -42,14 +41,6 @@ class MovedIn(msgspec.Struct, frozen=True):
     store_id: bytes
     position: Position
     archive: str  # name under archive/
-
-
-class _Whole(msgspec.Struct, frozen=True):
-    """All records of the present epoch, chained and each in its place."""
-
-    start: EpochStart
-    records: tuple[Sealed, ...]
-    head: Position
 
 
 async def move_in(path: Path, url: Secret, database: PostgresDatabase) -> MovedIn:
@@ -85,48 +76,25 @@ async def _require_unused(database: PostgresDatabase) -> None:
         )
 
 
-async def _read_directory(path: Path, disk: Disk) -> tuple[_Whole, bytes]:
+async def _read_directory(path: Path, disk: Disk) -> tuple[Whole, bytes]:
     source = await SqliteStore.open(path / JOURNAL, step=disk.step, fence=disk.fence)
     try:
-        whole = await _read_whole(source)
+        whole = await read_whole(source)
     finally:
         await source.close()
     return whole, await off_loop(read_index, disk, path, whole.start)
 
 
-async def _write(url: Secret, whole: _Whole, index: bytes) -> None:
+async def _write(url: Secret, whole: Whole, index: bytes) -> None:
     """Write ``whole`` to the database, and read it back. An earlier attempt is replaced."""
     target = await PostgresStore.open(url, whole.start.store_id)
     try:
         beside = Beside(index)
         await target.begin_epoch(await target.settle(), whole.start, whole.records, beside)
-        if await _read_whole(target) != whole:
+        if await read_whole(target) != whole:
             raise BrokenError("the database does not hold what was written to it")
     finally:
         await target.close()
-
-
-async def _read_whole(store: Store) -> _Whole:
-    """Return what ``store`` holds, with its chain followed and compared with its end."""
-    start = (await store.read(0)).start
-    if start is None:
-        raise empty_journal()
-    place, records = start.before, list[Sealed]()
-    while batch := (await store.read(place.sequence)).records:
-        for record in batch:
-            header = Header.decode(record.header)
-            found = (header.store_id, header.epoch, header.sequence, record.sequence)
-            number = place.sequence + 1
-            if found != (start.store_id, start.epoch, number, number):
-                raise StoreDamagedError(
-                    f"record {number} is missing, or belongs to another place or deployment",
-                    hint="restore the state directory from a backup",
-                )
-            place = follow(place, record)
-        records += batch
-    if await store.head() != place:
-        raise StoreDamagedError("the journal does not end with its last record")
-    return _Whole(start, tuple(records), place)
 
 
 def _archive(path: Path, disk: Disk, epoch: int) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from keyhouse.base.secret import Secret
@@ -10,10 +10,10 @@ from keyhouse.journal.store.postgres_connection import (
     Connection,
     ConnectionDroppedError,
     connect,
+    outcome_unknown,
     unreadable,
 )
 from keyhouse.journal.store.protocol import (
-    OutcomeUnknownError,
     StoreConflictError,
     StoreDamagedError,
     StoreUnreadableError,
@@ -114,7 +114,7 @@ class PostgresStore:
         async with self._writing:
             connection = await self._for_writing()
             in_turn, connection.in_turn = connection.in_turn, False
-            with _outcome_unknown():
+            with outcome_unknown():
                 rows = _columns(records)
                 done = await connection.execute(_APPEND, self._id, *rows, *place, connection.fence)
                 if in_turn:
@@ -151,7 +151,7 @@ class PostgresStore:
         """
         async with self._writing:
             connection = await self._for_writing()
-            with _outcome_unknown():
+            with outcome_unknown():
                 if await self._lock_head(connection) != expected:
                     await connection.execute("ROLLBACK")
                     raise _conflict()
@@ -299,17 +299,6 @@ class PostgresStore:
             _require(connection, await connection.execute(_INSERT_NOTE, self._id, *row), _ONE_ROW)
 
 
-@contextmanager
-def _outcome_unknown() -> Iterator[None]:
-    try:
-        yield
-    except ConnectionDroppedError:
-        raise OutcomeUnknownError(
-            "a write to the database failed and may or may not be there",
-            hint="look at the database server",
-        ) from None
-
-
 def _conflict() -> StoreConflictError:
     return StoreConflictError("the database does not end where this writer left it")
 
@@ -385,11 +374,13 @@ def _batch(store_id: bytes, rows: list[tuple[Any, ...]]) -> Batch:
 
 
 def _require_current(ended: str) -> None:
-    if ended:
-        raise SupersededError(
-            f"the store in the database has ended: it was {ended}",
-            hint="start the coordinator again: it serves what has taken its place",
-        )
+    if not ended:
+        return
+    if ended.startswith("moved "):
+        word, hint = "moved", "start the coordinator of the directory that it was moved to"
+    else:
+        word, hint = "archived", "start this one again: it serves what has taken its place"
+    raise SupersededError(f"the store in the database has ended: it was {word}", hint=hint)
 
 
 def _has_types(values: tuple[Any, ...], *types: type) -> bool:

@@ -12,7 +12,11 @@ import asyncpg
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal.store.postgres_schema import CREATE, EXPECTED, FOUND
-from keyhouse.journal.store.protocol import StoreDamagedError, StoreUnreadableError
+from keyhouse.journal.store.protocol import (
+    OutcomeUnknownError,
+    StoreDamagedError,
+    StoreUnreadableError,
+)
 
 T = TypeVar("T")
 
@@ -129,6 +133,18 @@ def unreadable() -> Iterator[None]:
     except ConnectionDroppedError:
         raise StoreUnreadableError(
             "the database did not answer", hint="look at the database server"
+        ) from None
+
+
+@contextmanager
+def outcome_unknown() -> Iterator[None]:
+    """Raise ``OutcomeUnknownError`` where the connection was dropped."""
+    try:
+        yield
+    except ConnectionDroppedError:
+        raise OutcomeUnknownError(
+            "a write to the database failed and may or may not be there",
+            hint="look at the database server",
         ) from None
 
 

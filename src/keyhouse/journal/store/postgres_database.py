@@ -10,16 +10,12 @@ from keyhouse.base.secret import Secret
 from keyhouse.journal.keys import STORE_ID_SIZE
 from keyhouse.journal.store.postgres_connection import (
     Connection,
-    ConnectionDroppedError,
     connect,
+    outcome_unknown,
     unreadable,
 )
-from keyhouse.journal.store.protocol import (
-    OutcomeUnknownError,
-    StoreConflictError,
-    StoreDamagedError,
-)
-from keyhouse.journal.store.records import Note
+from keyhouse.journal.store.protocol import StoreConflictError, StoreDamagedError
+from keyhouse.journal.store.records import Note, Position
 
 LARGEST_NOTE: Final = 64 * 1024
 """Bytes of a note."""
@@ -34,6 +30,11 @@ _FIRST = "INSERT INTO keyhouse.current VALUES (true, $1) ON CONFLICT DO NOTHING"
 _NEXT = """
 WITH moved AS (UPDATE keyhouse.current SET store_id = $1 WHERE store_id = $2 RETURNING store_id)
 UPDATE keyhouse.head h SET ended = 'archived' FROM moved WHERE h.store_id = $2"""
+_END = """
+UPDATE keyhouse.head SET ended = $5
+WHERE store_id = $1 AND epoch = $2 AND sequence = $3 AND chain = $4 AND ended = ''
+RETURNING pg_notify('keyhouse', '')"""
+_RESUME = "UPDATE keyhouse.head SET ended = '' WHERE store_id = $1 AND ended = $2"
 _INDEX = """
 SELECT recovery_index FROM keyhouse.epoch
 WHERE store_id = $1 AND epoch = $2 AND octet_length(recovery_index) <= 16777216"""
@@ -94,18 +95,31 @@ class PostgresDatabase:
         ``OutcomeUnknownError``.
         """
         async with self._asking() as connection:
-            try:
+            with outcome_unknown():
                 if before is None:
                     done = await connection.execute(_FIRST, store_id)
                 else:
                     done = await connection.execute(_NEXT, store_id, before)
-            except ConnectionDroppedError:
-                raise OutcomeUnknownError(
-                    "a write to the database failed and may or may not be there",
-                    hint="look at the database server",
-                ) from None
         if done not in {"INSERT 0 1", "UPDATE 1"}:
             raise StoreConflictError("another coordinator has set a manifest first")
+
+    async def end_as_moved(self, store_id: bytes, at: Position, *, to: str) -> None:
+        """End the store, which ends ``at`` that place: its records go ``to`` another one.
+
+        Raises ``StoreConflictError`` if it ends elsewhere, or ``OutcomeUnknownError``.
+        """
+        async with self._asking() as connection:
+            with outcome_unknown():
+                done = await connection.execute(
+                    _END, store_id, at.epoch, at.sequence, at.chain, _moved(to)
+                )
+        if done != "UPDATE 1":
+            raise StoreConflictError("the database does not end where it was read to")
+
+    async def resume_move(self, store_id: bytes, *, to: str) -> None:
+        """Let the store be read again if it has ended as moved ``to`` there."""
+        async with self._asking() as connection:
+            await connection.execute(_RESUME, store_id, _moved(to))
 
     async def claim(self, word: str) -> bool:
         """Tell whether this replica has what ``word`` names, and no other: from now on, or already.
@@ -190,6 +204,10 @@ class PostgresDatabase:
                     self._connection = await connect(self._url)
                     await self._connection.commit_something()
                 yield self._connection
+
+
+def _moved(to: str) -> str:
+    return f"moved to {to}"
 
 
 def _bytes(value: object, most: int, *, exactly: bool = False) -> bytes:

@@ -24,8 +24,9 @@ CREATE TABLE keyhouse.note (
   PRIMARY KEY (store_id, kind, name));
 """
 """``current``: the store that is served, no row before the first manifest. ``head``: a row for each
-store, also for an empty one, whose epoch is 0; ``ended`` is empty, ``archived`` or ``moved``.
-``sealed``: the data key as each machine sealed it. ``note.at``: to tidy, trusted by nobody."""
+store, also for an empty one, whose epoch is 0; ``ended`` is empty, ``archived``, or ``moved to``
+and the digest of the ``sealed_key`` in the directory that it went to. ``sealed``: the data key as
+each machine sealed it. ``note.at``: to tidy, trusted by nobody."""
 
 FOUND = """
 WITH relation AS (

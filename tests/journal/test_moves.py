@@ -1,18 +1,27 @@
-"""Moving the store of a directory into a database: whole, or nothing has changed."""
+"""Moving the store of a directory into a database and back: whole, or nothing has changed."""
 
+import hashlib
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from support.peers.postgres import PostgresServer
-from support.samples.state import DEK, STORE_ID, open_home
+from support.samples.state import DEK, STORE_ID, open_home, sealing_key_of, state_of
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal import Journal, StoreDamagedError, StoreEmptyError
+from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.key_file import KeyFile
+from keyhouse.journal.directory.sealing import Contents, EpochKey
+from keyhouse.journal.offline.backup import NotEmptyError
+from keyhouse.journal.shared.copy_out import move_out
 from keyhouse.journal.shared.move_in import DatabaseInUseError, move_in
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.postgres_database import PostgresDatabase
+from keyhouse.journal.store.protocol import StoreLockedError, SupersededError
+from keyhouse.journal.store.records import Position
 
 
 async def filled(path: Path) -> None:
@@ -27,6 +36,13 @@ async def filled(path: Path) -> None:
         await home.write_head()
     finally:
         await home.close()
+
+
+async def seal_anew(path: Path) -> None:
+    """Leave other bytes in ``sealed_key``, which open the same store."""
+    key = KeyFile(path, Disk(), "simulation", sealing_key_of("one"))
+    contents = Contents((EpochKey(1, "ProductKey", DEK),), Position(1, 1, bytes(32)))
+    await key.write(contents, STORE_ID)
 
 
 @pytest.fixture
@@ -81,6 +97,60 @@ async def test_a_damaged_store_stays_where_it_is(
         await move_in(path, url, shared)
     assert names(path) == before
     assert await shared.current() is None
+
+
+async def trusted(place: Path) -> None:
+    """Find nothing wrong."""
+    del place
+
+
+async def test_a_move_back_that_ended_early_is_repeated_to_the_same_directory_only(
+    tmp_path: Path, database: tuple[Secret, PostgresDatabase]
+) -> None:
+    path, (url, shared) = tmp_path / "state", database
+    await filled(path)
+    before = await state_of(path)
+    moved = await move_in(path, url, shared)
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(path / "archive" / moved.archive, elsewhere)
+    for name in ("journal.db", "recovery_index"):
+        (elsewhere / name).unlink()
+    # It ends after the database has, and before the directory counts.
+    key = hashlib.sha256((path / "sealed_key").read_bytes()).hexdigest()
+    await shared.end_as_moved(STORE_ID, moved.position, to=key)
+    (elsewhere / "sealed_key").write_bytes(b"")
+    with pytest.raises(StoreDamagedError):
+        await move_out(url, shared, elsewhere, trusted)
+    await seal_anew(elsewhere)
+    with pytest.raises(SupersededError):
+        await move_out(url, shared, elsewhere, trusted)
+    assert names(elsewhere) == ["sealed_key"]
+    assert await move_out(url, shared, path, trusted) == STORE_ID
+    assert await state_of(path) == before
+    with pytest.raises(NotEmptyError):
+        await move_out(url, shared, path, trusted)
+    with pytest.raises(SupersededError):
+        await PostgresStore.open(url, STORE_ID)
+
+
+async def test_a_move_back_that_is_refused_changes_nothing(
+    tmp_path: Path, database: tuple[Secret, PostgresDatabase]
+) -> None:
+    path, (url, shared) = tmp_path / "state", database
+    await filled(path)
+    await move_in(path, url, shared)
+    writer = await PostgresStore.open(url, STORE_ID)
+    journal, _ = await Journal.open(writer, store_id=STORE_ID, dek=DEK)
+
+    async def written_meanwhile(place: Path) -> None:
+        del place
+        await journal.append([b"late"])
+
+    with pytest.raises(StoreLockedError):
+        await move_out(url, shared, path, written_meanwhile)
+    await journal.append([b"later"])
+    await writer.close()
+    assert names(path) == ["sealed_key"]
 
 
 async def test_a_database_with_a_store_takes_no_other(

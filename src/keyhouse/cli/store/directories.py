@@ -1,0 +1,56 @@
+"""State directories as commands are given them: they exist, and what is in them is verified."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from keyhouse.base.errors import RefusedError
+from keyhouse.cli.parser import Option
+
+if TYPE_CHECKING:
+    from keyhouse.cli.store.check import FileChecked, StoreChecked
+    from keyhouse.journal.offline.backup import Verify
+
+SealedFor = Annotated[
+    str,
+    Option(
+        "--platform",
+        metavar="NAME",
+        help="platform whose sealing key opens the store: simulation, ...; without it only what"
+        " shows without the key is checked",
+    ),
+]
+
+
+def existing(directory: Path, hint: str = "name a state directory") -> Path:
+    """Return the directory, which must exist, with its whole path."""
+    if not directory.is_dir():
+        raise RefusedError(f"{directory} is not a directory", hint=hint)
+    return directory.absolute()
+
+
+def verifier(platform: str, directory: Path, found: "list[StoreChecked]") -> "Verify":
+    """Return a check of store files that raises ``StoreDamagedError``, or appends to ``found``."""
+    from keyhouse.cli.store.check import check_store, sealing_platform
+    from keyhouse.journal import StoreDamagedError
+    from keyhouse.journal.offline.private_copy import private_copy
+
+    opener = sealing_platform(platform, directory) if platform else None
+
+    async def verify(place: Path) -> None:
+        with private_copy(place) as copy:
+            checked = await check_store(copy, opener)
+        problems = (each for each in checked.files if each.problem)
+        wrong = next((each for each in problems if not _is_lost_key(each, place)), None)
+        if wrong is not None:
+            raise StoreDamagedError(f"{wrong.file}: {wrong.problem}", hint=wrong.hint)
+        found.append(checked)
+
+    return verify
+
+
+def _is_lost_key(checked: "FileChecked", place: Path) -> bool:
+    """Return whether only the sealed key is missing: the recovery keys open the rest."""
+    from keyhouse.journal.directory.layout import SEALED_KEY
+
+    return checked.file == SEALED_KEY and not os.path.lexists(place / SEALED_KEY)

@@ -1,0 +1,141 @@
+"""A state moves from a directory to a database and back, and is backed up there."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.peers.postgres import PASSWORD, PostgresServer
+from support.peers.replicas import NAMES, Replicas, manifest
+from support.process.command import Ended, refused_start, run
+from support.process.server import Server
+from support.samples.deployment import user
+
+
+class Database:
+    """A database as commands are told of it: the password is in a file."""
+
+    def __init__(self, server: PostgresServer, folder: Path) -> None:
+        name = asyncio.run(server.database())
+        self.secret = server.url(name)
+        self.url = self.secret.reveal().decode().replace(f":{PASSWORD}", "")
+        password = folder / f"password-{name}"
+        password.write_text(PASSWORD)
+        self.password = ("--password-file", str(password))
+        self.serving = ("--store", self.url, "--store-password-file", str(password))
+
+
+@pytest.fixture
+def database(postgres: PostgresServer, tmp_path: Path) -> Database:
+    return Database(postgres, tmp_path)
+
+
+@pytest.fixture
+def replicas(database: Database, tmp_path: Path) -> Iterator[Replicas]:
+    found = Replicas(tmp_path, database.secret)
+    yield found
+    found.end()
+
+
+def state_of(server: Server) -> tuple[int, int]:
+    """Return epoch and sequence of what is served."""
+    with server.client() as client:
+        epoch, sequence, _ = client.get("/api/v2/status").headers["keyhouse-state"].split(".")
+    return int(epoch), int(sequence)
+
+
+def write(server: Server, value: bytes) -> None:
+    with server.client(user("writer")) as client:
+        assert client.upload({NAMES[0]: value}).status == 200
+
+
+def read(server: Server) -> bytes:
+    with server.client(user("writer")) as client:
+        found = client.secrets(NAMES[:1])[NAMES[0]]
+    assert found is not None
+    return found
+
+
+def copied(*words: str) -> Ended:
+    done = run("store", "copy", *words)
+    assert done.code == 0, done.err
+    return done
+
+
+def test_a_state_goes_to_a_database_and_comes_back(
+    replicas: Replicas, database: Database, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    alone = Replicas(tmp_path, None).prepared()
+    with alone:
+        with alone.client() as client:
+            assert client.set_manifest(manifest()).status == 200
+        write(alone, b"alone")
+        before = state_of(alone)
+    words = (str(alone.data), database.url, *database.password)
+    archive = copied(*words).out.split("archived  ")[1].strip()
+    assert refused_start(alone.data).error.endswith("a manifest was set before")
+    first = Server(alone.data, arguments=database.serving).start()
+    replicas.all.append(first)
+    assert state_of(first) > before
+    assert read(first) == b"alone"
+    other = replicas.started()  # on the same machine
+    write(other, b"shared")
+    assert first.stop() == 0
+    while not asyncio.run(postgres.ask("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'")):
+        pass  # until it is seen to serve
+    served = run("store", "copy", database.url, str(alone.data), *database.password)
+    assert (served.code, "a coordinator serves the database" in served.err) == (3, True)
+    assert other.stop() == 0
+    keyless = run("store", "copy", database.url, str(tmp_path), *database.password)
+    assert (keyless.code, "has no sealed_key" in keyless.err) == (1, True)
+    assert first.start() is first
+    before = state_of(first)
+    assert first.stop() == 0
+    out = (database.url, str(alone.data), *database.password, "--platform", "simulation")
+    assert f"state     {before[0]}.{before[1]}." in copied(*out).out
+    verified = run("store", "verify", str(alone.data), "--platform", "simulation")
+    assert verified.code == 0, verified.err
+    with pytest.raises(AssertionError, match="a state of its own"):
+        first.start()
+    with pytest.raises(AssertionError, match="has ended: it was moved"):
+        other.start()
+    with Server(alone.data) as server:
+        assert state_of(server) > before
+        assert read(server) == b"shared"
+        write(server, b"alone again")
+    again = run("store", "copy", *out)
+    assert (again.code, "has a state of its own" in again.err) == (1, True)
+    assert run("store", "restore", str(alone.data), archive).code == 0
+    taken = run("store", "copy", *words)
+    assert (taken.code, "has a store already" in taken.err) == (1, True)
+
+
+def test_a_backup_of_a_database_is_made_under_load_and_serves(
+    replicas: Replicas, database: Database, tmp_path: Path
+) -> None:
+    servers = replicas.founded(2)
+    write(servers[0], b"kept")
+    key = servers[1].data / "sealed_key"
+    words = ("backup", database.url, *database.password)
+    made = run(*words[:2], str(tmp_path / "with"), *words[2:], "--sealed-key", str(key))
+    assert made.code == 0, made.err
+    write(servers[0], b"later")
+    bare = run(*words[:2], str(tmp_path / "without"), *words[2:], "--json")
+    assert bare.code == 0, bare.err
+    assert json.loads(bare.out)["checked"]["ok"] is False  # there is no sealed_key in it
+    for server in servers:
+        assert server.stop() == 0
+    for backup, found in (("with", b"kept"), ("without", None)):
+        data = tmp_path / f"restored-{backup}"
+        data.mkdir(mode=0o700)
+        shutil.copytree(servers[0].data / "simulation", data / "simulation")
+        restored = run("restore", str(tmp_path / backup), str(data))
+        assert restored.code == 0, restored.err
+        with Server(data) as server:
+            if found is not None:
+                assert read(server) == found
+            else:  # the recovery keys open it
+                with server.client() as client:
+                    assert client.get("/api/v2/status").data["code"] == 1
