@@ -6,6 +6,12 @@ from keyhouse.coordinator.activation.parameters import (
     Parameters,
     parameters,
 )
+from keyhouse.coordinator.core.approvals import (
+    ApprovalOutdatedError,
+    ApprovalRefusedError,
+    Approved,
+    read_approval,
+)
 from keyhouse.coordinator.core.audit_trail import AuditView
 from keyhouse.coordinator.core.commands import (
     AcknowledgeUpdate,
@@ -55,6 +61,7 @@ from keyhouse.coordinator.update.prepare import (
     CannotBeAppliedError,
     PlanChangedError,
     prepare_acknowledgement,
+    prepare_cancellation,
     prepare_plan,
     prepare_update,
 )
@@ -67,6 +74,9 @@ __all__ = [
     "Activate",
     "Activated",
     "ActivationRequest",
+    "ApprovalOutdatedError",
+    "ApprovalRefusedError",
+    "Approved",
     "AuditView",
     "CancelUpdate",
     "CannotBeAppliedError",
@@ -114,10 +124,12 @@ __all__ = [
     "phase_of",
     "policy_of",
     "prepare_acknowledgement",
+    "prepare_cancellation",
     "prepare_manifest",
     "prepare_plan",
     "prepare_update",
     "prepare_upload",
+    "read_approval",
     "rebuild",
     "require",
     "require_below_limit",

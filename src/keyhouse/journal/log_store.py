@@ -6,9 +6,10 @@ from keyhouse.base.errors import KeyhouseError, NotFoundError
 from keyhouse.base.log import log
 from keyhouse.journal.directory.disk import off_loop
 from keyhouse.journal.directory.log_files import LogFiles, missing
+from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.leaf import object_name
-from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled
+from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, frontier_of, right_edge
 from keyhouse.transparency.tree import Frontier
 
 
@@ -95,6 +96,17 @@ class LogStore:
         if self._growing is None or self._files is None:
             raise missing(f"tile/{tile.path}")
         return await off_loop(self._files.tile, tile)
+
+    async def root_at(self, size: int) -> bytes:
+        """Return the root that the log had with ``size`` leaves, which it has reached.
+
+        Raises ``UnavailableError``.
+        """
+        tiles = {tile: await self.tile(tile) for tile in right_edge(size)}
+        try:
+            return frontier_of(tiles.__getitem__, size).root
+        except LogInvalidError:
+            raise missing("tile") from None
 
     async def object(self, name: str) -> bytes:
         """Return the object ``name``. Raises ``NotFoundError`` or ``UnavailableError``."""

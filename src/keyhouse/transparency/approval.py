@@ -7,9 +7,8 @@ spaces: ECDSA on P-256, P-384 or P-521 with SHA-256, in DER; RSASSA-PSS with SHA
 32 bytes; or Ed25519. Nothing that TLS or X.509 signs begins with ``DSSEv1``.
 
 An approval counts once. Its head is one that its log has had, and has in it everything that was
-decided before: for ``propose`` and ``packages`` the last proposal, cancellation and update, for
-``approve`` and ``cancel`` the proposal that they are about. Agreements of others are no such thing,
-so several people can agree at the same time.
+decided before: the first manifest, and each proposal, cancellation and update. Agreements of others
+are no such thing, so several people can agree at the same time.
 """
 
 from collections.abc import Callable

@@ -28,11 +28,19 @@ class ManifestBody(Readable, frozen=True):
 class UpdateBody(Readable, frozen=True, omit_defaults=True):
     """Body of the update endpoints. ``plan``: the digest that ``POST /api/v2/plan`` has answered.
 
-    With it the call is refused if what would happen is no longer what that plan said.
+    With it the call is refused if what would happen is no longer what that plan said. ``approval``:
+    a DSSE envelope, signed by the key of the user's certificate.
     """
 
     manifest: bytes = b""
     plan: str | None = None
+    approval: bytes | None = None
+
+
+class CancelBody(Readable, frozen=True, omit_defaults=True):
+    """Body of ``POST /api/v2/update-cancel``, which may be empty. ``approval`` as of an update."""
+
+    approval: bytes | None = None
 
 
 class SecretsBody(msgspec.Struct, frozen=True):

@@ -202,7 +202,8 @@ def test_type_without_a_json_form_is_refused() -> None:
     ("kind", "sent"),
     [
         (client_api.ManifestBody, {"manifest": "e30="}),
-        (client_api.UpdateBody, {"manifest": "e30=", "plan": "ab" * 32}),
+        (client_api.UpdateBody, {"manifest": "e30=", "plan": "ab" * 32, "approval": "AA=="}),
+        (client_api.CancelBody, {"approval": "AA=="}),
         (client_api.SecretsBody, {"secrets": {"a": {"key": "AA==", "cert": None}}}),
         (
             client_api.RecoverBody,

@@ -11,6 +11,7 @@ from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.base.errors import Problem
 from keyhouse.base.secret import Secret
+from keyhouse.coordinator.core.approvals import Approved
 from keyhouse.coordinator.core.events import Activated, LogBegun, Uploaded
 from keyhouse.coordinator.core.plan_basis import PlanBasis
 from keyhouse.coordinator.core.state import MarbleInstance
@@ -75,6 +76,9 @@ class UpdatePackages(msgspec.Struct, frozen=True):
     secrets: dict[str, StoredSecret]
     warnings: tuple[Problem, ...] = ()  # about an update that is accepted nevertheless
     basis: PlanBasis | None = None  # of the plan that the caller is bound to
+    plan: str = ""  # the digest of that plan
+    approved: Approved | None = None
+    update: bytes = b""  # as it was sent
 
 
 class Application(msgspec.Struct, frozen=True):
@@ -106,6 +110,8 @@ class InitiateUpdate(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
     warnings: tuple[Problem, ...]
     basis: PlanBasis | None = None  # of the plan that the caller is bound to
+    plan: str = ""  # the digest of that plan
+    approved: Approved | None = None
 
 
 class AcknowledgeUpdate(msgspec.Struct, frozen=True):
@@ -115,6 +121,8 @@ class AcknowledgeUpdate(msgspec.Struct, frozen=True):
     manifest: bytes
     application: Application | None  # if this acknowledgement completes it
     basis: PlanBasis | None = None  # of the plan that the caller is bound to
+    plan: str = ""  # the digest of that plan
+    approved: Approved | None = None
 
 
 class CancelUpdate(msgspec.Struct, frozen=True):
@@ -122,6 +130,7 @@ class CancelUpdate(msgspec.Struct, frozen=True):
 
     identity: bytes | None  # None: cancelled because it cannot be applied
     manifest: bytes | None  # only if this one is pending; None: any
+    approved: Approved | None = None
 
 
 class SeeCollateral(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ from immutables import Map
 
 from keyhouse.attestation import Mark, newer_marks
 from keyhouse.attestation.collateral.marks import OF_PLATFORM
+from keyhouse.coordinator.core.approvals import require_newest
 from keyhouse.coordinator.core.commands import (
     AcknowledgeUpdate,
     Activate,
@@ -131,6 +132,7 @@ def _update_packages(state: State, command: UpdatePackages, context: Context) ->
         raise StaleError
     if not still_holds(state, command.basis):
         raise StaleError
+    require_newest(state, command.approved)
     updated = PackagesUpdated(
         time=context.now,
         user=user,

@@ -8,6 +8,7 @@ Source: manifest format, "Full update and acknowledgement".
 
 from keyhouse.base.errors import ConflictError, ForbiddenError, NotFoundError
 from keyhouse.base.place import quoted
+from keyhouse.coordinator.core.approvals import require_newest
 from keyhouse.coordinator.core.commands import (
     AcknowledgeUpdate,
     Application,
@@ -35,6 +36,7 @@ def initiate_update(state: Running, command: InitiateUpdate, context: Context) -
     require_nothing_pending(state)
     if command.based_on != state.manifest or not still_holds(state, command.basis):
         raise StaleError
+    require_newest(state, command.approved)
     context.require_kept(command.manifest)
     pending = proposed(state, user, command.manifest)
     initiated = UpdateInitiated(time=context.now, user=user, pending=pending)
@@ -49,6 +51,7 @@ def acknowledge_update(
     pending = require_acknowledger(state, user, command.manifest).acknowledged_by(user)
     if not still_holds(state, command.basis):
         raise StaleError
+    require_newest(state, command.approved)
     acknowledged = UpdateAcknowledged(time=context.now, user=user, pending=pending)
     return (acknowledged, *_applied(state, pending, command.application, context))
 
@@ -63,6 +66,8 @@ def cancel_update(state: Running, command: CancelUpdate, context: Context) -> tu
         _require_not_removed(command.identity, user, pending)
     if command.manifest is not None and command.manifest != pending.manifest:
         raise NotFoundError("this update is no longer pending")
+    if command.identity is not None:
+        require_newest(state, command.approved)
     cancelled = UpdateCancelled(
         time=context.now, user=user, fingerprint=fingerprint(pending.manifest)
     )

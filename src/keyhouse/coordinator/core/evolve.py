@@ -35,7 +35,6 @@ from keyhouse.coordinator.core.events import (
     UpdateInitiated,
 )
 from keyhouse.coordinator.core.state import Counters, PublicLog, Running, State
-from keyhouse.transparency.tree import leaf_hash
 
 _RESTORE: Final = "restore a backup"
 
@@ -67,13 +66,17 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911, 
             marks = running.collateral_marks.update(event.marks)
             return replace(running, time=_later(running, event.time), collateral_marks=marks)
         case PackagesUpdated():
-            return _packages_updated(running, event)
-        case UpdateInitiated() | UpdateAcknowledged():
+            return _packages_updated(_deciding(running), event)
+        case UpdateInitiated():
+            running = _deciding(running)
+            return replace(running, time=_later(running, event.time), pending=event.pending)
+        case UpdateAcknowledged():
             return replace(running, time=_later(running, event.time), pending=event.pending)
         case UpdateCancelled():
+            running = _deciding(running)
             return replace(running, time=_later(running, event.time), pending=None)
         case ManifestUpdated():
-            return _manifest_updated(running, event)
+            return _manifest_updated(_deciding(running), event)
         case MarblesActivated():
             return _marbles_activated(running, event)
         case CounterSet():
@@ -152,14 +155,18 @@ def _with_uploads(
 
 def _log_begun(running: Running, event: LogBegun) -> Running:
     begun = PublicLog(key=event.key, verifier=event.verifier, signature=event.signature)
-    return replace(running, time=_later(running, event.time), public_log=begun)
+    return replace(running, time=_later(running, event.time), public_log=begun.deciding)
 
 
 def _with_leaves(running: Running, leaves: Iterable[bytes]) -> Running:
     if running.public_log is None:
         raise BrokenError("the journal has leaves of a log that never began", hint=_RESTORE)
-    frontier = running.public_log.frontier.extended(map(leaf_hash, leaves))
-    return replace(running, public_log=replace(running.public_log, frontier=frontier))
+    return replace(running, public_log=running.public_log.with_leaves(leaves))
+
+
+def _deciding(running: Running) -> Running:
+    log = running.public_log
+    return running if log is None else replace(running, public_log=log.deciding)
 
 
 def _packages_updated(running: Running, event: PackagesUpdated) -> Running:

@@ -2,12 +2,12 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial
-from keyhouse.coordinator.core.commands import Command
+from keyhouse.coordinator.core.commands import Command, UpdatePackages
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import start
 from keyhouse.coordinator.core.events import (
@@ -27,12 +27,30 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency import leaf as leaves
-from keyhouse.transparency.leaf import LEAF_BYTES, Leaf, encode_leaf, name_in_leaf
+from keyhouse.transparency.leaf import LEAF_BYTES, Leaf, encode_leaf, name_in_leaf, object_name
 
 T = TypeVar("T")
 
 _ROOM: Final = LEAF_BYTES - 1024
 """Bytes of a leaf for a list of names, each with its quotes; the rest is for all other fields."""
+
+
+class _Said(NamedTuple):
+    """Who asked for a command, and what that person has seen and signed: hashes, or nothing."""
+
+    certificate: str
+    plan: str
+    approval: str
+
+    @classmethod
+    def by(cls, command: Command) -> "_Said":
+        identity = getattr(command, "identity", None)  # of those that users ask for
+        approved = getattr(command, "approved", None)  # of those that users sign
+        return cls(
+            "" if identity is None else object_name(identity),
+            getattr(command, "plan", ""),
+            "" if approved is None else object_name(approved.envelope),
+        )
 
 
 class Publishing:
@@ -45,16 +63,15 @@ class Publishing:
 
     def add(self, before: State, command: Command, events: Iterable[Event]) -> None:
         """Add what ``command`` did to the state ``before``."""
-        identity = getattr(command, "identity", None)  # of those that users ask for
-        certificate = "" if identity is None else hashlib.sha256(identity).hexdigest()
+        said = _Said.by(command)
         for event in events:
             if isinstance(event, SecretsUploaded):
-                self._uploads.append(_uploads(event, certificate))
+                self._uploads.append(_uploads(event, said.certificate))
                 continue
             self._end_uploads()
             if isinstance(event, LogBegun):  # with a manifest, whose leaf comes after that
                 self._leaves.insert(0, log_begun(event, before.keys, self._context.platform))
-            self._leaves.extend(_leaves(before, event, certificate, self._context))
+            self._leaves.extend(_leaves(before, event, said, self._context))
 
     def finish(self) -> tuple[Published, ...]:
         """Return the event that appends them to the log; no event without a leaf.
@@ -108,7 +125,7 @@ def recovered(time: int, at: str, holders: Iterable[str]) -> Iterator[leaves.Rec
         yield leaves.Recovered(time=time, at=at, holders=portion)
 
 
-def _leaves(before: State, event: Event, certificate: str, context: Context) -> Iterator[Leaf]:
+def _leaves(before: State, event: Event, said: _Said, context: Context) -> Iterator[Leaf]:
     match event:
         case ManifestSet():
             yield leaves.ManifestSet(
@@ -123,30 +140,30 @@ def _leaves(before: State, event: Event, certificate: str, context: Context) -> 
             yield leaves.UpdateProposed(
                 time=event.time,
                 user=name_in_leaf(event.user),
-                certificate=certificate,
+                certificate=said.certificate,
                 base=fingerprint(before.manifest),
                 manifest=fingerprint(event.pending.manifest),
-                plan="",
+                plan=said.plan,
                 needed=event.pending.needed,
-                approval="",
+                approval=said.approval,
             )
         case UpdateAcknowledged():
             yield leaves.UpdateApproved(
                 time=event.time,
                 user=name_in_leaf(event.user),
-                certificate=certificate,
+                certificate=said.certificate,
                 manifest=fingerprint(event.pending.manifest),
-                plan="",
+                plan=said.plan,
                 missing=event.pending.missing,
-                approval="",
+                approval=said.approval,
             )
         case UpdateCancelled():
             yield leaves.UpdateCancelled(
                 time=event.time,
                 user=name_in_leaf(event.user),
-                certificate=certificate,
+                certificate=said.certificate,
                 manifest=event.fingerprint,
-                approval="",
+                approval=said.approval,
             )
         case ManifestUpdated() if isinstance(before, Running):
             yield leaves.ManifestUpdated(
@@ -157,13 +174,13 @@ def _leaves(before: State, event: Event, certificate: str, context: Context) -> 
                 recovery=_recovery(event.recovery),
             )
         case PackagesUpdated() if isinstance(before, Running):
-            yield from _packages(before, event, certificate)
+            yield from _packages(before, event, said)
         case _:
             return
 
 
 def _packages(
-    before: Running, event: PackagesUpdated, certificate: str
+    before: Running, event: PackagesUpdated, said: _Said
 ) -> Iterator[leaves.PackagesUpdated]:
     user = name_in_leaf(event.user)
     versions = [(name_in_leaf(name), str(new)) for name, new in sorted(event.versions.items())]
@@ -171,12 +188,12 @@ def _packages(
         yield leaves.PackagesUpdated(
             time=event.time,
             user=user,
-            certificate=certificate,
+            certificate=said.certificate,
             base=fingerprint(before.manifest),
             versions=portion,
             intermediate=_intermediate(event.keys),
-            plan="",
-            approval="",
+            plan=said.plan,
+            approval=said.approval,
         )
 
 
@@ -232,9 +249,13 @@ def _recovery(material: RecoveryMaterial) -> leaves.Recovery | None:
     return leaves.Recovery(len(material.holders), material.effective_threshold)
 
 
-def objects_of(events: Iterable[Event]) -> list[bytes]:
-    """Return the objects that the leaves of ``events`` name."""
+def objects_of(command: Command, events: Iterable[Event]) -> list[bytes]:
+    """Return the objects that the leaves of ``events``, of ``command``, name."""
     found: list[bytes] = []
+    if (approved := getattr(command, "approved", None)) is not None:
+        found.append(approved.envelope)
+        if isinstance(command, UpdatePackages):
+            found.append(command.update)
     for event in events:
         match event:
             case ManifestSet() | ManifestUpdated():

@@ -4,13 +4,16 @@ A phase holds only what it has: there is no "manifest or nothing". All of it is 
 values; parsed keys, permissions and encoded answers are caches derived from it (``policy``).
 """
 
+from collections.abc import Iterable
+
 import msgspec
 from immutables import Map
+from msgspec.structs import replace
 
 from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.base.secret import Secret
-from keyhouse.transparency.tree import Frontier
+from keyhouse.transparency.tree import LARGEST, Frontier, leaf_hash
 
 MarbleInstance = tuple[str, str]
 """Marble type and UUID (36 characters, lower case) of one workload."""
@@ -55,7 +58,7 @@ class Pending(msgspec.Struct, frozen=True):
     def acknowledged_by(self, user: str) -> "Pending":
         """Return this with the acknowledgement of ``user``, given once or again."""
         given = tuple(sorted({*self.acknowledged, user}))
-        return msgspec.structs.replace(self, acknowledged=given)
+        return replace(self, acknowledged=given)
 
 
 class Member(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,6 +83,18 @@ class PublicLog(msgspec.Struct, frozen=True):
     verifier: str  # C2SP verifier key; its name is the origin
     signature: bytes  # by the root key over ``verifier``, DER
     frontier: Frontier = Frontier()
+    decided: int = 0  # leaves that a head has to cover to have every decision in it
+
+    @property
+    def deciding(self) -> "PublicLog":
+        """The log while it lacks the leaf of a decision, or its first ones: no head has that."""
+        return replace(self, decided=LARGEST)
+
+    def with_leaves(self, leaves: Iterable[bytes]) -> "PublicLog":
+        """Return the log with ``leaves``, those of a decision among them if there was one."""
+        frontier = self.frontier.extended(map(leaf_hash, leaves))
+        decided = frontier.size if self.decided == LARGEST else self.decided
+        return replace(self, frontier=frontier, decided=decided)
 
     @property
     def origin(self) -> str:

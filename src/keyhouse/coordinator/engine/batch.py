@@ -22,7 +22,7 @@ from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.events import Event, SecretsUploaded
 from keyhouse.coordinator.core.evolve import evolve_all
-from keyhouse.coordinator.core.publishing import Publishing
+from keyhouse.coordinator.core.publishing import Publishing, objects_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.view import View
@@ -65,6 +65,7 @@ class Decided(NamedTuple):
     events: list[Event]
     payloads: list[bytes]  # the events, encoded; empty for a command that needs a batch of its own
     state: State
+    objects: list[bytes]  # that the leaves name
 
 
 def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> Decided:
@@ -73,6 +74,7 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
     refused: list[Failed] = []
     events: list[Event] = []
     payloads: list[bytes] = []
+    objects: list[bytes] = []
     publishing = Publishing(context)
     for waiting in batch:
         try:
@@ -87,6 +89,7 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
             state = evolve_all(state, happened)
             events += happened
             payloads += encoded
+            objects += objects_of(waiting.command, happened)
     if isinstance(state, Running) and state.public_log and (published := publishing.finish()):
         state = evolve_all(state, published)
         if isinstance(last := events[-1], SecretsUploaded):
@@ -95,7 +98,7 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
         else:
             events += published
             payloads += encode_events(published) if payloads else ()
-    return Decided(accepted, refused, events, payloads, state)
+    return Decided(accepted, refused, events, payloads, state, objects)
 
 
 def goes_alone(command: Command) -> bool:

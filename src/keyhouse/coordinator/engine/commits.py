@@ -10,7 +10,7 @@ from time import perf_counter
 
 from keyhouse.coordinator.core.base import Filed, base_events
 from keyhouse.coordinator.core.commands import SetManifest
-from keyhouse.coordinator.core.publishing import leaves_of, objects_of
+from keyhouse.coordinator.core.publishing import leaves_of
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.batch import (
@@ -109,7 +109,7 @@ class Commits:
     async def _make_durable(self, decided: Decided) -> None:
         command, state = decided.accepted[0].waiting.command, decided.state
         if not goes_alone(command):
-            await self._writer.public_log.put_objects(objects_of(decided.events))
+            await self._writer.public_log.put_objects(decided.objects)
             await self._writer.append(decided.payloads)
             return
         assert isinstance(state, Running)  # noqa: S101 a manifest was just set
@@ -117,9 +117,9 @@ class Commits:
         leaves = leaves_of(decided.events)
         if isinstance(command, SetManifest):
             base = encode_events(base_events(state, after.view(), Filed(Frontier(), leaves)))
-            await self._writer.establish(command, base, objects_of(decided.events))
+            await self._writer.establish(command, base, decided.objects)
         else:
-            await self._writer.public_log.put_objects(objects_of(decided.events))
+            await self._writer.public_log.put_objects(decided.objects)
             dek = new_dek(command)
             notes = await asyncio.to_thread(self._following.switches, state, dek)
             view = after.view()

@@ -16,11 +16,18 @@ from keyhouse.authority import (
     renew_intermediate,
 )
 from keyhouse.base.errors import ConflictError, InvalidError
-from keyhouse.coordinator.core.commands import AcknowledgeUpdate, InitiateUpdate, UpdatePackages
+from keyhouse.coordinator.core.approvals import Approved, require_fits, require_newest
+from keyhouse.coordinator.core.commands import (
+    AcknowledgeUpdate,
+    CancelUpdate,
+    InitiateUpdate,
+    UpdatePackages,
+)
 from keyhouse.coordinator.core.decide_update import (
     proposed,
     require_acknowledger,
     require_nothing_pending,
+    require_pending,
 )
 from keyhouse.coordinator.core.plan_basis import PlanBasis
 from keyhouse.coordinator.core.policy import policy_of, versions_in_force
@@ -38,6 +45,7 @@ from keyhouse.manifest import (
     read_package_update,
     warnings_of_versions,
 )
+from keyhouse.transparency.approval import Decision
 from keyhouse.wire.plan import Plan, PlanData, plan_digest
 
 
@@ -122,22 +130,33 @@ def _plan_of_packages(
 
 
 def prepare_update(
-    state: Running, identity: bytes | None, raw: bytes, *, now: int, plan: str = ""
+    state: Running,
+    identity: bytes | None,
+    raw: bytes,
+    *,
+    now: int,
+    plan: str = "",
+    approved: Approved | None = None,
 ) -> UpdatePackages | InitiateUpdate:
     """Check an uploaded update and make what it needs. The permission is checked first.
 
-    ``plan``: the digest of the plan that the caller is bound to, if any.
+    ``plan``: the digest of the plan that the caller is bound to, if any. ``approved``: what the
+    caller has signed, if anything.
 
     Raises:
         UnauthenticatedError, ForbiddenError: the caller may not make this update.
         ConflictError: another update is pending. PlanChanged: the plan has changed.
+        ApprovalRefusedError, ApprovalOutdatedError, ApprovalMissingError: not signed like this.
         InvalidError: every problem of the update.
     """
     policy_of(state.manifest).identify(identity)
     update = read_package_update(raw)
     if update is None:
-        return _prepare_full(state, identity, raw, now=now, plan=plan)
-    command = _prepare_packages(state, identity, update, now=now)
+        return _prepare_full(state, identity, raw, now=now, plan=plan, approved=approved)
+    versions = _checked_versions(state, identity, update)
+    _require_signed(state, identity, Decision.PACKAGES, raw, plan, approved)
+    command = _prepare_packages(state, identity, versions, now=now)
+    command = replace(command, plan=plan, approved=approved, update=raw)
     if not plan:
         return command
     planned = plan_packages(state, raw, command.versions, moment(now))
@@ -145,21 +164,29 @@ def prepare_update(
 
 
 def prepare_acknowledgement(
-    state: Running, identity: bytes | None, raw: bytes, *, now: int, plan: str = ""
+    state: Running,
+    identity: bytes | None,
+    raw: bytes,
+    *,
+    now: int,
+    plan: str = "",
+    approved: Approved | None = None,
 ) -> AcknowledgeUpdate:
     """Check an acknowledgement; if it is the last that is needed, make what the update needs.
 
-    ``plan``: the digest of the plan that the caller is bound to, if any.
+    ``plan`` and ``approved``: as for an update.
 
     Raises:
         UnauthenticatedError, ForbiddenError, NotFoundError, ConflictError: it cannot be
             acknowledged like this.
+        ApprovalRefusedError, ApprovalOutdatedError, ApprovalMissingError: not signed like this.
         PlanChangedError: the plan has changed.
         CannotBeAppliedError: it is fully acknowledged, and its manifest cannot take effect any
             more.
     """
     user = policy_of(state.manifest).identify(identity)
     pending = require_acknowledger(state, user, raw).acknowledged_by(user)
+    _require_signed(state, identity, Decision.APPROVE, raw, plan, approved)
     basis = _bound(plan_manifest(state, policy_of(raw)), plan) if plan else None
     application = None
     if not pending.missing:
@@ -168,7 +195,43 @@ def prepare_acknowledgement(
         except InvalidError as invalid:
             raise CannotBeAppliedError("the update cannot be applied", invalid.problems) from None
     assert identity is not None  # noqa: S101 it was identified
-    return AcknowledgeUpdate(identity=identity, manifest=raw, application=application, basis=basis)
+    return AcknowledgeUpdate(
+        identity=identity,
+        manifest=raw,
+        application=application,
+        basis=basis,
+        plan=plan,
+        approved=approved,
+    )
+
+
+def prepare_cancellation(
+    state: Running, identity: bytes, approved: Approved | None
+) -> CancelUpdate:
+    """Check what the caller has signed, if anything; who may cancel is decided later.
+
+    Raises:
+        UnauthenticatedError, ForbiddenError, NotFoundError: it cannot be cancelled like this.
+        ApprovalRefusedError, ApprovalOutdatedError, ApprovalMissingError: not signed like this.
+    """
+    policy_of(state.manifest).authorize_update(identity)
+    manifest = require_pending(state).manifest
+    _require_signed(state, identity, Decision.CANCEL, manifest, "", approved)
+    return CancelUpdate(identity, None if approved is None else manifest, approved)
+
+
+def _require_signed(
+    state: Running,
+    identity: bytes | None,
+    decision: Decision,
+    sent: bytes,
+    plan: str,
+    approved: Approved | None,
+) -> None:
+    """Return if this ``decision`` about ``sent`` is signed, where it has to be."""
+    user = policy_of(state.manifest).identify(identity)
+    require_fits(state, user, approved, decision, sent, plan)
+    require_newest(state, approved)
 
 
 def _bound(planned: Planned, expected: str) -> PlanBasis:
@@ -186,10 +249,17 @@ def _bound(planned: Planned, expected: str) -> PlanBasis:
 
 
 def _prepare_full(
-    state: Running, identity: bytes | None, raw: bytes, *, now: int, plan: str
+    state: Running,
+    identity: bytes | None,
+    raw: bytes,
+    *,
+    now: int,
+    plan: str,
+    approved: Approved | None,
 ) -> InitiateUpdate:
     user = policy_of(state.manifest).authorize_update(identity)
     require_nothing_pending(state)
+    _require_signed(state, identity, Decision.PROPOSE, raw, plan, approved)
     # Made even if others have to acknowledge first: then only to find every problem now.
     application = prepare_application(state, raw, now=now)
     basis = _bound(plan_manifest(state, policy_of(raw)), plan) if plan else None
@@ -203,13 +273,14 @@ def _prepare_full(
         notes=application.notes,
         warnings=application.warnings,
         basis=basis,
+        plan=plan,
+        approved=approved,
     )
 
 
 def _prepare_packages(
-    state: Running, identity: bytes | None, update: PackageUpdate, *, now: int
+    state: Running, identity: bytes | None, versions: dict[str, int], *, now: int
 ) -> UpdatePackages:
-    versions = _checked_versions(state, identity, update)
     keys = renew_intermediate(state.keys, moment(now))
     assert identity is not None  # noqa: S101 it was identified
     return UpdatePackages(

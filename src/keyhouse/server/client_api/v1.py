@@ -150,7 +150,7 @@ ROUTES: Final = (
     post(
         "/update-cancel",
         Operation.CANCEL,
-        lambda to: partial(writes.cancel_update, CANCELLED, to.updates, to.answers),
+        lambda to: partial(writes.cancel_update, lambda _: None, CANCELLED, to.updates, to.answers),
         _USER,
     ),
     # Being told that recovery has moved needs no phase.

@@ -9,6 +9,9 @@ import msgspec
 from keyhouse.base.errors import RefusedError
 from keyhouse.coordinator import (
     AcknowledgeUpdate,
+    ApprovalOutdatedError,
+    ApprovalRefusedError,
+    Approved,
     CancelUpdate,
     CannotBeAppliedError,
     Engine,
@@ -16,9 +19,12 @@ from keyhouse.coordinator import (
     Operation,
     UpdatePackages,
     View,
+    policy_of,
     prepare_acknowledgement,
+    prepare_cancellation,
     prepare_plan,
     prepare_update,
+    read_approval,
     require,
 )
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
@@ -30,10 +36,14 @@ PLANS: Final = 16
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """What is proposed or agreed to, and the digest of the plan that it is bound to, if any."""
+    """What is proposed or agreed to, the digest of the plan that it is bound to, and an approval.
+
+    The last two may not be given.
+    """
 
     manifest: bytes
     plan: str = ""  # 64 lower-case hex digits, or nothing
+    approval: bytes | None = None  # a DSSE envelope
 
 
 class Agreement(msgspec.Struct, frozen=True):
@@ -74,12 +84,15 @@ class Updates:
     async def propose(self, identity: bytes | None, read: Callable[[], Proposal]) -> Agreement:
         """Raise security versions, or initiate a full update; return how far it has come."""
         sent = await self._preparation.off_loop(read)
+        approved = await self._approved(identity, sent.approval)
 
         def prepare() -> UpdatePackages | InitiateUpdate:
             view = self._engine.view
             require(Operation.UPDATE, view.phase)
-            now = self._engine.now()
-            return prepare_update(view.running, identity, sent.manifest, now=now, plan=sent.plan)
+            now, raw = self._engine.now(), sent.manifest
+            return prepare_update(
+                view.running, identity, raw, now=now, plan=sent.plan, approved=approved
+            )
 
         command, view = await self._preparation.submitted(prepare)
         if isinstance(command, UpdatePackages):
@@ -92,12 +105,15 @@ class Updates:
         Raises ``CannotBeAppliedError`` if it cannot take effect; then it is not pending any more.
         """
         sent = await self._preparation.off_loop(read)
+        approved = await self._approved(identity, sent.approval)
 
         def prepare() -> AcknowledgeUpdate:
             view = self._engine.view
             require(Operation.ACKNOWLEDGE, view.phase)
             now, raw = self._engine.now(), sent.manifest
-            return prepare_acknowledgement(view.running, identity, raw, now=now, plan=sent.plan)
+            return prepare_acknowledgement(
+                view.running, identity, raw, now=now, plan=sent.plan, approved=approved
+            )
 
         try:
             command, view = await self._preparation.submitted(prepare)
@@ -107,9 +123,41 @@ class Updates:
             raise
         return _agreement(view, command, command.application.notes if command.application else ())
 
-    async def cancel(self, identity: bytes) -> View:
-        """Give the pending manifest up; return the view without it."""
-        return await self._engine.submit(CancelUpdate(identity=identity, manifest=None))
+    async def cancel(self, identity: bytes, read: Callable[[], bytes | None]) -> View:
+        """Give the pending manifest up; return the view without it.
+
+        ``read`` returns the caller's approval of that, if there is one.
+        """
+        approved = await self._approved(identity, await self._preparation.off_loop(read))
+
+        def prepare() -> CancelUpdate:
+            view = self._engine.view
+            require(Operation.CANCEL, view.phase)
+            return prepare_cancellation(view.running, identity, approved)
+
+        _, view = await self._preparation.submitted(prepare)
+        return view
+
+    async def _approved(self, identity: bytes | None, envelope: bytes | None) -> Approved | None:
+        """Return what the caller has signed, if anything: bound to a head that this log has had.
+
+        Raises ``ApprovalRefusedError``, ``ApprovalOutdatedError``, ``UnavailableError``.
+        """
+        if identity is None or envelope is None:  # without a certificate it is refused in any case
+            return None
+        policy_of(self._engine.view.running.manifest).identify(identity)
+        approved = await self._preparation.off_loop(lambda: read_approval(envelope, identity))
+        log, size = self._engine.view.running.public_log, approved.approval.head.size
+        if log is None or size > log.frontier.size:
+            raise ApprovalOutdatedError("the head of the approval is not known here")
+        here = size == log.frontier.size  # true also if the files of the log are damaged
+        root = log.frontier.root if here else await self._engine.public_log.root_at(size)
+        if root.hex() != approved.approval.head.root:
+            raise ApprovalRefusedError(
+                "its head is one that the log of this coordinator never had",
+                hint="the user may have been shown another history: compare both heads",
+            )
+        return approved
 
     def close(self) -> None:
         """Give the thread back."""

@@ -147,7 +147,8 @@ def _operation(route: Route, components: dict[str, Schema]) -> Schema:
     if row.query or route.grammar:
         operation["parameters"] = [*_part(route, row), *_query(row)]
     if row.body is not None:
-        operation["requestBody"] = _body(route, _schema(row.body, components, sent=False))
+        schema = _schema(row.body, components, sent=False)
+        operation["requestBody"] = _body(route, schema, required=not row.may_be_empty)
     operation["responses"] = _responses(route, row, components)
     return operation
 
@@ -174,9 +175,9 @@ def _name(route: Route) -> str:
     return "_".join((_version(route), route.method.lower(), *words))
 
 
-def _body(route: Route, schema: Schema) -> Schema:
+def _body(route: Route, schema: Schema, *, required: bool) -> Schema:
     return {
-        "required": True,
+        "required": required,
         "description": f"At most {route.body_limit:,} bytes. The content type is not looked at.",
         "x-body-limit-bytes": route.body_limit,
         "content": {"application/json": {"schema": schema}},

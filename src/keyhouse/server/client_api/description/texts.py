@@ -36,6 +36,7 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
 
     summary: str
     body: Any = None
+    may_be_empty: bool = False  # the body
     data: Any = None
     query: Mapping[str, Mapping[str, Any]] = {}  # OpenAPI parameters without name and place
     media: str = "application/json"  # of a success; another than this has no envelope
@@ -148,8 +149,10 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
     ),
     ("POST", "/api/v2/update-cancel"): Described(
         summary="Give the pending update up.",
+        body=wire.CancelBody,
+        may_be_empty=True,
         data=wire.MessageData,
-        refused=(ForbiddenError, NotFoundError),
+        refused=(BadRequestError, ForbiddenError, NotFoundError, ConflictError),
     ),
     ("GET", "/api/v2/recover/public-key"): Described(
         summary="The key that recovery secrets are encrypted to, for as long as recovery lasts.",

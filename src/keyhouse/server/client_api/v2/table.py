@@ -115,7 +115,13 @@ ROUTES: Final = (
     post(
         "/api/v2/update-cancel",
         Operation.CANCEL,
-        lambda to: partial(writes.cancel_update, MessageData(CANCELLED), to.updates, to.answers),
+        lambda to: partial(
+            writes.cancel_update,
+            writes.cancellation_of,
+            MessageData(CANCELLED),
+            to.updates,
+            to.answers,
+        ),
         _USER,
     ),
     get(

@@ -23,6 +23,7 @@ from keyhouse.server.services.quote_signing import QuoteSigning
 from keyhouse.server.services.updates import Proposal, Updates
 from keyhouse.server.services.user_secrets import SecretWrites
 from keyhouse.wire.client_api import (
+    CancelBody,
     CounterBody,
     CounterData,
     ManifestBody,
@@ -96,11 +97,15 @@ async def acknowledge_update(
 
 
 async def cancel_update(
-    data: MessageData | str, updates: Updates, answers: Answers, head: Head, body: bytes
+    read: Callable[[bytes], bytes | None],
+    data: MessageData | str,
+    updates: Updates,
+    answers: Answers,
+    head: Head,
+    body: bytes,
 ) -> Answer:
-    """Give the pending manifest up; answer ``data``."""
-    del body
-    return answers.success(data, await updates.cancel(user_of(head)))
+    """Give the pending manifest up; answer ``data``. ``read`` returns the approval in a body."""
+    return answers.success(data, await updates.cancel(user_of(head), lambda: read(body)))
 
 
 async def sign_quote(
@@ -150,7 +155,15 @@ def proposal_of(body: bytes) -> Proposal:
             fields={"plan": "must be 64 hex digits, in lower case"},
             hint="send the digest that POST /api/v2/plan has answered",
         )
-    return Proposal(_given(read.manifest), read.plan or "")
+    return Proposal(_given(read.manifest), read.plan or "", read.approval)
+
+
+def cancellation_of(body: bytes) -> bytes | None:
+    """Return the approval of a cancellation, if any. Raises ``BadRequestError``.
+
+    What is no JSON object is not looked at, as it always was.
+    """
+    return read_body(body, CancelBody).approval if body.lstrip().startswith(b"{") else None
 
 
 def _given(raw: bytes) -> bytes:
