@@ -2,8 +2,10 @@
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from cryptography.hazmat.primitives import hashes
@@ -13,19 +15,22 @@ from support.peers.peer import Peer, serving, success
 
 from keyhouse.client import (
     Address,
+    ClientSetupError,
     Coordinator,
     FileMemory,
+    LogPolicy,
     Memories,
     MemoryUnusableError,
     Place,
+    Trust,
     TrustError,
     verify_coordinator,
 )
 from keyhouse.client.memory.heads import MOST_HEADS, read_head, with_head, with_proven
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.growing import Growing
-from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of
-from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.keys import COSIGNED, ED25519, VerifierKey, signature_of
+from keyhouse.transparency.note import Signature, SignedNote
 from keyhouse.transparency.tiles import Tile
 from keyhouse.wire.log_head import LogHead
 
@@ -33,10 +38,26 @@ HERE = Address("keys.example", 4433)
 STATUS = success({"code": 3, "message": "running"})
 
 
+class Witness:
+    """A witness that signs whatever it is shown, at any time."""
+
+    def __init__(self, name: str) -> None:
+        self._key = Ed25519PrivateKey.generate()
+        self.key = VerifierKey(name, COSIGNED, self._key.public_key().public_bytes_raw())
+
+    def cosignature(self, text: bytes, time: int) -> Signature:
+        signed = self._key.sign(b"cosignature/v1\ntime %d\n%b" % (time, text))
+        return Signature(self.key.name, self.key.key_id, time.to_bytes(8, "big") + signed)
+
+
+WITNESSES = [Witness(f"w{number}.example") for number in range(3)]
+
+
 class Log(Peer):
     """A peer whose answers tell of a log, each of them one record later."""
 
     sequence = 1
+    note: SignedNote
     memory: FileMemory
 
     def begin(self) -> None:
@@ -68,7 +89,16 @@ class Log(Peer):
             "Keyhouse-Log": str(head),
         }
         text = Checkpoint(self.origin, frontier.size, frontier.root).encode()
-        self.publish(SignedNote(text, (signature_of(self.key, self.verifier, text),)).encode())
+        self.note = SignedNote(text, (signature_of(self.key, self.verifier, text),))
+        self.publish(self.note.encode())
+
+    def cosign(self, *ages: int) -> None:
+        """Let as many witnesses as there are ``ages`` have seen the log so many seconds ago."""
+        lines = [
+            witness.cosignature(self.note.text, int(datetime.now(UTC).timestamp()) - age)
+            for witness, age in zip(WITNESSES, ages, strict=False)
+        ]
+        self.publish(SignedNote(self.note.text, (*self.note.signatures, *lines)).encode())
 
     def publish(self, note: bytes) -> None:
         self.replies["GET", "/api/v2/log/checkpoint"] = 200, note
@@ -89,14 +119,15 @@ def _log() -> Log:
 
 
 @pytest.fixture(name="look")
-def _look(log: Log, tmp_path: Path) -> Iterator[Callable[[], Coordinator]]:
+def _look(log: Log, tmp_path: Path) -> Iterator["Look"]:
     memory = FileMemory(tmp_path / "known.json")
     with serving(log, tmp_path) as address:
 
-        def look() -> Coordinator:
+        def look(policy: LogPolicy | None = None) -> Coordinator:
             return Coordinator(
                 verify_coordinator(
                     address,
+                    log_policy=policy,
                     expected=log.platform.expected_identity,
                     root_ca_der=log.platform.root_ca,
                     collateral=log.platform.collateral,
@@ -121,7 +152,10 @@ def head_of(log: Log) -> LogHead:
     return LogHead.of(frontier.size, frontier.root)
 
 
-Look = Callable[[], Coordinator]
+class Look(Protocol):
+    """Connects to the log's peer, with the same memory each time."""
+
+    def __call__(self, policy: LogPolicy | None = None) -> Coordinator: ...
 
 
 def test_a_log_that_grows_is_proven_at_the_next_connection(log: Log, look: Look) -> None:
@@ -219,6 +253,86 @@ def test_the_sdk_reads_the_log(log: Log, look: Look) -> None:
         assert coordinator.log_key().verifier_key == str(log.verifier)
         tile = coordinator.log_part("tile/0/000.p/5")
         assert Tile(0, 0, 5).width * 32 == len(tile)
+
+
+# --- witnesses ---
+
+
+@pytest.fixture(name="policy")
+def _policy(tmp_path: Path) -> LogPolicy:
+    path = tmp_path / "policy"
+    lines = [f"witness W{n} {each.key}" for n, each in enumerate(WITNESSES)]
+    path.write_text("\n".join([*lines, "group Q 2 W0 W1 W2", "quorum Q"]))
+    return LogPolicy.from_file(path, 3600)
+
+
+@pytest.mark.parametrize(
+    ("ages", "problem"),
+    [
+        ((60, 60), ""),
+        ((60, 9999, 60), ""),
+        ((60, 3000, 9999), ""),
+        ((), "no quorum"),
+        ((60,), "no quorum"),
+        ((60, 9999), "more than 3600 s ago"),
+        ((60, 9999, 9999), "more than 3600 s ago"),
+        ((60, -9999), ""),
+        ((-9999, -9999), "later than it is here"),
+    ],
+)
+def test_a_quorum_of_witnesses_has_seen_the_log_not_long_ago(
+    log: Log, look: Look, policy: LogPolicy, ages: tuple[int, ...], problem: str
+) -> None:
+    log.cosign(*ages)
+    if not problem:
+        look(policy).close()
+        return
+    with pytest.raises(TrustError, match=problem):
+        look(policy)
+
+
+def test_a_session_asks_for_the_witnesses_again(log: Log, look: Look, policy: LogPolicy) -> None:
+    trust = Trust(
+        expected=log.platform.expected_identity,
+        collateral=log.platform.collateral,
+        root_ca_der=log.platform.root_ca,
+        log_policy=policy,
+    )
+    log.cosign(60, 60)
+    with look(policy) as coordinator:
+        coordinator.attest(trust)
+        log.cosign(60, 9999)
+        with pytest.raises(TrustError, match="more than 3600 s ago"):
+            coordinator.attest(trust)
+
+
+def test_a_coordinator_without_a_manifest_has_no_log_to_witness(
+    log: Log, look: Look, policy: LogPolicy
+) -> None:
+    log.extra_headers = {}
+    look(policy).close()
+    log.extra_headers = {"Keyhouse-State": f"1.9.{'0' * 16}"}
+    log.replies.pop(("GET", "/api/v2/log/key"))
+    with pytest.raises(TrustError, match="log cannot be read"):
+        look(policy)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (b"", "no quorum line"),
+        (b"quorum none\n", "demands no witness"),
+        (b"\xff", "not UTF-8"),
+        (b"witness A b\nquorum A\n", "line 1 of the policy"),
+    ],
+)
+def test_a_policy_that_demands_nothing_is_refused(
+    tmp_path: Path, text: bytes, problem: str
+) -> None:
+    path = tmp_path / "policy"
+    path.write_bytes(text)
+    with pytest.raises(ClientSetupError, match=problem):
+        LogPolicy.from_file(path)
 
 
 # --- the rules ---

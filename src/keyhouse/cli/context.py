@@ -11,7 +11,14 @@ import msgspec
 from keyhouse.cli.options.context_chosen import known_contexts, locating_contexts
 from keyhouse.cli.options.memory import MemoryOption
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl
-from keyhouse.cli.options.target import Advisories, CollateralFile, SimulationRoot, Statuses
+from keyhouse.cli.options.target import (
+    Advisories,
+    CollateralFile,
+    LogMaxAge,
+    SimulationRoot,
+    Statuses,
+    WitnessPolicy,
+)
 from keyhouse.cli.options.token import TokenKeyId, TokenKeyLabel
 from keyhouse.cli.options.user import UserCertificate, UserKey
 from keyhouse.cli.output.show import show_json, show_rows, show_table
@@ -44,6 +51,8 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
     collateral: CollateralFile = None
     pccs: PccsUrl = ""
     pccs_ca: PccsCaFile = None
+    witness_policy: WitnessPolicy = None
+    log_max_age: LogMaxAge = None
     cert: UserCertificate = None
     key: UserKey = None
     pkcs12: Annotated[

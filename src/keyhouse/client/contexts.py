@@ -32,6 +32,7 @@ from keyhouse.wire.json_decoder import nearest, resembling
 NAMES: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _LARGEST: Final = 1 << 20  # bytes
+_DIGITS: Final = 10  # more seconds than anybody waits
 _POSITION: Final = re.compile(r"at line ([0-9]+), column ([0-9]+)")
 _NONE: Final = "none"
 
@@ -66,6 +67,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     collateral: str = ""
     pccs: str = ""
     pccs_ca: str = ""
+    witness_policy: str = ""
+    log_max_age: str = ""  # seconds
     cert: str = ""
     key: str = ""
     pkcs12: str = ""
@@ -73,6 +76,16 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     pkcs11_key_label: str = ""
     pkcs11_key_id: str = ""
     memory: str = ""
+
+    @property
+    def log_age(self) -> int | None:
+        """The seconds in ``log_max_age``; None: not given. Raises ``ContextUnusableError``."""
+        text = self.log_max_age
+        if not text:
+            return None
+        if not (text.isascii() and text.isdecimal() and len(text) < _DIGITS) or not int(text):
+            raise ContextUnusableError("log-max-age in the context is not a number of seconds")
+        return int(text)
 
     @property
     def user_is_on(self) -> Literal["files", "pkcs12", "token", ""]:

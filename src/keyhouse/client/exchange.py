@@ -111,5 +111,5 @@ def _check(session: Session, known: Memories, answer: Answer) -> Steps[None]:
         request = msgspec.structs.replace(call.request, at_least=at_least)
         return call.read((yield from exchange(request, session.rules)))
 
-    proven = yield from proving(ask, session.watch, known, answer, AHEAD)
+    proven = yield from proving(ask, session.watch, known, answer, ahead=AHEAD)
     yield from work(lambda: session.watch.check(known, answer, proven))

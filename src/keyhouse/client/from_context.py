@@ -10,6 +10,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.client.contexts import Context, ContextUnusableError, chosen_context
 from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.identity import ClientIdentity, UserIdentity, read_pem, read_pkcs12
+from keyhouse.client.log_policy import LOG_MAX_AGE
 from keyhouse.client.memory.file import FileMemory, default_memory
 from keyhouse.client.memory.states import StateMemory
 from keyhouse.client.tokens.config import read_key_id, read_token_file
@@ -61,6 +62,8 @@ def described(
         pccs_ca=context.pccs_ca,
         accepted_tcb_statuses=_entries(context.accepted_tcb_statuses),
         accepted_advisories=_entries(context.accepted_advisories),
+        witness_policy=context.witness_policy,
+        log_max_age=context.log_age or LOG_MAX_AGE,
     )
     user = None if anonymous else _user(context, password)
     return Described(context.address, trust, user, _memory(context))

@@ -49,7 +49,8 @@ class Methods:
     def attest(self, trust: Trust) -> TrustedCoordinator:
         """Return the coordinator as a quote over a fresh nonce proves it now, under the same root.
 
-        Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified.
+        Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified, or its
+        witnesses may not have seen its log since.
         """
         return self._connection.run(operations.attest(self._session, trust))
 
@@ -218,7 +219,8 @@ class AsyncMethods:
     async def attest(self, trust: Trust) -> TrustedCoordinator:
         """Return the coordinator as a quote over a fresh nonce proves it now, under the same root.
 
-        Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified.
+        Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified, or its
+        witnesses may not have seen its log since.
         """
         return await self._connection.run(operations.attest(self._session, trust))
 

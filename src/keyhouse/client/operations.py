@@ -10,6 +10,7 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from secrets import token_bytes
 from typing import Final
@@ -70,16 +71,18 @@ def status(session: Session) -> Steps[Status]:
 def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
     """Return the coordinator as a quote over a fresh nonce proves it now, under the same root.
 
-    Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified.
+    Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified, or its
+    witnesses may not have seen its log since.
     """
     nonce = token_bytes(NONCE)
     data = yield from carry(session, calls.quoting(nonce))
     here = session.trusted  # the handshake has shown that the peer owns this root
-    return (
-        yield from work(
-            lambda: proven(here.address, trust, data, here.root_der, nonce, None, here.memory)
-        )
+    found = yield from work(
+        lambda: proven(here.address, trust, data, here.root_der, nonce, None, here.memory)
     )
+    if trust.log_policy is not None:
+        trust.log_policy.require((yield from log_checkpoint(session)), datetime.now(UTC))
+    return found
 
 
 def manifest(session: Session) -> Steps[CurrentManifest]:

@@ -43,6 +43,7 @@ class LogCheckpoint(Readable, frozen=True):
     size: int
     root: bytes  # of the tree, 32 bytes
     note: bytes  # as it came, with all its signatures
+    verifier: str  # the key of the log
 
 
 def log_key(ask: Ask, root_der: bytes) -> Steps[LogKeyData]:
@@ -50,7 +51,7 @@ def log_key(ask: Ask, root_der: bytes) -> Steps[LogKeyData]:
     data = yield from ask(calls.LOG_KEY)
     message = _KEY_CONTEXT + data.verifier_key.encode("utf-8", "surrogatepass")
     require_signature(root_der, message, data.signature, "the key of the log")
-    with _trusting():
+    with trusting():
         key = VerifierKey.read(data.verifier_key)
     if key.kind != ED25519 or key.name != data.origin:
         raise TrustError("the key of the log is not an Ed25519 key under its origin")
@@ -67,7 +68,7 @@ def checkpoint_in(note: bytes, verifier: str) -> LogCheckpoint:
     found = Checkpoint.read(signed.text)
     if found.origin != key.name:
         raise LogInvalidError("the checkpoint is one of another log")
-    return LogCheckpoint(found.origin, found.size, found.root, note)
+    return LogCheckpoint(found.origin, found.size, found.root, note, verifier)
 
 
 def newest_checkpoint(ask: Ask, root_der: bytes, heads: Iterable[LogHead]) -> Steps[LogCheckpoint]:
@@ -77,7 +78,7 @@ def newest_checkpoint(ask: Ask, root_der: bytes, heads: Iterable[LogHead]) -> St
     """
     key = yield from log_key(ask, root_der)
     note = yield from ask(calls.CHECKPOINT)
-    with _trusting():
+    with trusting():
         found = checkpoint_in(note, key.verifier_key)
     for head in heads:
         if head.size > found.size:
@@ -98,7 +99,7 @@ def _prove(ask: Ask, old: LogHead, new: LogCheckpoint) -> Steps[None]:
     parts: dict[Tile, bytes] = {}
     for tile in tiles_read(read, new.size):
         parts[tile] = yield from ask(calls.log_part(f"tile/{tile.path}"))
-    with _trusting():
+    with trusting():
         root, proof = read(nodes_of(parts.__getitem__, new.size))
         require_consistent(old.size, new.size, proof, root, new.root)
     _require_head(old, root, new)
@@ -112,7 +113,7 @@ def _require_head(old: LogHead, root: bytes, new: LogCheckpoint) -> None:
 
 
 @contextmanager
-def _trusting() -> Iterator[None]:
+def trusting() -> Iterator[None]:
     """Raise what is wrong with a log in the block as ``TrustError``."""
     try:
         yield

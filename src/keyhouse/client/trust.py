@@ -8,6 +8,7 @@
 5. It binds the root certificate and the nonce, and is of the expected identity.
 6. With a memory: it is the deployment that was at this address before, in no older state, and its
    transparency log continues what was seen of it.
+7. With a policy of witnesses: a quorum of them has seen its log, not long ago.
 """
 
 import secrets
@@ -32,10 +33,16 @@ from keyhouse.attestation.collateral.chain import read_chain
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.readable import Readable
 from keyhouse.client.calls import Call, quoting
-from keyhouse.client.errors import ClientSetupError, TrustError
+from keyhouse.client.errors import (
+    AnswerUnreadableError,
+    CallRefusedError,
+    ClientSetupError,
+    TrustError,
+)
 from keyhouse.client.http.connection import Connection
 from keyhouse.client.http.pinned_tls import watching_context
 from keyhouse.client.http.retries import Retries, Rules, Timeouts, exchange
+from keyhouse.client.log_policy import LOG_MAX_AGE, LogPolicy
 from keyhouse.client.memory.states import Memories, StateMemory, Watch
 from keyhouse.client.public_log import Ask, newest_checkpoint
 from keyhouse.client.steps import Answer, Steps, work
@@ -84,6 +91,7 @@ class Trust(Readable, frozen=True, kw_only=True):
     expected: ExpectedIdentity
     collateral: Collateral | CollateralFor
     root_ca_der: bytes = INTEL_SGX_ROOT  # of the platform's vendor
+    log_policy: LogPolicy | None = None  # None: no witness is demanded
 
     @classmethod
     def from_files(
@@ -96,13 +104,17 @@ class Trust(Readable, frozen=True, kw_only=True):
         pccs_ca: Path | str | None = None,
         accepted_tcb_statuses: Sequence[str] = (),
         accepted_advisories: Sequence[str] = (),
+        witness_policy: Path | str | None = None,
+        log_max_age: int = LOG_MAX_AGE,
     ) -> Self:
         """Return what an attestation file pins, and what verifies it, as the commands' options do.
 
         ``collateral``: a bundle. ``pccs``: the URL of a PCCS instead, with ``pccs_ca``, the only CA
         (PEM) that may vouch for it. ``simulation_root``: trust a SIMULATED platform under this root
         (PEM); its bundle is ``collateral.json`` beside it unless one is named. The lists replace
-        those of the attestation file. Raises ``RefusedError`` for files that cannot be used.
+        those of the attestation file. ``witness_policy``: witnesses (C2SP tlog-policy), a
+        quorum of which has to have seen the transparency log at most ``log_max_age`` seconds ago.
+        Raises ``RefusedError`` for files that cannot be used.
         """
         lists = {"statuses": accepted_tcb_statuses, "advisories": accepted_advisories}
         for name, listed in lists.items():
@@ -115,7 +127,8 @@ class Trust(Readable, frozen=True, kw_only=True):
         if simulation_root:
             root = certificate_der(read_named(simulation_root), simulation_root)
         found = collateral_of(bundle_file(collateral, simulation_root, pccs), pccs, pccs_ca, root)
-        return cls(expected=expected, collateral=found, root_ca_der=root)
+        policy = LogPolicy.from_file(witness_policy, log_max_age) if witness_policy else None
+        return cls(expected=expected, collateral=found, root_ca_der=root, log_policy=policy)
 
 
 def verify_coordinator(
@@ -128,6 +141,7 @@ def verify_coordinator(
     now: datetime | None = None,
     timeout: float | Timeouts = 30.0,
     memory: StateMemory | None = None,
+    log_policy: LogPolicy | None = None,
 ) -> TrustedCoordinator:
     """Return the coordinator at ``address`` if it proves to be ``expected``.
 
@@ -139,12 +153,15 @@ def verify_coordinator(
     ``memory`` remembers the root at this address and the states that it was in, here and in each
     session with the result. Without one an older copy of the state, two copies that have diverged,
     or another deployment by the same code stay unnoticed: a quote cannot show them. Do without only
-    to talk to a coordinator in recovery mode, whose root is a temporary one.
+    to talk to a coordinator in recovery mode, whose root is a temporary one. ``log_policy``: the
+    witnesses who have to have seen its log, if it enforces a manifest.
 
     Raises ``TrustError`` if it does not prove it, ``UnreachableError`` if it does not answer, and
     what ``memory`` raises if it cannot be used.
     """
-    trust = Trust(expected=expected, collateral=collateral, root_ca_der=root_ca_der)
+    trust = Trust(
+        expected=expected, collateral=collateral, root_ca_der=root_ca_der, log_policy=log_policy
+    )
     return verify(address, trust, memory, nonce=nonce, now=now, timeout=timeout)
 
 
@@ -218,21 +235,17 @@ def verifying(
         raise _untrusted("the quote did not come over the one connection made for it")
     data, leaf = call.read(raw), seen[0]
     found = yield from work(lambda: proven(where, trust, data, leaf, challenge, now, memory))
-    if memory is not None:
+    if memory is not None or trust.log_policy is not None:
         watch = Watch(memory, where, found.root_der)
-        yield from _remembering(watch, before, raw, rules, seen)
+        ask = _asking(rules, raw, seen, found.root_der)
+        policy = trust.log_policy if raw.state is not None else None  # else it has no log
+        head = yield from proving(ask, watch, before, raw, policy, now)
+        yield from work(lambda: watch.check(before, raw, head))
     return found
 
 
-def _remembering(
-    watch: Watch, before: Memories, answer: Answer, rules: Rules, seen: list[bytes]
-) -> Steps[None]:
-    """Require that ``answer`` continues what was remembered ``before`` the quote was requested.
-
-    The state came before the root was proven, but over the connection that the root owns; so does
-    what else is asked for.
-    """
-    root_der = watch.root_der
+def _asking(rules: Rules, answer: Answer, seen: list[bytes], root_der: bytes) -> Ask:
+    """Return what makes further calls, of the peer and state that gave ``answer``."""
 
     def ask(call: Call[T]) -> Steps[T]:
         at_least = answer.state or ""
@@ -242,22 +255,32 @@ def _remembering(
             raise _untrusted("another peer answered what was asked for after the quote")
         return call.read(told)
 
-    proven_head = yield from proving(ask, watch, before, answer, 0)
-    yield from work(lambda: watch.check(before, answer, proven_head))
+    return ask
 
 
 def proving(
-    ask: Ask, watch: Watch, before: Memories, answer: Answer, ahead: int
+    ask: Ask,
+    watch: Watch,
+    before: Memories,
+    answer: Answer,
+    policy: LogPolicy | None = None,
+    now: datetime | None = None,
+    ahead: int = 0,
 ) -> Steps[LogHead | None]:
     """Return the head of a log that is proven to continue what was remembered ``before``.
 
-    None: the log in ``answer`` is at most ``ahead`` leaves more than what was proven last. Raises
-    ``TrustError``.
+    None: the log in ``answer`` is at most ``ahead`` leaves more than what was proven last, and
+    there is no ``policy``. Raises ``TrustError``.
     """
     heads = yield from work(lambda: watch.unproven(before, answer, ahead))
-    if not heads:
+    if not heads and policy is None:
         return None
-    found = yield from newest_checkpoint(ask, watch.root_der, heads)
+    try:
+        found = yield from newest_checkpoint(ask, watch.root_der, heads)
+    except (AnswerUnreadableError, CallRefusedError) as error:
+        raise TrustError(f"the coordinator's log cannot be read: {error.message}") from error
+    if policy is not None:
+        policy.require(found, now or datetime.now(UTC))
     return LogHead.of(found.size, found.root)
 
 

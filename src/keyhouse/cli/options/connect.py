@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from keyhouse.client import (
         CollateralFor,
         Coordinator,
+        LogPolicy,
         StateMemory,
         Timeouts,
         TrustedCoordinator,
@@ -153,6 +154,7 @@ def _verified(
                 collateral=collateral,
                 memory=memory,
                 timeout=timeout,
+                log_policy=_log_policy(found),
             )
     except (AnswerUnreadableError, CallRefusedError) as error:
         # What answers at this address has not proven to be the coordinator.
@@ -160,6 +162,18 @@ def _verified(
             f"the coordinator is not trusted: it gave no quote: {error.message}",
             hint="do not use it: it may be another machine that answers at this address",
         ) from error
+
+
+def _log_policy(target: Target) -> LogPolicy | None:
+    from keyhouse.client.log_policy import LOG_MAX_AGE, LogPolicy
+
+    if target.witness_policy is None:
+        if target.log_max_age is not None:
+            raise WrongUsageError(
+                "--log-max-age has no effect here", hint="use it with --witness-policy"
+            )
+        return None
+    return LogPolicy.from_file(target.witness_policy, target.log_max_age or LOG_MAX_AGE)
 
 
 def _expected(target: Target) -> ExpectedIdentity:

@@ -111,6 +111,24 @@ TimeoutOption = Annotated[
 _CONTEXTS: Final = "keyhouse context add NAME keeps both; keyhouse context list shows what is kept"
 
 
+WitnessPolicy = Annotated[
+    Path | None,
+    Option(
+        "--witness-policy",
+        help="witnesses (C2SP tlog-policy); a quorum of them must have seen its transparency log",
+    ),
+]
+LogMaxAge = Annotated[
+    int | None,
+    Option(
+        "--log-max-age",
+        metavar="SECONDS",
+        range=(1, 315_360_000),
+        help="how long ago these may have seen it, by this machine's clock (default: 86400)",
+    ),
+]
+
+
 class TrustOptions(OptionGroup, frozen=True, kw_only=True):
     """How a coordinator has to be verified before anything is sent to it."""
 
@@ -126,6 +144,8 @@ class TrustOptions(OptionGroup, frozen=True, kw_only=True):
     memory: MemoryOption = ""
     accepted_tcb_statuses: Statuses = msgspec.field(default_factory=list)
     accepted_advisories: Advisories = msgspec.field(default_factory=list)
+    witness_policy: WitnessPolicy = None
+    log_max_age: LogMaxAge = None
     nonce: Nonce = ""
     save_sgx_quote: SavedQuote = ""
     coordinator_cert: PinnedCertificate = ""
@@ -206,6 +226,8 @@ def _filled(typed: Target, named: NamedContext) -> Target:
             simulation_root=_path(context.simulation_root),
             accepted_tcb_statuses=typed.accepted_tcb_statuses or [*context.accepted_tcb_statuses],
             accepted_advisories=typed.accepted_advisories or [*context.accepted_advisories],
+            witness_policy=typed.witness_policy or _path(context.witness_policy),
+            log_max_age=typed.log_max_age or context.log_age,
         )
     fetched = typed.collateral or typed.pccs or typed.pccs_ca
     if not fetched and found.simulation_root == _path(context.simulation_root):
