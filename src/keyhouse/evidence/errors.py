@@ -1,6 +1,38 @@
 """What is said of evidence that does not prove what it claims."""
 
+from enum import StrEnum
+
 from keyhouse.base.errors import KeyhouseError
+
+
+class Step(StrEnum):
+    """The steps of a verification, in their order."""
+
+    FILE = "file"
+    DEPLOYMENT = "deployment"
+    LOG_KEY = "log key"
+    TREE = "tree"
+    WITNESSES = "witnesses"
+    HARDWARE = "hardware"
+    HISTORY = "history"
+
+
+class EvidenceRefusedError(KeyhouseError):
+    """Evidence that does not prove what it has to: ``step`` is the first that fails.
+
+    The text repeats nothing that was not verified, but names and numbers in quotes.
+    """
+
+    code = "evidence-refused"
+
+    def __init__(self, step: Step, problem: str, *, hint: str = "") -> None:
+        super().__init__(f"not proven, at the step {step}: {problem}", hint=hint)
+        self.step = step
+
+    @property
+    def reason(self) -> str:
+        """The step, as a stable word for programs."""
+        return self.step
 
 
 class HistoryRefusedError(KeyhouseError):

@@ -16,20 +16,29 @@ is a ``Gap``: told, and never taken as checked.
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from keyhouse.base.errors import InvalidError
 from keyhouse.base.place import quoted
+from keyhouse.evidence.agreement import Decided, require_head, signed_by
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.members import Members, members_of
-from keyhouse.manifest import Action
+from keyhouse.manifest import Action, read_package_update
 from keyhouse.transparency import leaf as leaves
-from keyhouse.transparency.leaf import Leaf
+from keyhouse.transparency.leaf import Leaf, name_in_leaf
 
-Objects = Callable[[str], bytes | None]
-"""Returns the object of this name, whose hash was compared; None: it is not there."""
+
+class LogView(NamedTuple):
+    """What leaves refer to, in the log that they are in."""
+
+    objects: Callable[[str], bytes | None]
+    """Returns the object of this name, whose hash was compared; None: it is not there."""
+
+    roots: Callable[[int], bytes | None]
+    """Returns the root of the tree of so many leaves; None: it is not known."""
 
 
 class Gap(StrEnum):
@@ -39,8 +48,20 @@ class Gap(StrEnum):
     REPLACES = "the log takes the place of another one"
     NO_MANIFEST = "the manifest in force is not in the log: nobody can check who might do this"
     NOT_SIGNED = "the user did not sign this: only the coordinator says that they agreed"
+    NO_APPROVAL = "what the user signed is not here"
+    NO_UPDATE = "the package update that the user signed is not here"
+    NO_HEAD = "the head of the log that the user signed could not be compared"
     NO_QUOTE = "no quote says which code started"
+    NO_COLLATERAL = "the quote of the start, or its collateral, is not here: nothing verifies it"
     HIDDEN = "the entry is hidden: changes may be in it"
+
+
+_DECIDING: Final = (
+    leaves.UpdateProposed,
+    leaves.UpdateCancelled,
+    leaves.ManifestUpdated,
+    leaves.PackagesUpdated,
+)
 
 
 class LogIdentity(Struct, frozen=True):
@@ -63,7 +84,7 @@ class Pending(Struct, frozen=True):
 class History(Struct, frozen=True):
     """A deployment after ``size`` leaves of its log. Empty texts: not known."""
 
-    log: LogIdentity
+    identity: LogIdentity
     size: int = 0
     time: int = 0  # the latest that the coordinator claimed, in microseconds since 1970
     at: tuple[int, int] = (-1, 0)  # epoch and sequence of the journal
@@ -72,6 +93,8 @@ class History(Struct, frozen=True):
     intermediate: str = ""
     versions: dict[str, int] = {}  # raised since the manifest took effect
     pending: Pending | None = None
+    decided: int = 0  # leaves to the last decision, but for agreements
+    portion: tuple[str, int] = ("", 0)  # approval of a package update that may continue; its place
     is_older: bool = False  # than its log, and no update has told yet what was pending before
     recovering: tuple[str, ...] = ()  # holders, if the next leaf is their start
     recovering_at: str = ""
@@ -85,8 +108,12 @@ class Step(NamedTuple):
     gaps: tuple[Gap, ...] = ()
 
 
-def follow(history: History, leaf: Leaf, objects: Objects) -> Step:
-    """Return ``history`` with the next leaf. Raises ``HistoryRefusedError`` if it cannot be it."""
+def follow(history: History, leaf: Leaf, log: LogView) -> Step:
+    """Return ``history`` with the next leaf.
+
+    Raises ``HistoryRefusedError`` if it cannot be it, ``LogInvalidError`` for an approval that is
+    not signed by its user.
+    """
     if (history.size == 0) != isinstance(leaf, leaves.LogBegun):
         raise HistoryRefusedError("a log begins once, with its first leaf")
     if history.size == 1 and isinstance(leaf, leaves.ManifestSet) == history.is_older:
@@ -94,8 +121,12 @@ def follow(history: History, leaf: Leaf, objects: Objects) -> Step:
     if leaf.time < history.time:
         raise HistoryRefusedError("the claimed time runs back")
     _require_settled(history, leaf)
-    step = _followed(history, leaf, objects)
-    grown = replace(step.history, size=history.size + 1, time=leaf.time)
+    step = _followed(history, leaf, log)
+    grown = replace(step.history, size=history.size + 1, time=leaf.time, portion=("", 0))
+    if isinstance(leaf, _DECIDING):
+        grown = replace(grown, decided=grown.size)
+    if isinstance(leaf, leaves.PackagesUpdated):
+        grown = replace(grown, portion=(leaf.approval, _needed_head(history, leaf)))
     return Step(grown, step.gaps)
 
 
@@ -107,28 +138,28 @@ def follow_hidden(history: History) -> Step:
     return Step(replace(history, size=history.size + 1), (Gap.HIDDEN,))
 
 
-def _followed(history: History, leaf: Leaf, objects: Objects) -> Step:  # noqa: C901, PLR0911 a case each
+def _followed(history: History, leaf: Leaf, log: LogView) -> Step:  # noqa: C901, PLR0911 a case each
     match leaf:
         case leaves.LogBegun():
             return _log_begun(history, leaf)
         case leaves.ManifestSet():
-            return _manifest_set(history, leaf, objects)
+            return _manifest_set(history, leaf, log)
         case leaves.Started():
-            return _started(history, leaf, objects)
+            return _started(history, leaf, log)
         case leaves.Recovered():
             return _recovered(history, leaf)
         case leaves.UpdateProposed():
-            return _proposed(history, leaf, objects)
+            return _proposed(history, leaf, log)
         case leaves.UpdateApproved():
-            return _approved(history, leaf, objects)
+            return _approved(history, leaf, log)
         case leaves.UpdateCancelled():
-            return _cancelled(history, leaf, objects)
+            return _cancelled(history, leaf, log)
         case leaves.ManifestUpdated():
-            return _updated(history, leaf, objects)
+            return _updated(history, leaf, log)
         case leaves.PackagesUpdated():
-            return _packages(history, leaf, objects)
+            return _packages(history, leaf, log)
         case leaves.SecretsUploaded():
-            return _uploaded(history, leaf, objects)
+            return _uploaded(history, leaf, log)
         case leaves.Anchor():
             return Step(_at_position(history, leaf.at))
 
@@ -148,11 +179,7 @@ def _require_settled(history: History, leaf: Leaf | None) -> None:
 
 
 def _log_begun(history: History, leaf: leaves.LogBegun) -> Step:
-    if (leaf.origin, leaf.root, leaf.key) != (
-        history.log.origin,
-        history.log.root,
-        history.log.key,
-    ):
+    if LogIdentity(leaf.origin, leaf.root, leaf.key) != history.identity:
         raise HistoryRefusedError("the log begins with another origin, root or key")
     gaps = [Gap.OLDER] if leaf.imported else []
     if leaf.previous is not None:
@@ -160,14 +187,14 @@ def _log_begun(history: History, leaf: leaves.LogBegun) -> Step:
     return Step(replace(history, platform=leaf.platform, is_older=bool(gaps)), tuple(gaps))
 
 
-def _manifest_set(history: History, leaf: leaves.ManifestSet, objects: Objects) -> Step:
+def _manifest_set(history: History, leaf: leaves.ManifestSet, log: LogView) -> Step:
     if history.manifest or history.size != 1:
         raise HistoryRefusedError("a deployment has one first manifest")
-    return _in_force(history, leaf, objects)
+    return _in_force(history, leaf, log)
 
 
 def _in_force(
-    history: History, leaf: leaves.ManifestSet | leaves.ManifestUpdated, objects: Objects
+    history: History, leaf: leaves.ManifestSet | leaves.ManifestUpdated, log: LogView
 ) -> Step:
     """Return the history with the manifest of ``leaf`` in force."""
     grown = replace(
@@ -178,7 +205,7 @@ def _in_force(
         pending=None,
         is_older=False,
     )
-    members = _members(leaf.manifest, objects)
+    members = _members(leaf.manifest, log)
     if members is None:
         return Step(grown, (Gap.NO_MANIFEST,))
     said = leaf.recovery or leaves.Recovery(0, 0)
@@ -187,12 +214,12 @@ def _in_force(
     return Step(grown)
 
 
-def _started(history: History, leaf: leaves.Started, objects: Objects) -> Step:
+def _started(history: History, leaf: leaves.Started, log: LogView) -> Step:
     if leaf.platform != history.platform:
         raise HistoryRefusedError("no deployment moves between kinds of platforms")
     gaps: tuple[Gap, ...] = () if leaf.quote else (Gap.NO_QUOTE,)
     if history.recovering_at:
-        members = _members(history.manifest, objects)
+        members = _members(history.manifest, log)
         if members is None:
             gaps = (*gaps, Gap.NO_MANIFEST)
         elif len(history.recovering) < members.recovery[1]:
@@ -210,12 +237,12 @@ def _recovered(history: History, leaf: leaves.Recovered) -> Step:
     return Step(replace(history, recovering=holders, recovering_at=leaf.at))
 
 
-def _proposed(history: History, leaf: leaves.UpdateProposed, objects: Objects) -> Step:
+def _proposed(history: History, leaf: leaves.UpdateProposed, log: LogView) -> Step:
     history = _on_base(history, leaf.base)
     if history.pending is not None:
         raise HistoryRefusedError("an update was proposed while another one was pending")
-    gaps = _agreement(history, leaf, objects)
-    members = _members(history.manifest, objects)
+    gaps = _agreement(history, leaf, log)
+    members = _members(history.manifest, log)
     if leaf.needed < 1 or (members is not None and leaf.needed != members.needed):
         raise HistoryRefusedError("another number of users would have to agree")
     signed = () if Gap.NOT_SIGNED in gaps else (leaf.user,)
@@ -223,13 +250,13 @@ def _proposed(history: History, leaf: leaves.UpdateProposed, objects: Objects) -
     return Step(replace(history, pending=pending, is_older=False), gaps)
 
 
-def _approved(history: History, leaf: leaves.UpdateApproved, objects: Objects) -> Step:
+def _approved(history: History, leaf: leaves.UpdateApproved, log: LogView) -> Step:
     pending = history.pending
     if pending is None and history.is_older:  # it was proposed before the log began
         pending = Pending(leaf.manifest, leaf.missing + 1, ())
     if pending is None or pending.manifest != leaf.manifest:
         raise HistoryRefusedError("a user agreed to a manifest that is not pending")
-    gaps = _agreement(history, leaf, objects)
+    gaps = _agreement(history, leaf, log)
     voters, signed = _with(pending.voters, leaf.user), pending.signed
     missing = pending.missing - (len(voters) - len(pending.voters))
     if leaf.missing != missing and not (history.is_older and leaf.missing == pending.missing):
@@ -240,66 +267,91 @@ def _approved(history: History, leaf: leaves.UpdateApproved, objects: Objects) -
     return Step(replace(history, pending=pending), gaps)
 
 
-def _cancelled(history: History, leaf: leaves.UpdateCancelled, objects: Objects) -> Step:
+def _cancelled(history: History, leaf: leaves.UpdateCancelled, log: LogView) -> Step:
     pending = history.pending
     if pending is None and not history.is_older:
         raise HistoryRefusedError("an update was cancelled, but none was pending")
     if pending is not None and pending.manifest != leaf.manifest:
         raise HistoryRefusedError("an update was cancelled that was not pending")
-    gaps = _agreement(history, leaf, objects) if leaf.user or leaf.certificate else ()
+    gaps = _agreement(history, leaf, log) if leaf.user or leaf.certificate else ()
     return Step(replace(history, pending=None, is_older=False), gaps)
 
 
-def _updated(history: History, leaf: leaves.ManifestUpdated, objects: Objects) -> Step:
+def _updated(history: History, leaf: leaves.ManifestUpdated, log: LogView) -> Step:
     history = _on_base(history, leaf.base)
     pending = history.pending
     if pending is None or pending.manifest != leaf.manifest or pending.missing:
         raise HistoryRefusedError("a manifest took effect that not enough users had agreed to")
-    return _in_force(history, leaf, objects)
+    return _in_force(history, leaf, log)
 
 
-def _agreement(
-    history: History,
-    leaf: leaves.UpdateProposed | leaves.UpdateApproved | leaves.UpdateCancelled,
-    objects: Objects,
-) -> tuple[Gap, ...]:
-    """Return what is not proven of a user's decision. Raises if the user may not make it."""
-    if leaf.approval:
-        raise HistoryRefusedError("this version cannot verify signed approvals")
-    members = _members(history.manifest, objects)
+def _agreement(history: History, leaf: Decided, log: LogView) -> tuple[Gap, ...]:
+    """Return what is not proven of a user's decision. Raises if it is not the user's."""
+    members = _members(history.manifest, log)
     if members is None:
         return (Gap.NOT_SIGNED, Gap.NO_MANIFEST)
-    members.require_user(leaf.user, leaf.certificate)
-    members.require_allowed(leaf.user, Action.UPDATE_MANIFEST)
-    return (Gap.NOT_SIGNED,)
+    certificate = members.require_user(leaf.user, leaf.certificate)
+    if isinstance(leaf, leaves.PackagesUpdated):
+        names = [name for name, _ in leaf.versions]
+        members.require_allowed(leaf.user, Action.UPDATE_SECURITY_VERSION, names)
+    else:
+        members.require_allowed(leaf.user, Action.UPDATE_MANIFEST)
+    if not leaf.approval:
+        return (Gap.NOT_SIGNED,)
+    raw = log.objects(leaf.approval)
+    if raw is None:
+        return (Gap.NOT_SIGNED, Gap.NO_APPROVAL)
+    approval = signed_by(certificate, raw, leaf)
+    where = (history.identity.origin, history.identity.root, history.manifest)
+    if (approval.origin, approval.root, approval.base) != where:
+        raise HistoryRefusedError("the user signed for another log, or on another manifest")
+    known = require_head(approval, log.roots, _needed_head(history, leaf), history.size)
+    gaps = () if known else (Gap.NO_HEAD,)
+    if isinstance(leaf, leaves.PackagesUpdated):
+        gaps = (*gaps, *_signed_versions(log.objects(approval.manifest), leaf))
+    return gaps
 
 
-def _packages(history: History, leaf: leaves.PackagesUpdated, objects: Objects) -> Step:
+def _needed_head(history: History, leaf: Decided) -> int:
+    """Return how many leaves the head of an approval has at least: all decisions before it."""
+    approval, decided = history.portion
+    return decided if approval and approval == leaf.approval else history.decided
+
+
+def _signed_versions(raw: bytes | None, leaf: leaves.PackagesUpdated) -> tuple[Gap, ...]:
+    """Return a gap unless ``raw``, what the user signed, is known; the versions are in it."""
+    if raw is None:
+        return (Gap.NO_UPDATE,)
+    try:
+        update = read_package_update(raw)
+    except InvalidError:
+        update = None
+    signed = {} if update is None else update.packages
+    versions = {name_in_leaf(name): each.security_version for name, each in signed.items()}
+    if any(versions.get(name) != int(version) for name, version in leaf.versions):
+        raise HistoryRefusedError("the user signed other security versions")
+    return ()
+
+
+def _packages(history: History, leaf: leaves.PackagesUpdated, log: LogView) -> Step:
     history = _on_base(history, leaf.base)
-    if leaf.approval:
-        raise HistoryRefusedError("this version cannot verify signed approvals")
-    gaps = [Gap.NOT_SIGNED]
     versions = dict(leaf.versions)
     if not versions or len(versions) != len(leaf.versions):
         raise HistoryRefusedError("a package update names no package, or one of them twice")
-    members = _members(history.manifest, objects)
-    if members is None:
-        gaps.append(Gap.NO_MANIFEST)
-    else:
-        members.require_user(leaf.user, leaf.certificate)
-        members.require_allowed(leaf.user, Action.UPDATE_SECURITY_VERSION, versions)
+    gaps = _agreement(history, leaf, log)
+    members = _members(history.manifest, log)
     for name, text in versions.items():
         least = 0 if members is None else members.security_version(name)
         if int(text) < max(least, history.versions.get(name, 0)):
             raise HistoryRefusedError(f"the security version of {quoted(name)} was lowered")
     raised = {**history.versions, **{name: int(text) for name, text in versions.items()}}
-    return Step(replace(history, versions=raised, intermediate=leaf.intermediate), tuple(gaps))
+    return Step(replace(history, versions=raised, intermediate=leaf.intermediate), gaps)
 
 
-def _uploaded(history: History, leaf: leaves.SecretsUploaded, objects: Objects) -> Step:
+def _uploaded(history: History, leaf: leaves.SecretsUploaded, log: LogView) -> Step:
     if not leaf.uploads:
         raise HistoryRefusedError("an upload names no secret")
-    members = _members(history.manifest, objects)
+    members = _members(history.manifest, log)
     if members is None:
         return Step(history, (Gap.NO_MANIFEST,))
     for upload in leaf.uploads:
@@ -323,8 +375,8 @@ def _at_position(history: History, at: str) -> History:
     return replace(history, at=position)
 
 
-def _members(manifest: str, objects: Objects) -> Members | None:
-    raw = objects(manifest) if manifest else None
+def _members(manifest: str, log: LogView) -> Members | None:
+    raw = log.objects(manifest) if manifest else None
     return None if raw is None else members_of(raw)
 
 

@@ -32,7 +32,7 @@ def check(
 
     Example: keyhouse log policy check witnesses.policy
     """
-    policy = _read(file)
+    policy = read_policy(file)
     if as_json:
         show_json(
             {
@@ -63,7 +63,8 @@ def check(
     )
 
 
-def _read(file: str) -> Policy:
+def read_policy(file: str) -> Policy:
+    """Return the policy in ``file``, "-" is standard input. Raises ``RefusedError``."""
     try:
         return Policy.read(read_file(file).decode())
     except UnicodeDecodeError:

@@ -215,6 +215,15 @@ def _nonce(text: str) -> bytes:
     return nonce
 
 
+def collateral_for(target: Target, quote: bytes) -> Collateral:
+    """Return what verifies ``quote``, by the options of ``target``. Raises as ``trusted`` does."""
+    from keyhouse.attestation import Collateral
+
+    found = target.settled()
+    given = _collateral(found, vendor_root(found.simulation_root))
+    return given if isinstance(given, Collateral) else given(quote)
+
+
 def _collateral(target: Target, root_ca: bytes) -> Collateral | CollateralFor:
     from keyhouse.attestation import read_collateral
     from keyhouse.client.trust_files import bundle_file

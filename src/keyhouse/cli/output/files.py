@@ -26,20 +26,20 @@ class FileUnwritableError(KeyhouseError):
     code = "file-unwritable"
 
 
-def read_file(path: str) -> bytes:
+def read_file(path: str, most: int = _LARGEST_FILE) -> bytes:
     """Return the content of ``path``; ``-`` is standard input.
 
     Raises:
-        FileUnreadableError: it does not exist, cannot be read, or is over 64 MiB.
+        FileUnreadableError: it does not exist, cannot be read, or is over ``most`` bytes.
     """
     if path != "-":
-        return read_named_file(path, _LARGEST_FILE, FileUnreadableError)
+        return read_named_file(path, most, FileUnreadableError)
     try:
-        content = sys.stdin.buffer.read(_LARGEST_FILE + 1)
+        content = sys.stdin.buffer.read(most + 1)
     except OSError as error:
         raise FileUnreadableError(f"cannot read standard input: {os_reason(error)}") from None
-    if len(content) > _LARGEST_FILE:
-        raise FileUnreadableError(f"standard input is larger than {_LARGEST_FILE} bytes")
+    if len(content) > most:
+        raise FileUnreadableError(f"standard input is larger than {most} bytes")
     return content
 
 

@@ -84,10 +84,11 @@ def command(function: Callable[..., None]) -> Command:
 def exit_code(error: KeyhouseError) -> int:
     """Return the exit code for ``error``."""
     from keyhouse.client import TrustError
+    from keyhouse.evidence.errors import EvidenceRefusedError
 
     if isinstance(error, ShownError):
         return exit_code(error.cause)
-    if isinstance(error, TrustError):
+    if isinstance(error, TrustError | EvidenceRefusedError):
         return TRUST_FAILED
     if isinstance(error, WrongUsageError):
         return USAGE

@@ -1,0 +1,1 @@
+"""`keyhouse evidence`: what a deployment's history proves, in a file."""

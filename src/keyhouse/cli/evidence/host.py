@@ -1,0 +1,140 @@
+"""`keyhouse evidence export | proof`: files from a verified coordinator's log."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import click
+
+from keyhouse.cli.options.connect import collateral_for, trusted
+from keyhouse.cli.options.target import HostArgument, Target, TrustOptions
+from keyhouse.cli.output.bar import long_work
+from keyhouse.cli.output.files import NewFile
+from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.parser import Argument, AsJson, Option
+
+if TYPE_CHECKING:
+    from keyhouse.client import Coordinator, TrustedCoordinator
+
+_MISSING = 404
+Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="new file, 0600")]
+
+
+def export(
+    target: Target,
+    output: Output,
+    *,
+    hide_anchors: Annotated[
+        bool,
+        Option("--hide-anchors", help="only hashes of entries that say where the journal stood"),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a deployment's whole history into an evidence file.
+
+    It has the log's entries, what they name, the last checkpoint and a quote, with what verifies
+    it, so it is verified without a network, by people who never had access here.
+
+    Example: keyhouse evidence export localhost:4433 -o deployment.evidence.json
+    """
+    from keyhouse.attestation import write_collateral
+    from keyhouse.evidence.bundle import Head, LogKey, write_evidence
+    from keyhouse.evidence.collect import collect
+    from keyhouse.transparency.leaf import object_name
+
+    with _written(output) as file, _session(target, quiet=as_json) as (proven, coordinator):
+        key = coordinator.log_key()
+        collateral = write_collateral(collateral_for(target, proven.quote))
+        evidence = collect(
+            _parts(coordinator),
+            made=time.time_ns() // 1000,
+            certificates=(proven.root_der, proven.intermediate_der),
+            key=LogKey(key.verifier_key, key.signature),
+            note=coordinator.log_checkpoint().note,
+            head=Head(proven.nonce, proven.quote, object_name(collateral)),
+            collateral=collateral,
+            hide_anchors=hide_anchors,
+        )
+        content = write_evidence(evidence)
+        file.write(content)
+    found = {
+        "file": output,
+        "root": object_name(evidence.root),
+        "entries": len(evidence.entries),
+        "objects": len(evidence.objects),
+        "bytes": len(content),
+    }
+    if as_json:
+        show_json(found)
+        return
+    show_rows({name: str(value) for name, value in found.items()})
+    click.echo("who gets the file needs the SHA-256 of the root from elsewhere", err=True)
+
+
+def proof(
+    host: HostArgument,
+    index: Annotated[str, Argument(metavar="INDEX", help="number of the entry, from 0")],
+    output: Output,
+    trusting: TrustOptions,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Write the proof that one entry is in the log (C2SP tlog-proof).
+
+    Any program for such proofs verifies it. The entry is in its line "extra".
+
+    Example: keyhouse evidence proof localhost:4433 2 -o start.tlog-proof
+    """
+    from keyhouse.evidence.collect import proof_of
+
+    with (
+        _written(output) as file,
+        _session(Target.at(host, trusting), quiet=as_json) as (_, coordinator),
+    ):
+        number = int(index) if index.isascii() and index.isdigit() and len(index) < 19 else -1  # noqa: PLR2004
+        content = proof_of(_parts(coordinator), coordinator.log_checkpoint().note, number)
+        file.write(content)
+    found = {"file": output, "bytes": len(content)}
+    if as_json:
+        show_json(found)
+    else:
+        show_rows({name: str(value) for name, value in found.items()})
+
+
+@contextmanager
+def _written(path: str) -> Iterator[NewFile]:
+    """Give a new file, which is removed again if the block fails."""
+    file = NewFile(path)
+    try:
+        yield file
+    except BaseException:
+        file.give_up()
+        raise
+
+
+@contextmanager
+def _session(target: Target, *, quiet: bool) -> "Iterator[tuple[TrustedCoordinator, Coordinator]]":
+    from keyhouse.client import Coordinator
+
+    proven = trusted(target)
+    with (
+        Coordinator(proven, timeout=target.timeouts()) as coordinator,
+        long_work("reading the log", quiet=quiet, at_once=False),
+    ):
+        yield proven, coordinator
+
+
+def _parts(coordinator: "Coordinator") -> Callable[[str], bytes | None]:
+    """Return what reads parts of the log of ``coordinator``; None for one that it has not."""
+    from keyhouse.client import CallRefusedError
+
+    def read(path: str) -> bytes | None:
+        try:
+            return coordinator.log_part(path)
+        except CallRefusedError as refusal:
+            if refusal.http_status != _MISSING:
+                raise
+            return None
+
+    return read

@@ -1,0 +1,127 @@
+"""Evidence files: a log with all that verifies it, in one JSON object (``*.evidence.json``).
+
+The file is in one form: names in order, no spaces, base64 as RFC 4648 has it, a newline at the
+end. A reader takes only what it would write itself, so nothing in it is repeated, unknown or
+passed over, and two programs that read it cannot see two contents.
+"""
+
+import zlib
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from keyhouse.evidence.errors import EvidenceRefusedError, Step
+from keyhouse.transparency.leaf import object_name
+from keyhouse.transparency.tree import HASH_BYTES, leaf_hash
+
+MEDIA_TYPE: Final = "application/vnd.keyhouse.evidence.v1+json"
+
+MOST_BYTES: Final = 512 * 1024 * 1024
+"""Bytes of the largest file that is read; of a compressed one before and after."""
+
+_GZIP: Final = b"\x1f\x8b"
+_NOT_ONE: Final = "it is not an evidence file of this version, or not in its one form"
+_WHOLE: Final = 2**53 - 1
+
+_Name = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+_Hash = Annotated[bytes, Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
+
+
+class LogKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The key of the log (a C2SP verifier key), and the root's signature that it is."""
+
+    key: str
+    signature: bytes
+
+
+class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A quote of the coordinator over its root, a nonce, and the last checkpoint."""
+
+    nonce: bytes
+    quote: bytes
+    collateral: _Name  # an object
+
+
+class Hidden(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The hash of a leaf that is not shown."""
+
+    hidden: _Hash
+
+
+Entry = bytes | Hidden
+
+
+class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """An evidence file. Nothing of it is verified but that objects have the hashes they are named.
+
+    Bytes are base64 in the file, certificates DER. ``made`` is in microseconds since 1970.
+    ``checkpoints`` are signed notes; the last covers all entries. ``disclosures`` is empty as yet.
+    """
+
+    media_type: Literal["application/vnd.keyhouse.evidence.v1+json"]
+    made: Annotated[int, Meta(ge=0, le=_WHOLE)]
+    origin: str
+    root: bytes
+    intermediate: bytes
+    log: LogKey
+    head: Head
+    checkpoints: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    objects: dict[_Name, bytes]
+    disclosures: Annotated[tuple[msgspec.Raw, ...], Meta(max_length=0)] = ()
+
+    @property
+    def hashes(self) -> list[bytes]:
+        """The hashes of all leaves, in order."""
+        return [
+            each.hidden if isinstance(each, Hidden) else leaf_hash(each) for each in self.entries
+        ]
+
+
+_ENCODER: Final = msgspec.json.Encoder(order="sorted")
+_DECODER: Final = msgspec.json.Decoder(Evidence)
+
+
+def write_evidence(evidence: Evidence) -> bytes:
+    """Return the file."""
+    return _ENCODER.encode(evidence) + b"\n"
+
+
+def read_evidence(raw: bytes) -> Evidence:
+    """Return the evidence in the file ``raw``, which may be compressed by gzip.
+
+    Raises ``EvidenceRefusedError`` unless it is exactly one, with objects that have their names.
+    """
+    if len(raw) > MOST_BYTES:
+        raise _refused(f"it has more than {MOST_BYTES} bytes")
+    if raw.startswith(_GZIP):
+        raw = _expanded(raw)
+    try:
+        evidence = _DECODER.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # its text repeats content
+        evidence = None
+    if evidence is None or write_evidence(evidence) != raw:
+        raise _refused(_NOT_ONE, "a file of a newer version is read by that version")
+    for name, content in evidence.objects.items():
+        if object_name(content) != name:
+            raise _refused(f"the object {name} has another content than its name says")
+    return evidence
+
+
+def _expanded(raw: bytes) -> bytes:
+    """Return what ``raw``, one gzip member, has compressed."""
+    reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    try:
+        found = reader.decompress(raw, MOST_BYTES + 1)
+    except zlib.error:
+        raise _refused("it is compressed by gzip, and damaged") from None
+    if len(found) > MOST_BYTES:
+        raise _refused(f"it has more than {MOST_BYTES} bytes when it is expanded")
+    if not reader.eof or reader.unused_data:
+        raise _refused("it is compressed by gzip, and has no end or more behind it")
+    return found
+
+
+def _refused(problem: str, hint: str = "") -> EvidenceRefusedError:
+    return EvidenceRefusedError(Step.FILE, problem, hint=hint)

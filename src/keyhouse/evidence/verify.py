@@ -1,0 +1,373 @@
+"""Verifies an evidence file, with no network, against what an auditor trusts from elsewhere.
+
+1. The file is in its one form, and each object has the hash that it is named by (``bundle``).
+2. It is of the deployment that is pinned: by its root, or by its first manifest.
+3. The root has signed the log's key, and the intermediate; the origin is the key's name.
+4. The tree over all entries has the roots that all checkpoints say, to the last entry: nothing is
+   left out, so no proofs are needed. The log's key has signed each checkpoint.
+5. Witnesses, enough for the auditor's policy, have cosigned the last checkpoint. Each entry gets
+   the time of the first checkpoint over it that enough have cosigned: half of them say an earlier
+   one, half a later one.
+6. Hardware vouches for the root, at that time and with the collateral in the file, and the code is
+   accepted.
+7. The leaves are one history (``history``); the quotes of starts are of accepted code.
+
+The first step that fails refuses the file. What cannot be checked is in the result, with the
+entries that it is about.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+import msgspec
+from cryptography import x509
+
+from keyhouse.attestation import (
+    ExpectedIdentity,
+    Verdict,
+    Verifier,
+    appraise,
+    quote_binding,
+    read_collateral,
+)
+from keyhouse.attestation.quote.log_binding import (
+    head_report_data,
+    require_report_data,
+    start_report_data,
+)
+from keyhouse.authority import is_signed_by_root
+from keyhouse.authority.signing import LOG_KEY_CONTEXT
+from keyhouse.base.errors import RefusedError
+from keyhouse.base.progress import advance, begin
+from keyhouse.evidence.bundle import Evidence, Hidden
+from keyhouse.evidence.errors import EvidenceRefusedError, HistoryRefusedError, Step
+from keyhouse.evidence.history import Gap, History, LogIdentity, LogView, follow, follow_hidden
+from keyhouse.evidence.whole_tree import WholeTree
+from keyhouse.transparency.checkpoint import Checkpoint
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.keys import ED25519, VerifierKey, verified
+from keyhouse.transparency.leaf import Leaf, ManifestSet, Started, object_name, read_leaf
+from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.policy import Policy
+
+NO_WITNESSES: Final = "that nobody was shown another history: no witness vouches for this one"
+
+_HALF: Final = 32  # bytes of report data
+_LATE: Final = timedelta(minutes=10)
+_TOLD: Final = 1000  # entries between two looks at how far it is
+
+
+class Pins(msgspec.Struct, frozen=True, kw_only=True):
+    """What an auditor trusts, and has from elsewhere than the file.
+
+    ``root`` and ``manifest``: the hash of the root certificate, or of the first manifest; one of
+    them is given. ``identity``: of the code that vouches for the last checkpoint; starts may also
+    be of ``accepted``. ``policy``: None if no witness is trusted. ``max_age``: of the last witness
+    time, at ``now``.
+    """
+
+    root: str = ""
+    manifest: str = ""
+    vendor_root: bytes
+    identity: ExpectedIdentity
+    accepted: tuple[ExpectedIdentity, ...] = ()
+    policy: Policy | None
+    now: datetime
+    max_age: timedelta | None = None
+
+
+class Milestone(msgspec.Struct, frozen=True):
+    """A checkpoint of the file. ``time``: when enough witnesses cosigned it; None: not enough."""
+
+    checkpoint: Checkpoint
+    text: bytes
+    witnesses: tuple[str, ...] = ()
+    time: datetime | None = None
+
+
+class Judged(NamedTuple):
+    """An entry after its step. ``leaf`` is None if it is hidden; ``time``: of the witnesses."""
+
+    leaf: Leaf | None
+    time: datetime | None
+    gaps: tuple[str, ...]
+    after: History
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """What an evidence file proves, and what it does not.
+
+    ``pins`` is None if nothing was pinned: then signatures and history agree with each other, and
+    that is all. ``gaps`` have the numbers of their entries; those without are about the whole.
+    """
+
+    evidence: Evidence
+    pins: Pins | None
+    milestones: tuple[Milestone, ...]
+    head: Verdict | None
+    entries: tuple[Judged, ...]
+    gaps: dict[str, tuple[int, ...]]
+
+    @property
+    def witnessed(self) -> datetime | None:
+        """When enough witnesses cosigned the last checkpoint, if they did."""
+        return self.milestones[-1].time
+
+
+def verify(evidence: Evidence, pins: Pins | None) -> Verified:
+    """Return what ``evidence`` proves. Raises ``EvidenceRefusedError`` with the step that fails."""
+    gaps = _deployment(evidence, pins)
+    key = _log_key(evidence)
+    begin("building the tree", 1)
+    tree = WholeTree(evidence.hashes)
+    milestones = _milestones(evidence, key, tree, pins)
+    head = None if pins is None else _head(evidence, pins, milestones[-1])
+    if head is None or not any(head.report_data[_HALF:]):
+        gaps.append("that hardware vouches for the last checkpoint, and not for the root alone")
+    if pins is not None and pins.policy is None:
+        gaps.append(NO_WITNESSES)
+    entries = _history(evidence, key, milestones, tree, pins)
+    found: dict[str, list[int]] = {gap: [] for gap in gaps}
+    for index, each in enumerate(entries):
+        for gap in each.gaps:
+            found.setdefault(gap, []).append(index)
+    if not entries[-1].after.intermediate:
+        found["no entry says which intermediate certificate is in force"] = []
+    told = {gap: tuple(numbers) for gap, numbers in found.items()}
+    return Verified(evidence, pins, milestones, head, entries, told)
+
+
+def require_no_gaps(verified: Verified) -> None:
+    """Raise ``EvidenceRefusedError`` if anything in the file could not be checked."""
+    for gap, entries in verified.gaps.items():
+        where = f" (first at entry {entries[0]})" if entries else ""
+        raise EvidenceRefusedError(Step.HISTORY, f"{gap}{where}")
+
+
+def _deployment(evidence: Evidence, pins: Pins | None) -> list[str]:
+    """Step 2. Return the gaps of what is pinned."""
+    if pins is None:
+        return ["which deployment this is, whether hardware ran it, and that nobody forked the log"]
+    if pins.root:
+        if object_name(evidence.root) != pins.root:
+            raise EvidenceRefusedError(Step.DEPLOYMENT, "it is of another root certificate")
+        return []
+    first = evidence.entries[1] if len(evidence.entries) > 1 else b""
+    with _refused_at(Step.DEPLOYMENT):
+        leaf = None if isinstance(first, Hidden) else read_leaf(first)
+    if not isinstance(leaf, ManifestSet) or not pins.manifest or leaf.manifest != pins.manifest:
+        raise EvidenceRefusedError(Step.DEPLOYMENT, "its first manifest is not the one pinned")
+    return ["that no other deployment began with the same manifest: the root is not pinned"]
+
+
+def _log_key(evidence: Evidence) -> VerifierKey:
+    """Step 3."""
+    with _refused_at(Step.LOG_KEY):
+        key = VerifierKey.read(evidence.log.key)
+    if key.kind != ED25519 or key.name != evidence.origin:
+        raise EvidenceRefusedError(Step.LOG_KEY, "the log's key is not Ed25519 under its origin")
+    message = LOG_KEY_CONTEXT + evidence.log.key.encode()
+    try:
+        signed = is_signed_by_root(evidence.root, evidence.log.signature, message)
+    except Exception:  # noqa: BLE001 parsers raise many things on invalid bytes
+        signed = False
+    if not signed:
+        raise EvidenceRefusedError(Step.LOG_KEY, "the root has not signed the log's key")
+    try:
+        root = x509.load_der_x509_certificate(evidence.root)
+        child = x509.load_der_x509_certificate(evidence.intermediate)
+        root.verify_directly_issued_by(root)
+        child.verify_directly_issued_by(root)
+        is_ca = child.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except Exception:  # noqa: BLE001 as above
+        is_ca = False
+    if not is_ca:
+        raise EvidenceRefusedError(
+            Step.LOG_KEY, "the intermediate certificate is not a CA that the root has issued"
+        )
+    return key
+
+
+def _milestones(
+    evidence: Evidence, key: VerifierKey, tree: WholeTree, pins: Pins | None
+) -> tuple[Milestone, ...]:
+    """Steps 4 and 5."""
+    size, found = 0, []
+    notes = []
+    for raw in evidence.checkpoints:
+        with _refused_at(Step.TREE):
+            note = SignedNote.read(raw.encode())
+            verified(note, [key])
+            checkpoint = Checkpoint.read(note.text)
+        if checkpoint.origin != evidence.origin or checkpoint.encode() != note.text:
+            raise EvidenceRefusedError(Step.TREE, "a checkpoint is of another log, or says more")
+        if not size <= checkpoint.size <= tree.size or checkpoint.size == 0:
+            raise EvidenceRefusedError(Step.TREE, "the sizes of the checkpoints are out of order")
+        if tree.root(checkpoint.size) != checkpoint.root:
+            raise EvidenceRefusedError(
+                Step.TREE, f"the entries are not those of the checkpoint of {checkpoint.size}"
+            )
+        size = checkpoint.size
+        notes.append((note, checkpoint))
+    if not notes or size != tree.size:
+        raise EvidenceRefusedError(Step.TREE, "the last checkpoint is not over all entries")
+    found = [_witnessed(note, checkpoint, key, pins) for note, checkpoint in notes]
+    _require_quorum(found[-1], pins)
+    return tuple(found)
+
+
+def _witnessed(
+    note: SignedNote, checkpoint: Checkpoint, key: VerifierKey, pins: Pins | None
+) -> Milestone:
+    """Return the milestone with those of the policy's witnesses that have cosigned it."""
+    if pins is None or pins.policy is None:
+        return Milestone(checkpoint, note.text)
+    policy = pins.policy
+    with _refused_at(Step.WITNESSES):
+        signed = verified(note, [key, *(each.key for each in policy.witnesses)])
+    times = sorted(time for signer, time in signed.items() if signer != key)
+    names = tuple(each.name for each in policy.witnesses if each.key in signed)
+    if not times or not policy.holds(signed):
+        return Milestone(checkpoint, note.text, names)
+    with _refused_at(Step.WITNESSES):
+        return Milestone(checkpoint, note.text, names, _date(times[(len(times) - 1) // 2]))
+
+
+def _require_quorum(last: Milestone, pins: Pins | None) -> None:
+    if pins is None:
+        return
+    if pins.policy is not None and last.time is None:
+        raise EvidenceRefusedError(
+            Step.WITNESSES, "the last checkpoint has no quorum of the policy's witnesses"
+        )
+    if pins.max_age is not None and (last.time is None or pins.now - last.time > pins.max_age):
+        raise EvidenceRefusedError(
+            Step.WITNESSES, "the last witness time is older than the maximum age"
+        )
+
+
+def _head(evidence: Evidence, pins: Pins, last: Milestone) -> Verdict:
+    """Step 6."""
+    head = evidence.head
+    collateral = evidence.objects.get(head.collateral)
+    if collateral is None:
+        raise EvidenceRefusedError(Step.HARDWARE, "the collateral of the quote is not in the file")
+    with _refused_at(Step.HARDWARE):
+        verdict = Verifier(pins.vendor_root).verify(
+            head.quote, read_collateral(collateral), last.time or _date(evidence.made // 1_000_000)
+        )
+        appraise(verdict, pins.identity, binding=quote_binding(evidence.root, head.nonce))
+        wanted = head_report_data(evidence.root, head.nonce, last.text)
+        if any(verdict.report_data[_HALF:]):
+            require_report_data(verdict.report_data, wanted)
+    return verdict
+
+
+def _history(
+    evidence: Evidence,
+    key: VerifierKey,
+    milestones: tuple[Milestone, ...],
+    tree: WholeTree,
+    pins: Pins | None,
+) -> tuple[Judged, ...]:
+    """Step 7."""
+    log = LogView(evidence.objects.get, tree.root)
+    begin("following the history", len(evidence.entries))
+    history = History(LogIdentity(evidence.origin, object_name(evidence.root), str(key)))
+    found: list[Judged] = []
+    covering = iter(milestones)
+    current = next(covering)
+    for index, entry in enumerate(evidence.entries):
+        while current.checkpoint.size <= index or (
+            current.time is None and current != milestones[-1]
+        ):
+            current = next(covering)
+        with _refused_at(Step.HISTORY, index):
+            if isinstance(entry, Hidden):
+                leaf, (history, gaps) = None, follow_hidden(history)
+            else:
+                leaf = read_leaf(entry)
+                history, gaps = follow(history, leaf, log)
+                if isinstance(leaf, Started):
+                    gaps += _start(evidence, pins, leaf, (index, tree.root(index)), current.time)
+        found.append(Judged(leaf, current.time, _timed(leaf, current.time, gaps), history))
+        if index % _TOLD == 0:
+            advance(_TOLD)
+    if not found:
+        raise EvidenceRefusedError(Step.HISTORY, "the log has no entry")
+    last = history.intermediate
+    if last and last != object_name(evidence.intermediate):
+        raise EvidenceRefusedError(
+            Step.HISTORY, "the intermediate certificate is not the one in force at the end"
+        )
+    return tuple(found)
+
+
+def _start(
+    evidence: Evidence,
+    pins: Pins | None,
+    leaf: Started,
+    before: tuple[int, bytes],
+    time: datetime | None,
+) -> tuple[Gap, ...]:
+    """Return what is not proven of a start; its quote is of accepted code, at this place.
+
+    ``before``: size and root of the log before the leaf. ``time``: of the witnesses.
+    """
+    if pins is None or not leaf.quote:
+        return ()  # told already
+    quote = evidence.objects.get(leaf.quote)
+    collateral = evidence.objects.get(leaf.collateral)
+    if quote is None or collateral is None:
+        return (Gap.NO_COLLATERAL,)
+    at = time or _date(leaf.time // 1_000_000)
+    verdict = Verifier(pins.vendor_root).verify(quote, read_collateral(collateral), at)
+    instance = bytes.fromhex(leaf.instance)
+    require_report_data(verdict.report_data, start_report_data(evidence.root, instance, *before))
+    said = (leaf.unique, leaf.signer, leaf.product, leaf.svn)
+    code = (verdict.mrenclave.hex(), verdict.mrsigner.hex(), verdict.isvprodid, verdict.isvsvn)
+    if said != code:
+        raise HistoryRefusedError("the quote of the start is of another code than the entry says")
+    _require_accepted(verdict, pins, quote_binding(evidence.root))
+    return ()
+
+
+def _require_accepted(verdict: Verdict, pins: Pins, binding: bytes) -> None:
+    """Raise the refusal by the first identity unless one of those pinned is that of ``verdict``."""
+    refusals = []
+    for identity in (pins.identity, *pins.accepted):
+        try:
+            appraise(verdict, identity, binding=binding)
+        except RefusedError as error:
+            refusals.append(error)
+        else:
+            return
+    raise refusals[0]
+
+
+def _timed(leaf: Leaf | None, witnessed: datetime | None, gaps: tuple[Gap, ...]) -> tuple[str, ...]:
+    """Return ``gaps``, and one more if the coordinator claims a time after the witnesses'."""
+    if leaf is None or witnessed is None:
+        return gaps
+    if leaf.time <= (witnessed + _LATE).timestamp() * 1_000_000:
+        return gaps
+    return (*gaps, "the claimed time is more than 10 minutes after the witnesses'")
+
+
+def _date(seconds: int) -> datetime:
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        raise LogInvalidError("the time of a cosignature is no date") from None
+
+
+@contextmanager
+def _refused_at(step: Step, entry: int | None = None) -> Iterator[None]:
+    """Raise what is refused in the block as a refusal at ``step``."""
+    try:
+        yield
+    except (LogInvalidError, HistoryRefusedError, RefusedError) as error:
+        where = "" if entry is None else f"entry {entry}: "
+        raise EvidenceRefusedError(step, f"{where}{error.message}", hint=error.hint) from None

@@ -1,0 +1,279 @@
+"""Evidence of a history that tests write, with every key at hand: to damage and sign again.
+
+``python -m support.evidence`` writes the golden files anew, which a change of the format needs.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from ssl import DER_cert_to_PEM_cert, PEM_cert_to_DER_cert
+from typing import Any, Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from keyhouse.attestation import (
+    Measurements,
+    read_expected_identity,
+    write_collateral,
+    write_expected_identity,
+)
+from keyhouse.attestation.quote.log_binding import head_report_data, start_report_data
+from keyhouse.authority import make_coordinator_keys, sign_log_key
+from keyhouse.evidence.bundle import MEDIA_TYPE, Evidence, Head, LogKey, write_evidence
+from keyhouse.evidence.verify import Pins
+from keyhouse.transparency.approval import (
+    Approval,
+    Decision,
+    Head as SeenHead,
+    sign_approval,
+    signature_by,
+)
+from keyhouse.transparency.checkpoint import Checkpoint
+from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of
+from keyhouse.transparency.leaf import object_name
+from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.policy import Policy
+from keyhouse.transparency.tree import Frontier, leaf_hash
+from keyhouse_simulation import SimulatedPlatform, make_machine
+from support.cosigner import Cosigner
+from support.samples.deployment import user
+from support.samples.updates import raise_version, together
+
+__all__ = ["BEGUN", "GOLDEN", "Maker", "Said", "golden_pins", "history"]
+
+Said = dict[str, Any]
+"""A leaf as its fields.
+
+The maker makes a quote or an approval that is ``None``; ``...`` is the last approval again.
+"""
+
+BEGUN: Final = datetime(2026, 11, 22, 12, tzinfo=UTC)
+FIRST, SECOND = together(), together(word="second")
+GOLDEN: Final = Path(__file__).parents[1] / "evidence" / "golden"
+"""A good evidence file, recorded, and what an auditor has beside it."""
+
+_DECISIONS: Final = {
+    "update-proposed": Decision.PROPOSE,
+    "update-approved": Decision.APPROVE,
+    "update-cancelled": Decision.CANCEL,
+    "packages-updated": Decision.PACKAGES,
+}
+_CANONICAL: Final = {"sort_keys": True, "separators": (",", ":"), "ensure_ascii": False}
+
+
+def written(said: Said) -> bytes:
+    """Return a leaf, whatever it says."""
+    return json.dumps(said, **_CANONICAL).encode()  # type: ignore[arg-type]
+
+
+class Maker:
+    """A deployment with its platform, its log and three witnesses, two of which are a quorum."""
+
+    def __init__(self) -> None:
+        self.platform = SimulatedPlatform(make_machine(BEGUN))
+        self.keys = make_coordinator_keys(
+            dns_names=("localhost",),
+            ip_addresses=(),
+            curve="P-256",
+            now=BEGUN,
+            simulated=True,
+        )
+        self.root = self.keys.root_cert
+        self.origin = f"keyhouse/{object_name(self.root)[:32]}"
+        self.log = Ed25519PrivateKey.generate()
+        self.key = VerifierKey(self.origin, ED25519, self.log.public_key().public_bytes_raw())
+        self.witnesses = [Cosigner.ed25519(f"witness.example/{each}") for each in "ab"]
+        self.witnesses.append(Cosigner.mldsa44("witness.example/c"))
+        self._approved = ""
+        self.collateral = write_collateral(self.platform.collateral)
+
+    @property
+    def policy(self) -> str:
+        """The policy of an auditor."""
+        lines = [f"witness W{n} {each.verifier}" for n, each in enumerate(self.witnesses)]
+        return "\n".join((*lines, "group Q 2 W0 W1 W2", "quorum Q", ""))
+
+    def pins(self, **changed: Any) -> Pins:
+        """Return what an auditor of this deployment trusts."""
+        given = {
+            "root": object_name(self.root),
+            "vendor_root": self.platform.root_ca,
+            "identity": self.platform.expected_identity,
+            "policy": Policy.read(self.policy),
+            "now": BEGUN + timedelta(hours=2),
+        }
+        return Pins(**{**given, **changed})
+
+    def evidence(self, said: Iterable[Said], *, milestones: Iterable[int] = ()) -> Evidence:
+        """Return the evidence of these leaves; checkpoints at ``milestones`` and at the end."""
+        objects = {object_name(raw): raw for raw in (FIRST, SECOND, raise_version(4))}
+        objects[object_name(self.collateral)] = self.collateral
+        grown, entries, notes = Frontier(), [], {}
+        wanted = set(milestones)
+        for leaf in said:
+            raw = written(self._filled(leaf, grown, objects))
+            entries.append(raw)
+            grown = grown.extended([leaf_hash(raw)])
+            notes[grown.size] = grown
+        sizes = sorted({each for each in wanted if each < grown.size} | {grown.size})
+        signed = [self.note(notes[size] if size else Frontier()) for size in sizes]
+        nonce = bytes(32)
+        head = head_report_data(self.root, nonce, signed[-1].text)
+        return Evidence(
+            media_type=MEDIA_TYPE,
+            made=_micro(BEGUN + timedelta(hours=1)),
+            origin=self.origin,
+            root=self.root,
+            intermediate=self.keys.intermediate_cert,
+            log=LogKey(str(self.key), sign_log_key(self.keys, str(self.key))),
+            head=Head(nonce, self.platform.quote(head), object_name(self.collateral)),
+            checkpoints=tuple(each.encode().decode() for each in signed),
+            entries=tuple(entries),
+            objects=objects,
+        )
+
+    def note(self, tree: Frontier) -> SignedNote:
+        """Return the checkpoint of ``tree``, signed by the log and by all witnesses."""
+        text = Checkpoint(self.origin, tree.size, tree.root).encode()
+        time = int((BEGUN + timedelta(minutes=tree.size)).timestamp())
+        lines = [each.line(text, time + n) for n, each in enumerate(self.witnesses)]
+        return SignedNote(text, (signature_of(self.log, self.key, text), *lines))
+
+    def _filled(self, said: Said, tree: Frontier, objects: dict[str, bytes]) -> Said:
+        """Return ``said`` with what is made for its place in the log; its object is added."""
+        raw = None
+        if said.get("quote", "") is None:
+            raw = self._start_quote(said, tree)
+            said = {**said, "quote": object_name(raw)}
+        elif said.get("approval", "") is None:
+            raw = self._approval(said, tree)
+            said = {**said, "approval": object_name(raw)}
+            self._approved = said["approval"]
+        elif said.get("approval") is ...:
+            said = {**said, "approval": self._approved}
+        if raw is not None:
+            objects[object_name(raw)] = raw
+        return said
+
+    def _start_quote(self, said: Said, tree: Frontier) -> bytes:
+        data = start_report_data(self.root, bytes.fromhex(said["instance"]), tree.size, tree.root)
+        unique = bytes.fromhex(said["unique"])
+        measured = Measurements(unique, bytes.fromhex(said["signer"]), said["product"], said["svn"])
+        return self.platform.seen_by(measured).quote(data)
+
+    def _approval(self, said: Said, tree: Frontier) -> bytes:
+        packages = said["kind"] == "packages-updated"
+        approval = Approval(
+            origin=self.origin,
+            root=object_name(self.root),
+            decision=_DECISIONS[said["kind"]],
+            user=said["user"],
+            base=said.get("base", object_name(FIRST)),
+            manifest=object_name(raise_version(4)) if packages else said["manifest"],
+            plan=said.get("plan", ""),
+            head=SeenHead(tree.size, tree.root.hex()),
+            time=said["time"],
+        )
+        key = load_pem_private_key(user(said["user"]).key_pem, None)
+        return sign_approval(approval, lambda message: signature_by(key, message))
+
+
+def history(maker: Maker) -> list[Said]:
+    """Return a history with a signed update by two users, a package update, and two starts."""
+    first, second = object_name(FIRST), object_name(SECOND)
+    mine = object_name(maker.keys.intermediate_cert)
+    log = {"origin": maker.origin, "root": object_name(maker.root), "key": str(maker.key)}
+    decided = {"plan": "d" * 64, "approval": None}
+    upload = {"uploads": [["writer", _certificate("writer"), ["note"]]]}
+    said: list[Said] = [
+        {"kind": "log-begun", **log, "platform": "simulation", "previous": None, "imported": ""},
+        {"kind": "manifest-set", "manifest": first, "intermediate": mine, "recovery": None},
+        _started(maker, 1),
+        {"kind": "secrets-uploaded", **upload},
+        {
+            "kind": "packages-updated", **_by("releaser"), "base": first,
+            "versions": [["app", "4"]], "intermediate": mine, **decided,
+        },
+        {
+            "kind": "update-proposed", **_by("alice"), "base": first, "manifest": second,
+            "needed": 2, **decided,
+        },
+        {"kind": "update-approved", **_by("bob"), "manifest": second, "missing": 0, **decided},
+        {
+            "kind": "manifest-updated", "base": first, "manifest": second, "intermediate": mine,
+            "recovery": None,
+        },
+        {"kind": "secrets-uploaded", **upload},
+        {"kind": "anchor", "at": f"2.5.{'0' * 64}", "nonce": "0" * 32, "activations": ""},
+        _started(maker, 9),
+    ]  # fmt: skip
+    return [
+        {"v": 1, "time": _micro(BEGUN + timedelta(seconds=30 * number)), **each}
+        for number, each in enumerate(said)
+    ]
+
+
+def record(folder: Path) -> None:
+    """Write a good evidence file, and what an auditor has beside it."""
+    maker = Maker()
+    evidence = maker.evidence(history(maker), milestones=(3, 8))
+    root = DER_cert_to_PEM_cert(maker.platform.root_ca).encode()
+    files = {
+        "deployment.evidence.json": write_evidence(evidence),
+        "attestation.json": write_expected_identity(maker.platform.expected_identity),
+        "root.pem": root,
+        "witnesses.policy": maker.policy.encode(),
+        "root-fingerprint": object_name(maker.root).encode() + b"\n",
+    }
+    folder.mkdir(exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
+def golden_pins(**changed: Any) -> Pins:
+    """Return what an auditor of the golden file trusts."""
+    der = PEM_cert_to_DER_cert((GOLDEN / "root.pem").read_text())
+    given = {
+        "root": (GOLDEN / "root-fingerprint").read_text().strip(),
+        "vendor_root": der,
+        "identity": read_expected_identity((GOLDEN / "attestation.json").read_bytes()),
+        "policy": Policy.read((GOLDEN / "witnesses.policy").read_text()),
+        "now": BEGUN + timedelta(hours=2),
+    }
+    return Pins(**{**given, **changed})
+
+
+def _started(maker: Maker, sequence: int) -> Said:
+    code = maker.platform.measurements
+    return {
+        "kind": "started",
+        "at": f"2.{sequence}.{'0' * 64}" if sequence > 1 else f"1.1.{'0' * 64}",
+        "instance": hashlib.sha256(b"%d" % sequence).hexdigest()[:32],
+        "version": "0.1.0",
+        "platform": "simulation",
+        "unique": code.unique_id.hex(),
+        "signer": code.signer_id.hex(),
+        "product": code.product_id,
+        "svn": code.security_version,
+        "quote": None,
+        "collateral": object_name(maker.collateral),
+    }
+
+
+def _by(name: str) -> Said:
+    return {"user": name, "certificate": _certificate(name)}
+
+
+def _certificate(name: str) -> str:
+    return object_name(user(name).der)
+
+
+def _micro(time: datetime) -> int:
+    return int(time.timestamp()) * 1_000_000
+
+
+if __name__ == "__main__":
+    record(GOLDEN)
