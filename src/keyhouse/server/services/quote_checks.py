@@ -101,7 +101,7 @@ class CollateralPerPlatform(Protocol):
 
 
 AT_ONCE: Final = 1
-"""Quotes verified at the same time: reads have to stay served on one core."""
+"""Quotes verified at the same time: dcap-qvl holds the interpreter's lock, so more gain nothing."""
 
 FETCHES_AT_ONCE: Final = 4
 """Callers that wait for the same collateral at a time; it then serves all of their kind."""
