@@ -1,6 +1,7 @@
 """The judge of histories: what could have been passes, and each planted violation is found."""
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from support.replicas.linearizability import (
     register,
     violation,
 )
+from support.replicas.porcupine import Porcupine, porcupine_built
 
 KINDS = {"value": register(), "counter": highest(), "limit": counted_up_to(2), "may": permission()}
 NEVER = float("inf")
@@ -147,6 +149,28 @@ def recorded(seed: int, stale: int = -1) -> History:
         reads += 1
         end(values[-20] if reads == stale else values[-1])
     return history
+
+
+@pytest.fixture(name="porcupine", scope="module")
+def _porcupine() -> Iterator[Porcupine]:
+    with porcupine_built() as porcupine:
+        yield porcupine
+
+
+@pytest.mark.parametrize(("cases", "told"), [(HOLDS, "Ok"), (VIOLATIONS, "Illegal")])
+def test_porcupine_says_the_same(
+    porcupine: Porcupine, cases: dict[str, tuple[Any, ...]], told: str
+) -> None:
+    histories = {name: calls for name, (_, *calls) in cases.items()}
+    opinion = porcupine.opinion(histories, lambda name: KINDS[cases[name][0]])
+    assert opinion == dict.fromkeys(cases, told)
+
+
+def test_porcupine_says_the_same_of_long_histories(porcupine: Porcupine) -> None:
+    stale = {"no": -1, "yes": 700}
+    histories = {name: recorded(1, number).calls["value"] for name, number in stale.items()}
+    opinion = porcupine.opinion(histories, lambda _: register(0))
+    assert opinion == {"no": "Ok", "yes": "Illegal"}
 
 
 def test_long_histories_of_many_clients_are_judged() -> None:

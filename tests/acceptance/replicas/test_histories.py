@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from support.peers.postgres import PostgresServer
 from support.peers.replicas import Replicas
 from support.replicas.histories import Clients, shared_manifest
+from support.replicas.porcupine import Porcupine, porcupine_built
 
 
 @pytest.fixture
@@ -17,8 +19,18 @@ def replicas(postgres: PostgresServer, tmp_path: Path) -> Iterator[Replicas]:
     found.end()
 
 
+@pytest.fixture(scope="module")
+def porcupine() -> Iterator[Porcupine | None]:
+    """Give a second opinion, where it can be had: the first one is asked for in any case."""
+    with ExitStack() as stack:
+        found = None
+        with suppress(pytest.skip.Exception):
+            found = stack.enter_context(porcupine_built())
+        yield found
+
+
 def test_replicas_die_and_the_database_restarts(
-    replicas: Replicas, postgres: PostgresServer
+    replicas: Replicas, postgres: PostgresServer, porcupine: Porcupine | None
 ) -> None:
     servers = replicas.founded(2, shared_manifest())
     clients = Clients(servers)
@@ -32,11 +44,11 @@ def test_replicas_die_and_the_database_restarts(
         clients.progress()
         servers[1].kill()
         clients.progress()
-    clients.judge()
+    clients.judge(porcupine)
 
 
-def test_a_permission_comes_and_goes(replicas: Replicas) -> None:
+def test_a_permission_comes_and_goes(replicas: Replicas, porcupine: Porcupine | None) -> None:
     clients = Clients(replicas.founded(2, shared_manifest()))
     with clients.running(updates=True):
         clients.progress()
-    clients.judge()
+    clients.judge(porcupine)

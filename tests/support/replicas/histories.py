@@ -24,6 +24,7 @@ from support.replicas.linearizability import (
     register,
     violation,
 )
+from support.replicas.porcupine import Porcupine
 from support.samples.deployment import User, user
 
 __all__ = ["LIMIT", "Clients", "shared_manifest"]
@@ -89,14 +90,19 @@ class Clients:
         with self._moved:
             assert self._moved.wait_for(moved, timeout=90)
 
-    def judge(self) -> None:
-        """Require that one coordinator could have told all of it, one call at a time."""
+    def judge(self, porcupine: Porcupine | None) -> None:
+        """Require that one coordinator could have told all of it, one call at a time.
+
+        Without ``porcupine`` there is no second opinion.
+        """
 
         def kind(key: str) -> Object:
             return KINDS.get(key) or register()
 
         found = violation(self.history.calls, kind)
         assert not found, found
+        if porcupine is not None:
+            assert set(porcupine.opinion(self.history.calls, kind).values()) == {"Ok"}
 
     def _run(self, number: int, work: Callable[[Server, random.Random, int], None]) -> None:
         chance = random.Random(number)  # noqa: S311 - to choose what is asked

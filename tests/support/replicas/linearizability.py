@@ -50,10 +50,12 @@ WRONG: Any = object()
 
 
 class Object(NamedTuple):
-    """What a key is."""
+    """What a key is: ``name`` says it to others who judge."""
 
+    name: str
     initial: Any
     step: Step
+    limit: int = 0
 
 
 def register(initial: Any = None) -> Object:
@@ -64,7 +66,7 @@ def register(initial: Any = None) -> Object:
             return call.argument
         return state if call.result in (state, UNKNOWN) else WRONG
 
-    return Object(initial, step)
+    return Object("register", initial, step)
 
 
 def highest(initial: int = 0) -> Object:
@@ -75,7 +77,7 @@ def highest(initial: int = 0) -> Object:
             return WRONG
         return max(state, call.argument) if call.what == "raise" else state
 
-    return Object(initial, step)
+    return Object("highest", initial, step)
 
 
 def counted_up_to(limit: int) -> Object:
@@ -87,7 +89,7 @@ def counted_up_to(limit: int) -> Object:
         left = state < limit
         return min(state + 1, limit) if call.result in (left, UNKNOWN) else WRONG
 
-    return Object(0, step)
+    return Object("count", 0, step, limit)
 
 
 def permission(*, given: bool = True) -> Object:
@@ -98,7 +100,7 @@ def permission(*, given: bool = True) -> Object:
             return state if call.result in (state, UNKNOWN) else WRONG
         return call.what == "give"
 
-    return Object(given, step)
+    return Object("permission", given, step)
 
 
 class History:
