@@ -72,7 +72,7 @@ def test_rules_are_whole_and_named_once() -> None:
     for rule in rules():
         assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
         assert rule["labels"]["severity"] in {"warning", "critical"}
-    page = (_DEPLOY.parent / "docs/how-to/watch.md").read_text(encoding="utf-8")
+    page = (_DEPLOY.parent / "docs/how-to/monitor.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^\| `(Keyhouse\w+)` \|", page, re.MULTILINE)) == sorted(names)
 
 

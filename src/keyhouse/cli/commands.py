@@ -40,6 +40,7 @@ COMMANDS: Final = {
         Entry("recover-with-signature", "recover.group:with_signature_app"),
         Entry("log", "log.group:app", "Copy transparency logs, and check policies of witnesses"),
         Entry("evidence", "evidence.group:app", "Prove a deployment's history to outsiders"),
+        Entry("watch", "watch.command:watch", "Follow transparency logs, and tell what is new"),
         Entry("trust", "trust:app", "See and forget what is remembered of coordinators"),
     ),
     "Secrets": (Entry("secret", "secret:app", "Read and upload secrets"),),

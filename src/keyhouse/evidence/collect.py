@@ -11,7 +11,7 @@ from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.approval import SignedApproval
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.leaf import Leaf, object_name, read_leaf
+from keyhouse.transparency.leaf import object_name, objects_named, read_leaf
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, nodes_of
 from keyhouse.transparency.tree import inclusion_proof, leaf_hash, require_included
@@ -19,7 +19,6 @@ from keyhouse.transparency.tree import inclusion_proof, leaf_hash, require_inclu
 Parts = Callable[[str], bytes | None]
 """Returns ``tile/...`` or ``object/...`` of a log; None: it has no such part."""
 
-_NAMING: Final = ("manifest", "imported", "quote", "collateral", "approval")
 
 
 def collect(
@@ -89,13 +88,6 @@ def entries_of(parts: Parts, checkpoint: Checkpoint) -> list[bytes]:
     if WholeTree(list(map(leaf_hash, found))).root(checkpoint.size) != checkpoint.root:
         raise LogInvalidError("the entries of the log are not those of its checkpoint")
     return found
-
-
-def objects_named(leaf: Leaf) -> Iterator[str]:
-    """Yield the names of the objects that ``leaf`` refers to."""
-    for field in _NAMING:
-        if name := getattr(leaf, field, ""):
-            yield name
 
 
 def _object(parts: Parts, name: str) -> dict[str, bytes]:

@@ -10,6 +10,7 @@ import msgspec
 
 from keyhouse.evidence.history import Gap, History
 from keyhouse.evidence.verify import Judged, Verified
+from keyhouse.evidence.wording import SHORT, listed, text_of
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import Leaf
 
@@ -23,8 +24,6 @@ NEVER_PROVEN: Final = (
 )
 """What no evidence file proves."""
 
-_SHORT: Final = 16  # hex digits of a hash that tell it apart for people
-_MOST_NUMBERS: Final = 12
 
 
 class Lane(StrEnum):
@@ -128,8 +127,8 @@ def _of_many(kind: str, some: Sequence[Judged]) -> str:
         if isinstance(judged.leaf, leaves.SecretsUploaded)
         for each in judged.leaf.uploads
     ]
-    users = _listed(dict.fromkeys(each.user for each in uploads))
-    names = _listed(dict.fromkeys(name for each in uploads for name in each.names))
+    users = listed(dict.fromkeys(each.user for each in uploads))
+    names = listed(dict.fromkeys(name for each in uploads for name in each.names))
     return f"{users} uploaded: {names}"
 
 
@@ -138,7 +137,7 @@ def _row(entries: Sequence[Judged], index: int) -> Row:
     before = entries[index - 1].after if index else None
     leaf = judged.leaf
     assert leaf is not None  # noqa: S101 hidden ones are joined
-    text = _text(leaf, before)
+    text = text_of(leaf, before)
     if Gap.NOT_SIGNED in judged.gaps:
         text += ", not signed"
     lane = _lane(leaf)
@@ -153,68 +152,15 @@ def _lane(leaf: Leaf) -> Lane:
     return Lane.PEOPLE
 
 
-def _text(leaf: Leaf, before: History | None) -> str:  # noqa: PLR0911 a case each
-    match leaf:
-        case leaves.LogBegun():
-            return f"the log begins on the platform {leaf.platform}"
-        case leaves.ManifestSet():
-            return f"first manifest {leaf.manifest[:_SHORT]}"
-        case leaves.Started():
-            return _started(leaf, before)
-        case leaves.Recovered():
-            return f"recovered with the shares of {_listed(leaf.holders)}"
-        case leaves.UpdateProposed():
-            others = (
-                f"{leaf.needed} have to agree" if leaf.needed > 1 else "nobody else has to agree"
-            )
-            return f"{leaf.user} proposed manifest {leaf.manifest[:_SHORT]}: {others}"
-        case leaves.UpdateApproved():
-            return f"{leaf.user} agreed to {leaf.manifest[:_SHORT]}: {leaf.missing} missing"
-        case leaves.UpdateCancelled():
-            who = f"{leaf.user} cancelled" if leaf.user else "nobody could apply"
-            return f"{who} the update to {leaf.manifest[:_SHORT]}"
-        case leaves.ManifestUpdated():
-            return _updated(leaf, before)
-        case leaves.PackagesUpdated():
-            raised = _listed(f"{name} to {version}" for name, version in leaf.versions)
-            return f"{leaf.user} raised {raised}"
-        case _:
-            return ""
-
-
-def _started(leaf: leaves.Started, before: History | None) -> str:
-    code = leaf.unique[:_SHORT] or "a confidential VM"
-    text = f"started {leaf.version}: code {code}, security version {leaf.svn}"
-    last = None if before is None else before.started
-    changed = last is not None and (last.unique, last.svn) != (leaf.unique, leaf.svn)
-    return f"{text}, CHANGED" if changed else text
-
-
-def _updated(leaf: leaves.ManifestUpdated, before: History | None) -> str:
-    pending = None if before is None else before.pending
-    voters = () if pending is None else pending.voters
-    signed = 0 if pending is None else len(pending.signed)
-    return (
-        f"manifest {leaf.manifest[:_SHORT]} in force, agreed to by {_listed(voters)}"
-        f" ({signed} of {len(voters)} signed)"
-    )
-
-
 def _moment(judged: Judged) -> datetime | None:
     if judged.leaf is None:
         return None
     return datetime.fromtimestamp(judged.leaf.time // 1_000_000, UTC)
 
 
-def _listed(names: Iterable[str]) -> str:
-    found = list(names)
-    more = f" and {len(found) - _MOST_NUMBERS} more" if len(found) > _MOST_NUMBERS else ""
-    return ", ".join(found[:_MOST_NUMBERS]) + more
-
-
 def _numbers(entries: Sequence[int]) -> str:
     """Return numbers of entries, those in a row as one."""
-    return ("entries " if len(entries) > 1 else "entry ") + _listed(_ranges(entries))
+    return ("entries " if len(entries) > 1 else "entry ") + listed(_ranges(entries))
 
 
 def _ranges(entries: Sequence[int]) -> Iterator[str]:

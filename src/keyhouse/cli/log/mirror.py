@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import click
 
 from keyhouse.cli.options.connect import coordinator_of
-from keyhouse.cli.options.target import Target
+from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser import Argument, AsJson, Option, command
+from keyhouse.cli.parser import Argument, AsJson, Option, WrongUsageError, command
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import objects_named, read_leaf
 
@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from keyhouse.cli.log.folder import MirrorFolder
     from keyhouse.client import Coordinator
 
-MirrorArgument = Annotated[
-    Path, Argument(metavar="DIR", help="directory of the mirror, for a web server")
+Words = Annotated[
+    list[str],
+    Argument(
+        metavar="HOST DIR",
+        help="address of the Client API, which a context may name; then the directory",
+    ),
 ]
 
 
@@ -62,7 +66,7 @@ class Mirrored(NamedTuple):
 
 
 @command
-def mirror(target: Target, directory: MirrorArgument, *, as_json: AsJson = False) -> None:
+def mirror(words: Words, trusting: TrustOptions, *, as_json: AsJson = False) -> None:
     """Copy the log into a directory for any web server.
 
     It continues where it stopped. What is copied is verified first, and that it continues what DIR
@@ -72,7 +76,10 @@ def mirror(target: Target, directory: MirrorArgument, *, as_json: AsJson = False
     """
     from keyhouse.cli.log.folder import MirrorFolder
 
-    folder = MirrorFolder(directory)
+    *hosts, directory = words
+    if len(hosts) > 1:
+        raise WrongUsageError("too many words", hint="keyhouse log mirror HOST DIR")
+    folder, target = MirrorFolder(Path(directory)), Target.at("".join(hosts), trusting)
     with coordinator_of(target) as coordinator, long_work("mirroring", quiet=as_json):
         found = mirrored(coordinator, folder)
     if as_json:

@@ -154,7 +154,7 @@ def _verified(
                 collateral=collateral,
                 memory=memory,
                 timeout=timeout,
-                log_policy=_log_policy(found),
+                log_policy=log_policy_of(found),
             )
     except (AnswerUnreadableError, CallRefusedError) as error:
         # What answers at this address has not proven to be the coordinator.
@@ -164,7 +164,8 @@ def _verified(
         ) from error
 
 
-def _log_policy(target: Target) -> LogPolicy | None:
+def log_policy_of(target: Target) -> LogPolicy | None:
+    """Return what ``--witness-policy`` demands. Raises ``WrongUsageError``."""
     from keyhouse.client.log_policy import LOG_MAX_AGE, LogPolicy
 
     if target.witness_policy is None:

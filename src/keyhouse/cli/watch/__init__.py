@@ -1,0 +1,1 @@
+"""`keyhouse watch`: tells what is new in the transparency logs of deployments."""

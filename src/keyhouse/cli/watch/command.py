@@ -1,0 +1,204 @@
+"""`keyhouse watch`: follows logs, and tells what is new in them."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+
+from keyhouse.base.errors import RefusedError, UnavailableError
+from keyhouse.base.printable import os_reason, printable
+from keyhouse.cli.log.folder import MirrorFolder
+from keyhouse.cli.log.mirror import mirrored
+from keyhouse.cli.options.connect import coordinator_of, log_policy_of
+from keyhouse.cli.options.target import Target, TrustOptions
+from keyhouse.cli.output.show import show_json
+from keyhouse.cli.parser import Argument, AsJson, Option, OptionGroup, WrongUsageError, command
+from keyhouse.cli.watch.findings import Finding
+from keyhouse.cli.watch.look import BrokenLogError, Look, Seen
+from keyhouse.cli.watch.state import WatchState, default_state
+from keyhouse.client import LogPolicy, TrustError
+
+_RUNNING: Final = 3
+"""The code of a coordinator that enforces a manifest."""
+
+
+class Hosts(OptionGroup, frozen=True):
+    """The coordinators that are watched."""
+
+    hosts: Annotated[
+        list[str],
+        Argument(metavar="HOST...", help="addresses of the Client API; a context may name it"),
+    ] = msgspec.field(default_factory=list)
+
+
+@command
+def watch(
+    addresses: Hosts,
+    trusting: TrustOptions,
+    *,
+    state: Annotated[
+        Path | None,
+        Option(
+            "--state",
+            help="what is known of the logs (default: keyhouse/watched-logs.json in"
+            " $XDG_STATE_HOME or ~/.local/state)",
+        ),
+    ] = None,
+    mirror: Annotated[
+        Path | None, Option("--mirror", metavar="DIR", help="mirror the log here, too")
+    ] = None,
+    interval: Annotated[
+        int, Option("--interval", metavar="SECONDS", help="how often to look", range=(1, 86_400))
+    ] = 60,
+    once: Annotated[bool, Option("--once", help="look once, then end")] = False,
+    execute: Annotated[
+        Path | None,
+        Option("--exec", help="program to run for each alert, with its JSON as standard input"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Follow transparency logs, and tell what is new.
+
+    Every leaf is verified. Alerts begin with a ! and tell why. A log that contradicts itself or
+    what was known ends the command with exit code 4; what broke the proof is kept.
+
+    Example: keyhouse watch keys.example.com:4433 --attestation attestation.json --once
+    """
+    place = state or default_state()
+    if place is None:
+        raise WrongUsageError(
+            "no place for what is known: neither XDG_STATE_HOME nor HOME is set",
+            hint="--state FILE",
+        )
+    hosts = addresses.hosts or [""]  # that of the context
+    if mirror is not None and len(hosts) > 1:
+        raise WrongUsageError("a mirror is one of one log", hint="watch one HOST with --mirror")
+    tell = _Telling(execute, as_json=as_json)
+    watched = [_Host(host, trusting, WatchState(place), mirror, tell) for host in hosts]
+    try:
+        while True:
+            for each in watched:
+                each.look(once=once)
+            if once:
+                return
+            time.sleep(interval)
+    except KeyboardInterrupt:
+        return
+
+
+class _Telling:
+    """Prints what was noticed, and runs ``program`` for each alert."""
+
+    def __init__(self, program: Path | None, *, as_json: bool) -> None:
+        self._program = program
+        self._as_json = as_json
+
+    def __call__(self, finding: Finding) -> None:
+        """Tell it."""
+        if self._as_json:
+            show_json(finding)
+        else:
+            sys.stdout.write(_line(finding))
+        sys.stdout.flush()
+        if finding.alert and self._program is not None:
+            self._run(self._program, finding)
+
+    def _run(self, program: Path, finding: Finding) -> None:
+        content = msgspec.json.encode(finding) + b"\n"
+        try:
+            ended = subprocess.run([program], input=content, check=False)  # noqa: S603 asked for
+        except OSError as error:
+            raise RefusedError(f"cannot run {program}: {os_reason(error)}") from None
+        if ended.returncode:
+            sys.stderr.write(f"warning: {printable(str(program))} has failed\n")
+
+
+class _Host:
+    """A deployment that is watched."""
+
+    def __init__(
+        self,
+        host: str,
+        trusting: TrustOptions,
+        state: WatchState,
+        mirror: Path | None,
+        tell: Callable[[Finding], None],
+    ) -> None:
+        found = Target.at(host, trusting).settled()
+        self._policy: LogPolicy | None = log_policy_of(found)
+        # What is known of the log says more than a memory, and witnesses are judged here.
+        self._target = msgspec.structs.replace(
+            found, context="none", memory="none", witness_policy=None, log_max_age=None
+        )
+        self._state = state
+        self._mirror = mirror
+        self._tell = tell
+        self._wrong = ""  # the kind of the last alert that is no leaf
+
+    def look(self, *, once: bool) -> None:
+        """Tell what is new. Raises ``TrustError`` for a broken log, or one that is not trusted.
+
+        A coordinator that does not answer is an alert; if it is only looked at ``once``, an error.
+        """
+        try:
+            seen = self._seen()
+        except UnavailableError as error:
+            if once:
+                raise
+            self._alert("silence", error.message)
+            return
+        for finding in seen.findings:
+            self._tell(finding)
+        self._state.keep(self._target.host, seen.watched)
+        problem = self._not_witnessed(seen)
+        if problem:
+            self._alert("not-witnessed", problem)
+        elif self._wrong:
+            self._wrong = ""
+            self._tell(Finding(host=self._target.host, kind="answers", text="as it should again"))
+
+    def _seen(self) -> Seen:
+        known = self._state.read().get(self._target.host)
+        with coordinator_of(self._target) as coordinator:
+            status = coordinator.status()
+            if status.code != _RUNNING:
+                raise UnavailableError(f"no manifest is in force: {status.message}")
+            try:
+                seen = Look(self._target.host, coordinator).follow(known)
+            except BrokenLogError as error:
+                kept = self._state.keep_broken(self._target.host, error.message, known, error.parts)
+                raise TrustError(
+                    error.message, hint=f"what was served is kept in {kept}; show it to others"
+                ) from None
+            if self._mirror is not None:
+                mirrored(coordinator, MirrorFolder(self._mirror))
+        return seen
+
+    def _not_witnessed(self, seen: Seen) -> str:
+        if self._policy is None:
+            return ""
+        try:
+            self._policy.require(seen.checkpoint, datetime.now(UTC))
+        except TrustError as error:
+            return error.message
+        return ""
+
+    def _alert(self, kind: str, text: str) -> None:
+        """Tell what is wrong, unless that was the last that was told."""
+        if kind != self._wrong:
+            self._wrong = kind
+            self._tell(Finding(host=self._target.host, kind=kind, text=text, alert=True))
+
+
+def _line(finding: Finding) -> str:
+    when = finding.claimed or f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    number = "" if finding.index is None else f" {finding.index}"
+    mark = "!" if finding.alert else " "
+    why = f" ({'; '.join(finding.why)})" if finding.why else ""
+    text = f"{mark} {when} {finding.host}{number} {finding.kind}: {finding.text}{why}"
+    return printable(text) + "\n"

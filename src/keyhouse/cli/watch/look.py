@@ -1,0 +1,116 @@
+"""One look at a log: everything that is new is verified, as an auditor would."""
+
+import hashlib
+from functools import partial
+from typing import NamedTuple
+
+from keyhouse.base.errors import RefusedError
+from keyhouse.cli.watch.findings import Finding, of_leaf
+from keyhouse.cli.watch.state import Watched
+from keyhouse.client import CallRefusedError, Coordinator, TrustError
+from keyhouse.client.public_log import LogCheckpoint
+from keyhouse.evidence.errors import HistoryRefusedError
+from keyhouse.evidence.history import History, LogIdentity, LogView, follow
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.leaf import Leaf, object_name, read_leaf
+from keyhouse.transparency.reading import entries_after
+from keyhouse.transparency.tiles import nodes_of
+from keyhouse.transparency.tree import (
+    Frontier,
+    consistency_proof,
+    leaf_hash,
+    require_consistent,
+    root_of,
+)
+
+
+class Seen(NamedTuple):
+    """What a look has found."""
+
+    watched: Watched
+    checkpoint: LogCheckpoint
+    findings: list[Finding]
+
+
+class BrokenLogError(TrustError):
+    """A log contradicts itself, or what was known of it. ``parts``: what was served."""
+
+    def __init__(self, problem: str, parts: dict[str, bytes]) -> None:
+        super().__init__(problem)
+        self.parts = parts
+
+
+class Look:
+    """A look at the log of ``coordinator``, which was verified and answers at ``host``."""
+
+    def __init__(self, host: str, coordinator: Coordinator) -> None:
+        self._host = host
+        self._coordinator = coordinator
+        self._parts: dict[str, bytes] = {}  # as they came
+        self._objects: dict[str, bytes | None] = {}
+
+    def follow(self, known: Watched | None) -> Seen:
+        """Return what is new since ``known``. Raises ``BrokenLogError``, and what calls do."""
+        try:
+            return self._follow(known)
+        except (LogInvalidError, HistoryRefusedError, TrustError) as error:
+            problem = f"the log at {self._host} is broken: {error.message}"
+            raise BrokenLogError(problem, self._parts) from None
+
+    def _follow(self, known: Watched | None) -> Seen:
+        root = hashlib.sha256(self._coordinator.trusted.root_der).hexdigest()
+        key = self._coordinator.log_key().verifier_key
+        new = self._coordinator.log_checkpoint()
+        self._parts |= {"key": key.encode(), "checkpoint": new.note}
+        if known is not None and (known.root, known.key) != (root, key):
+            raise LogInvalidError("it has another root or key than before")
+        frontier = Frontier() if known is None else known.frontier
+        history = History(LogIdentity(new.origin, root, key)) if known is None else known.history
+        view = LogView(self._object, partial(self._root, new))
+        findings: list[Finding] = []
+        for piece in entries_after(self._read, frontier, new.size, new.root):
+            for entry in piece:
+                leaf = _leaf(entry)
+                step = follow(history, leaf, view)
+                findings.append(of_leaf(self._host, history.size, leaf, history, step.gaps))
+                history = step.history
+            frontier = frontier.extended(map(leaf_hash, piece))
+        watched = Watched(root, key, new.note.decode(), frontier, history)
+        return Seen(watched, new, findings)
+
+    def _read(self, path: str) -> bytes:
+        raw = self._coordinator.log_part(path)
+        self._parts[path] = raw
+        return raw
+
+    def _root(self, new: LogCheckpoint, size: int) -> bytes | None:
+        """Return the root of the first ``size`` leaves; None: the log has not so many."""
+        if not 0 < size < new.size:
+            return new.root if size == new.size else None
+        nodes = nodes_of(lambda tile: self._read(f"tile/{tile.path}"), new.size)
+        root = root_of(nodes, size)
+        proof = consistency_proof(nodes, size, new.size)
+        require_consistent(size, new.size, proof, root, new.root)
+        return root
+
+    def _object(self, name: str) -> bytes | None:
+        """Return an object of the log; None: the coordinator has none of this name."""
+        if name not in self._objects:
+            try:
+                raw: bytes | None = self._coordinator.log_part(f"object/{name}")
+            except CallRefusedError as refused:
+                if refused.reason != "not-found":
+                    raise
+                raw = None
+            if raw is not None and object_name(raw) != name:
+                raise LogInvalidError("an object has another hash than its name says")
+            self._objects[name] = raw
+        return self._objects[name]
+
+
+def _leaf(entry: bytes) -> Leaf:
+    """Return the leaf; raises ``RefusedError`` for one that a newer version wrote."""
+    try:
+        return read_leaf(entry)
+    except LogInvalidError as error:
+        raise RefusedError(error.message, hint=error.hint) from None

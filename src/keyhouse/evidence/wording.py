@@ -1,0 +1,82 @@
+"""What a leaf says, in a few words for people."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from keyhouse.evidence.history import History
+from keyhouse.transparency import leaf as leaves
+from keyhouse.transparency.leaf import Leaf
+
+SHORT: Final = 16
+"""Hex digits of a hash that tell it apart for people."""
+
+_MOST_NAMES: Final = 12
+
+
+def text_of(leaf: Leaf, before: History | None) -> str:  # noqa: C901, PLR0911 a case each
+    """Return what ``leaf`` says after the history ``before``."""
+    match leaf:
+        case leaves.LogBegun():
+            return f"the log begins on the platform {leaf.platform}"
+        case leaves.ManifestSet():
+            return f"first manifest {leaf.manifest[:SHORT]}"
+        case leaves.Started():
+            return _started(leaf, before)
+        case leaves.Recovered():
+            return f"recovered with the shares of {listed(leaf.holders)}"
+        case leaves.UpdateProposed():
+            others = (
+                f"{leaf.needed} have to agree" if leaf.needed > 1 else "nobody else has to agree"
+            )
+            return f"{leaf.user} proposed manifest {leaf.manifest[:SHORT]}: {others}"
+        case leaves.UpdateApproved():
+            return f"{leaf.user} agreed to {leaf.manifest[:SHORT]}: {leaf.missing} missing"
+        case leaves.UpdateCancelled():
+            who = f"{leaf.user} cancelled" if leaf.user else "nobody could apply"
+            return f"{who} the update to {leaf.manifest[:SHORT]}"
+        case leaves.ManifestUpdated():
+            return _updated(leaf, before)
+        case leaves.PackagesUpdated():
+            raised = listed(f"{name} to {version}" for name, version in leaf.versions)
+            return f"{leaf.user} raised {raised}"
+        case leaves.SecretsUploaded():
+            users = listed(dict.fromkeys(each.user for each in leaf.uploads))
+            names = listed(dict.fromkeys(name for each in leaf.uploads for name in each.names))
+            return f"{users} uploaded: {names}"
+        case leaves.Anchor():
+            return "the state of the journal was anchored"
+
+
+def is_other_code(leaf: Leaf, before: History | None) -> bool:
+    """Tell whether ``leaf`` is the start of other code than the one that started last."""
+    last = None if before is None else before.started
+    if not isinstance(leaf, leaves.Started) or last is None:
+        return False
+    return _code(leaf) != _code(last)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return the first of ``names``, and how many more there are."""
+    every = list(names)
+    more = len(every) - _MOST_NAMES
+    return ", ".join(every[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _code(leaf: leaves.Started) -> tuple[str, str, int, int]:
+    return leaf.unique, leaf.signer, leaf.product, leaf.svn
+
+
+def _started(leaf: leaves.Started, before: History | None) -> str:
+    code = leaf.unique[:SHORT] or "a confidential VM"
+    text = f"started {leaf.version}: code {code}, security version {leaf.svn}"
+    return f"{text}, CHANGED" if is_other_code(leaf, before) else text
+
+
+def _updated(leaf: leaves.ManifestUpdated, before: History | None) -> str:
+    pending = None if before is None else before.pending
+    voters = () if pending is None else pending.voters
+    signed = 0 if pending is None else len(pending.signed)
+    return (
+        f"manifest {leaf.manifest[:SHORT]} in force, agreed to by {listed(voters)}"
+        f" ({signed} of {len(voters)} signed)"
+    )

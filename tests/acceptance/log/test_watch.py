@@ -1,0 +1,114 @@
+"""`keyhouse watch`: each new leaf is verified and told; what breaks a proof ends it."""
+
+import base64
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.process.command import Ended, run
+from support.process.server import Server
+from support.samples.deployment import manifest, user
+from support.samples.updates import together
+
+pytestmark = pytest.mark.acceptance
+
+
+class Watcher:
+    """A coordinator, and someone who watches its log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server = Server(folder / "data")
+        self.state = folder / "watched.json"
+        self.alerts = folder / "alerts"
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.server.port}"
+
+    def look(self, *words: str) -> Ended:
+        simulation = self.server.data / "simulation"
+        return run(
+            *("watch", self.host, "--once", "--state", str(self.state), *words),
+            *("--attestation", str(simulation / "attestation.json")),
+            *("--simulation-root", str(simulation / "root.pem")),
+        )
+
+    def told(self) -> list[dict[str, Any]]:
+        """Return what is told now."""
+        program = self.state.with_name("program")
+        program.write_text(f"#!/bin/sh\ncat >> {self.alerts}\n")
+        program.chmod(0o700)
+        ended = self.look("--json", "--exec", str(program))
+        assert ended.code == 0, ended.err
+        return [json.loads(line) for line in ended.out.splitlines()]
+
+    def upload(self, times: int) -> None:
+        with self.server.client(user("writer")) as client:
+            for number in range(times):
+                assert client.upload({"note": b"%d" % number}).status == 200
+
+
+@pytest.fixture(name="watcher")
+def _watcher(tmp_path: Path) -> Watcher:
+    return Watcher(tmp_path)
+
+
+def test_every_new_leaf_is_told_once(watcher: Watcher, tmp_path: Path) -> None:
+    raw, then = (together(updaters=("alice", "bob"), word=word) for word in ("", "then"))
+    with watcher.server:
+        with watcher.server.client() as client:
+            assert client.set_manifest(raw).status == 200
+        first = watcher.told()
+        assert [each["kind"] for each in first] == ["log-begun", "manifest-set", "started"]
+        assert not any(each.get("alert") for each in first)
+        assert watcher.told() == []
+        watcher.upload(2)
+        (one, two) = watcher.told()
+        assert (one["index"], two["index"], two["kind"]) == (3, 4, "secrets-uploaded")
+        assert two["text"] == "writer uploaded: note"
+        with watcher.server.client(user("alice")) as client:
+            body = {"manifest": base64.b64encode(then).decode()}
+            assert client.post("/api/v2/update", body).status == 200
+            assert client.call("POST", "/api/v2/update-cancel", b"").status == 200
+        proposed, cancelled = watcher.told()
+        assert "alice proposed manifest" in proposed["text"]
+        assert "the user did not sign this" in proposed["why"][0]
+        assert cancelled["why"][-1] == "an update was cancelled"
+        mirror = tmp_path / "mirror"
+        watcher.upload(1)
+        ended = watcher.look("--mirror", str(mirror))
+        assert " 7 secrets-uploaded: writer uploaded: note\n" in ended.out
+        assert (mirror / "checkpoint").exists()
+    alerts = [json.loads(line) for line in watcher.alerts.read_text().splitlines()]
+    assert [each["index"] for each in alerts] == [5, 6]
+    ended = watcher.look()
+    assert ended.code == 3
+
+
+def test_a_log_that_does_not_continue_is_kept_and_ends_the_watch(watcher: Watcher) -> None:
+    older = watcher.state.with_name("older")
+    with watcher.server, watcher.server.client() as client:
+        assert client.set_manifest(manifest()).status == 200
+    shutil.copytree(watcher.server.data, older)
+    with watcher.server:
+        watcher.upload(2)
+        known = len(watcher.told())
+    shutil.rmtree(watcher.server.data)
+    shutil.copytree(older, watcher.server.data)
+    with watcher.server:
+        watcher.upload(9)
+        before = watcher.state.read_bytes()
+        ended = watcher.look()
+        assert (ended.code, ended.out) == (4, "")
+        assert f"the log at {watcher.host} is broken: the proof does not hold" in ended.err
+    assert watcher.state.read_bytes() == before
+    (kept,) = watcher.state.parent.glob("*.broken-*")
+    found = json.loads(kept.read_text())
+    assert found["known"]["frontier"]["size"] == known
+    assert b"\n13\n" in base64.b64decode(found["served"]["checkpoint"])
+    watcher.state.write_bytes(b"{}")
+    with watcher.server:
+        ended = watcher.look()
+    assert (ended.code, "is damaged" in ended.err) == (1, True)
