@@ -1,24 +1,22 @@
 """Makes an evidence file of a log, from its parts as anyone serves them."""
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable
 
 from keyhouse.base.progress import advance, begin
 from keyhouse.evidence.bundle import MEDIA_TYPE, Entry, Evidence, Head, Hidden, LogKey
 from keyhouse.evidence.whole_tree import WholeTree
 from keyhouse.transparency import leaf as leaves
-from keyhouse.transparency.approval import SignedApproval
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.leaf import object_name, objects_named, read_leaf
+from keyhouse.transparency.leaf import object_name, read_leaf
+from keyhouse.transparency.naming import objects_named
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, nodes_of
 from keyhouse.transparency.tree import inclusion_proof, leaf_hash, require_included
 
 Parts = Callable[[str], bytes | None]
 """Returns ``tile/...`` or ``object/...`` of a log; None: it has no such part."""
-
 
 
 def collect(
@@ -41,15 +39,12 @@ def collect(
     entries = entries_of(parts, checkpoint)
     objects = {object_name(collateral): collateral}
     said = [read_leaf(entry) for entry in entries]
-    names = dict.fromkeys(name for leaf in said for name in objects_named(leaf))
-    begin("fetching objects", len(names))
-    for name in names:
-        objects |= _object(parts, name)
+    begin("fetching objects", len(said))
+    for leaf in said:
+        for name in objects_named(leaf, objects.get):
+            if name not in objects:
+                objects |= _object(parts, name)
         advance(1)
-    for leaf in said:  # what users signed names the package updates
-        approval = objects.get(getattr(leaf, "approval", ""))
-        if isinstance(leaf, leaves.PackagesUpdated) and approval is not None:
-            objects |= _object(parts, SignedApproval.read(approval).approval.manifest)
     shown: list[Entry] = [
         Hidden(leaf_hash(entry)) if hide_anchors and isinstance(leaf, leaves.Anchor) else entry
         for entry, leaf in zip(entries, said, strict=True)

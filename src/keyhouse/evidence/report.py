@@ -1,6 +1,6 @@
 """What a verified evidence file says, for people: its entries as rows, then what is not proven."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import groupby
@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.evidence.history import Gap, History
+from keyhouse.evidence.history import Gap
 from keyhouse.evidence.verify import Judged, Verified
-from keyhouse.evidence.wording import SHORT, listed, text_of
+from keyhouse.evidence.wording import listed, text_of
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import Leaf
 
@@ -23,7 +23,6 @@ NEVER_PROVEN: Final = (
     "that the witnesses are independent of each other",
 )
 """What no evidence file proves."""
-
 
 
 class Lane(StrEnum):

@@ -244,14 +244,6 @@ def name_in_leaf(name: str) -> str:
     return _HASHED + object_name(raw)
 
 
-def objects_named(leaf: Leaf) -> tuple[str, ...]:
-    """Return the names of the objects that ``leaf`` has; a manifest may have been kept out."""
-    fields = ["imported", "quote", "collateral", "approval"]
-    if isinstance(leaf, ManifestSet | UpdateProposed | ManifestUpdated):
-        fields.append("manifest")
-    return tuple(name for field in fields if (name := getattr(leaf, field, "")))
-
-
 def object_name(raw: bytes) -> str:
     """Return the name of an object of the log, or the hash of anything else that leaves name."""
     return hashlib.sha256(raw).hexdigest()

@@ -5,7 +5,7 @@ not complete yet is named in ``size``; readers go by ``checkpoint``, which is re
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -94,9 +94,9 @@ class MirrorFolder:
         self._write("checkpoint", note)
         (self.path / "size").unlink(missing_ok=True)
 
-    def lacks(self, names: Iterable[str]) -> list[str]:
-        """Return which of these objects are not here."""
-        return [name for name in names if not (self.path / "object" / name).is_file()]
+    def object(self, name: str) -> bytes | None:
+        """Return an object; None: it is not here."""
+        return self._read(f"object/{name}")
 
     def put_object(self, name: str, raw: bytes) -> None:
         """Keep an object. Raises ``LogInvalidError`` if it is another one than its name says."""

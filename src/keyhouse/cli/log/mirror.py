@@ -11,7 +11,8 @@ from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser import Argument, AsJson, Option, WrongUsageError, command
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.leaf import objects_named, read_leaf
+from keyhouse.transparency.leaf import Leaf, read_leaf
+from keyhouse.transparency.naming import objects_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,9 +118,10 @@ def mirrored(coordinator: "Coordinator", folder: "MirrorFolder") -> Mirrored:
         before = growing.size
         try:
             for piece in entries_after(coordinator.log_part, growing.frontier, new.size, new.root):
-                for names in map(_objects, piece):
-                    unread += names is None
-                    missing += _copy_objects(coordinator, folder, names or ())
+                for entry in piece:
+                    leaf = _leaf(entry)
+                    unread += leaf is None
+                    missing += _copy_objects(coordinator, folder, leaf) if leaf else ()
                 growing.extend(piece)
                 if growing.size < new.size:
                     folder.begin(growing)
@@ -132,21 +134,23 @@ def mirrored(coordinator: "Coordinator", folder: "MirrorFolder") -> Mirrored:
     return Mirrored(new.size, new.size - before, missing, unread)
 
 
-def _objects(entry: bytes) -> tuple[str, ...] | None:
-    """Return the objects that a leaf names; None: it is of a newer version."""
+def _leaf(entry: bytes) -> Leaf | None:
+    """Return the leaf; None: it is of a newer version."""
     try:
-        return objects_named(read_leaf(entry))
+        return read_leaf(entry)
     except LogInvalidError:
         return None
 
 
 def _copy_objects(
-    coordinator: "Coordinator", folder: "MirrorFolder", names: tuple[str, ...]
+    coordinator: "Coordinator", folder: "MirrorFolder", leaf: Leaf
 ) -> "Iterator[str]":
-    """Copy objects of these names; yield the names of those that the coordinator does not have."""
+    """Copy the objects of ``leaf``; yield the names of those that the coordinator does not have."""
     from keyhouse.client import CallRefusedError
 
-    for name in folder.lacks(names):
+    for name in objects_named(leaf, folder.object):
+        if folder.object(name) is not None:
+            continue
         try:
             folder.put_object(name, coordinator.log_part(f"object/{name}"))
         except CallRefusedError as refused:

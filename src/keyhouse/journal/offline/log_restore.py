@@ -16,7 +16,8 @@ from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.keys import VerifierKey, verified
-from keyhouse.transparency.leaf import objects_named, read_leaf
+from keyhouse.transparency.leaf import read_leaf
+from keyhouse.transparency.naming import objects_named
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.reading import entries_after
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundle, bundled
@@ -123,12 +124,8 @@ class _Restoring:
         growing.drop(tiles)
 
     def _restore_objects(self, entry: bytes) -> None:
-        for name in objects_named(read_leaf(entry)):
-            try:
-                here = self._files.object(name)
-            except KeyhouseError:
-                here = None
-            if here is not None:
+        for name in objects_named(read_leaf(entry), self._object):
+            if self._object(name) is not None:
                 continue
             raw = self._mirror(f"object/{name}")
             if raw is None:
@@ -136,3 +133,9 @@ class _Restoring:
                 continue
             self._files.put_object(raw, name)
             self._objects += 1
+
+    def _object(self, name: str) -> bytes | None:
+        try:
+            return self._files.object(name)
+        except KeyhouseError:  # other bytes are under its name
+            return None
