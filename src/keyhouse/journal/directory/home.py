@@ -1,12 +1,11 @@
 """The state directory: the journal, the sealed key that opens it, and the recovery index."""
 
-import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
+from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.acquire import acquire, survey
@@ -20,6 +19,7 @@ from keyhouse.journal.directory.found import (
     missing_journal,
     mixed,
 )
+from keyhouse.journal.directory.in_step import HomeInTurn
 from keyhouse.journal.directory.index_file import read_index
 from keyhouse.journal.directory.inspect import see_tombstone
 from keyhouse.journal.directory.journal_copy import make_own
@@ -32,11 +32,11 @@ from keyhouse.journal.directory.sealing import EpochKey, SealedElsewhereError, S
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal
 from keyhouse.journal.store.protocol import OutcomeUnknownError, Step, no_step
-from keyhouse.journal.store.records import EpochStart, Note, Position
+from keyhouse.journal.store.records import EpochStart, Position
 from keyhouse.journal.store.sqlite import SqliteStore
 
 
-class DirectoryHome:
+class DirectoryHome(HomeInTurn[OpenStore]):
     """A state directory, locked by this process. Calls wait for each other."""
 
     def __init__(
@@ -50,14 +50,13 @@ class DirectoryHome:
         own: bool,
     ) -> None:
         """Use ``open``."""
+        super().__init__()
         self._own = own  # no other process has the journal open
         self._path = path
         self._disk = disk
         self._lock = lock
         self._key_file = key_file
         self._now = now
-        self._turn = asyncio.Lock()
-        self._held: OpenStore | None = None
         self._closed = False
 
     @classmethod
@@ -189,48 +188,6 @@ class DirectoryHome:
             self._hold(store, journal, EpochKey(start.epoch, "", dek), index)
             return Opened(journal, replay, "", index)
 
-    async def reseal(self, policy: str) -> None:
-        """Seal a recovered key for this platform: the next start needs no recovery."""
-        async with self._turn:
-            await self._require_open().reseal(policy)
-
-    async def relock(self) -> None:
-        """Close a recovered store that was not sealed; its files do not change."""
-        async with self._turn:
-            self._require_replaceable()
-            await self._close_store()
-
-    async def begin_epoch(
-        self,
-        base: Iterable[bytes],
-        *,
-        dek: Secret | None = None,
-        policy: str | None = None,
-        recovery_index: bytes | None = None,
-        notes: tuple[Note, ...] = (),
-    ) -> Position:
-        """Return once ``base`` has replaced everything; None leaves key, policy or index unchanged.
-
-        The sealed key has both data keys before the commit, so that a crash at any moment leaves a
-        journal and a key that opens it. ``notes``: nobody is here who could read them. Errors as
-        for ``Journal.append``.
-        """
-        del notes
-        async with self._turn:
-            return await self._require_sealed().begin_epoch(
-                base, dek=dek, policy=policy, recovery_index=recovery_index
-            )
-
-    async def settle(self) -> Position:
-        """Find out about the last write, as ``Journal.settle``, and keep the key that fits it."""
-        async with self._turn:
-            return await self._require_sealed().settle()
-
-    async def write_head(self) -> None:
-        """Seal the position of the journal: later starts refuse a journal that ends before it."""
-        async with self._turn:
-            await self._require_sealed().write_head()
-
     def log_files(self, name: str) -> LogFiles:
         """Return the files of the transparency log ``name`` in this directory."""
         return LogFiles(self._path, name, self._disk)
@@ -348,21 +305,6 @@ class DirectoryHome:
             with suppress(KeyhouseError):
                 await off_loop(replacement.abandon, self._disk, self._path)
             raise
-
-    def _require_replaceable(self) -> None:
-        if self._held is not None and self._held.is_sealed:
-            raise BrokenError("the store is open: it cannot be replaced or recovered")
-
-    def _require_open(self) -> OpenStore:
-        if self._held is None:
-            raise BrokenError("the store is not open")
-        return self._held
-
-    def _require_sealed(self) -> OpenStore:
-        held = self._require_open()
-        if not held.is_sealed:
-            raise BrokenError("the store was recovered and has not been sealed yet")
-        return held
 
 
 async def _start_of(store: SqliteStore) -> EpochStart:

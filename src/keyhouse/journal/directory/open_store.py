@@ -1,7 +1,7 @@
 """The store of a state directory: built whole, and kept in step with its journal while open."""
 
 import os
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,17 +10,18 @@ import msgspec
 from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory.disk import Disk, off_loop
+from keyhouse.journal.directory.in_step import StoreInStep
 from keyhouse.journal.directory.index_file import IndexFile, settle_index
 from keyhouse.journal.directory.key_file import KeyFile
 from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
 from keyhouse.journal.directory.sealing import Contents, EpochKey
 from keyhouse.journal.journal import Journal
 from keyhouse.journal.store.protocol import StoreUnreadableError
-from keyhouse.journal.store.records import Position
+from keyhouse.journal.store.records import Note, Position
 from keyhouse.journal.store.sqlite import SqliteStore
 
 
-class OpenStore:
+class OpenStore(StoreInStep):
     """An open store: keeps key and index consistent with its journal. Used by its home only.
 
     The policy of ``key`` is empty after a recovery, until the key is sealed again.
@@ -37,14 +38,13 @@ class OpenStore:
         key: EpochKey,
         index: bytes,
     ) -> None:
+        super().__init__(journal)
         self.store = store
-        self.journal = journal
         self._folder = folder
         self._disk = disk
         self._key_file = key_file
         self._key = key
         self._index = index
-        self._announced: tuple[EpochKey, bytes] | None = None
 
     @property
     def is_sealed(self) -> bool:
@@ -67,39 +67,19 @@ class OpenStore:
         dek: Secret | None,
         policy: str | None,
         recovery_index: bytes | None,
+        notes: tuple[Note, ...],
     ) -> Position:
-        """Return once ``base`` has replaced everything; None: key, policy, index stay."""
+        """Return once ``base`` has replaced everything; None: key, policy, index stay.
+
+        ``notes``: nobody is here who could read them.
+        """
+        del notes
         key = self._key
         following = EpochKey(key.epoch + 1, policy or key.policy, key.dek if dek is None else dek)
         index = self._index if recovery_index is None else recovery_index
         await self._announce(following, index)
-        self._announced = following, index
+        self._following = following, index
         return await self._concluded(self.journal.begin_epoch(base, dek=following.dek))
-
-    async def settle(self) -> Position:
-        """Find out about the journal's last write, as ``Journal.settle``."""
-        return await self._concluded(self.journal.settle())
-
-    async def _concluded(self, write: Coroutine[None, None, Position]) -> Position:
-        """Keep the key and the index that fit the outcome of ``write``.
-
-        While it is unknown whether the epoch began, both keys are kept: ``settle`` or the next load
-        decides by the journal. What is not cleaned up now is harmless, and the next ``write_head``
-        or ``load`` does it.
-        """
-        try:
-            return await write
-        finally:
-            announced = self._announced
-            if self.journal.settled and announced is not None:
-                self._announced = None
-                if announced[0].epoch == self.journal.position.epoch:
-                    self._key, self._index = announced
-                    with suppress(UnavailableError):
-                        await self.write_head()
-                else:
-                    with suppress(KeyhouseError):
-                        await self._withdraw()
 
     async def write_head(self) -> None:
         """Seal the position of the journal, with the key of its epoch only."""
@@ -124,6 +104,9 @@ class OpenStore:
             with suppress(KeyhouseError):
                 await self._withdraw()
             raise
+
+    def _follow(self, key: EpochKey, index: bytes) -> None:
+        self._key, self._index = key, index
 
     async def _withdraw(self) -> None:
         await self._write_key(self._key)

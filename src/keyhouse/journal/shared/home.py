@@ -18,6 +18,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.journal.directory.acquire import acquire, require_no_state
 from keyhouse.journal.directory.disk import Disk, off_loop
 from keyhouse.journal.directory.found import Fresh, Locked, Opened
+from keyhouse.journal.directory.in_step import HomeInTurn
 from keyhouse.journal.directory.key_file import KeyFile
 from keyhouse.journal.directory.lock import DirectoryLock
 from keyhouse.journal.directory.sealing import Contents, EpochKey
@@ -41,20 +42,19 @@ _EVERY = 1.0  # seconds between two looks of one that waits
 _ATTEMPTS = 8  # to read what others replace meanwhile
 
 
-class SharedHome:
+class SharedHome(HomeInTurn[OpenSharedStore]):
     """A database, and a directory of this process. Calls wait for each other."""
 
     def __init__(
         self, url: Secret, database: PostgresDatabase, keys: SealedKeys, lock: DirectoryLock
     ) -> None:
         """Use ``open``."""
+        super().__init__()
         self._url = url
         self._database = database
         self._keys = keys
         self._lock = lock
-        self._turn = asyncio.Lock()
         self._store: PostgresStore | None = None
-        self._held: OpenSharedStore | None = None
         self._serving: bytes | None = None  # the store that was current when this was read
         self._known: Position | None = None  # the highest place that this machine has sealed
         self._join: Join | None = None
@@ -186,42 +186,6 @@ class SharedHome:
             start, index = await self._start_of(await self._opened_store(store_id))
             return await self._hold(start, dek, None, policy="", index=index)
 
-    async def reseal(self, policy: str) -> None:
-        """Seal the key for this machine: the next start needs no recovery."""
-        async with self._turn:
-            await self._require_open().reseal(policy)
-
-    async def relock(self) -> None:
-        """Close a recovered store that was not sealed."""
-        async with self._turn:
-            self._require_replaceable()
-            await self._close_store()
-
-    async def begin_epoch(
-        self,
-        base: Iterable[bytes],
-        *,
-        dek: Secret | None = None,
-        policy: str | None = None,
-        recovery_index: bytes | None = None,
-        notes: tuple[Note, ...] = (),
-    ) -> Position:
-        """Return once ``base`` has replaced everything; None leaves key, policy or index."""
-        async with self._turn:
-            return await self._require_sealed().begin_epoch(
-                base, dek=dek, policy=policy, recovery_index=recovery_index, notes=notes
-            )
-
-    async def settle(self) -> Position:
-        """Find out about the last write, as ``Journal.settle``, and keep the key that fits it."""
-        async with self._turn:
-            return await self._require_sealed().settle()
-
-    async def write_head(self) -> None:
-        """Seal the position of the journal, in the database and in the directory."""
-        async with self._turn:
-            await self._require_sealed().write_head()
-
     async def notes(self, kind: str) -> tuple[Note, ...]:
         """Return the notes of ``kind`` beside the store that is served, the newest first."""
         return await self._database.notes(await self._current(), kind)
@@ -348,21 +312,6 @@ class SharedHome:
         if self._serving is None:
             raise BrokenError("there is no store")
         return self._serving
-
-    def _require_replaceable(self) -> None:
-        if self._held is not None and self._held.is_sealed:
-            raise BrokenError("the store is open: it cannot be replaced or recovered")
-
-    def _require_open(self) -> OpenSharedStore:
-        if self._held is None:
-            raise BrokenError("the store is not open")
-        return self._held
-
-    def _require_sealed(self) -> OpenSharedStore:
-        held = self._require_open()
-        if not held.is_sealed:
-            raise BrokenError("the store was recovered and has not been sealed yet")
-        return held
 
 
 _WAITING = {

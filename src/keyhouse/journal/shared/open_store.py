@@ -3,26 +3,24 @@
 Others begin epochs as well. So the epoch and its data key are those of the journal, always.
 """
 
-from collections.abc import Coroutine, Iterable
-from contextlib import suppress
+from collections.abc import Iterable
 
-from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
+from keyhouse.journal.directory.in_step import StoreInStep
 from keyhouse.journal.directory.sealing import Contents, EpochKey
 from keyhouse.journal.journal import Journal
 from keyhouse.journal.shared.machine_keys import SealedKeys
 from keyhouse.journal.store.records import Beside, Note, Position
 
 
-class OpenSharedStore:
+class OpenSharedStore(StoreInStep):
     """Used by ``SharedHome`` only. ``policy`` is empty after a recovery, until ``reseal``."""
 
     def __init__(self, journal: Journal, keys: SealedKeys, *, policy: str, index: bytes) -> None:
-        self.journal = journal
+        super().__init__(journal)
         self._keys = keys
         self._policy = policy
         self._index = index
-        self._following: tuple[EpochKey, bytes] | None = None
 
     @property
     def is_sealed(self) -> bool:
@@ -63,10 +61,6 @@ class OpenSharedStore:
         beside = Beside(index, rows, notes)
         return await self._concluded(journal.begin_epoch(base, dek=key, beside=beside))
 
-    async def settle(self) -> Position:
-        """Find out about the journal's last write, as ``Journal.settle``."""
-        return await self._concluded(self.journal.settle())
-
     async def write_head(self) -> None:
         """Seal the position of the journal, with the key of its epoch only."""
         contents = Contents((self._key(),), self.journal.position)
@@ -75,19 +69,9 @@ class OpenSharedStore:
     def _key(self) -> EpochKey:
         return EpochKey(self.journal.position.epoch, self._policy, self.journal.dek)
 
-    async def _concluded(self, write: Coroutine[None, None, Position]) -> Position:
-        """Keep the key that fits the outcome of ``write``; while that is unknown, both."""
-        try:
-            return await write
-        finally:
-            following = self._following
-            if self.journal.settled and following is not None:
-                self._following = None
-                if following[0].epoch == self.journal.position.epoch:
-                    self._policy, self._index = following[0].policy, following[1]
-                    with suppress(UnavailableError):
-                        await self.write_head()
-                else:
-                    contents = Contents((self._key(),), self.journal.position)
-                    with suppress(KeyhouseError):
-                        await self._keys.write_file(contents, self.journal.store_id)
+    def _follow(self, key: EpochKey, index: bytes) -> None:
+        self._policy, self._index = key.policy, index
+
+    async def _withdraw(self) -> None:
+        contents = Contents((self._key(),), self.journal.position)
+        await self._keys.write_file(contents, self.journal.store_id)
