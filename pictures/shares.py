@@ -4,6 +4,9 @@ from pictures.canvas import Canvas
 
 __all__ = ["shares"]
 
+Point = tuple[float, float]
+
+_MIDDLE = 224.0
 _HOLDERS = (("Ann", 70.0, True), ("Ben", 184.0, True), ("Cleo", 298.0, False))
 
 
@@ -21,27 +24,7 @@ def shares() -> Canvas:
     canvas.text(790, 38, "When the machine is lost", "name", anchor="middle")
     canvas.box((26, 170, 168, 108), "data key", "split: any 2 of 3", kind="violet", icon="key")
     for number, (name, y, needed) in enumerate(_HOLDERS):
-        middle = 224.0
-        kind = "green" if needed else "plain"
-        canvas.arrow(
-            [(198, middle), (248, middle), (248, y + 40), (296, y + 40)]
-            if y + 40 != middle
-            else [(198, middle), (296, middle)],
-            kind="violet",
-        )
-        canvas.box((300, y - 8, 336, 96), "", kind=kind)
-        canvas.icon("share", 322, y + 18, "violet", 1.7)
-        canvas.icon("lock", 372, y + 20, kind, 1.5)
-        canvas.text(426, y + 36, f"share {number + 1}, encrypted to {name}", "name")
-        words = "decrypts, signs, submits it" if needed else "not needed this time"
-        canvas.text(426, y + 58, words, "what")
-        if needed:
-            canvas.arrow(
-                [(640, y + 40), (690, y + 40), (690, middle), (738, middle)]
-                if y + 40 != middle
-                else [(640, middle), (738, middle)],
-                kind="green",
-            )
+        _share(canvas, f"share {number + 1}, encrypted to {name}", y, needed=needed)
     canvas.box((742, 170, 168, 108), "data key", "opens the journal", kind="violet", icon="key")
     canvas.arrow([(826, 282), (826, 326)], kind="violet")
     canvas.box((742, 330, 168, 96), "state is back", "under its old root", kind="blue", icon="disk")
@@ -53,3 +36,24 @@ def shares() -> Canvas:
         anchor="middle",
     )
     return canvas
+
+
+def _share(canvas: Canvas, name: str, y: float, *, needed: bool) -> None:
+    """Draw a share and its way to its holder; where it is ``needed`` also the way back."""
+    kind = "green" if needed else "plain"
+    canvas.arrow(_way((198, _MIDDLE), 248, (296, y + 40)), kind="violet")
+    canvas.box((300, y - 8, 336, 96), "", kind=kind)
+    canvas.icon("share", 322, y + 18, "violet", 1.7)
+    canvas.icon("lock", 372, y + 20, kind, 1.5)
+    canvas.text(426, y + 36, name, "name")
+    words = "decrypts, signs, submits it" if needed else "not needed this time"
+    canvas.text(426, y + 58, words, "what")
+    if needed:
+        canvas.arrow(_way((640, y + 40), 690, (738, _MIDDLE)), kind="green")
+
+
+def _way(start: Point, bend: float, end: Point) -> list[Point]:
+    """Return the points of an arrow that changes its height at ``bend``."""
+    if start[1] == end[1]:
+        return [start, end]
+    return [start, (bend, start[1]), (bend, end[1]), end]

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from keyhouse.base.errors import BadRequestError, ConflictError
 from keyhouse.client import PlanData
-from keyhouse.console.deployments import Deployment
+from keyhouse.console.deployments import Deployment, Link
 from keyhouse.console.manifest_text import json_of, yaml_of
 from keyhouse.console.page import View, change, fields_of, page, redirect
 from keyhouse.manifest import Action, fingerprint
@@ -74,29 +74,29 @@ async def propose(request: Request, deployment: Deployment) -> Response:
 @change("updates")
 async def approve(request: Request, deployment: Deployment) -> Response:
     """Agree to the pending update whose plan was shown, byte for byte."""
-    fields = fields_of(request)
-    link = await deployment.link()
-    pending = await link.coordinator.pending()
-    if pending is None or fingerprint(pending.manifest) != fields.get("pending", ""):
-        raise ConflictError(
-            "the update that was shown is not pending any more", hint="load the page again"
-        )
-    await link.coordinator.acknowledge(pending.manifest, plan=_digest(fields))
+    fields, link = fields_of(request), await deployment.link()
+    raw = await _still_pending(link, fields)
+    await link.coordinator.acknowledge(raw, plan=_digest(fields))
     return redirect(deployment, "updates")
 
 
 @change("updates")
 async def cancel(request: Request, deployment: Deployment) -> Response:
     """Cancel the pending update, if it is the one that was shown."""
-    fields = fields_of(request)
     link = await deployment.link()
+    await _still_pending(link, fields_of(request))
+    await link.coordinator.cancel()
+    return redirect(deployment, "updates")
+
+
+async def _still_pending(link: Link, fields: dict[str, str]) -> bytes:
+    """Return the pending update. Raises ``ConflictError`` if it is not the one that was shown."""
     pending = await link.coordinator.pending()
     if pending is None or fingerprint(pending.manifest) != fields.get("pending", ""):
         raise ConflictError(
             "the update that was shown is not pending any more", hint="load the page again"
         )
-    await link.coordinator.cancel()
-    return redirect(deployment, "updates")
+    return pending.manifest
 
 
 def _digest(fields: dict[str, str]) -> str:
