@@ -13,7 +13,12 @@ import msgspec
 
 from keyhouse.base.errors import Problem
 from keyhouse.base.printable import shown
-from keyhouse.client.errors import AnswerUnreadableError, CallRefusedError, ServiceUnavailableError
+from keyhouse.client.errors import (
+    AnswerUnreadableError,
+    CallRefusedError,
+    CallUnknownError,
+    ServiceUnavailableError,
+)
 from keyhouse.client.steps import Answer
 from keyhouse.wire.client_api import (
     LogEntry,
@@ -173,7 +178,7 @@ def _refusal(answer: Answer) -> CallRefusedError | ServiceUnavailableError | Ans
     if status == _OK or envelope.status not in {"fail", "error"}:
         return AnswerUnreadableError(f"the coordinator's answer has no JSend status ({status})")
     if answer.is_of_older:
-        return AnswerUnreadableError(
+        return CallUnknownError(
             "the coordinator does not know this call", hint="it may be an older version"
         )
     message = shown(envelope.message) or f"refused without a reason (HTTP {status})"

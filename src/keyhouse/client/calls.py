@@ -125,11 +125,6 @@ PENDING: Final = Call(
     _data(wire.Pending),
     Old(_get("/update-manifest"), _data(wire.Pending)),
 )
-CANCEL: Final = Call(
-    _post("/api/v2/update-cancel", None),
-    require_success,
-    Old(_post("/update-cancel", None), require_success),
-)
 OFFER: Final = Call(_get("/api/v2/recover/public-key"), _data(wire.Offer))
 RECOVERY_SECRETS: Final = Call(
     _get("/api/v2/recovery-secrets"),
@@ -166,12 +161,23 @@ def planning(manifest: bytes) -> Call[PlanData]:
     return Call(_post("/api/v2/plan", _json(wire.ManifestBody(manifest)), _LARGE), _data(PlanData))
 
 
-def agreeing(path: str, manifest: bytes, plan: str = "") -> Call[wire.UpdateAnswer]:
+def agreeing(
+    path: str, manifest: bytes, plan: str = "", approval: bytes | None = None
+) -> Call[wire.UpdateAnswer]:
     """Return the call that uploads (``UPDATE``) or acknowledges (``ACKNOWLEDGE``) an update.
 
-    ``plan``: the digest that it is bound to. Coordinators that know no plans ignore it.
+    ``plan``: the digest that it is bound to. ``approval``: what the user has signed. Coordinators
+    that do not know these ignore them.
     """
-    return Call(_post(path, _json(wire.UpdateBody(manifest, plan or None)), _LARGE), _update)
+    body = wire.UpdateBody(manifest, plan or None, approval)
+    return Call(_post(path, _json(body), _LARGE), _update)
+
+
+def cancelling(approval: bytes | None) -> Call[None]:
+    """Return the call that cancels the pending update."""
+    body = None if approval is None else _json(wire.CancelBody(approval))
+    old = Old(_post("/update-cancel", None), require_success)
+    return Call(_post("/api/v2/update-cancel", body), require_success, old)
 
 
 def reading_activations(start: int | None) -> Call[wire.Activations]:

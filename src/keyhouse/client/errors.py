@@ -108,3 +108,7 @@ class AnswerUnreadableError(BrokenError):
     """The answer is not one that the interface has."""
 
     code = "answer-unreadable"
+
+
+class CallUnknownError(AnswerUnreadableError):
+    """The coordinator does not know the call."""

@@ -8,9 +8,11 @@ import msgspec
 from keyhouse.client.calls import Call
 from keyhouse.client.errors import CallRefusedError
 from keyhouse.client.http.retries import Rules, exchange
+from keyhouse.client.identity import UserIdentity
 from keyhouse.client.memory.heads import AHEAD
 from keyhouse.client.memory.states import Memories, Watch
 from keyhouse.client.steps import Answer, Steps, work
+from keyhouse.client.tokens.identity import TokenIdentity
 from keyhouse.client.trust import TrustedCoordinator, proving
 
 T = TypeVar("T")
@@ -25,11 +27,14 @@ class Session:
     """What all operations share."""
 
     def __init__(
-        self, trusted: TrustedCoordinator, rules: Rules, *, is_anonymous: bool = False
+        self,
+        trusted: TrustedCoordinator,
+        rules: Rules,
+        user: UserIdentity | TokenIdentity | None = None,
     ) -> None:
         self.trusted = trusted
         self.rules = rules
-        self.is_anonymous = is_anonymous  # no certificate is presented
+        self.user = user  # None: no certificate is presented
         self.watch = Watch(trusted.memory, trusted.address, trusted.root_der)
 
 
@@ -85,7 +90,7 @@ def _read(session: Session, read: Callable[[Answer], T], answer: Answer) -> T:
     try:
         return read(answer)
     except CallRefusedError as refused:
-        if refused.http_status != _UNAUTHENTICATED or not session.is_anonymous:
+        if refused.http_status != _UNAUTHENTICATED or session.user is not None:
             raise
         # The coordinator answers as if there had been a certificate of no user.
         raise CallRefusedError(

@@ -51,14 +51,20 @@ class ClientIdentity(msgspec.Struct, frozen=True):
     certificate: Path
     key: Path
 
+    def read(self) -> "PemIdentity":
+        """Return the user as the files have it now. Raises ``ClientSetupError``."""
+        key = Secret(_read(self.key, "key"))
+        return PemIdentity(_read(self.certificate, "certificate"), key)
+
     def present(self, context: ssl.SSLContext) -> None:
         """Let ``context`` present the user's certificate. Raises ``ClientSetupError``."""
         try:
             context.load_cert_chain(self.certificate, self.key, password=_refuse_password)
         except (OSError, ssl.SSLError, ValueError):
-            certificate = _read(self.certificate, "certificate")
-            key = Secret(_read(self.key, "key"))
-            raise _unusable(certificate, key, f" {self.certificate}", f" {self.key}") from None
+            found = self.read()
+            raise _unusable(
+                found.certificate, found.key, f" {self.certificate}", f" {self.key}"
+            ) from None
 
 
 class PemIdentity(Readable, frozen=True):

@@ -112,6 +112,9 @@ class Methods:
         ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
         only a user with ``UpdateManifest`` can have them again. With a ``plan``, or its digest, it
         is refused if by now something else would happen.
+
+        The user's key signs it, bound to a head of the log that has been verified; not for a
+        coordinator without a log, nor with a key that is not ECDSA, RSA or Ed25519.
         """
         return self._connection.run(operations.update(self._session, manifest, keep, plan))
 
@@ -122,7 +125,7 @@ class Methods:
 
         ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
         only a user with ``UpdateManifest`` can have them again. With a ``plan``, or its digest, it
-        is refused if by now something else would happen.
+        is refused if by now something else would happen. It is signed as ``update`` is.
         """
         return self._connection.run(operations.acknowledge(self._session, manifest, keep, plan))
 
@@ -149,7 +152,7 @@ class Methods:
         return self._connection.run(operations.pending(self._session))
 
     def cancel(self) -> None:
-        """Cancel the pending update."""
+        """Cancel the pending update. It is signed by the user's key, as an update is."""
         return self._connection.run(operations.cancel(self._session))
 
     def secrets(self, names: Sequence[str]) -> dict[str, SecretObject]:
@@ -282,6 +285,9 @@ class AsyncMethods:
         ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
         only a user with ``UpdateManifest`` can have them again. With a ``plan``, or its digest, it
         is refused if by now something else would happen.
+
+        The user's key signs it, bound to a head of the log that has been verified; not for a
+        coordinator without a log, nor with a key that is not ECDSA, RSA or Ed25519.
         """
         return await self._connection.run(operations.update(self._session, manifest, keep, plan))
 
@@ -292,7 +298,7 @@ class AsyncMethods:
 
         ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
         only a user with ``UpdateManifest`` can have them again. With a ``plan``, or its digest, it
-        is refused if by now something else would happen.
+        is refused if by now something else would happen. It is signed as ``update`` is.
         """
         return await self._connection.run(
             operations.acknowledge(self._session, manifest, keep, plan)
@@ -321,7 +327,7 @@ class AsyncMethods:
         return await self._connection.run(operations.pending(self._session))
 
     async def cancel(self) -> None:
-        """Cancel the pending update."""
+        """Cancel the pending update. It is signed by the user's key, as an update is."""
         return await self._connection.run(operations.cancel(self._session))
 
     async def secrets(self, names: Sequence[str]) -> dict[str, SecretObject]:

@@ -13,11 +13,15 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from secrets import token_bytes
-from typing import Final
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from keyhouse.base.printable import shown
 from keyhouse.base.readable import Readable
 from keyhouse.client import calls
+from keyhouse.client.approving import Desk, Statement, with_approval
 from keyhouse.client.errors import CallRefusedError, TrustError
 from keyhouse.client.exchange import Keep, Session, carry, carry_and_keep
 from keyhouse.client.public_log import LogCheckpoint, log_key as vouched_key, newest_checkpoint
@@ -30,8 +34,10 @@ from keyhouse.client.recovery import (
     require_signed,
 )
 from keyhouse.client.root_signature import require_signature
+from keyhouse.client.signing import signer_of
 from keyhouse.client.steps import Steps, work
 from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven
+from keyhouse.transparency.approval import Decision
 from keyhouse.wire.client_api import (
     Activations,
     Counters,
@@ -48,6 +54,7 @@ from keyhouse.wire.client_api import (
 from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret_types import UserSecret
 
+_OF_PACKAGES: Final = frozenset({"packages", "config"})
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 
@@ -174,6 +181,9 @@ def update(
     ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
     only a user with ``UpdateManifest`` can have them again. With a ``plan``, or its digest, it
     is refused if by now something else would happen.
+
+    The user's key signs it, bound to a head of the log that has been verified; not for a
+    coordinator without a log, nor with a key that is not ECDSA, RSA or Ed25519.
     """
     return (yield from _agree(session, calls.UPDATE, manifest, keep, plan))
 
@@ -185,7 +195,7 @@ def acknowledge(
 
     ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
     only a user with ``UpdateManifest`` can have them again. With a ``plan``, or its digest, it
-    is refused if by now something else would happen.
+    is refused if by now something else would happen. It is signed as ``update`` is.
     """
     return (yield from _agree(session, calls.ACKNOWLEDGE, manifest, keep, plan))
 
@@ -225,8 +235,16 @@ def pending(session: Session) -> Steps[Pending | None]:
 
 
 def cancel(session: Session) -> Steps[None]:
-    """Cancel the pending update."""
-    yield from carry(session, calls.CANCEL)
+    """Cancel the pending update. It is signed by the user's key, as an update is."""
+    waiting = None if session.user is None else (yield from pending(session))
+    if waiting is None:
+        return (yield from carry(session, calls.cancelling(None)))
+    statement = Statement(Decision.CANCEL, waiting.manifest)
+    return (
+        yield from with_approval(
+            _desk(session), statement, lambda signed: carry(session, calls.cancelling(signed))
+        )
+    )
 
 
 # --- secrets, quotes, counters ---
@@ -349,5 +367,32 @@ def _agree(
     expected: PlanData | str,
 ) -> Steps[UpdateAnswer]:
     digest = yield from _bound(session, manifest, expected)
-    call = calls.agreeing(path, manifest, digest)
-    return (yield from carry_and_keep(session, call, keep, lambda found: found.recovery_secrets))
+    decision = Decision.APPROVE if path == calls.ACKNOWLEDGE else _proposal(manifest)
+
+    def send(signed: bytes | None) -> Steps[UpdateAnswer]:
+        call = calls.agreeing(path, manifest, digest, signed)
+        found = yield from carry_and_keep(
+            session, call, keep, lambda answer: answer.recovery_secrets
+        )
+        return replace(found, signed=signed is not None)
+
+    return (yield from with_approval(_desk(session), Statement(decision, manifest, digest), send))
+
+
+def _desk(session: Session) -> Desk:
+    return Desk(
+        session.trusted.root_der,
+        partial(signer_of, session.user),
+        partial(log_checkpoint, session),
+        partial(_in_force, session),
+    )
+
+
+def _proposal(manifest: bytes) -> Decision:
+    """Return what uploading ``manifest`` is: one that has packages alone raises versions."""
+    try:
+        sections = msgspec.json.decode(manifest, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Decision.PROPOSE  # the coordinator says what is wrong with it
+    full = any(value for name, value in sections.items() if name.lower() not in _OF_PACKAGES)
+    return Decision.PROPOSE if full else Decision.PACKAGES

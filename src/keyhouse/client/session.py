@@ -41,7 +41,7 @@ class Coordinator(Methods):
         retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> None:
         timeouts = Timeouts.of(timeout)
-        self._session = Session(trusted, Rules(timeouts, retries), is_anonymous=identity is None)
+        self._session = Session(trusted, Rules(timeouts, retries), identity)
         context, token = _tls(trusted, identity)
         transport = None
         if token is not None:  # else it need not be imported, which takes as long as the rest
@@ -124,7 +124,7 @@ class AsyncCoordinator(AsyncMethods):
         retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> None:
         timeouts = Timeouts.of(timeout)
-        self._session = Session(trusted, Rules(timeouts, retries), is_anonymous=identity is None)
+        self._session = Session(trusted, Rules(timeouts, retries), identity)
         context, token = _tls(trusted, identity)
         transport = None
         if token is not None:

@@ -22,10 +22,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
-from cryptography.hazmat.primitives.asymmetric.types import (
-    CertificatePublicKeyTypes,
-    PrivateKeyTypes,
-)
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 from keyhouse.base.client_keys import has_costly_key
 from keyhouse.base.rsa_keys import SMALLEST
@@ -123,10 +120,8 @@ class SignedApproval(NamedTuple):
                 key.verify(self.signature, self.message)
             elif isinstance(key, RSAPublicKey):
                 key.verify(self.signature, self.message, _PSS, _SHA256)
-            elif isinstance(key, ec.EllipticCurvePublicKey):
-                key.verify(self.signature, self.message, ec.ECDSA(_SHA256))
             else:
-                raise _not_able()
+                key.verify(self.signature, self.message, ec.ECDSA(_SHA256))
         except (InvalidSignature, ValueError):
             raise LogInvalidError(
                 "the signature of an approval is not by the key of the user's certificate"
@@ -144,6 +139,15 @@ def sign_approval(approval: Approval, sign: Callable[[bytes], bytes]) -> bytes:
     if SignedApproval.read(raw).approval != approval:
         raise LogInvalidError("an approval would be read as another one")
     return raw
+
+
+def signs_approvals(certificate: bytes) -> bool:
+    """Tell whether the key of ``certificate`` (DER) is of a kind that signs approvals."""
+    try:
+        _public_key(certificate)
+    except LogInvalidError:
+        return False
+    return True
 
 
 def signature_by(key: PrivateKeyTypes, message: bytes) -> bytes:
@@ -166,16 +170,20 @@ def _message(payload: bytes) -> bytes:
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
-def _public_key(certificate: bytes) -> CertificatePublicKeyTypes:
+def _public_key(
+    certificate: bytes,
+) -> Ed25519PublicKey | RSAPublicKey | ec.EllipticCurvePublicKey:
     if has_costly_key(certificate):  # also one that cannot be read
         raise _not_able()
     try:
         key = x509.load_der_x509_certificate(certificate).public_key()
     except (ValueError, UnsupportedAlgorithm):
         raise _not_able() from None
-    if isinstance(key, RSAPublicKey) and key.key_size < SMALLEST:
-        raise _not_able()
-    return key
+    if isinstance(key, Ed25519PublicKey | ec.EllipticCurvePublicKey):
+        return key
+    if isinstance(key, RSAPublicKey) and key.key_size >= SMALLEST:
+        return key
+    raise _not_able()
 
 
 def _not_able() -> LogInvalidError:

@@ -166,6 +166,7 @@ class UpdateAnswer(Readable, frozen=True, kw_only=True, rename="camel"):
     """Who has to agree still; ``recoverySecrets`` if the update is in force and renewed them."""
 
     message: Unsent[str] = ""  # to a reader: the envelope's, with warnings and what they mean
+    signed: Unsent[bool] = False  # to a reader: whether the request had a signed approval
     missing_acknowledgments: UInt64  # 0: the update is in force
     missing_users: tuple[str, ...] = ()  # who may still agree; may be more than are needed
     # by key name: kept first of all

@@ -94,7 +94,8 @@ def test_users_with_tokens_agree_to_an_update(deployment: Deployment) -> None:
     for kind, goal in (("EC", manifest("new")), ("RSA", manifest())):
         with deployment.session(alice) as first, deployment.session(holder(kind)) as second:
             assert not first.update(goal).applied
-            assert second.acknowledge(goal).applied
+            done = second.acknowledge(goal)
+            assert (done.applied, done.signed) == (True, True)
             assert second.manifest().manifest == goal
 
 

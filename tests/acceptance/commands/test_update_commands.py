@@ -313,6 +313,7 @@ def test_three_people_update_with_the_commands_that_they_are_told(deployed: Depl
         "missingAcknowledgments": 0,
         "missingUsers": [],
         "recoveryFile": name,
+        "signed": True,
     }
     assert name in ended.err
     assert set(desk.read(name)["RecoverySecrets"]) == {"rk1"}

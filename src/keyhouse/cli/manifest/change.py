@@ -214,6 +214,7 @@ def _show(
                 "applied": answer.applied,
                 "fingerprint": fingerprint(raw),
                 "plan": plan.digest if plan else None,
+                "signed": answer.signed,
                 "missingAcknowledgments": answer.missing_acknowledgments,
                 "missingUsers": answer.missing_users,
                 "message": answer.message,
@@ -223,6 +224,7 @@ def _show(
         return
     rows = {"state": "the update is in force" if answer.applied else "the update waits"}
     rows["fingerprint"] = fingerprint(raw)
+    rows["signed"] = "by the user's key" if answer.signed else "no"
     if not answer.applied:
         rows["needed"] = f"{answer.missing_acknowledgments} more of: {_listed(answer)}"
     if place.path is not None:

@@ -95,11 +95,7 @@ def start(tls: TokenTls, where: Address) -> OpensslProgram:
 
     Raises ``ClientSetupError``, and ``TrustError`` by the date.
     """
-    path = shutil.which("openssl")
-    if path is None:
-        raise ClientSetupError(
-            "keys on tokens need the program openssl", hint="Debian: apt install openssl"
-        )
+    path = openssl()
     _require_current(tls.root_der)
     with ExitStack() as kept, ExitStack() as given:
         plain, its_plain = socket.socketpair()
@@ -115,12 +111,22 @@ def start(tls: TokenTls, where: Address) -> OpensslProgram:
             stdout=its_plain.fileno(),
             stderr=its_talk.fileno(),
             pass_fds=(certificate, pin),
-            env=_environment(tls.identity),
+            env=environment(tls.identity),
             start_new_session=True,  # no terminal, and not our Ctrl-C
         )
         kept.pop_all()
-    _leave_no_core(process)
+    leave_no_core(process)
     return OpensslProgram(process, plain, talk)
+
+
+def openssl() -> str:
+    """Return the path of the program. Raises ``ClientSetupError``."""
+    path = shutil.which("openssl")
+    if path is None:
+        raise ClientSetupError(
+            "keys on tokens need the program openssl", hint="Debian: apt install openssl"
+        )
+    return path
 
 
 def failure(talk: bytes) -> TrustError | ClientSetupError | None:
@@ -160,7 +166,7 @@ def _name(host: str) -> str:
     return _NO_NAME
 
 
-def _environment(identity: TokenIdentity) -> dict[str, str]:
+def environment(identity: TokenIdentity) -> dict[str, str]:
     """Return our variables, which the token's library may need, without ``SSLKEYLOGFILE``."""
     kept = {name: value for name, value in os.environ.items() if name != "SSLKEYLOGFILE"}
     return {**kept, "PKCS11_MODULE_PATH": str(identity.module), "LC_ALL": "C"}
@@ -172,7 +178,7 @@ def _require_current(root_der: bytes) -> None:
         raise TrustError("the verified root certificate is not valid at this time")
 
 
-def _leave_no_core(process: subprocess.Popen[bytes]) -> None:
+def leave_no_core(process: subprocess.Popen[bytes]) -> None:
     """Forbid a core file, which would hold the PIN: libraries of tokens do crash at their end."""
     with suppress(ProcessLookupError):  # it has ended
         resource.prlimit(process.pid, resource.RLIMIT_CORE, _NO_CORE)

@@ -40,7 +40,7 @@ class ApprovalOutdatedError(ConflictError):
     code = "approval-outdated"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason, hint="look again at what is in force or pending, and sign anew")
+        super().__init__(reason, hint="look again at what is in force or pending, and sign that")
 
 
 class ApprovalMissingError(ForbiddenError):

@@ -35,6 +35,7 @@ def acknowledged(answers: Answers, agreement: Agreement) -> Answer:
 def _data(kind: type[UpdateAnswer], agreement: Agreement, message: str) -> UpdateAnswer:
     return kind(
         message=message,
+        signed=LEFT_OUT,
         missing_acknowledgments=agreement.missing,
         missing_users=agreement.missing_users,
         recovery_secrets=agreement.recovery_secrets or LEFT_OUT,
