@@ -13,6 +13,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.cosigner import Cosigner
 from support.reference import DOCUMENTS, REFERENCE
 from support.samples.confidential_vms import TDX
 from support.samples.manifests import (
@@ -96,6 +97,13 @@ def _rich() -> Document:
         "Code": [{"UniqueID": "ab" * 32}, {"TDX": {**TDX}}],
         "AcceptedTCBStatuses": ["SWHardeningNeeded"],
         "Platforms": ["0f" * 16, "AB" * 64],
+    }
+    document["Config"]["Transparency"] = {
+        "Witnesses": f"witness W {Cosigner.ed25519().verifier} https://w.example\nquorum W\n",
+        "Serve": "Witnessed",
+        "LeaseSeconds": 60,
+        "LeaseOperations": 1,
+        "AnchorBefore": ["Counters", "LimitedActivations"],
     }
     document["TLS"]["internal"]["Incoming"][0] |= {"Addr": "", "Cert": None}
     document["TLS"]["internal"]["Outgoing"][0] |= {"Cert": "", "DisableClientAuth": False}

@@ -4,6 +4,7 @@ from keyhouse.manifest.check import Checked, check
 from keyhouse.manifest.convert import decode, fingerprint
 from keyhouse.manifest.model import (
     Action,
+    Anchored,
     Config,
     Entry,
     FeatureGate,
@@ -19,7 +20,9 @@ from keyhouse.manifest.model import (
     ResourceType,
     Role,
     SealMode,
+    Serving,
     TlsTag,
+    Transparency,
     User,
 )
 from keyhouse.manifest.package_update import (
@@ -43,6 +46,7 @@ from keyhouse.manifest.templates import (
 __all__ = [
     "MOST_COST",
     "Action",
+    "Anchored",
     "Call",
     "Checked",
     "Config",
@@ -65,10 +69,12 @@ __all__ = [
     "Role",
     "SealMode",
     "SecretValue",
+    "Serving",
     "Source",
     "Template",
     "TemplateIndex",
     "TlsTag",
+    "Transparency",
     "User",
     "Values",
     "check",

@@ -22,6 +22,7 @@ from keyhouse.manifest.rules.packages import check_infrastructures, check_packag
 from keyhouse.manifest.rules.replicas import check_replicas
 from keyhouse.manifest.rules.secrets import check_secrets, secret_types
 from keyhouse.manifest.rules.tls import check_tls
+from keyhouse.manifest.rules.transparency import check_transparency
 from keyhouse.manifest.template_index import index_templates
 from keyhouse.wire.json_decoder import Read, UnreadableError, read
 
@@ -99,3 +100,4 @@ def _apply_rules(manifest: ManifestDocument, now: datetime, findings: Findings) 
     check_recovery_keys(manifest.recovery_keys, findings)
     check_config(manifest, findings)
     check_replicas(manifest.config, findings)
+    check_transparency(manifest.config, findings)

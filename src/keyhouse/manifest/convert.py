@@ -162,6 +162,7 @@ def _config(config: ConfigDocument) -> model.Config:
         recovery_threshold=config.recovery_threshold,
         rotate_root_secret=config.rotate_root_secret,
         replicas=None if config.replicas is None else _replicas(config.replicas),
+        transparency=None if config.transparency is None else _transparency(config.transparency),
     )
 
 
@@ -172,6 +173,17 @@ def _replicas(replicas: model.Replicas) -> model.Replicas:
         code=tuple(sorted(code, key=msgspec.json.encode)),
         accepted_tcb_statuses=tuple(sorted(set(replicas.accepted_tcb_statuses))),
         platforms=tuple(sorted({platform.lower() for platform in replicas.platforms})),
+    )
+
+
+def _transparency(given: model.Transparency) -> model.Transparency:
+    """Return it with what stands for an absent value."""
+    return model.Transparency(
+        witnesses=given.witnesses,
+        serve=given.serve or model.Serving.ALWAYS.value,
+        lease_seconds=given.lease_seconds or model.LEASE_SECONDS,
+        lease_operations=given.lease_operations or model.LEASE_OPERATIONS,
+        anchor_before=tuple(sorted(set(given.anchor_before))),
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from keyhouse.base.secret import Secret
-from keyhouse.manifest.model import Infrastructure, Package, Replicas, TlsTag
+from keyhouse.manifest.model import Infrastructure, Package, Replicas, TlsTag, Transparency
 from keyhouse.wire.json_decoder import UInt64
 from keyhouse.wire.secret_types import CertificateTemplate, Subject, Uri, manifest_name
 
@@ -124,6 +124,7 @@ class ConfigDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     recovery_threshold: UInt64 = 0
     rotate_root_secret: bool = False
     replicas: Replicas | None = None
+    transparency: Transparency | None = None
 
 
 class ManifestDocument(msgspec.Struct, frozen=True, rename=manifest_name):

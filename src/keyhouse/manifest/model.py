@@ -1,6 +1,7 @@
 """The manifest as a value: what may run, who may do what."""
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -159,6 +160,38 @@ class Replicas(msgspec.Struct, frozen=True, rename=manifest_name):
     platforms: tuple[str, ...] = ()  # PPID or CHIP_ID; none: any
 
 
+class Serving(StrEnum):
+    """When secrets are served (manifest: ``Config.Transparency.Serve``)."""
+
+    ALWAYS = "Always"
+    WITNESSED = "Witnessed"
+
+
+class Anchored(StrEnum):
+    """What is answered only once witnesses know of it (``Config.Transparency.AnchorBefore``)."""
+
+    COUNTERS = "Counters"
+    LIMITED_ACTIVATIONS = "LimitedActivations"
+
+
+LEASE_SECONDS: Final = 3600
+LEASE_OPERATIONS: Final = 10_000
+
+
+class Transparency(msgspec.Struct, frozen=True, rename=manifest_name):
+    """Who witnesses the transparency log (manifest: ``Config.Transparency``).
+
+    0 and empty stand for the defaults. Converted, these are filled in, and ``anchor_before`` is
+    sorted, each once.
+    """
+
+    witnesses: str = ""  # the text of a policy; empty: none
+    serve: str = Serving.ALWAYS.value
+    lease_seconds: UInt64 = LEASE_SECONDS
+    lease_operations: UInt64 = LEASE_OPERATIONS
+    anchor_before: tuple[str, ...] = ()  # of ``Anchored``
+
+
 class Config(msgspec.Struct, frozen=True):
     """Options. A threshold of 0 means all users or all keys."""
 
@@ -168,6 +201,7 @@ class Config(msgspec.Struct, frozen=True):
     recovery_threshold: int = 0
     rotate_root_secret: bool = False
     replicas: Replicas | None = None  # None: nobody is handed the data key
+    transparency: Transparency | None = None  # None: nobody witnesses the transparency log
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ import msgspec
 from keyhouse.manifest import document, model
 from keyhouse.manifest.rules.access import MOST_RECOVERY_KEYS
 from keyhouse.manifest.rules.replicas import PLATFORM
+from keyhouse.manifest.rules.transparency import LEASE_OPERATIONS, LEASE_SECONDS
 from keyhouse.manifest.source import schema_rules as rules
 from keyhouse.manifest.source.schema_rules import Rule
 from keyhouse.wire.secret_types import AddressRange, Extension, NameAttribute, SecretType
@@ -61,6 +62,11 @@ _SNP_FIELDS: Final = {
 _ENTRY_TEXT: Final = "text with template actions, or an object with Data, Encoding, NoTemplates"
 _NO_EFFECT: Final = Field("Has no effect: the coordinator decides it.", {"deprecated": True})
 _NO_EFFECT_HERE: Final = {"deprecated": True}
+
+
+def _ranged(allowed: tuple[int, int]) -> Rule:
+    """Return the rule of a number that is 0, or within ``allowed``."""
+    return {"anyOf": [{"const": 0}, {"minimum": allowed[0], "maximum": allowed[1]}]}
 
 
 def _texts(text: str, each: Rule | None = None) -> Field:
@@ -460,6 +466,37 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "Replicas": Field(
                 "Which other coordinators on the same store are handed the data key. Not given: "
                 "none."
+            ),
+            "Transparency": Field(
+                "Who witnesses the transparency log, and what waits for them. Not given: nobody."
+            ),
+        },
+    ),
+    model.Transparency: Shape(
+        "Witnesses of the transparency log, and what waits for their cosignatures.",
+        {
+            "Witnesses": Field(
+                "The text of a policy (C2SP tlog-policy): lines witness, group and quorum. Empty: "
+                "none."
+            ),
+            "Serve": Field(
+                "When secrets are served: Always (the default), or Witnessed: only while a quorum "
+                "of the witnesses has cosigned the newest start and the anchors.",
+                {"enum": ["", *(each.value for each in model.Serving)]},
+            ),
+            "LeaseSeconds": Field(
+                "Seconds after which witnesses must have cosigned an anchor. 0: "
+                f"{model.LEASE_SECONDS}.",
+                _ranged(LEASE_SECONDS),
+            ),
+            "LeaseOperations": Field(
+                "Reads of secrets, activations and counts after which witnesses must have cosigned "
+                f"an anchor. 0: {model.LEASE_OPERATIONS}.",
+                _ranged(LEASE_OPERATIONS),
+            ),
+            "AnchorBefore": _texts(
+                "What is answered only once witnesses have cosigned that it happened.",
+                {"enum": [each.value for each in model.Anchored]},
             ),
         },
     ),

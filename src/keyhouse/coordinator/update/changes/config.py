@@ -11,7 +11,7 @@ from keyhouse.coordinator.update.retained import (
     recovery_terms,
     renews_data_key,
 )
-from keyhouse.manifest import FeatureGate, Manifest, SealMode
+from keyhouse.manifest import FeatureGate, Manifest, SealMode, Transparency
 from keyhouse.wire.plan import Effect, PlanChange
 
 _CONFIG, _RECOVERY = "Config", "RecoveryKeys"
@@ -55,6 +55,9 @@ def config_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
         if field == "Replicas":
             yield from replica_changes(was, becomes)
             continue
+        if field == "Transparency":
+            yield from _transparency(was or Transparency(), becomes or Transparency())
+            continue
         text = f"{field} from {shown(was)} to {shown(becomes)}{_meaning(field, becomes, old)}"
         yield change(
             _CONFIG, Effect.CONFIG_CHANGED, "", text, field=field, before=was, after=becomes
@@ -73,6 +76,18 @@ def _gates(before: tuple[FeatureGate, ...], after: tuple[FeatureGate, ...]) -> I
             yield change(_CONFIG, Effect.GATE_OPENED, gate, f"feature gate {gate} is opened")
         elif gate not in after:
             yield change(_CONFIG, Effect.GATE_CLOSED, gate, f"feature gate {gate} is closed")
+
+
+def _transparency(before: Transparency, after: Transparency) -> Iterator[PlanChange]:
+    """Yield what changes about the witnesses of the transparency log."""
+    for field, was, becomes in fields_that_differ(before, after):
+        text = f"Transparency.{field} from {shown(was) or 'none'} to {shown(becomes) or 'none'}"
+        if field == "Witnesses":
+            text = "other witnesses of the transparency log" if becomes else "no more witnesses"
+        where = f"Transparency.{field}"
+        yield change(
+            _CONFIG, Effect.CONFIG_CHANGED, "", text, field=where, before=was, after=becomes
+        )
 
 
 def _meaning(field: str, becomes: object, old: Manifest) -> str:

@@ -1,0 +1,90 @@
+"""``Config.Transparency``: which witnesses may be named, and what may wait for them."""
+
+from typing import Any
+
+import pytest
+from support.cosigner import Cosigner
+from support.samples.manifests import changed, fully_checked
+
+from keyhouse.base.errors import InvalidError
+from keyhouse.manifest import Transparency, decode
+from keyhouse.manifest.diff import diff
+
+LINES = "".join(
+    f"witness {name} {Cosigner.ed25519(name).verifier} https://{name}.example\n" for name in "ABC"
+)
+MOST = f"{LINES}group Q 2 A B C\nquorum Q\n"
+ANY = f"{LINES}group Q any A B C\nquorum Q\n"
+
+
+def with_transparency(given: object) -> bytes:
+    return changed(lambda document: document.update(Config={"Transparency": given}))
+
+
+def test_without_the_section_nobody_witnesses() -> None:
+    for raw in (changed(lambda _: None), with_transparency(None)):
+        assert decode(raw).config.transparency is None
+    written_out = {"Witnesses": "", "Serve": "", "LeaseSeconds": 0, "LeaseOperations": 0}
+    assert decode(with_transparency(written_out)).config.transparency == Transparency()
+    assert Transparency().serve == "Always"
+
+
+def test_everything_that_it_can_say_is_taken_without_a_warning() -> None:
+    given = {
+        "Witnesses": MOST,
+        "Serve": "Witnessed",
+        "LeaseSeconds": 2_592_000,
+        "LeaseOperations": 1,
+        "AnchorBefore": ["LimitedActivations", "Counters", "Counters"],
+    }
+    raw = with_transparency(given)
+    assert [each for each in fully_checked(raw).warnings if "Transparency" in each.at] == []
+    assert decode(raw).config.transparency == Transparency(
+        MOST, "Witnessed", 2_592_000, 1, ("Counters", "LimitedActivations")
+    )
+
+
+def test_a_difference_says_where_it_is() -> None:
+    old, new = (decode(with_transparency({"Witnesses": each})) for each in (MOST, ANY))
+    [change] = diff(old, new)
+    assert (change.section, change.field) == ("Config", ("Transparency", "Witnesses"))
+
+
+@pytest.mark.parametrize(
+    ("given", "place", "problem"),
+    [
+        ({"Serve": "Witnessed"}, "Serve", "no witness is needed"),
+        ({"Serve": "Witnessed", "Witnesses": "quorum none\n"}, "Serve", "no witness is needed"),
+        ({"Serve": "Witnessed", "Witnesses": ANY}, "Witnesses", "a fork needs no lying witness"),
+        ({"Serve": "witnessed"}, "Serve", "is unknown"),
+        ({"Witnesses": LINES}, "Witnesses", "no quorum line"),
+        ({"Witnesses": MOST.replace("https", "http")}, "Witnesses", "not https"),
+        ({"LeaseSeconds": 59}, "LeaseSeconds", "must be 60 to"),
+        ({"LeaseSeconds": 2_592_001}, "LeaseSeconds", "must be 60 to"),
+        ({"LeaseOperations": 1_000_000_001}, "LeaseOperations", "must be 1 to"),
+        ({"AnchorBefore": ["Counters", "counters"]}, "AnchorBefore[1]", "is unknown"),
+    ],
+)
+def test_what_it_cannot_say_is_refused(given: dict[str, Any], place: str, problem: str) -> None:
+    with pytest.raises(InvalidError) as caught:
+        fully_checked(with_transparency(given))
+    [found] = caught.value.problems
+    assert found.at == f"Config.Transparency.{place}"
+    assert problem in found.problem
+
+
+@pytest.mark.parametrize(
+    ("given", "place", "problem"),
+    [
+        ({"Witnesses": ANY}, "Witnesses", "a fork needs no lying witness"),
+        ({"Witnesses": f"{LINES}quorum none\n"}, "Witnesses", "needs no witness"),
+        ({"AnchorBefore": ["Counters"]}, "AnchorBefore", "no effect"),
+    ],
+)
+def test_what_makes_it_weaker_than_it_looks_is_told(
+    given: dict[str, Any], place: str, problem: str
+) -> None:
+    warnings = fully_checked(with_transparency(given)).warnings
+    [found] = [each for each in warnings if each.at.startswith("Config.Transparency")]
+    assert found.at == f"Config.Transparency.{place}"
+    assert problem in found.problem
