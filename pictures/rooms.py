@@ -24,13 +24,14 @@ _ABOUT: Final = {
     "authority": "keys, certificates",
     "journal": "sealed records",
     "attestation": "quotes",
+    "witnesses": "asking them",
     "transparency": "logs that outsiders verify",
     "wire": "what both sides share",
     "base": "errors, secrets, files",
 }
 _TRUSTED: Final = {
     *("server", "coordinator", "manifest", "authority", "journal", "attestation"),
-    *("transparency", "wire", "base"),
+    *("witnesses", "transparency", "wire", "base"),
 }
 
 

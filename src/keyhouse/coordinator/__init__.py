@@ -19,6 +19,7 @@ from keyhouse.coordinator.core.commands import (
     CancelUpdate,
     Command,
     InitiateUpdate,
+    MakeAnchor,
     SeeCollateral,
     SetCounter,
     SetManifest,
@@ -29,7 +30,15 @@ from keyhouse.coordinator.core.commands import (
 from keyhouse.coordinator.core.context import Context, FirstManifestRule
 from keyhouse.coordinator.core.decide_activation import require_below_limit
 from keyhouse.coordinator.core.events import Activated
-from keyhouse.coordinator.core.phases import TABLE, Operation, Outcome, Phase, phase_of, require
+from keyhouse.coordinator.core.phases import (
+    OPEN_WHILE_HELD,
+    TABLE,
+    Operation,
+    Outcome,
+    Phase,
+    phase_of,
+    require,
+)
 from keyhouse.coordinator.core.policy import Policy, policy_of
 from keyhouse.coordinator.core.recipe import Recipe
 from keyhouse.coordinator.core.state import (
@@ -56,6 +65,7 @@ from keyhouse.coordinator.engine.recover import MakeReady, Recovery
 from keyhouse.coordinator.engine.recovery_check import RecoveryRefusedError
 from keyhouse.coordinator.engine.view import View
 from keyhouse.coordinator.full_check import check_fully
+from keyhouse.coordinator.lease import Lease
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload, until_current
 from keyhouse.coordinator.update.prepare import (
     CannotBeAppliedError,
@@ -68,6 +78,7 @@ from keyhouse.coordinator.update.prepare import (
 
 __all__ = [
     "LOOK_EVERY",
+    "OPEN_WHILE_HELD",
     "TABLE",
     "AcceptingManifest",
     "AcknowledgeUpdate",
@@ -90,7 +101,9 @@ __all__ = [
     "HostClock",
     "InitiateUpdate",
     "Joining",
+    "Lease",
     "LogView",
+    "MakeAnchor",
     "MakeReady",
     "NewDeployment",
     "Operation",

@@ -185,7 +185,7 @@ class SecretsUploaded(_Common, frozen=True, tag="secrets-uploaded"):
 
 
 class Anchor(_Common, frozen=True, tag="anchor"):
-    """Nothing was decided, but this is where the journal stood. A format so far."""
+    """Nothing was decided, but this is where the journal stood. ``nonce`` is fresh."""
 
     at: _At
     nonce: _Random

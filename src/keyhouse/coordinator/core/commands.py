@@ -63,6 +63,12 @@ class UploadSecrets(msgspec.Struct, frozen=True):
     uploads: tuple[Uploaded, ...]
 
 
+class MakeAnchor(msgspec.Struct, frozen=True):
+    """Say in the transparency log where the journal stands."""
+
+    nonce: bytes  # 16 random bytes, fresh: no cosignature over a log that has them can exist yet
+
+
 class UpdatePackages(msgspec.Struct, frozen=True):
     """Raise security versions of packages."""
 
@@ -173,4 +179,5 @@ Command = (
     | Activate
     | RecordActivations
     | SetCounter
+    | MakeAnchor
 )

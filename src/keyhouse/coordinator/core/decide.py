@@ -13,6 +13,7 @@ from keyhouse.coordinator.core.commands import (
     CancelUpdate,
     Command,
     InitiateUpdate,
+    MakeAnchor,
     RecordActivations,
     SeeCollateral,
     SetCounter,
@@ -78,6 +79,8 @@ def decide(  # noqa: C901, PLR0911 a case each
             return record_activations(command)
         case SetCounter():
             return set_counter(_running(Operation.COUNT, state), command, context)
+        case MakeAnchor():
+            return ()  # no event of its own: it is a leaf
         case SeeCollateral():
             return _see_collateral(state, command, context)
         case _ as never:

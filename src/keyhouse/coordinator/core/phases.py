@@ -99,6 +99,19 @@ TABLE: Mapping[Operation, tuple[Outcome, Outcome, Outcome]] = {
 }
 
 
+OPEN_WHILE_HELD: frozenset[Operation] = frozenset(
+    {
+        Operation.READ_STATUS,
+        Operation.READ_QUOTE,
+        Operation.READ_MANIFEST,
+        Operation.READ_LOG,
+        Operation.READ_PUBLIC_LOG,
+        Operation.READ_PENDING,
+    }
+)
+"""What is public, and so is possible while witnesses do not know this state; all else is held."""
+
+
 _HOW_TO_BEGIN: Mapping[Phase, str] = {
     Phase.RECOVERY: "recover it with POST /api/v2/recover or set one with POST /api/v2/manifest",
     Phase.ACCEPTING_MANIFEST: "set one with POST /api/v2/manifest",

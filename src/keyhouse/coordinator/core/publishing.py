@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial
-from keyhouse.coordinator.core.commands import Command, UpdatePackages
+from keyhouse.coordinator.core.commands import Command, MakeAnchor, UpdatePackages
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import start
 from keyhouse.coordinator.core.events import (
@@ -63,6 +63,9 @@ class Publishing:
 
     def add(self, before: State, command: Command, events: Iterable[Event]) -> None:
         """Add what ``command`` did to the state ``before``."""
+        if isinstance(command, MakeAnchor):
+            self._end_uploads()
+            self._leaves.append(_anchor(command, self._context))
         said = _Said.by(command)
         for event in events:
             if isinstance(event, SecretsUploaded):
@@ -117,6 +120,10 @@ def started(event: Started, context: Context) -> leaves.Started:
         quote="",
         collateral="",
     )
+
+
+def _anchor(command: MakeAnchor, context: Context) -> leaves.Anchor:
+    return leaves.Anchor(time=context.now, at=context.at, nonce=command.nonce.hex(), activations="")
 
 
 def recovered(time: int, at: str, holders: Iterable[str]) -> Iterator[leaves.Recovered]:

@@ -92,12 +92,13 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
             objects += objects_of(waiting.command, happened)
     if isinstance(state, Running) and state.public_log and (published := publishing.finish()):
         state = evolve_all(state, published)
-        if isinstance(last := events[-1], SecretsUploaded):
+        if events and isinstance(last := events[-1], SecretsUploaded):
             events[-1] = replace(last, leaves=published[0].leaves)
             payloads[-1:] = encode_events(events[-1:])
         else:
             events += published
-            payloads += encode_events(published) if payloads else ()
+            alone = goes_alone(accepted[0].waiting.command)
+            payloads += () if alone else encode_events(published)
     return Decided(accepted, refused, events, payloads, state, objects)
 
 

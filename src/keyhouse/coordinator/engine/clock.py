@@ -114,6 +114,10 @@ class SecurityClock:
             )
         return clock
 
+    def elapsed(self) -> int:
+        """Return microseconds of this process, as the host's clock counts them."""
+        return self._host.elapsed()
+
     def is_ahead(self) -> bool:
         """Tell whether the host's clock is more than a year ahead of what is known."""
         return self._host.now() > self._bound(self._host.elapsed())

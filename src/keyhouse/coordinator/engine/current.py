@@ -12,6 +12,7 @@ from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.view import View, at
 from keyhouse.coordinator.engine.writer import JournalWriter
+from keyhouse.coordinator.lease import Lease
 
 
 class Process(NamedTuple):
@@ -46,6 +47,7 @@ class Current:
         self._published: Callable[[], None] = lambda: None
         self.process: Final = process
         self.clock = clock
+        self.lease: Final = Lease(clock.elapsed, process.instance)
         self.view = View(state, writer.position, update_log.view())
 
     def on_view(self, published: Callable[[], None]) -> None:
@@ -67,6 +69,7 @@ class Current:
         for moved in self._log.extend(events):
             log.warning("a workload runs on another platform than before", **moved._asdict())
         self.view = View(state, self._writer.position, self._log.view())
+        self.lease.follow(state)
         self._published()
 
     def replace(self, state: State, update_log: UpdateLog) -> None:

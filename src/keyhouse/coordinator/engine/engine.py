@@ -37,6 +37,7 @@ from keyhouse.coordinator.engine.recover import Recovery, recover
 from keyhouse.coordinator.engine.shared import Held, Shared
 from keyhouse.coordinator.engine.view import View
 from keyhouse.coordinator.engine.writer import JournalWriter
+from keyhouse.coordinator.lease import Lease
 from keyhouse.journal import LogStore, Position, Weight
 
 
@@ -88,6 +89,15 @@ class Engine:
     def clock(self) -> SecurityClock:
         """The clock of this process."""
         return self._current.clock
+
+    @property
+    def lease(self) -> Lease:
+        """How long this process may serve by what witnesses have cosigned."""
+        return self._current.lease
+
+    def show_again(self) -> None:
+        """Publish the state again, as it is: what witnesses have said of it is new."""
+        self._current.publish(self.view.state, ())
 
     @property
     def instance(self) -> bytes:

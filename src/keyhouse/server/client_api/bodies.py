@@ -6,7 +6,16 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.coordinator import AcceptingManifest, LogView, Phase, Running, State, View, policy_of
+from keyhouse.coordinator import (
+    AcceptingManifest,
+    Lease,
+    LogView,
+    Phase,
+    Running,
+    State,
+    View,
+    policy_of,
+)
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
 from keyhouse.manifest import fingerprint
 from keyhouse.server.services.quotes import Evidence
@@ -41,14 +50,17 @@ def warnings_message(warnings: Iterable[str]) -> str:
     return "; ".join(f"warning: {warning}" for warning in warnings)
 
 
-def status_message(view: View, *, simulated: bool, shared: bool, now: int) -> str:
+def status_message(view: View, lease: Lease, *, simulated: bool, shared: bool, now: int) -> str:
     """Return the phase in words, and what people should know of the manifest in force or before.
 
     ``shared``: whether the state is in a database, with other coordinators. ``now`` is in
     microseconds since 1970.
     """
     caveats = (TRUSTED_FOR_FRESHNESS,) if shared else ()
-    message = "; ".join((_MESSAGES[view.phase], *_known(view.state, now), *caveats))
+    begin = _MESSAGES[view.phase]
+    if lease.policies and (reason := lease.held):
+        begin = f"held: {reason}" if lease.is_enforced else f"{begin}; served although {reason}"
+    message = "; ".join((begin, *_known(view.state, now), *caveats))
     return message + (_SIMULATION if simulated else "")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.coordinator import Running, View, policy_of
+from keyhouse.coordinator import OPEN_WHILE_HELD, Running, View, policy_of
 from keyhouse.server.client_api.call_log import CallLog
 from keyhouse.server.client_api.routes import Caller, Grammars, Read, Route, UseCases, Write
 from keyhouse.server.client_api.view_answers import ViewAnswers
@@ -25,6 +25,7 @@ class Dispatcher:
 
     def __init__(self, routes: Iterable[Route], use_cases: UseCases) -> None:
         self._engine: Final = use_cases.engine
+        self._lease: Final = use_cases.engine.lease
         self._answers: Final = use_cases.answers
         self._targets: Final = {
             (route.method, route.path): _Target(
@@ -42,7 +43,7 @@ class Dispatcher:
         """Check a request by its head; reads are answered at once, from one view."""
         view = self._engine.view
         known = self._known.get(view, head)
-        if known is not None:
+        if known is not None and not self._lease.is_enforced:
             if self._log is not None:
                 route = self._targets[head.method, self._grammars.path_of(head.path)].route
                 self._log.answered(view, head, route)
@@ -54,6 +55,8 @@ class Dispatcher:
         route, read, write = target
         try:
             self._require_allowed(route, view, head.identity)
+            if self._lease.is_enforced and route.operation not in OPEN_WHILE_HELD:
+                self._lease.spend()
             if read is not None:
                 answer = read(view, head)
                 self._known.keep(view, head, answer)

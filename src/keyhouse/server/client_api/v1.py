@@ -3,12 +3,11 @@
 Manifests are raw, and nothing is in a field of its own. Nothing in it is ever a ``fail``.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from keyhouse.base.errors import GoneError, InvalidError, Problem
-from keyhouse.coordinator import Operation, Running, View
+from keyhouse.coordinator import Engine, Operation, Running, View
 from keyhouse.server.client_api.agreements import CANCELLED
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.bodies import (
@@ -31,10 +30,10 @@ from keyhouse.wire.json_decoder import decode
 from keyhouse.wire.secret_types import UserSecret
 
 
-def _read_status(now: Callable[[], int], answers: Answers, view: View, head: Head) -> Answer:
+def _read_status(engine: Engine, answers: Answers, view: View, head: Head) -> Answer:
     del head
     flags = {"simulated": answers.simulated, "shared": answers.shares_store}
-    message = status_message(view, **flags, now=now())
+    message = status_message(view, engine.lease, **flags, now=engine.now())
     return answers.success(OldStatusData(int(view.phase), message), view)
 
 
@@ -95,7 +94,7 @@ ROUTES: Final = (
     get(
         "/status",
         Operation.READ_STATUS,
-        lambda to: partial(_read_status, to.engine.now, to.answers),
+        lambda to: partial(_read_status, to.engine, to.answers),
     ),
     # Without a manifest it answers 200 with nothing in it, so every phase allows it.
     get("/manifest", Operation.READ_STATUS, lambda to: partial(_read_manifest, to.answers)),

@@ -30,6 +30,7 @@ from keyhouse.coordinator import (
     policy_of,
     require_clock_of_fresh,
 )
+from keyhouse.coordinator.witnessing.task import Witnessing
 from keyhouse.journal import DirectoryHome, Home
 from keyhouse.journal.directory.layout import JOURNAL
 from keyhouse.manifest import SealMode
@@ -38,6 +39,7 @@ from keyhouse.server.process.settings import Settings
 
 if TYPE_CHECKING:
     from keyhouse.journal.shared.home import SharedHome
+    from keyhouse.witnesses.client import WitnessClient
 
 _GRAMINE: Final = (
     "the sealing key belongs to the present security versions of processor and enclave: without"
@@ -183,6 +185,23 @@ async def writing(engine: Engine) -> AsyncIterator[asyncio.Task[None]]:
             await task
         finally:
             await engine.close()
+
+
+@asynccontextmanager
+async def witnessed(engine: Engine) -> AsyncIterator[None]:
+    """Submit checkpoints to the witnesses that the manifest names, until the context ends."""
+    task = asyncio.create_task(Witnessing(engine, _witness_client).run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def _witness_client() -> "WitnessClient":
+    from keyhouse.witnesses.client import WitnessClient  # httpx, which only they need
+
+    return WitnessClient()
 
 
 def sealing_note(platform: str, state: State) -> str:

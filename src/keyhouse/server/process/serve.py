@@ -130,7 +130,7 @@ async def _serve_home(
     metrics: "Observability | None",
     stop: "Event",
 ) -> None:
-    from keyhouse.server.process.opening import sealing_note, writing
+    from keyhouse.server.process.opening import sealing_note, witnessed, writing
     from keyhouse.server.process.quote_checks import quote_checks
     from keyhouse.server.process.serving import serving
     from keyhouse.server.services.collateral_memory import JournalledMarks
@@ -141,7 +141,7 @@ async def _serve_home(
         return
     if note := sealing_note(platform.kind, engine.view.state):
         log.warning(note)
-    async with writing(engine) as task:
+    async with writing(engine) as task, witnessed(engine):
         await _apply_startup_manifest(settings, engine)
         async with (
             quote_checks(settings, platform, JournalledMarks(engine), engine.now) as checks,

@@ -42,6 +42,7 @@ from keyhouse.coordinator import (
 )
 from keyhouse.coordinator.core.recipe import Recipe
 from keyhouse.coordinator.core.timestamps import moment
+from keyhouse.manifest import Anchored
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
 from keyhouse.server.services.activation_checks import (
     read_uuid,
@@ -136,6 +137,7 @@ class Activations:
         """Check the request in the order of the interface, the cheap before the quote."""
         await self._confirmed()  # what is refused is refused by the newest manifest
         state = self._running()
+        self._engine.lease.require()
         presented = require_identity(identity)
         require_recipe(state, request.marble_type)
         marble = read_uuid(request.uuid)
@@ -152,6 +154,7 @@ class Activations:
             recipe = require_recipe(state, workload.request.marble_type)
             require_admitted(state, recipe, workload.verdict, workload.identity)
             require_below_limit(state, recipe.marble_type)
+            self._engine.lease.spend()
             given = await self._made(state, recipe, workload)
             activated = self._activated(recipe, workload)
             await self._recorded(state, activated)
@@ -183,6 +186,7 @@ class Activations:
         manifest, intermediate = state.manifest, state.keys.intermediate_cert
         if activated.counted:
             await self._engine.submit(Activate(manifest, intermediate, activated))
+            await self._engine.lease.anchor(Anchored.LIMITED_ACTIVATIONS)
             return
         await self._confirmed()  # nothing is written that another writer's update could outrun
         current = self._running()

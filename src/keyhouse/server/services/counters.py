@@ -4,7 +4,7 @@ Source: wire reference, "Monotonic counters".
 """
 
 from keyhouse.coordinator import Engine, Operation, Running, SetCounter, View, counter_of
-from keyhouse.manifest import FeatureGate
+from keyhouse.manifest import Anchored, FeatureGate
 from keyhouse.server.services.access import identify_marble, require_enabled
 
 
@@ -26,5 +26,6 @@ class Counters:
         marble = (caller.marble_type, caller.uuid)
         command = SetCounter(state.keys.marble_root_cert, marble, name, value)
         decision = await self._engine.decision(command)
+        await self._engine.lease.anchor(Anchored.COUNTERS)
         assert isinstance(decision.before, Running)  # noqa: S101 it was decided
         return counter_of(decision.before, marble, name), decision.view

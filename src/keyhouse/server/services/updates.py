@@ -95,6 +95,7 @@ class Updates:
             )
 
         command, view = await self._preparation.submitted(prepare)
+        await self._engine.lease.told()
         if isinstance(command, UpdatePackages):
             return Agreement(view, notes=tuple(map(str, command.warnings)))
         return _agreement(view, command, (*command.notes, *map(str, command.warnings)))
@@ -121,6 +122,7 @@ class Updates:
             with suppress(RefusedError):  # another may have cancelled it, or replaced it, meanwhile
                 await self._engine.submit(CancelUpdate(identity=None, manifest=sent.manifest))
             raise
+        await self._engine.lease.told()
         return _agreement(view, command, command.application.notes if command.application else ())
 
     async def cancel(self, identity: bytes, read: Callable[[], bytes | None]) -> View:

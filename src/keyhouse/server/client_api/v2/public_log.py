@@ -33,14 +33,22 @@ class PublicLog:
         self._answers: Final = answers
         self._reading: Final = asyncio.Semaphore(AT_ONCE)
         self._signed: tuple[PublicLogState | None, bytes] = None, b""
+        self._largest = 0  # of the checkpoints that were answered
 
     def checkpoint(self, view: View, head: Head) -> Answer:
-        """Answer the checkpoint of the whole log."""
+        """Answer the checkpoint of the whole log, or the newest that a quorum has cosigned.
+
+        It is never one of a smaller log than was answered before.
+        """
         del head
-        log = _log_of(view)
-        if log is not self._signed[0]:
-            self._signed = log, signed_checkpoint(log)
-        return Answer(200, self._signed[1], (*self._answers.headers(view), _TEXT))
+        log, lease = _log_of(view), self._engine.lease
+        if lease.checkpoint and lease.witnessed >= self._largest:
+            self._largest, note = lease.witnessed, lease.checkpoint
+        else:
+            if log is not self._signed[0]:
+                self._signed = log, signed_checkpoint(log)
+            self._largest, note = log.frontier.size, self._signed[1]
+        return Answer(200, note, (*self._answers.headers(view), _TEXT))
 
     def key(self, view: View, head: Head) -> Answer:
         """Answer the key of the log, and the root's statement that it is."""

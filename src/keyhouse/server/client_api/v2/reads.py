@@ -1,12 +1,11 @@
 """What version 2 of the Client API answers without waiting: one view, no body."""
 
-from collections.abc import Callable
 from functools import cache
 
 import msgspec
 
 from keyhouse.base.errors import BadRequestError, NotFoundError, UnavailableError
-from keyhouse.coordinator import View
+from keyhouse.coordinator import Engine, View
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.bodies import (
     LogBody,
@@ -49,11 +48,11 @@ def read_openapi(
     return Admission(0, made)
 
 
-def read_status(now: Callable[[], int], answers: Answers, view: View, head: Head) -> Answer:
+def read_status(engine: Engine, answers: Answers, view: View, head: Head) -> Answer:
     """Answer the phase. Probes look at the HTTP status alone: it is 200 in every phase."""
     del head
     flags = {"simulated": answers.simulated, "shared": answers.shares_store}
-    message = status_message(view, **flags, now=now())
+    message = status_message(view, engine.lease, **flags, now=engine.now())
     phase = int(view.phase)
     return answers.success(Status(status=phase, code=phase, message=message), view)
 

@@ -26,7 +26,7 @@ ROUTES: Final = (
     get(
         "/api/v2/status",
         Operation.READ_STATUS,
-        lambda to: partial(reads.read_status, to.engine.now, to.answers),
+        lambda to: partial(reads.read_status, to.engine, to.answers),
     ),
     get(
         "/api/v2/manifest",

@@ -1,0 +1,109 @@
+"""One checkpoint, submitted to one witness."""
+
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple, Protocol
+
+from keyhouse.base.errors import KeyhouseError, UnavailableError
+from keyhouse.coordinator.core.state import PublicLog
+from keyhouse.journal import LogStore
+from keyhouse.transparency.cosignature import cosigned
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.keys import VerifierKey
+from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.policy import Witness
+from keyhouse.transparency.tiles import nodes_of, tiles_read
+from keyhouse.transparency.tree import Nodes, consistency_proof, require_consistent, root_of
+from keyhouse.witnesses.told import Contradicts, Cosigned, OtherSize, Told
+
+
+class Asks(Protocol):
+    """What submits to witnesses."""
+
+    def add_checkpoint(
+        self, witness: Witness, old: int, proof: Sequence[bytes], note: bytes
+    ) -> Awaitable[Told]:
+        """Return what ``witness`` says. Raises ``UnavailableError``."""
+        ...
+
+
+class ProofFailedError(KeyhouseError):
+    """No proof that our own log continues itself: its files are damaged or lost."""
+
+    code = "log-damaged"
+
+
+class Outcome(NamedTuple):
+    """What a witness said. None of the fields: not now, for the reason ``why``."""
+
+    note: SignedNote | None = None  # with its cosignature, which holds
+    has: int = 0  # the size of a larger checkpoint that it says it has
+    contradicts: bool = False
+    damaged: bool = False
+    why: str = ""
+
+
+class Submission:
+    """The checkpoint of ``log``, and the ``tile`` that proofs about it are made from.
+
+    ``note`` has our own signature alone: witnesses read notes only up to some length.
+    """
+
+    def __init__(self, log: PublicLog, note: bytes, store: LogStore) -> None:
+        self.size = log.frontier.size
+        self.note = SignedNote.read(note)
+        self._root = log.frontier.root
+        self._store = store
+
+    async def to(self, witness: Witness, old: int, asks: Asks) -> Outcome:
+        """Submit to ``witness``, which had ``old`` leaves as far as is known."""
+        old = min(old, self.size)
+        try:
+            told = await self._asked(witness, old, asks)
+            if isinstance(told, OtherSize) and old != told.size <= self.size:
+                old = told.size
+                told = await self._asked(witness, old, asks)
+            if told == OtherSize(self.size) and old == self.size:
+                told = Contradicts()  # so a tree of this size with another root is refused
+            return self._outcome(told, witness.key)
+        except ProofFailedError as failed:
+            return Outcome(damaged=True, why=failed.message)
+        except UnavailableError as error:
+            return Outcome(why=error.message)
+
+    def _outcome(self, told: Told, key: VerifierKey) -> Outcome:
+        match told:
+            case Cosigned(lines):
+                try:
+                    return Outcome(cosigned(self.note, lines, key))
+                except LogInvalidError:
+                    return Outcome(why="its cosignature does not hold")
+            case OtherSize(size) if size > self.size:
+                return Outcome(has=size, why=f"it has {size} leaves, here are {self.size}")
+            case Contradicts():
+                return Outcome(contradicts=True, why="it has another history")
+            case _:
+                return Outcome(why="it names a size, and then another")
+
+    async def _asked(self, witness: Witness, old: int, asks: Asks) -> Told:
+        proof = await self._proof(old)
+        return await asks.add_checkpoint(witness, old, proof, self.note.encode())
+
+    async def _proof(self, old: int) -> list[bytes]:
+        """Return the proof that the log continues its first ``old`` leaves, which holds.
+
+        What is made from files is not trusted: it is verified against the root that the journal
+        has. Damaged files must never look like a fork. Raises ``ProofFailedError``.
+        """
+        if not 0 < old < self.size:
+            return []
+
+        def prove(nodes: Nodes) -> tuple[list[bytes], bytes]:
+            return consistency_proof(nodes, old, self.size), root_of(nodes, old)
+
+        try:
+            tiles = {each: await self._store.tile(each) for each in tiles_read(prove, self.size)}
+            proof, old_root = prove(nodes_of(tiles.__getitem__, self.size))
+            require_consistent(old, self.size, proof, old_root, self._root)
+        except KeyhouseError as fault:
+            raise ProofFailedError("files of the transparency log are damaged or lost") from fault
+        return proof

@@ -1,0 +1,157 @@
+"""Keeps witnesses with the log: submits what is new, makes anchors, and tells the lease."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Final
+
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.log import log
+from keyhouse.coordinator.core.commands import MakeAnchor
+from keyhouse.coordinator.core.state import Running
+from keyhouse.coordinator.engine.engine import Engine
+from keyhouse.coordinator.engine.log_signing import signed_checkpoint
+from keyhouse.coordinator.lease import DAMAGED, FORKED, NO_QUORUM, ROLLED_BACK, STARTING
+from keyhouse.coordinator.witnessing.submission import Asks, Outcome, Submission
+from keyhouse.transparency.keys import VerifierKey
+from keyhouse.transparency.note import Signature, SignedNote
+from keyhouse.transparency.policy import Policy, Witness
+
+_FIRST_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 30.0
+
+
+class Witnessing:
+    """Asks the witnesses that the manifest in force names. ``connect`` returns what asks them."""
+
+    def __init__(
+        self, engine: Engine, connect: Callable[[], AbstractAsyncContextManager[Asks]]
+    ) -> None:
+        self._engine: Final = engine
+        self._lease: Final = engine.lease
+        self._connect: Final = connect
+        self._sizes: dict[VerifierKey, int] = {}
+        self._whys: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Work until cancelled. Without witnesses it waits for a manifest that names some."""
+        while not self._lease.policies:
+            await self._woken(None)
+        async with self._connect() as asks:
+            pause = _FIRST_PAUSE
+            while True:
+                done = await self._round(asks)
+                pause = _FIRST_PAUSE if done else min(2 * pause, _LONGEST_PAUSE)
+                await self._woken(self._rest() if done else pause)
+
+    def _rest(self) -> float:
+        """Return the seconds until there is something to do, if nothing happens."""
+        if self._lease.policies and (self._lease.is_behind or self._lease.is_due):
+            return 0.0
+        return max(self._lease.seconds_left, 1.0)
+
+    async def _woken(self, patience: float | None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await self._lease.work.wait()
+        self._lease.work.clear()
+
+    async def _round(self, asks: Asks) -> bool:
+        """Submit what is new, if anything is; return whether nothing is left to try again."""
+        lease = self._lease
+        if not lease.policies or lease.is_condemned:
+            return True
+        if lease.is_due and not await self._anchored():
+            return False
+        if not lease.is_behind:
+            return True
+        state = self._engine.view.state
+        if not isinstance(state, Running) or state.public_log is None:
+            return True
+        note = signed_checkpoint(state.public_log)
+        submission = Submission(state.public_log, note, self._engine.public_log)
+        return await self._submitted(submission, lease.policies, asks)
+
+    async def _anchored(self) -> bool:
+        """Put an anchor into the log; return whether it is there."""
+        lease = self._lease
+        made, demands = lease.mark(), lease.demands()
+        try:
+            view = await self._engine.submit(MakeAnchor(os.urandom(16)))
+        except KeyhouseError as error:
+            log.warning("the transparency log has no new anchor", reason=str(error))
+            lease.demand(demands)
+            return False
+        public_log = view.running.public_log
+        lease.anchored(public_log.frontier.size if public_log else 0, made, demands)
+        return True
+
+    async def _submitted(
+        self, submission: Submission, policies: tuple[Policy, ...], asks: Asks
+    ) -> bool:
+        """Submit to the witnesses of each policy in turn, until one has no quorum."""
+        signatures: list[Signature] = [*submission.note.signatures]
+        for policy in policies:
+            found = await self._answers(submission, policy.witnesses, asks)
+            keys = {witness.key for witness, outcome in found.items() if outcome.note is not None}
+            self._tell(found)
+            if not policy.holds(keys):
+                self._refused(policy, found)
+                return False
+            signatures += [
+                line
+                for outcome in found.values()
+                if outcome.note is not None
+                for line in outcome.note.signatures[1:]
+                if line not in signatures
+            ]
+        held = self._lease.held
+        note = SignedNote(submission.note.text, tuple(signatures))
+        self._lease.granted(submission.size, note.encode())
+        self._engine.show_again()
+        if held and not self._lease.held:
+            log.info("a quorum of the witnesses has cosigned", size=submission.size)
+        return True
+
+    async def _answers(
+        self, submission: Submission, witnesses: Iterable[Witness], asks: Asks
+    ) -> dict[Witness, Outcome]:
+        """Return what each of ``witnesses`` says."""
+
+        async def ask(witness: Witness) -> tuple[Witness, Outcome]:
+            outcome = await submission.to(witness, self._sizes.get(witness.key, 0), asks)
+            if outcome.note is not None:
+                self._sizes[witness.key] = submission.size
+            return witness, outcome
+
+        return dict(await asyncio.gather(*map(ask, witnesses)))
+
+    def _refused(self, policy: Policy, found: dict[Witness, Outcome]) -> None:
+        """Tell the lease that there is no quorum, and whether there can be one.
+
+        What a single witness claims decides nothing: nobody signs a refusal. It does if without
+        those who refuse no quorum is left.
+        """
+        ahead = {each.key for each, outcome in found.items() if outcome.has}
+        forked = {each.key for each, outcome in found.items() if outcome.contradicts}
+        left = {each.key for each in policy.witnesses} - ahead - forked
+        lost = not policy.holds(left)
+        if lost and ahead and self._engine.shares_store and not forked:
+            self._engine.look()  # another replica was faster
+            lost = False
+        trouble = FORKED if forked else ROLLED_BACK
+        if not lost:
+            damaged = any(outcome.damaged for outcome in found.values())
+            trouble = DAMAGED if damaged else NO_QUORUM if self._lease.witnessed else STARTING
+        if lost:
+            log.error("witnesses refuse this state", reason=trouble)
+        self._lease.refused(trouble, lasting=lost)
+        self._engine.show_again()
+
+    def _tell(self, found: dict[Witness, Outcome]) -> None:
+        """Log which witnesses do not cosign, once for each reason."""
+        for witness, outcome in found.items():
+            if outcome.why and self._whys.get(witness.name) != outcome.why:
+                log.warning("a witness does not cosign", witness=witness.name, reason=outcome.why)
+            self._whys[witness.name] = outcome.why

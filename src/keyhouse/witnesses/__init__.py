@@ -1,0 +1,1 @@
+"""Witnesses of transparency logs: asking them, over HTTP, to cosign a checkpoint."""

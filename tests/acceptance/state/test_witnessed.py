@@ -1,0 +1,293 @@
+"""Manifests that say ``Witnessed``: old disks, copies, lying and failing witnesses."""
+
+import base64
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from support.cosigner import Cosigner
+from support.peers.witness import Answered, Witness, policy
+from support.process.server import Client, Reply, Server
+from support.samples.deployment import manifest, user
+from support.samples.recovery import ciphertexts_of, hand_in, holders, recoverable
+
+from keyhouse.transparency.checkpoint import Checkpoint
+from keyhouse.transparency.keys import VerifierKey
+from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.policy import Policy
+
+pytestmark = pytest.mark.acceptance
+
+OPEN = (
+    "/api/v2/status",
+    "/api/v2/manifest",
+    "/api/v2/quote",
+    "/api/v2/update",
+    "/api/v2/log/checkpoint",
+    "/api/v2/log/key",
+    "/api/v2/log/tile/entries/000.p/1",
+    "/status",
+)
+DOWN = Answered(503)
+
+
+class Deployment:
+    """Three witnesses, of which two are enough, and a coordinator with its disk."""
+
+    def __init__(self, folder: Path, witnesses: list[Witness]) -> None:
+        self.folder = folder
+        self.witnesses = witnesses
+        self.server = Server(folder / "data")
+        self.key = ""
+
+    def transparency(self, **more: object) -> dict[str, object]:
+        return {"Witnesses": policy(self.witnesses, 2), "Serve": "Witnessed", **more}
+
+    def begin(self, raw: bytes | None = None, **more: object) -> Reply:
+        """Set the manifest, and have all witnesses cosign for the log. Must run."""
+        with self.server.client() as client:
+            answer = client.set_manifest(raw or manifest(Transparency=self.transparency(**more)))
+            assert answer.status == 200, answer.body
+            self.key = client.get("/api/v2/log/key").data["verifierKey"]
+        for witness in self.witnesses:
+            witness.trust(self.key)
+        return answer
+
+    def answer(self) -> None:
+        """Have the witnesses answer as they should again."""
+        for witness in self.witnesses:
+            witness.instead = None
+
+    def fail(self, answer: Answered = DOWN, count: int = 3) -> None:
+        for witness in self.witnesses[:count]:
+            witness.instead = answer
+
+    def copy(self, name: str) -> Path:
+        shutil.copytree(self.server.data, self.folder / name)
+        return self.folder / name
+
+    def put_back(self, name: str) -> None:
+        shutil.rmtree(self.server.data)
+        shutil.copytree(self.folder / name, self.server.data)
+
+
+@pytest.fixture(name="deployment")
+def _deployment(tmp_path: Path) -> Iterator[Deployment]:
+    with ExitStack() as stack:
+        cosigners = (
+            Cosigner.ed25519("a.example/w"),
+            Cosigner.mldsa44("b.example/w"),
+            Cosigner.ed25519("c.example/w"),
+        )
+        witnesses = [stack.enter_context(Witness(each)) for each in cosigners]
+        yield Deployment(tmp_path, witnesses)
+
+
+def message(client: Client) -> str:
+    found = client.get("/api/v2/status").data
+    assert found["code"] == 3
+    text = found["message"]
+    assert isinstance(text, str)
+    return text
+
+
+def until(server: Server, holds: Callable[[str], bool]) -> str:
+    """Return what the status says once it ``holds``."""
+    deadline = time.monotonic() + server.patience
+    with server.client() as client:
+        while not holds(found := message(client)):
+            assert time.monotonic() < deadline, (found, server.logged()[-3000:])
+            time.sleep(0.01)  # polling a foreign process: there is no event to wait for
+        return found
+
+
+def until_served(server: Server) -> None:
+    until(server, lambda text: text.startswith("running: "))
+
+
+def until_held(server: Server, why: str) -> None:
+    until(server, lambda text: text.startswith(f"held: {why}"))
+
+
+def require_held(server: Server) -> None:
+    """Fail unless what is public is answered and all else is held."""
+    with server.client(user("writer")) as client:
+        for path in OPEN:
+            assert client.get(path).status == 200, path
+        held = (
+            client.get("/api/v2/secrets?s=key0"),
+            client.get("/secrets?s=key0"),
+            client.upload({"key0": bytes(16)}),
+            client.post("/api/v2/update", {"manifest": ""}),
+            client.get("/api/v2/activations"),
+        )
+        for answer in held:
+            assert answer.status == 503, answer.body
+            assert "the coordinator is held: " in answer.body.decode()
+
+
+def upload(server: Server, value: bytes) -> None:
+    with server.client(user("writer")) as client:
+        assert client.upload({"key0": value}).status == 200
+
+
+def update(server: Server, raw: bytes) -> None:
+    """Apply the manifest ``raw`` as its only user who may: that begins an epoch."""
+    with server.client(user("admin")) as client:
+        sent = {"manifest": base64.b64encode(raw).decode()}
+        assert client.post("/api/v2/update", sent).status == 200
+
+
+def test_a_new_log_waits_for_witnesses_to_know_its_key(deployment: Deployment) -> None:
+    server = deployment.server
+    with server:
+        deployment.fail()
+        deployment.begin()
+        until_held(server, "witnesses have not cosigned the start")
+        require_held(server)
+
+        deployment.answer()
+        until_served(server)
+
+        upload(server, bytes(16))
+        with server.client() as client:
+            note = SignedNote.read(client.get("/api/v2/log/checkpoint").body)
+        rules = Policy.read(policy(deployment.witnesses, 2))
+        times = rules.require(note, VerifierKey.read(deployment.key))
+        assert len(times) >= 2
+        assert Checkpoint.read(note.text).size >= 3
+    assert "a witness does not cosign" in server.logged()
+
+
+def test_old_disk_is_held(deployment: Deployment) -> None:
+    server = deployment.server
+    with server:
+        deployment.begin()
+        until_served(server)
+    deployment.copy("old")
+    with server:
+        until_served(server)
+        upload(server, bytes(16))
+    deployment.put_back("old")
+    with server:
+        until_held(server, "rolled back")
+        require_held(server)
+
+
+def test_copy_is_held(deployment: Deployment) -> None:
+    server = deployment.server
+    with server:
+        deployment.begin()
+        until_served(server)
+    copy = Server(deployment.copy("copy"))
+    with server:
+        until_served(server)
+        with copy:
+            until_held(copy, "forked")
+            require_held(copy)
+            upload(server, bytes(16))
+            until_held(copy, "forked")
+        until_served(server)
+
+
+def test_replayed_cosignature_is_refused(deployment: Deployment) -> None:
+    server = deployment.server
+    with server:
+        deployment.begin()
+        until_served(server)
+        with server.client() as client:
+            note = SignedNote.read(client.get("/api/v2/log/checkpoint").body)
+    kept = {(line.name, line.key_id): line for line in note.signatures}
+    for witness in deployment.witnesses:
+        key = witness.cosigner.verifier
+        line = kept.get((key.name, key.key_id)) or witness.cosigner.line(note.text)
+        witness.instead = Answered(200, line.encode())
+    with server:
+        until_held(server, "witnesses have not cosigned the start")
+        require_held(server)
+    assert "its cosignature does not hold" in server.logged()
+
+
+def test_damaged_tiles_are_no_fork(deployment: Deployment) -> None:
+    server = deployment.server
+    rules = deployment.transparency()
+    with server:
+        deployment.begin(recoverable([], Config={"Transparency": rules}))
+        until_served(server)
+        update(server, recoverable([], secrets=4, Config={"Transparency": rules}))
+    tiles = [each for each in server.data.glob("log/*/hashes/**/*") if each.is_file()]
+    kept = {each: each.read_bytes() for each in tiles}
+    for tile in tiles:
+        tile.write_bytes(bytes(len(kept[tile])))
+    with server:
+        until_held(server, "files of the transparency log are damaged")
+        with server.client(user("writer")) as client:
+            assert client.get("/api/v2/secrets?s=key0").status == 503
+    for tile, raw in kept.items():
+        tile.write_bytes(raw)
+    with server:
+        until_served(server)
+    assert 422 not in {status for witness in deployment.witnesses for status in witness.told}
+
+
+def test_409_alone_decides_nothing(deployment: Deployment) -> None:
+    server = deployment.server
+    ahead = Answered(409, b"1000000\n", "text/x.tlog.size")
+    with server:
+        deployment.begin()
+        until_served(server)
+    deployment.fail(ahead, count=1)
+    with server:
+        until_served(server)
+        upload(server, bytes(16))
+    deployment.fail(ahead, count=2)
+    with server:
+        until_held(server, "rolled back")
+        deployment.answer()
+        require_held(server)  # until a restart
+    with server:
+        until_served(server)
+
+
+def test_frozen_clock_ends_at_10000(deployment: Deployment) -> None:
+    """The number is a setting, here 20; no time passes for the lease in this test."""
+    server, most = deployment.server, 20
+    with server:
+        deployment.begin(LeaseOperations=most)
+        until_served(server)
+        deployment.fail()
+        with server.client(user("reader")) as client:
+            answers = [client.get("/api/v2/secrets?s=shared").status for _ in range(2 * most)]
+        assert answers == [200] * most + [503] * most
+        until_held(server, "no quorum of the witnesses has cosigned for too long")
+        require_held(server)
+        deployment.answer()
+        until_served(server)
+
+
+def test_recovery_from_old_disk_is_held(deployment: Deployment) -> None:
+    server = deployment.server
+    people = holders(2)
+    with server:
+        answer = deployment.begin(
+            recoverable(people, Config={"Transparency": deployment.transparency()})
+        )
+        until_served(server)
+    shares = ciphertexts_of(answer)
+    deployment.copy("old")
+    with server:
+        until_served(server)
+        for turn in range(3):
+            upload(server, bytes([turn]) * 16)
+    deployment.put_back("old")
+    (server.data / "sealed_key").unlink()
+    with server:
+        with server.client() as client:
+            for each in people:
+                share = each.share(shares[each.name])
+                assert hand_in(client, share, each.sign(share)).status == 200
+        until_held(server, "rolled back")
+        require_held(server)

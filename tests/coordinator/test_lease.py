@@ -1,0 +1,151 @@
+"""How long cosignatures let a coordinator serve, by time and by operations."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from support.cosigner import Cosigner
+from support.samples.deployment import FixedClock, manifest
+
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator.core.state import PublicLog, Running
+from keyhouse.coordinator.lease import MOST_WAITING, HeldError, Lease
+from keyhouse.manifest import Anchored
+from keyhouse.transparency.tree import Frontier
+
+SECOND = 1_000_000
+OWN = b"i" * 16
+POLICY = f"witness W {Cosigner.ed25519().verifier} https://w.example\nquorum W\n"
+OTHER = f"witness V {Cosigner.ed25519().verifier} https://v.example\nquorum V\n"
+
+
+def state(size: int, **rules: Any) -> Running:
+    """Return a state with a log of ``size`` leaves, under a manifest with these rules."""
+    given = {"Witnesses": POLICY, "Serve": "Witnessed", "LeaseOperations": 10, **rules}
+    log = PublicLog(Secret(bytes(32)), "log+00000000+AA", b"", Frontier(size))
+    raw = manifest(Transparency=given) if rules.get("Witnesses") != "" else manifest()
+    return msgspec.structs.replace(_RUNNING, manifest=raw, instance=OWN, public_log=log)
+
+
+_NOT_READ: dict[str, Any] = dict.fromkeys(Running.__struct_fields__)
+_RUNNING = Running(**_NOT_READ)
+
+
+def started(size: int = 3) -> tuple[Lease, FixedClock]:
+    clock = FixedClock()
+    lease = Lease(clock.elapsed, OWN)
+    lease.follow(state(size))
+    return lease, clock
+
+
+def test_nothing_is_served_before_the_start_is_cosigned() -> None:
+    lease, _ = started()
+    with pytest.raises(HeldError, match="have not cosigned the start"):
+        lease.spend()
+    lease.granted(2, b"a checkpoint without the leaf of the start")
+    with pytest.raises(HeldError, match="have not cosigned the start"):
+        lease.spend()
+    lease.granted(3, b"a checkpoint")
+    lease.spend()
+
+
+def test_without_witnesses_nothing_is_held() -> None:
+    lease = Lease(FixedClock().elapsed, OWN)
+    lease.follow(state(3, Witnesses=""))
+    lease.spend()
+    assert (lease.policies, lease.work.is_set()) == ((), False)
+
+
+def test_the_time_of_a_lease_begins_before_it_is_asked_for() -> None:
+    lease, clock = started()
+    clock.let_pass(3000 * SECOND)
+    lease.granted(3, b"")
+    clock.let_pass(599 * SECOND)
+    assert lease.is_due
+    lease.spend()
+    clock.let_pass(SECOND)
+    with pytest.raises(HeldError, match="for too long"):
+        lease.spend()
+
+
+def test_an_anchor_renews_both_bounds_from_when_it_was_begun() -> None:
+    lease, _ = started()
+    lease.granted(3, b"")
+    for _ in range(5):
+        lease.spend()
+    assert lease.is_due is True
+    made = lease.mark()
+    lease.spend()
+    lease.anchored(4, made, lease.demands())
+    lease.follow(state(4))
+    assert (lease.is_due, lease.is_behind) == (False, True)
+    lease.granted(4, b"")
+    for _ in range(9):
+        lease.spend()
+    with pytest.raises(HeldError):
+        lease.spend()
+
+
+def test_leaves_without_random_bytes_renew_nothing() -> None:
+    lease, _ = started()
+    lease.granted(3, b"")
+    for size in range(4, 14):
+        lease.spend()
+        lease.follow(state(size))
+        lease.granted(size, b"")
+    with pytest.raises(HeldError):
+        lease.spend()
+
+
+def test_only_so_many_leaves_wait() -> None:
+    lease, _ = started()
+    lease.granted(3, b"")
+    lease.follow(state(3 + MOST_WAITING))
+    lease.spend()
+    lease.follow(state(4 + MOST_WAITING))
+    with pytest.raises(HeldError):
+        lease.spend()
+
+
+def test_a_refusal_that_lasts_outlives_a_lease() -> None:
+    lease, _ = started()
+    lease.granted(3, b"")
+    lease.refused("no quorum", lasting=False)
+    lease.spend()
+    lease.refused("forked", lasting=True)
+    with pytest.raises(HeldError, match="forked"):
+        lease.spend()
+
+
+def test_other_witnesses_begin_where_those_before_agree() -> None:
+    lease, _ = started()
+    lease.granted(3, b"")
+    lease.follow(state(4, Witnesses=OTHER))
+    assert [each.witnesses[0].name for each in lease.policies] == ["W", "V"]
+    with pytest.raises(HeldError):
+        lease.spend()
+    lease.granted(4, b"")
+    assert [each.witnesses[0].name for each in lease.policies] == ["V"]
+    lease.spend()
+
+
+def test_what_waits_for_an_anchor_is_told_when_it_is_cosigned() -> None:
+    async def wait() -> list[bool]:
+        lease, _ = started()
+        rules = {"AnchorBefore": ["Counters"]}
+        lease.follow(state(3, **rules))
+        lease.granted(3, b"")
+        first = asyncio.create_task(lease.anchor(Anchored.COUNTERS))
+        await asyncio.sleep(0)
+        assert lease.is_due
+        lease.anchored(4, lease.mark(), lease.demands())
+        lease.follow(state(4, **rules))
+        late = asyncio.create_task(lease.anchor(Anchored.COUNTERS, patience=0))
+        all_of_it = asyncio.create_task(lease.told())
+        await asyncio.sleep(0)
+        lease.granted(4, b"")
+        unasked = await lease.anchor(Anchored.LIMITED_ACTIVATIONS)
+        return [await first, await late, await all_of_it, unasked]
+
+    assert asyncio.run(wait()) == [True, False, True, False]
