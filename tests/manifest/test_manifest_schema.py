@@ -104,6 +104,7 @@ def _rich() -> Document:
         "LeaseSeconds": 60,
         "LeaseOperations": 1,
         "AnchorBefore": ["Counters", "LimitedActivations"],
+        "SignedApprovals": True,
     }
     document["TLS"]["internal"]["Incoming"][0] |= {"Addr": "", "Cert": None}
     document["TLS"]["internal"]["Outgoing"][0] |= {"Cert": "", "DisableClientAuth": False}

@@ -36,11 +36,12 @@ def test_everything_that_it_can_say_is_taken_without_a_warning() -> None:
         "LeaseSeconds": 2_592_000,
         "LeaseOperations": 1,
         "AnchorBefore": ["LimitedActivations", "Counters", "Counters"],
+        "SignedApprovals": True,
     }
     raw = with_transparency(given)
     assert [each for each in fully_checked(raw).warnings if "Transparency" in each.at] == []
     assert decode(raw).config.transparency == Transparency(
-        MOST, "Witnessed", 2_592_000, 1, ("Counters", "LimitedActivations")
+        MOST, "Witnessed", 2_592_000, 1, ("Counters", "LimitedActivations"), signed_approvals=True
     )
 
 

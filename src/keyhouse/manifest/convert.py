@@ -184,6 +184,7 @@ def _transparency(given: model.Transparency) -> model.Transparency:
         lease_seconds=given.lease_seconds or model.LEASE_SECONDS,
         lease_operations=given.lease_operations or model.LEASE_OPERATIONS,
         anchor_before=tuple(sorted(set(given.anchor_before))),
+        signed_approvals=given.signed_approvals,
     )
 
 

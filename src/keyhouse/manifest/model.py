@@ -179,7 +179,7 @@ LEASE_OPERATIONS: Final = 10_000
 
 
 class Transparency(msgspec.Struct, frozen=True, rename=manifest_name):
-    """Who witnesses the transparency log (manifest: ``Config.Transparency``).
+    """What outsiders can verify of the deployment (manifest: ``Config.Transparency``).
 
     0 and empty stand for the defaults. Converted, these are filled in, and ``anchor_before`` is
     sorted, each once.
@@ -190,6 +190,7 @@ class Transparency(msgspec.Struct, frozen=True, rename=manifest_name):
     lease_seconds: UInt64 = LEASE_SECONDS
     lease_operations: UInt64 = LEASE_OPERATIONS
     anchor_before: tuple[str, ...] = ()  # of ``Anchored``
+    signed_approvals: bool = False  # whether users have to sign what they decide about updates
 
 
 class Config(msgspec.Struct, frozen=True):

@@ -107,5 +107,5 @@ def require_newest(state: Running, approved: Approved | None) -> None:
 
 
 def _demanded(config: Config) -> bool:
-    transparency = getattr(config, "transparency", None)
+    transparency = config.transparency
     return transparency is not None and transparency.signed_approvals

@@ -468,12 +468,13 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
                 "none."
             ),
             "Transparency": Field(
-                "Who witnesses the transparency log, and what waits for them. Not given: nobody."
+                "What outsiders can verify: who witnesses the transparency log, what waits for "
+                "them, and whether approvals are signed. Not given: nobody, nothing, no."
             ),
         },
     ),
     model.Transparency: Shape(
-        "Witnesses of the transparency log, and what waits for their cosignatures.",
+        "Witnesses of the transparency log, what waits for them, and whether approvals are signed.",
         {
             "Witnesses": Field(
                 "The text of a policy (C2SP tlog-policy): lines witness, group and quorum. Empty: "
@@ -497,6 +498,10 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "AnchorBefore": _texts(
                 "What is answered only once witnesses have cosigned that it happened.",
                 {"enum": [each.value for each in model.Anchored]},
+            ),
+            "SignedApprovals": Field(
+                "Whether users have to sign, with the key of their certificate, what they decide "
+                "about updates."
             ),
         },
     ),
