@@ -70,9 +70,12 @@ def written(said: Said) -> bytes:
 
 
 class Maker:
-    """A deployment with its platform, its log and three witnesses, two of which are a quorum."""
+    """A deployment with its platform, its log and three witnesses, two of which are a quorum.
 
-    def __init__(self) -> None:
+    One of them signs by ML-DSA, if wanted.
+    """
+
+    def __init__(self, *, ml_dsa: bool = True) -> None:
         self.platform = SimulatedPlatform(make_machine(BEGUN))
         self.keys = make_coordinator_keys(
             dns_names=("localhost",),
@@ -86,7 +89,8 @@ class Maker:
         self.log = Ed25519PrivateKey.generate()
         self.key = VerifierKey(self.origin, ED25519, self.log.public_key().public_bytes_raw())
         self.witnesses = [Cosigner.ed25519(f"witness.example/{each}") for each in "ab"]
-        self.witnesses.append(Cosigner.mldsa44("witness.example/c"))
+        third = Cosigner.mldsa44 if ml_dsa else Cosigner.ed25519
+        self.witnesses.append(third("witness.example/c"))
         self._approved = ""
         self.collateral = write_collateral(self.platform.collateral)
 
@@ -106,6 +110,17 @@ class Maker:
             "now": BEGUN + timedelta(hours=2),
         }
         return Pins(**{**given, **changed})
+
+    def write_trusted(self, folder: Path) -> None:
+        """Write what an auditor of this deployment trusts into files."""
+        files = {
+            "attestation.json": write_expected_identity(self.platform.expected_identity),
+            "root.pem": DER_cert_to_PEM_cert(self.platform.root_ca).encode(),
+            "witnesses.policy": self.policy.encode(),
+            "root-fingerprint": object_name(self.root).encode() + b"\n",
+        }
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
 
     def evidence(self, said: Iterable[Said], *, milestones: Iterable[int] = ()) -> Evidence:
         """Return the evidence of these leaves; checkpoints at ``milestones`` and at the end."""
@@ -219,18 +234,10 @@ def history(maker: Maker) -> list[Said]:
 def record(folder: Path) -> None:
     """Write a good evidence file, and what an auditor has beside it."""
     maker = Maker()
-    evidence = maker.evidence(history(maker), milestones=(3, 8))
-    root = DER_cert_to_PEM_cert(maker.platform.root_ca).encode()
-    files = {
-        "deployment.evidence.json": write_evidence(evidence),
-        "attestation.json": write_expected_identity(maker.platform.expected_identity),
-        "root.pem": root,
-        "witnesses.policy": maker.policy.encode(),
-        "root-fingerprint": object_name(maker.root).encode() + b"\n",
-    }
     folder.mkdir(exist_ok=True)
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
+    maker.write_trusted(folder)
+    evidence = maker.evidence(history(maker), milestones=(3, 8))
+    (folder / "deployment.evidence.json").write_bytes(write_evidence(evidence))
 
 
 def golden_pins(**changed: Any) -> Pins:

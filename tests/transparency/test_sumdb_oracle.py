@@ -4,7 +4,6 @@ It is in the sources of every Go, so nothing is downloaded. One process gets all
 """
 
 import random
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from support.process.tool import built_with_go, tool
+from support.process.tool import built_with_sumdb
 from support.tree import Tree
 
 from keyhouse.transparency.checkpoint import Checkpoint
@@ -34,19 +33,7 @@ Question = dict[str, object]
 
 @pytest.fixture(name="oracle")
 def _oracle(tmp_path: Path) -> Path:
-    asked = [tool("go"), "env", "GOROOT", "GOVERSION"]
-    root, version = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.split()
-    language = ".".join(version.removeprefix("go").split(".")[:2])
-    sumdb = Path(root, "src/cmd/vendor/golang.org/x/mod/sumdb")
-    for part in ("note", "tlog"):
-        shutil.copytree(sumdb / part, tmp_path / "x_mod" / "sumdb" / part)
-    (tmp_path / "x_mod" / "go.mod").write_text(f"module golang.org/x/mod\n\ngo {language}\n")
-    shutil.copytree(ORACLE, tmp_path / "sumdb_oracle")
-    (tmp_path / "sumdb_oracle" / "go.mod").write_text(
-        f"module keyhouse.test/sumdb_oracle\n\ngo {language}\n\n"
-        "require golang.org/x/mod v0.0.0\n\nreplace golang.org/x/mod => ../x_mod\n"
-    )
-    return built_with_go(tmp_path / "sumdb_oracle", tmp_path / "built")
+    return built_with_sumdb(ORACLE, tmp_path)
 
 
 def test_sumdb_makes_and_decides_the_same(oracle: Path, tmp_path: Path) -> None:

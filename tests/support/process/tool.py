@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["built_with_go", "tool"]
+__all__ = ["built_with_go", "built_with_sumdb", "tool"]
 
 
 def tool(name: str) -> str:
@@ -18,6 +18,23 @@ def tool(name: str) -> str:
             pytest.fail(f"{name} is not installed")
         pytest.skip(f"{name} is not installed")
     return path
+
+
+def built_with_sumdb(source: Path, folder: Path) -> Path:
+    """Return the program in ``source``, which uses ``sumdb`` from the sources of every Go."""
+    asked = [tool("go"), "env", "GOROOT", "GOVERSION"]
+    root, version = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.split()
+    language = ".".join(version.removeprefix("go").split(".")[:2])
+    sumdb = Path(root, "src/cmd/vendor/golang.org/x/mod/sumdb")
+    for part in ("note", "tlog"):
+        shutil.copytree(sumdb / part, folder / "x_mod" / "sumdb" / part)
+    (folder / "x_mod" / "go.mod").write_text(f"module golang.org/x/mod\n\ngo {language}\n")
+    copied = shutil.copytree(source, folder / source.name)
+    (copied / "go.mod").write_text(
+        f"module keyhouse.test/{source.name}\n\ngo {language}\n\n"
+        "require golang.org/x/mod v0.0.0\n\nreplace golang.org/x/mod => ../x_mod\n"
+    )
+    return built_with_go(copied, folder / "built")
 
 
 def built_with_go(source: Path, folder: Path) -> Path:

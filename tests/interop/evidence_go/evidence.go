@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+type entry struct {
+	raw    []byte // nil if it is hidden
+	hidden tlog.Hash
+}
+
+type evidence struct {
+	origin, key, collateral       string
+	root, intermediate, signature []byte
+	nonce, quote                  []byte
+	checkpoints                   []string
+	entries                       []entry
+	objects                       map[string][]byte
+}
+
+var form = with(map[string]check{
+	"mediaType":    matching(`^` + `application/vnd\.keyhouse\.evidence\.v1\+json` + `$`),
+	"made":         count,
+	"origin":       func(value any) bool { _, is := value.(string); return is },
+	"root":         base64Text,
+	"intermediate": base64Text,
+	"log": with(map[string]check{
+		"key": func(value any) bool { _, is := value.(string); return is }, "signature": base64Text,
+	}),
+	"head":        with(map[string]check{"nonce": base64Text, "quote": base64Text, "collateral": hash}),
+	"checkpoints": listOf(func(value any) bool { _, is := value.(string); return is }),
+	"entries": listOf(either(base64Text, with(map[string]check{"hidden": func(value any) bool {
+		raw, is := bytesIn(value)
+		return is && len(raw) == tlog.HashSize
+	}}))),
+	"objects": func(value any) bool {
+		found, is := value.(object)
+		for each, content := range found {
+			if !hash(each) || !base64Text(content) {
+				return false
+			}
+		}
+		return is
+	},
+	"disclosures": func(value any) bool { list, is := value.([]any); return is && len(list) == 0 },
+})
+
+func readEvidence(raw []byte) *evidence {
+	body, ended := bytes.CutSuffix(raw, []byte("\n"))
+	value := canonical(body)
+	require(ended && form(value), "file", "not in its one form")
+	found := value.(object)
+	log, head := found["log"].(object), found["head"].(object)
+	of := func(from object, field string) []byte { raw, _ := bytesIn(from[field]); return raw }
+	read := &evidence{
+		origin: found["origin"].(string), key: log["key"].(string),
+		collateral: head["collateral"].(string), root: of(found, "root"),
+		intermediate: of(found, "intermediate"), signature: of(log, "signature"),
+		nonce: of(head, "nonce"), quote: of(head, "quote"), objects: map[string][]byte{},
+	}
+	for _, each := range found["checkpoints"].([]any) {
+		read.checkpoints = append(read.checkpoints, each.(string))
+	}
+	for _, each := range found["entries"].([]any) {
+		var one entry
+		if hidden, is := each.(object); is {
+			copy(one.hidden[:], of(hidden, "hidden"))
+		} else {
+			one.raw, _ = bytesIn(each)
+			one.raw = append([]byte{}, one.raw...)
+		}
+		read.entries = append(read.entries, one)
+	}
+	objects := found["objects"].(object)
+	for each := range objects {
+		read.objects[each] = of(objects, each)
+		require(name(read.objects[each]) == each, "file", "the object %s", each)
+	}
+	return read
+}
+
+// A tree over all entries, whose hashes are stored as sumdb stores them.
+type tree struct{ stored []tlog.Hash }
+
+func (t *tree) ReadHashes(places []int64) ([]tlog.Hash, error) {
+	found := make([]tlog.Hash, len(places))
+	for i, at := range places {
+		found[i] = t.stored[at]
+	}
+	return found, nil
+}
+
+func (t *tree) root(size int) tlog.Hash {
+	found, err := tlog.TreeHash(int64(size), t)
+	if err != nil {
+		panic(err)
+	}
+	return found
+}
+
+func grown(entries []entry) *tree {
+	t := &tree{}
+	for i, each := range entries {
+		leaf := each.hidden
+		if each.raw != nil {
+			leaf = tlog.RecordHash(each.raw)
+		}
+		more, err := tlog.StoredHashesForRecordHash(int64(i), leaf, t)
+		if err != nil {
+			panic(err)
+		}
+		t.stored = append(t.stored, more...)
+	}
+	return t
+}
+
+func verify(file *evidence, trust *pins) {
+	require(name(file.root) == trust.root, "deployment", "another root")
+	log := logKey(file)
+	t := grown(file.entries)
+	last := checkpoints(file, log, t, trust.policy)
+	requireHead(file, trust, last)
+	followAll(file, trust, t)
+}
+
+func logKey(file *evidence) note.Verifier {
+	log, err := note.NewVerifier(file.key)
+	require(err == nil && log.Name() == file.origin, "log key", "not of the origin")
+	root, err := x509.ParseCertificate(file.root)
+	require(err == nil, "log key", "the root cannot be read")
+	message := append([]byte("keyhouse log key v1\x00"), file.key...)
+	require(signedBy(root, file.signature, message), "log key", "not signed by the root")
+	issued, err := x509.ParseCertificate(file.intermediate)
+	good := err == nil && issued.CheckSignatureFrom(root) == nil && issued.IsCA
+	good = good && bytes.Equal(issued.RawIssuer, root.RawSubject)
+	require(good, "log key", "the intermediate is not a CA of the root")
+	return log
+}
+
+// signedBy tells whether the certificate's key made the signature: ECDSA with SHA-256.
+func signedBy(certificate *x509.Certificate, signature, message []byte) bool {
+	key, is := certificate.PublicKey.(*ecdsa.PublicKey)
+	sum := sha256.Sum256(message)
+	return is && ecdsa.VerifyASN1(key, sum[:], signature)
+}
+
+// checkpoints returns the text of the last one.
+func checkpoints(file *evidence, log note.Verifier, t *tree, trusted *policy) string {
+	var notes []*signedNote
+	last := 0
+	for _, raw := range file.checkpoints {
+		read := readNote(raw)
+		require(read != nil && read.signedBy(log), "tree", "not signed by the log")
+		size, root, good := read.checkpoint(file.origin)
+		good = good && size > 0 && last <= size && size <= len(file.entries)
+		require(good, "tree", "a checkpoint of another log, or out of order")
+		found := t.root(size)
+		require(bytes.Equal(found[:], root), "tree", "other entries than those of size %d", size)
+		last, notes = size, append(notes, read)
+	}
+	require(len(notes) > 0 && last == len(file.entries), "tree", "not over all entries")
+	enough := false
+	for _, read := range notes {
+		enough = trusted.holds(read)
+	}
+	require(enough, "witnesses", "no quorum")
+	return notes[len(notes)-1].text
+}
+
+func requireHead(file *evidence, trust *pins, text string) {
+	collateral, there := file.objects[file.collateral]
+	var bundle object
+	require(there && json.Unmarshal(collateral, &bundle) == nil, "hardware", "no collateral")
+	require(bundle["tcb_info"] != nil && bundle["qe_identity"] != nil, "hardware", "no collateral")
+	report := readQuote(file.quote, trust.vendor, "hardware")
+	first := sha256.Sum256(append(append([]byte{}, file.root...), file.nonce...))
+	second := sha256.Sum256([]byte("keyhouse head v1\x00" + text))
+	report.requireBound(first, second, "hardware")
+	require(report.is(trust.code), "hardware", "code that is not accepted")
+}
+
+func number(value any) uint64 {
+	found, _ := strconv.ParseUint(string(value.(json.Number)), 10, 64)
+	return found
+}
+
+func at(index int) string { return fmt.Sprintf("entry %d", index) }

@@ -1,0 +1,295 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+type pending struct {
+	manifest string
+	missing  uint64
+	voters   []string
+}
+
+type portion struct {
+	approval string
+	decided  uint64
+}
+
+// A history after the leaves so far.
+type history struct {
+	file         *evidence
+	tree         *tree
+	trust        *pins
+	size         int
+	time         uint64
+	at           [2]uint64
+	placed       bool
+	platform     string
+	manifest     string
+	intermediate string
+	versions     map[string]uint64
+	pending      *pending
+	decided      uint64
+	portion      portion
+	older        bool
+	recovering   []string
+	recoveringAt string
+}
+
+func followAll(file *evidence, trust *pins, t *tree) {
+	h := &history{file: file, tree: t, trust: trust, versions: map[string]uint64{}}
+	for _, each := range file.entries {
+		if each.raw == nil {
+			h.requireSettled(nil)
+			shown := h.size > 1 || (h.size == 1 && h.older)
+			require(shown, "history", "a hidden beginning")
+		} else {
+			l := readLeaf(each.raw)
+			require(l != nil, "history", "%s is not a leaf of this version", at(h.size))
+			h.follow(l)
+		}
+		h.size++
+	}
+	last := h.intermediate
+	require(last == "" || last == name(file.intermediate), "history", "another intermediate")
+}
+
+func (h *history) follow(l *leaf) {
+	require((h.size == 0) == (l.kind == "log-begun"), "history", "a log begins once")
+	second := h.size == 1 && (l.kind == "manifest-set") == h.older
+	require(!second, "history", "the first manifest")
+	require(l.number("time") >= h.time, "history", "the time runs back")
+	h.requireSettled(l)
+	needed := h.neededHead(l)
+	h.step(l)
+	h.time, h.portion = l.number("time"), portion{}
+	switch l.kind {
+	case "packages-updated":
+		h.portion = portion{l.text("approval"), needed}
+		h.decided = uint64(h.size) + 1
+	case "update-proposed", "update-cancelled", "manifest-updated":
+		h.decided = uint64(h.size) + 1
+	}
+}
+
+func (h *history) step(l *leaf) {
+	switch l.kind {
+	case "log-begun":
+		h.begin(l)
+	case "manifest-set":
+		require(h.manifest == "" && h.size == 1, "history", "two first manifests")
+		h.inForce(l)
+	case "started":
+		h.start(l)
+	case "recovered":
+		h.recover(l)
+	case "update-proposed":
+		h.propose(l)
+	case "update-approved":
+		h.approve(l)
+	case "update-cancelled":
+		h.cancel(l)
+	case "manifest-updated":
+		h.onBase(l)
+		p := h.pending
+		good := p != nil && p.manifest == l.text("manifest") && p.missing == 0
+		require(good, "history", "not enough users")
+		h.inForce(l)
+	case "packages-updated":
+		h.packages(l)
+	case "secrets-uploaded":
+		h.uploads(l)
+	case "anchor":
+		h.place(l.text("at"))
+	}
+}
+
+func (h *history) requireSettled(l *leaf) {
+	enough := h.pending != nil && h.pending.missing == 0
+	applied := l != nil && l.kind == "manifest-updated"
+	require(!enough || applied, "history", "an update did not take effect")
+	if h.recoveringAt != "" {
+		its := l != nil && (l.kind == "started" || l.kind == "recovered")
+		require(its && l.text("at") == h.recoveringAt, "history", "a recovery without its start")
+	}
+}
+
+// neededHead returns how many leaves the head of an approval has at least.
+func (h *history) neededHead(l *leaf) uint64 {
+	if h.portion.approval != "" && h.portion.approval == l.text("approval") {
+		return h.portion.decided
+	}
+	return h.decided
+}
+
+// members returns who may do what; nil if the manifest in force is not in the file.
+func (h *history) members() *manifest {
+	raw, there := h.file.objects[h.manifest]
+	if !there {
+		return nil
+	}
+	return readManifest(raw)
+}
+
+func (h *history) begin(l *leaf) {
+	same := l.text("origin") == h.file.origin && l.text("root") == name(h.file.root) &&
+		l.text("key") == h.file.key
+	require(same, "history", "another log")
+	h.platform = l.text("platform")
+	h.older = l.text("imported") != "" || !l.isNull("previous")
+}
+
+func (h *history) inForce(l *leaf) {
+	h.manifest, h.intermediate = l.text("manifest"), l.text("intermediate")
+	h.versions, h.pending, h.older = map[string]uint64{}, nil, false
+	if in := h.members(); in != nil {
+		var saidHolders, saidThreshold uint64
+		if said, is := l.fields["recovery"].(object); is {
+			saidHolders, saidThreshold = number(said["holders"]), number(said["threshold"])
+		}
+		holders, threshold := in.recovery()
+		same := holders == saidHolders && threshold == saidThreshold
+		require(same, "history", "other recovery keys")
+	}
+}
+
+func (h *history) start(l *leaf) {
+	require(l.text("platform") == h.platform, "history", "another platform")
+	if in := h.members(); in != nil && h.recoveringAt != "" {
+		_, threshold := in.recovery()
+		require(uint64(len(h.recovering)) >= threshold, "history", "too few holders")
+		for _, each := range h.recovering {
+			require(in.isHolder(each), "history", "no holder")
+		}
+	}
+	h.place(l.text("at"))
+	h.recovering, h.recoveringAt = nil, ""
+	quote, there := h.file.objects[l.text("quote")]
+	_, judged := h.file.objects[l.text("collateral")]
+	if !there || !judged {
+		return
+	}
+	report := readQuote(quote, h.trust.vendor, "history")
+	instance, _ := hex.DecodeString(l.text("instance"))
+	root := h.tree.root(h.size)
+	position := append([]byte("keyhouse start v1\x00"), instance...)
+	position = append(binary.BigEndian.AppendUint64(position, uint64(h.size)), root[:]...)
+	report.requireBound(sha256.Sum256(h.file.root), sha256.Sum256(position), "history")
+	said := identity{l.text("unique"), l.text("signer"), 0, 0}
+	same := report.is(said) && said.UniqueID != "" && said.SignerID != "" &&
+		uint64(report.product()) == l.number("product") && uint64(report.version()) == l.number("svn")
+	require(same && report.is(h.trust.code), "history", "code that is not accepted")
+}
+
+func (h *history) recover(l *leaf) {
+	holders := l.fields["holders"].([]any)
+	require(len(holders) > 0 && l.text("at") != "", "history", "no holder")
+	for _, each := range holders {
+		require(!slices.Contains(h.recovering, each.(string)), "history", "a holder twice")
+		h.recovering = append(h.recovering, each.(string))
+	}
+	h.recoveringAt = l.text("at")
+}
+
+func (h *history) propose(l *leaf) {
+	h.onBase(l)
+	require(h.pending == nil, "history", "another update is pending")
+	h.requireAgreed(l)
+	needed := l.number("needed")
+	in := h.members()
+	require(needed > 0 && (in == nil || needed == in.needed()), "history", "another number")
+	h.pending = &pending{l.text("manifest"), needed - 1, []string{l.text("user")}}
+	h.older = false
+}
+
+func (h *history) approve(l *leaf) {
+	p := h.pending
+	if p == nil && h.older {
+		p = &pending{l.text("manifest"), l.number("missing") + 1, nil}
+	}
+	require(p != nil && p.manifest == l.text("manifest"), "history", "not pending")
+	h.requireAgreed(l)
+	missing := p.missing
+	voters := p.voters
+	if !slices.Contains(voters, l.text("user")) {
+		missing, voters = missing-1, append(voters, l.text("user"))
+	}
+	said := l.number("missing")
+	require(said == missing || (h.older && said == p.missing), "history", "another number")
+	h.pending = &pending{p.manifest, said, voters}
+}
+
+func (h *history) cancel(l *leaf) {
+	require(h.pending != nil || h.older, "history", "nothing is pending")
+	same := h.pending == nil || h.pending.manifest == l.text("manifest")
+	require(same, "history", "not pending")
+	if l.text("user") != "" || l.text("certificate") != "" {
+		h.requireAgreed(l)
+	}
+	h.pending, h.older = nil, false
+}
+
+func (h *history) packages(l *leaf) {
+	h.onBase(l)
+	rows := l.fields["versions"].([]any)
+	raised := map[string]uint64{}
+	for _, each := range rows {
+		row := each.([]any)
+		version, err := strconv.ParseUint(row[1].(string), 10, 64)
+		require(err == nil, "history", "a version of more than 64 bits")
+		raised[row[0].(string)] = version
+	}
+	require(len(rows) > 0 && len(raised) == len(rows), "history", "no package, or one twice")
+	h.requireAgreed(l)
+	in := h.members()
+	for each, version := range raised {
+		least := h.versions[each]
+		if in != nil {
+			least = max(least, in.version(each))
+		}
+		require(version >= least, "history", "a lowered version")
+		h.versions[each] = version
+	}
+	h.intermediate = l.text("intermediate")
+}
+
+func (h *history) uploads(l *leaf) {
+	rows := l.fields["uploads"].([]any)
+	require(len(rows) > 0, "history", "no upload")
+	in := h.members()
+	if in == nil {
+		return
+	}
+	for _, each := range rows {
+		row := each.([]any)
+		user := row[0].(string)
+		in.certificate(user, row[1].(string))
+		var names []string
+		for _, each := range row[2].([]any) {
+			names = append(names, each.(string))
+		}
+		in.requireAllowed(user, "WriteSecret", names...)
+	}
+}
+
+func (h *history) onBase(l *leaf) {
+	require(h.manifest == "" || h.manifest == l.text("base"), "history", "another base")
+	h.manifest = l.text("base")
+}
+
+func (h *history) place(text string) {
+	var found [2]uint64
+	if text != "" {
+		parts := strings.Split(text, ".")
+		found[0], _ = strconv.ParseUint(parts[0], 10, 64)
+		found[1], _ = strconv.ParseUint(parts[1], 10, 64)
+	}
+	later := found[0] > h.at[0] || (found[0] == h.at[0] && found[1] > h.at[1])
+	require(!h.placed || later, "history", "the position runs back")
+	h.at, h.placed = found, true
+}
