@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from keyhouse.server.process.flags import SettingRefusedError
-from keyhouse.server.process.settings import read_settings
+from keyhouse.server.process.settings import Replica, read_settings
 from keyhouse.server.process.supervisor import require_several_processes
 
 
@@ -55,6 +55,17 @@ def test_several_replicas_need_a_store_and_ports_for_their_metrics() -> None:
     assert read_settings([*shared, ":65534"], {}).replicas == 2
     with pytest.raises(SettingRefusedError, match="leaves too few ports"):
         read_settings([*shared, ":65535"], {})
+
+
+def test_each_replica_has_a_directory_and_a_port_for_metrics_of_its_own() -> None:
+    shared = ["--store", "postgresql://user@host/d", "--replicas", "2", "--data-dir", "/d"]
+    found = read_settings([*shared, "--metrics-addr", "127.0.0.1:9090"], {})
+    own = [found.of_replica(Replica(number)) for number in (1, 2)]
+    assert [each.state_dir for each in own] == [Path("/d"), Path("/d/replica-2")]
+    assert [each.metrics_addr for each in own] == [("127.0.0.1", 9090), ("127.0.0.1", 9091)]
+    (off, free) = (read_settings([*shared, *more], {}) for more in ([], ["--metrics-addr", ":0"]))
+    assert off.of_replica(Replica(2)).metrics_addr is None
+    assert free.of_replica(Replica(2)).metrics_addr == ("", 0)
 
 
 def test_several_replicas_are_refused_under_gramine() -> None:

@@ -300,6 +300,13 @@ class Settings(msgspec.Struct, frozen=True):
         folder, number = self.data_dir.absolute(), self.replica.number
         return folder / f"replica-{number}" if number > 1 else folder
 
+    def of_replica(self, replica: Replica) -> "Settings":
+        """Return what ``replica`` is started with: with a port of its own for its metrics."""
+        metrics = self.metrics_addr
+        if metrics is not None and metrics.port:
+            metrics = HostPort(metrics.host, metrics.port + replica.number - 1)
+        return msgspec.structs.replace(self, replica=replica, metrics_addr=metrics)
+
     @property
     def database(self) -> Secret | None:
         """The URL of the store with its password. Raises ``SettingRefusedError``."""

@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import msgspec
-
 from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
 from keyhouse.base.log import log
 from keyhouse.base.process.hardening import harden
@@ -26,7 +24,7 @@ from keyhouse.journal.directory.disk import Disk
 from keyhouse.server.net.listening import bound_socket
 from keyhouse.server.process.flags import SettingRefusedError
 from keyhouse.server.process.logs import configure_logs
-from keyhouse.server.process.settings import HostPort, Replica, Settings
+from keyhouse.server.process.settings import Replica, Settings
 
 REFUSED: Final = 1
 """Exit code where no replica is left, or one was not stopped in order."""
@@ -80,13 +78,6 @@ def supervise(settings: Settings, serve: Callable[[Settings], int]) -> int:
     require_no_state(folder)
     sockets = [asyncio.run(bound_socket(*at)) for at in (settings.client_addr, settings.mesh_addr)]
     return _Supervisor(settings, sockets, serve).run()
-
-
-def _settings_of(settings: Settings, replica: Replica) -> Settings:
-    metrics = settings.metrics_addr
-    if metrics is not None and metrics.port:
-        metrics = HostPort(metrics.host, metrics.port + replica.number - 1)
-    return msgspec.structs.replace(settings, replica=replica, metrics_addr=metrics)
 
 
 class _Supervisor:
@@ -148,8 +139,7 @@ class _Supervisor:
         """Be the replica ``number``; return its exit code."""
         end_with_parent(self._own_id)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
-        replica = Replica(number, *self._sockets)
-        return self._serve(_settings_of(self._settings, replica))
+        return self._serve(self._settings.of_replica(Replica(number, *self._sockets)))
 
     def _look_at_children(self) -> None:
         for child in list(self._running):
