@@ -71,6 +71,7 @@ def test_one_of_two_is_killed_and_nothing_is_lost(replicas: Replicas) -> None:
     assert server.stop() == 0
     assert all(map(ended, numbers))
     assert len(before & after) == 1
+    assert all(f'"instance": "{each}"' in server.logged() for each in before | after)
     assert server.logged().count('"all replicas have stopped"') == 1
     load.check(replicas.events())
 

@@ -261,12 +261,15 @@ async def _start(settings: Settings, platform: str, engine: "Engine", listener: 
 
     _settle_memory()
     await listener.start(*settings.client_addr, settings.replica.client_api)
+    # As the header Keyhouse-Replica has it.
+    instance = {"instance": engine.instance[:4].hex()} if settings.store is not None else {}
     log.info(
         "serving the Client API",
         phase=engine.view.phase.words,
         address=f"{settings.client_addr.host or '*'}:{listener.port}",
         platform=platform,
         version=VERSION,
+        **instance,
     )
 
 
