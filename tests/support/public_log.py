@@ -1,7 +1,11 @@
 """The transparency log of a coordinator, read as an outsider does and verified completely."""
 
+import base64
 from collections.abc import Callable
 from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.authority import is_signed_by_root
 from keyhouse.transparency.checkpoint import Checkpoint
@@ -10,8 +14,9 @@ from keyhouse.transparency.leaf import Leaf, read_leaf
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, frontier_of
 from keyhouse.transparency.tree import Frontier, leaf_hash
+from support.process.server import Client
 
-__all__ = ["Published", "read_log"]
+__all__ = ["Published", "published_by", "read_log"]
 
 
 class Published(NamedTuple):
@@ -54,3 +59,28 @@ def read_log(
     assert frontier.root == checkpoint.root
     assert frontier_of(lambda tile: read(f"tile/{tile.path}"), checkpoint.size) == frontier
     return Published(checkpoint, entries)
+
+
+def published_by(client: Client) -> Published:
+    """Return the whole log, which verifies; its head is that of the answers."""
+    pem = client.get("/api/v2/quote").data["cert"].encode()
+    root = x509.load_pem_x509_certificates(pem)[-1].public_bytes(Encoding.DER)
+    key = client.get("/api/v2/log/key").data
+    assert key["verifierKey"].startswith(key["origin"] + "+")
+
+    def read(path: str) -> bytes:
+        reply = client.get(f"/api/v2/log/{path}")
+        assert reply.status == 200, path
+        heads.add(reply.headers["keyhouse-log"])
+        if path == "checkpoint":
+            assert reply.headers["content-type"] == "text/plain; charset=utf-8"
+            assert reply.headers["cache-control"] == "no-store"
+        else:
+            assert reply.headers["content-type"] == "application/octet-stream"
+            assert reply.headers["cache-control"] == "public, max-age=31536000, immutable"
+        return reply.body
+
+    heads: set[str] = set()
+    found = read_log(read, root, key["verifierKey"], base64.b64decode(key["signature"]))
+    assert heads == {f"{found.checkpoint.size}.{found.checkpoint.root[:8].hex()}"}
+    return found

@@ -22,7 +22,7 @@ from keyhouse.journal.directory.inspect import (
     see_tombstone,
     shows_users,
 )
-from keyhouse.journal.directory.log_files import LogFiles, log_name
+from keyhouse.journal.directory.log_files import log_name
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.home import Home
 from keyhouse.journal.journal import (
@@ -33,6 +33,7 @@ from keyhouse.journal.journal import (
     WrongKeyError,
 )
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key
+from keyhouse.journal.log_parts import LogParts
 from keyhouse.journal.log_store import LogStore
 from keyhouse.journal.replay import Continuation, Replay
 from keyhouse.journal.store.memory import MemoryStore
@@ -65,7 +66,7 @@ __all__ = [
     "JournalSeen",
     "KeySeen",
     "Locked",
-    "LogFiles",
+    "LogParts",
     "LogStore",
     "MemoryStore",
     "MixedDeploymentsError",

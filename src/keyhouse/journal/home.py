@@ -5,8 +5,8 @@ from typing import Protocol
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory.found import Fresh, Locked, Opened
-from keyhouse.journal.directory.log_files import LogFiles
 from keyhouse.journal.journal import Journal
+from keyhouse.journal.log_parts import LogParts
 from keyhouse.journal.store.records import Note, Position
 
 
@@ -81,8 +81,8 @@ class Home(Protocol):
         """Seal the position of the journal: later starts refuse a journal that ends before it."""
         ...
 
-    def log_files(self, name: str) -> LogFiles | None:
-        """Return the files of the transparency log ``name``; None: all is in the journal."""
+    def log_parts(self, name: str) -> LogParts:
+        """Return where the parts of the transparency log ``name`` are kept."""
         ...
 
     async def close(self) -> None:

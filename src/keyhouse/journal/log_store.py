@@ -1,13 +1,13 @@
-"""Where the transparency log's tiles and objects are: in files, or in memory alone."""
+"""Where the transparency log's tiles and objects are: in files, a database, or memory alone."""
 
 from collections.abc import Sequence
 
 from keyhouse.base.errors import KeyhouseError, NotFoundError
 from keyhouse.base.log import log
-from keyhouse.journal.directory.disk import off_loop
-from keyhouse.journal.directory.log_files import LogFiles, missing
+from keyhouse.journal.directory.log_files import missing
+from keyhouse.journal.log_parts import Grown, LogParts
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.growing import Growing
+from keyhouse.transparency.growing import Growing, edge_of
 from keyhouse.transparency.leaf import object_name
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, frontier_of, right_edge
 from keyhouse.transparency.tree import Frontier
@@ -22,7 +22,7 @@ class LogStore:
     Without files, every base has the whole log.
     """
 
-    def __init__(self, files: LogFiles | None = None) -> None:
+    def __init__(self, files: LogParts | None = None) -> None:
         """Begin a log, in memory without ``files``."""
         self._growing: Growing | None = Growing()
         self._files = files
@@ -34,7 +34,7 @@ class LogStore:
 
     @classmethod
     async def open(
-        cls, files: LogFiles | None, filed: Frontier, leaves: Sequence[bytes]
+        cls, files: LogParts | None, filed: Frontier, leaves: Sequence[bytes]
     ) -> "LogStore":
         """Return the log in ``files``, which should have all up to ``filed``, with ``leaves``."""
         store = cls(files)
@@ -52,14 +52,20 @@ class LogStore:
         else:
             self._growing.extend(leaves)
 
-    def resume(self, filed: Frontier, leaves: Sequence[bytes]) -> None:
-        """Append what is new in ``leaves``, which come after ``filed``: others wrote a base."""
+    async def resume(self, filed: Frontier, leaves: Sequence[bytes]) -> None:
+        """Append what is new in ``leaves``, which come after ``filed``: others wrote a base.
+
+        They have also written what comes before ``filed``, if it is not known here.
+        """
         size = filed.size - 1 if self._growing is None else self._growing.size
         if 0 <= size - filed.size <= len(leaves):
             self.extend(leaves[size - filed.size :])
-        else:
-            log.error("others wrote leaves of the transparency log that are not known here")
-            self._growing, self._filed, self._since = None, filed, [*leaves]
+            return
+        self._growing, self._filed, self._since = None, filed, []
+        if self._files is not None:
+            self._written, self._unsynced = {}, []
+            await self._load(self._files, filed)
+        self.extend(leaves)
 
     def filed(self, leaves: Sequence[bytes]) -> tuple[Frontier, tuple[bytes, ...]]:
         """Return how far the files have the log after ``sync``, and what a base has of it then.
@@ -95,7 +101,7 @@ class LogStore:
             return held
         if self._growing is None or self._files is None:
             raise missing(f"tile/{tile.path}")
-        return await off_loop(self._files.tile, tile)
+        return await self._files.tile(tile)
 
     async def root_at(self, size: int) -> bytes:
         """Return the root that the log had with ``size`` leaves, which it has reached.
@@ -113,7 +119,7 @@ class LogStore:
         if self._files is None:
             found = self._objects.get(name)
         else:
-            found = await off_loop(self._files.object, name)
+            found = await self._files.object(name)
         if found is None:
             raise NotFoundError("there is no such object in the log")
         return found
@@ -124,17 +130,17 @@ class LogStore:
             if self._files is None:
                 self._objects[object_name(raw)] = raw
             else:
-                await off_loop(self._files.put_object, raw)
+                await self._files.put_object(raw)
 
     async def write_checkpoint(self, note: bytes) -> None:
         """Put the newest checkpoint beside the files. Raises ``UnavailableError``."""
         if self._files is not None:
-            await off_loop(self._files.write_checkpoint, note)
+            await self._files.write_checkpoint(note)
 
-    async def move_to(self, files: LogFiles) -> None:
+    async def move_to(self, files: LogParts) -> None:
         """Move the log from memory to ``files``, durably. Raises ``UnavailableError``."""
         for raw in self._objects.values():
-            await off_loop(files.put_object, raw)
+            await files.put_object(raw)
         self._files, self._written = files, {}
         try:
             await self.sync()
@@ -150,20 +156,21 @@ class LogStore:
             return
         try:
             if growing is not None:
-                self._growing = await off_loop(_whole, files, growing)
-            for name in await off_loop(files.objects):
-                raw = await off_loop(files.object, name)
+                self._growing = await _whole(files, growing)
+            for name in await files.objects():
+                raw = await files.object(name)
                 if raw is not None:
                     self._objects[name] = raw
-            await off_loop(files.remove)
+            await files.remove()
         except KeyhouseError as error:
             log.error("a part of the transparency log is lost", reason=str(error))
         self._files = None
 
-    async def _load(self, files: LogFiles, filed: Frontier) -> None:
+    async def _load(self, files: LogParts, filed: Frontier) -> None:
         self._growing, self._filed = None, filed
         try:
-            growing = await off_loop(Growing.at, filed, files.tile)
+            edge = {tile: await files.tile(tile) for tile in edge_of(filed.size)}
+            growing = Growing.at(filed, edge.__getitem__)
         except KeyhouseError as error:
             log.error("the files of the transparency log are damaged", reason=str(error))
             return
@@ -176,21 +183,13 @@ class LogStore:
         if growing is None or files is None:
             return
         work = [
-            (tile, raw, known)
+            Grown(tile, raw, known)
             for tile in growing.tiles()
             if (durable or tile.width == WIDTH)
             and (raw := growing.read(tile)) is not None
             and (known := self._written.get(_place(tile), 0)) < len(raw)
         ]
-        unsynced = self._unsynced if durable else []
-
-        def write() -> None:
-            for tile, raw, known in work:
-                files.grow(tile, raw, known, durable=durable)
-            for tile in unsynced:
-                files.sync(tile)
-
-        await off_loop(write)
+        await files.write(work, self._unsynced if durable else [], durable=durable)
         self._written.update((_place(tile), len(raw)) for tile, raw, _ in work)
         complete = [tile for tile, _, _ in work if tile.width == WIDTH]
         self._unsynced = [] if durable else [*self._unsynced, *complete]
@@ -203,11 +202,11 @@ def _place(tile: Tile) -> tuple[int, int]:
     return tile.level, tile.index
 
 
-def _whole(files: LogFiles, growing: Growing) -> Growing:
+async def _whole(files: LogParts, growing: Growing) -> Growing:
     """Return the log with every tile in memory. Raises ``UnavailableError`` if one is missing."""
     found, size = Growing(), growing.size
     for index in range(-(-size // WIDTH)):
         tile = Tile(ENTRIES, index, min(WIDTH, size - index * WIDTH))
         raw = growing.read(tile)
-        found.extend(bundled(files.tile(tile) if raw is None else raw, tile.width))
+        found.extend(bundled(await files.tile(tile) if raw is None else raw, tile.width))
     return found

@@ -17,6 +17,12 @@ from keyhouse.transparency.tree import HASH_BYTES, Frontier, leaf_hash, perfect_
 _Place = tuple[int, int]  # level and index of a tile
 
 
+def edge_of(size: int) -> list[Tile]:
+    """Return what ``Growing.at`` reads of a log of ``size`` leaves."""
+    width = size % WIDTH
+    return [*right_edge(size), *([Tile(ENTRIES, size // WIDTH, width)] if width else [])]
+
+
 class Growing:
     """Holds every tile that is not complete, and those completed since that nobody has taken."""
 

@@ -1,43 +1,15 @@
 """The transparency log over HTTPS, as an outsider reads it, of a process that is killed."""
 
-import base64
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
-from support.process.server import Client, Server
-from support.public_log import Published, read_log
+from support.process.server import Server
+from support.public_log import published_by
 from support.samples.deployment import manifest, user
 
 from keyhouse.manifest import fingerprint
 
 pytestmark = pytest.mark.acceptance
-
-
-def published(client: Client) -> Published:
-    """Return the whole log, which verifies; its head is that of the answers."""
-    pem = client.get("/api/v2/quote").data["cert"].encode()
-    root = x509.load_pem_x509_certificates(pem)[-1].public_bytes(Encoding.DER)
-    key = client.get("/api/v2/log/key").data
-    assert key["verifierKey"].startswith(key["origin"] + "+")
-
-    def read(path: str) -> bytes:
-        reply = client.get(f"/api/v2/log/{path}")
-        assert reply.status == 200, path
-        heads.add(reply.headers["keyhouse-log"])
-        if path == "checkpoint":
-            assert reply.headers["content-type"] == "text/plain; charset=utf-8"
-            assert reply.headers["cache-control"] == "no-store"
-        else:
-            assert reply.headers["content-type"] == "application/octet-stream"
-            assert reply.headers["cache-control"] == "public, max-age=31536000, immutable"
-        return reply.body
-
-    heads: set[str] = set()
-    found = read_log(read, root, key["verifierKey"], base64.b64decode(key["signature"]))
-    assert heads == {f"{found.checkpoint.size}.{found.checkpoint.root[:8].hex()}"}
-    return found
 
 
 def test_a_killed_coordinator_continues_its_log(tmp_path: Path) -> None:
@@ -49,19 +21,19 @@ def test_a_killed_coordinator_continues_its_log(tmp_path: Path) -> None:
         with server.client(user("writer")) as client:
             for number in range(280):
                 assert client.upload({"note": b"%d" % number}).status == 200
-            before = published(client)
+            before = published_by(client)
             assert client.get(f"/api/v2/log/object/{fingerprint(raw)}").body == raw
         server.kill()
     with server, server.client(user("writer")) as client:
         assert client.upload({"note": b"after"}).status == 200
-        after = published(client)
+        after = published_by(client)
     assert after.entries[: len(before.entries)] == before.entries
     assert after.kinds[len(before.entries) :] == ["Started", "SecretsUploaded"]
 
 
 def test_only_what_the_log_has_is_answered(running: Server) -> None:
     with running.client() as client:
-        size = published(client).checkpoint.size
+        size = published_by(client).checkpoint.size
         there = {"tile/entries/000.p/1": 200, f"tile/0/000.p/{size}": 200}
         unknown = dict.fromkeys(
             (f"tile/0/000.p/{size + 1}", "tile/0/000", "tile/entries/001", "tile/0/000.p/0",

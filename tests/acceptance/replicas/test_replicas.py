@@ -13,9 +13,11 @@ from support.peers.postgres import PASSWORD, PostgresServer
 from support.peers.replicas import NAMES, Load, Replicas, manifest
 from support.process.command import run
 from support.process.server import free_port
+from support.public_log import published_by
 from support.samples.deployment import user
 
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
+from keyhouse.manifest import fingerprint
 
 
 @pytest.fixture
@@ -158,6 +160,27 @@ def test_the_others_take_over_an_epoch_of_one(replicas: Replicas) -> None:
     second.kill()
     second.start()  # its directory has the key of the epoch that the other began
     load.check(replicas.events())
+
+
+def test_each_replica_serves_the_whole_log(replicas: Replicas) -> None:
+    servers = replicas.founded(2)
+    first, second = servers
+    then = manifest("second")
+    with first.client(user("alice")) as client:
+        body = {"manifest": base64.b64encode(then).decode()}
+        assert client.post("/api/v2/update", body).status == 200
+    first.stop()
+    with second.client(user("writer")) as client:
+        assert client.upload({"note": b"makes this replica catch up"}).status == 200
+        found = published_by(client)
+        assert client.get(f"/api/v2/log/object/{fingerprint(then)}").body == then
+    assert found.kinds[-3:] == ["UpdateProposed", "ManifestUpdated", "SecretsUploaded"]
+    second.kill()
+    first.start()
+    with first.client() as client:
+        again = published_by(client)
+        assert client.get(f"/api/v2/log/object/{fingerprint(then)}").body == then
+    assert again.entries[:-1] == found.entries
 
 
 def test_what_a_shared_store_cannot_keep_is_refused(replicas: Replicas) -> None:

@@ -72,7 +72,7 @@ class Following:
             payloads = found.base + found.events
             tail = LogTail()
             state, update_log = await asyncio.to_thread(rebuild, payloads, tail)
-            self._writer.public_log.resume(tail.filed, tail.leaves)
+            await self._writer.public_log.resume(tail.filed, tail.leaves)
             self._current.replace(state, update_log)
             self._writer.adopt(state)
         elif found.events:

@@ -18,7 +18,7 @@ from keyhouse.journal import (
     Continuation,
     Home,
     Journal,
-    LogFiles,
+    LogParts,
     LogStore,
     MemoryStore,
     Opened,
@@ -135,13 +135,13 @@ class JournalWriter:
 
     async def opened_log(self, verifier: str, tail: LogTail) -> LogStore:
         """Return the log with this key from its files; the journal said ``tail`` of it."""
-        return await LogStore.open(self._log_files(verifier), tail.filed, tail.leaves)
+        return await LogStore.open(self._log_parts(verifier), tail.filed, tail.leaves)
 
     async def new_log(
         self, verifier: str, objects: Sequence[bytes], *, on_disk: bool = True
     ) -> LogStore:
         """Return a new log with ``objects``. Raises ``UnavailableError``."""
-        store = LogStore(self._log_files(verifier) if on_disk else None)
+        store = LogStore(self._log_parts(verifier) if on_disk else None)
         await store.put_objects(objects)
         return store
 
@@ -243,14 +243,13 @@ class JournalWriter:
         """Make the files hold all of the transparency log that is durable in the journal."""
         if state.public_log is None or mode is SealMode.DISABLED:
             return
-        files = self._log_files(state.public_log.verifier)
-        if not self._on_disk and files is not None:
-            await self.public_log.move_to(files)
+        if not self._on_disk:
+            await self.public_log.move_to(self._log_parts(state.public_log.verifier))
         else:
             await self.public_log.sync()
 
-    def _log_files(self, verifier: str) -> LogFiles | None:
-        return self._home.log_files(log_name(verifier))
+    def _log_parts(self, verifier: str) -> LogParts:
+        return self._home.log_parts(log_name(verifier))
 
     def is_too_long(self) -> bool:
         """Tell whether it is time to compact: the records outweigh the base."""

@@ -27,6 +27,7 @@ from keyhouse.journal.directory.key_file import KeyFile, key_of
 from keyhouse.journal.directory.layout import JOURNAL, SEALED_KEY
 from keyhouse.journal.directory.lock import DirectoryLock
 from keyhouse.journal.directory.log_files import LogFiles
+from keyhouse.journal.directory.log_parts import DirectoryParts
 from keyhouse.journal.directory.open_store import OpenStore, build_store
 from keyhouse.journal.directory.sealing import EpochKey, SealedElsewhereError, SealedKey
 from keyhouse.journal.directory.tombstone import Tombstone
@@ -188,9 +189,9 @@ class DirectoryHome(HomeInTurn[OpenStore]):
             self._hold(store, journal, EpochKey(start.epoch, "", dek), index)
             return Opened(journal, replay, "", index)
 
-    def log_files(self, name: str) -> LogFiles:
+    def log_parts(self, name: str) -> DirectoryParts:
         """Return the files of the transparency log ``name`` in this directory."""
-        return LogFiles(self._path, name, self._disk)
+        return DirectoryParts(LogFiles(self._path, name, self._disk))
 
     async def close(self) -> None:
         """Release store and directory. Call ``write_head`` before at a clean stop."""

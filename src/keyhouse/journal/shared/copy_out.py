@@ -21,6 +21,7 @@ from keyhouse.journal.directory.inspect import see_journal
 from keyhouse.journal.directory.layout import INDEX, JOURNAL, SEALED_KEY, TOMBSTONE
 from keyhouse.journal.offline.archive import require_whole
 from keyhouse.journal.offline.backup import NotEmptyError, Verify, make_backup_of
+from keyhouse.journal.shared.log_parts import copy_log_out
 from keyhouse.journal.shared.whole import Whole, read_database, read_whole
 from keyhouse.journal.store.postgres_database import PostgresDatabase
 from keyhouse.journal.store.protocol import StoreConflictError, StoreDamagedError, StoreLockedError
@@ -65,6 +66,7 @@ async def move_out(url: Secret, database: PostgresDatabase, path: Path, verify: 
             require_whole(disk, place, await see_journal(place))
             await verify(place)
             await off_loop(disk.remove, place / SEALED_KEY)
+            await copy_log_out(disk, database, path)
             await _end(database, whole, to)
             await off_loop(replacement.commit, disk, path)
         except BaseException:
@@ -96,6 +98,7 @@ async def back_up_database(
         else:
             raise UnavailableError(f"{SEALED_KEY} changes all the time", hint="try again")
         await _fill(target, disk, whole, index)
+        await copy_log_out(disk, database, target)  # after the journal
         if raw is not None:
             disk.write(target / SEALED_KEY, raw)
 

@@ -25,6 +25,7 @@ from keyhouse.journal.directory.sealing import Contents, EpochKey
 from keyhouse.journal.journal import Journal, StoreEmptyError, require_link
 from keyhouse.journal.keys import key_check
 from keyhouse.journal.shared.joining import Join
+from keyhouse.journal.shared.log_parts import DatabaseParts
 from keyhouse.journal.shared.machine_keys import MachineKeys, NoMachineKeys, SealedKeys
 from keyhouse.journal.shared.open_store import OpenSharedStore
 from keyhouse.journal.store.postgres import PostgresStore
@@ -194,8 +195,9 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
         """Leave ``note`` beside the store that is served."""
         await self._database.put_note(await self._current(), note)
 
-    def log_files(self, name: str) -> None:
-        """Return None: files of one process are no help to the others. No tables for it yet."""
+    def log_parts(self, name: str) -> DatabaseParts:
+        """Return the parts of the transparency log ``name`` in the database."""
+        return DatabaseParts(self._database, name)
 
     async def close(self) -> None:
         """Release database and directory."""

@@ -22,6 +22,7 @@ from keyhouse.journal.directory.inspect import see_tombstone
 from keyhouse.journal.directory.layout import ARCHIVE, JOURNAL, SEALED_KEY
 from keyhouse.journal.directory.sealing import FILE_LIMIT
 from keyhouse.journal.offline.archive import archived_names
+from keyhouse.journal.shared.log_parts import copy_log_in
 from keyhouse.journal.shared.whole import Whole, read_whole
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.postgres_database import PostgresDatabase
@@ -59,6 +60,7 @@ async def move_in(path: Path, url: Secret, database: PostgresDatabase) -> MovedI
             raise ended_but_there(ended, JOURNAL)
         await _require_unused(database)
         whole, index = await _read_directory(path, disk)
+        await copy_log_in(disk, path, database)
         await _write(url, whole, index)
         archive = await off_loop(_archive, path, disk, whole.start.epoch)
         await database.make_current(whole.start.store_id, before=None)

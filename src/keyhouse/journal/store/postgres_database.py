@@ -20,6 +20,11 @@ from keyhouse.journal.store.records import Note, Position
 LARGEST_NOTE: Final = 64 * 1024
 """Bytes of a note."""
 
+LARGEST_LOG_PART: Final = 32 * 1024 * 1024
+"""Bytes of a tile or an object of a transparency log."""
+
+_LOG_ID = 16  # bytes
+
 _MOST_NOTES = 200
 _LONGEST_NAME = 64
 _LARGEST_SEALED = 64 * 1024
@@ -51,6 +56,16 @@ _NOTES = """
 SELECT name, raw FROM keyhouse.note
 WHERE store_id = $1 AND kind = $2 AND octet_length(raw) <= $3 AND octet_length(name) <= $4
 ORDER BY at DESC LIMIT $5"""
+# The parts of a log are notes of a kind of their own; the id of their store is the log's.
+_LOG_PART = """
+SELECT raw FROM keyhouse.note
+WHERE store_id = $1 AND kind = 'log' AND name = $2 AND octet_length(raw) <= $3"""
+_PUT_LOG_PART = """
+INSERT INTO keyhouse.note AS n VALUES ($1, 'log', $2, $3)
+ON CONFLICT (store_id, kind, name) DO UPDATE SET raw = excluded.raw, at = now()
+WHERE substr(n.raw, 1, octet_length(excluded.raw)) <> excluded.raw"""
+_LOG_PARTS = "SELECT name FROM keyhouse.note WHERE store_id = $1 AND kind = 'log'"
+_LOGS = "SELECT DISTINCT store_id FROM keyhouse.note WHERE kind = 'log'"
 _PRESENT = "present"
 _PRESENT_KEY = crc32(_PRESENT.encode()) - 2**31
 _OTHERS = """
@@ -189,6 +204,30 @@ class PostgresDatabase:
             raise ValueError("a note is too large")
         async with self._asking() as connection:
             await connection.execute(_PUT_NOTE, store_id, note.kind, note.name, note.raw)
+
+    async def logs(self) -> list[bytes]:
+        """Return the ids, 16 bytes each, of the transparency logs that there are parts of."""
+        async with self._asking() as connection:
+            rows = await connection.fetch(_LOGS)
+        return [_bytes(log, _LOG_ID, exactly=True) for (log,) in rows]
+
+    async def log_part(self, log: bytes, name: str) -> bytes | None:
+        """Return a part of a transparency log; None if there is none of this ``name``."""
+        async with self._asking() as connection:
+            rows = await connection.fetch(_LOG_PART, log, name.encode(), LARGEST_LOG_PART)
+        return _bytes(rows[0][0], LARGEST_LOG_PART) if rows else None
+
+    async def log_part_names(self, log: bytes) -> list[str]:
+        """Return the names of all parts of a transparency log."""
+        async with self._asking() as connection:
+            rows = await connection.fetch(_LOG_PARTS, log)
+        names = [_bytes(name, _LONGEST_NAME * 2) for (name,) in rows]
+        return sorted(name.decode("ascii", "replace") for name in names)
+
+    async def put_log_part(self, log: bytes, name: str, raw: bytes) -> None:
+        """Keep a part of a transparency log, durably; one that begins with it stays as it is."""
+        async with self._asking() as connection:
+            await connection.execute(_PUT_LOG_PART, log, name.encode(), raw)
 
     async def close(self) -> None:
         """Close the connection, which gives claims back. It may be closed twice."""

@@ -26,7 +26,8 @@ CREATE TABLE keyhouse.note (
 """``current``: the store that is served, no row before the first manifest. ``head``: a row for each
 store, also for an empty one, whose epoch is 0; ``ended`` is empty, ``archived``, or ``moved to``
 and the digest of the ``sealed_key`` in the directory that it went to. ``sealed``: the data key as
-each machine sealed it. ``note.at``: to tidy, trusted by nobody."""
+each machine sealed it. ``note.at``: to tidy, trusted by nobody. Notes of the kind ``log`` are parts
+of the transparency log whose id ``store_id`` is."""
 
 FOUND = """
 WITH relation AS (
