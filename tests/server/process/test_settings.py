@@ -238,9 +238,9 @@ def test_a_password_of_the_store_comes_from_the_variable_or_a_file(tmp_path: Pat
     assert "secret" not in repr(given)
     file = tmp_path / "password"
     file.write_text("p/w:d@ #\nrest\n")
-    url = "postgresql://user@one:1,two:2/d?sslmode=require"
+    url = "postgresql://user@one:1,two:2/d?sslmode=verify-full"
     given = read_settings(["--store", url, "--store-password-file", str(file)], {})
-    expected = b"postgresql://user:p%2Fw%3Ad%40%20%23@one:1,two:2/d?sslmode=require"
+    expected = b"postgresql://user:p%2Fw%3Ad%40%20%23@one:1,two:2/d?sslmode=verify-full"
     assert given.database == Secret(expected)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
@@ -58,12 +59,15 @@ class Certified:
         return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def certify(name: str, issuer: Certified | None = None, *, is_ca: bool = True) -> Certified:
-    """Return a new key with a certificate by ``issuer``, or by itself."""
+def certify(
+    name: str, issuer: Certified | None = None, *, is_ca: bool = True, address: str = ""
+) -> Certified:
+    """Return a new key with a certificate by ``issuer``, or by itself, for ``address`` as well."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+    also = [x509.IPAddress(ip_address(address))] if address else []
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), *also])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)

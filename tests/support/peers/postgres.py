@@ -7,8 +7,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import asyncpg
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal.store.postgres_connection import create_schema
+from support.peers.peer import Certified
 from support.process.tool import tool
 
 __all__ = ["PASSWORD", "PostgresServer"]
@@ -39,6 +40,7 @@ class PostgresServer:
             self._as = [tool("setpriv"), *ids]
         self._numbers = count()
         self.is_running = False
+        self.address = f"127.{'.'.join(str(1 + number % 254) for number in os.urandom(3))}"
 
     @classmethod
     @contextmanager
@@ -50,8 +52,11 @@ class PostgresServer:
             password.write_text(PASSWORD)
             how = ("-A", "scram-sha-256", "-U", "keyhouse", f"--pwfile={password}", "-N")
             server._run("initdb", *how)
-            with (server.folder / "data" / "pg_hba.conf").open("a") as rules:
-                rules.write("local replication keyhouse scram-sha-256\n")
+            rules = server.folder / "data" / "pg_hba.conf"
+            rules.write_text(
+                "hostssl certified all 127.0.0.0/8 scram-sha-256 clientcert=verify-ca\n"
+                "local replication keyhouse scram-sha-256\n" + rules.read_text()
+            )
             server.start()
             yield server
 
@@ -96,7 +101,8 @@ class PostgresServer:
         # After a crash it syncs all its files: with the hundreds of each test's database, one after
         # the other, that takes minutes on a busy disk.
         settings = [
-            "listen_addresses=", "max_prepared_transactions=0", "recovery_init_sync_method=syncfs",
+            f"listen_addresses={self.address}", "max_prepared_transactions=0",
+            "recovery_init_sync_method=syncfs",
         ]  # fmt: skip
         options = " ".join([f"-k {self.folder}", *(f"-c {setting}" for setting in settings)])
         self._control("-l", str(self.folder / "log"), "-o", options, "start")
@@ -121,6 +127,34 @@ class PostgresServer:
         where = ",".join(map(str, folders or [self.folder]))
         url = f"postgresql://keyhouse:{PASSWORD}@/{database}?host={where}{extra}"
         return Secret(url.encode())
+
+    @asynccontextmanager
+    async def with_tls(self, certificate: Certified, clients: Certified) -> AsyncIterator[None]:
+        """Offer TLS until the context ends.
+
+        ``clients``: the authority whose certificate a client of the database ``certified`` shows.
+        """
+        data = self.folder / "data"
+        for name, raw in (
+            ("server.crt", certificate.pem),
+            ("server.key", certificate.key_pem),
+            ("clients.crt", clients.pem),
+        ):
+            (data / name).write_bytes(raw)
+            (data / name).chmod(0o600)
+            os.chown(data / name, data.stat().st_uid, data.stat().st_gid)
+        await self.ask("ALTER SYSTEM SET ssl_ca_file = 'clients.crt'")
+        await self._set_tls("on")
+        try:
+            yield
+        finally:
+            await self._set_tls("off")
+
+    async def _set_tls(self, value: str) -> None:
+        await self.ask(f"ALTER SYSTEM SET ssl = {value}")
+        await self.ask("SELECT pg_reload_conf()")
+        while await self.ask("SHOW ssl") != [(value,)]:
+            pass
 
     async def database(self, *, empty: bool = False) -> str:
         """Return the name of a new database, with the schema unless it is to be ``empty``."""

@@ -4,18 +4,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
 from keyhouse.base.secret import Secret
+from keyhouse.journal.store.postgres_address import StoreUrlError, address_of, split_url
 
-_SCHEMES: Final = frozenset({"postgresql", "postgres"})
 _LONGEST: Final = 4096  # bytes of a password
-
-
-class StoreUrlError(RefusedError):
-    """The URL of a store cannot be used. The error quotes nothing of it."""
-
-    code = "store-url"
 
 
 def store_url(text: str, password_file: Path | None) -> Secret:
@@ -23,14 +16,13 @@ def store_url(text: str, password_file: Path | None) -> Secret:
 
     Raises ``StoreUrlError``.
     """
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        raise _unusable() from None
-    if parts.scheme not in _SCHEMES or not (parts.netloc or parts.query):
-        raise _unusable()
-    if password_file is None:
-        return Secret(text.encode())
+    url = Secret(text.encode()) if password_file is None else _with_password(text, password_file)
+    address_of(url)
+    return url
+
+
+def _with_password(text: str, password_file: Path) -> Secret:
+    parts = split_url(text)
     user, at, hosts = parts.netloc.rpartition("@")
     if not at or not user or ":" in user:
         raise StoreUrlError(
@@ -71,9 +63,3 @@ def _password(path: Path) -> str:
             hint="write it into the first line, as UTF-8",
         )
     return password
-
-
-def _unusable() -> StoreUrlError:
-    return StoreUrlError(
-        "the URL of the store cannot be read", hint="postgresql://USER@HOST/DATABASE"
-    )

@@ -4,6 +4,7 @@ Everything the server says is untrusted, and its texts are never shown: they may
 """
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from keyhouse.base.secret import Secret
+from keyhouse.journal.store.postgres_address import address_of
 from keyhouse.journal.store.postgres_schema import CREATE, EXPECTED, FOUND
 from keyhouse.journal.store.protocol import (
     OutcomeUnknownError,
@@ -182,12 +184,22 @@ async def create_schema(url: Secret) -> None:
 
 async def _reached(url: Secret) -> Connection:
     try:
+        address = address_of(url)
         raw = await asyncpg.connect(
-            url.reveal().decode(),
+            address.url.reveal().decode(),
+            host=address.hosts,
+            port=address.ports,
+            ssl=address.tls or False,
             timeout=_PATIENCE,
             target_session_attrs="read-write",
             connection_class=_Raw,
         )
+    except ssl.SSLCertVerificationError:
+        raise StoreUnreadableError(
+            "the database's server proves nothing: its certificate is not for this name, or not of"
+            " an authority that the URL trusts",
+            hint="look at the certificate of the server, and at sslrootcert in the URL",
+        ) from None
     except Exception:  # noqa: BLE001 - as above; and their texts may quote the URL
         raise _unreachable() from None
     return Connection(raw)
@@ -225,7 +237,7 @@ async def _check_schema(connection: Connection) -> None:
 def _unreachable() -> StoreUnreadableError:
     return StoreUnreadableError(
         "the database cannot be reached",
-        hint="look at the server, and at the URL and the password of the store",
+        hint="look at the server, whether it has TLS, and at the URL and the password of the store",
     )
 
 

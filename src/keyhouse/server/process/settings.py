@@ -9,7 +9,8 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal.shared.url import StoreUrlError, has_password, store_url
+from keyhouse.journal.shared.url import has_password, store_url
+from keyhouse.journal.store.postgres_address import StoreUrlError
 from keyhouse.server.process.flags import (
     SettingRefusedError,
     file,
