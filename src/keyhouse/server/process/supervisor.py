@@ -80,6 +80,11 @@ def supervise(settings: Settings, serve: Callable[[Settings], int]) -> int:
     return _Supervisor(settings, sockets, serve).run()
 
 
+def next_pause(last: float | None, lived: float) -> float:
+    """Return the seconds until one that lived for ``lived`` is started again; ``last``: before."""
+    return PAUSE if last is None or lived >= SETTLED else min(2 * last, LONGEST_PAUSE)
+
+
 class _Supervisor:
     def __init__(
         self,
@@ -150,9 +155,7 @@ class _Supervisor:
 
     def _note_end(self, number: int, began: float, code: int) -> None:
         now, last = time.monotonic(), self._ended.get(number)
-        pause = PAUSE
-        if last is not None and now - began < SETTLED:
-            pause = min(2 * last.pause, LONGEST_PAUSE)
+        pause = next_pause(last.pause if last is not None else None, now - began)
         self._ended[number], self._due[number] = _Ended(code, pause), now + pause
         log.warning("a replica has ended", replica=number, code=code, again_in=pause)
 
