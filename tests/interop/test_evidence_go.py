@@ -94,7 +94,7 @@ def test_both_agree_on_random_damage(maker: Maker, in_go: Verdicts, tmp_path: Pa
         if mine != said.partition(":")[0]
     ]
     assert different == []
-    assert {"ok", *Step} <= set(ours)
+    assert {"ok", Step.FILE, Step.TREE, Step.HISTORY} <= set(ours)
 
 
 def verdict(raw: bytes, pins: Pins) -> str:

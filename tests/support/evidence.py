@@ -51,7 +51,8 @@ The maker makes a quote or an approval that is ``None``; ``...`` is the last app
 """
 
 BEGUN: Final = datetime(2026, 11, 22, 12, tzinfo=UTC)
-FIRST, SECOND = together(), together(word="second")
+FIRST = together(Transparency={"SignedApprovals": True})
+SECOND = together(word="second")
 GOLDEN: Final = Path(__file__).parents[1] / "evidence" / "golden"
 """A good evidence file, recorded, and what an auditor has beside it."""
 

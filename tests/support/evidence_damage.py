@@ -220,6 +220,7 @@ HISTORIES: Final[dict[str, Callable[[list[Said]], object]]] = {
     "a lowered version": _said(4, versions=[["app", "2"]]),
     "a version that nobody signed": _said(4, versions=[["app", "5"]]),
     "another base of packages": _said(4, base=_OTHER),
+    "an agreement that nobody signed": _said(6, approval=""),
     "another base": _said(5, base=_OTHER),
     "fewer who agree": _said(5, needed=1),
     "another pending manifest": _said(6, manifest=_OTHER),

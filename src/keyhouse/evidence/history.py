@@ -297,6 +297,8 @@ def _agreement(history: History, leaf: Decided, log: LogView) -> tuple[Gap, ...]
     else:
         members.require_allowed(leaf.user, Action.UPDATE_MANIFEST)
     if not leaf.approval:
+        if members.must_sign:
+            raise HistoryRefusedError("a user did not sign, but the manifest in force demands it")
         return (Gap.NOT_SIGNED,)
     raw = log.objects(leaf.approval)
     if raw is None:

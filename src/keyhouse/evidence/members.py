@@ -27,6 +27,12 @@ class Members:
         return self.manifest.config.update_threshold or len(holders)
 
     @property
+    def must_sign(self) -> bool:
+        """Whether users have to sign what they decide."""
+        transparency = self.manifest.config.transparency
+        return transparency is not None and transparency.signed_approvals
+
+    @property
     def recovery(self) -> tuple[int, int]:
         """How many holders there are, and how many of their shares are enough."""
         holders = len(self.manifest.recovery_keys)

@@ -12,6 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from support.peers.canaries import Canaries
+from support.peers.sdk import trust_in_server
 from support.process.command import Ended, run
 from support.process.server import Server
 from support.process.start import KEYHOUSE
@@ -19,13 +20,15 @@ from support.process.tool import tool
 from support.samples.deployment import user
 from support.samples.updates import Api, raise_version, together
 
+from keyhouse.base.secret import Secret
+from keyhouse.client import Coordinator, PemIdentity
 from keyhouse.evidence.bundle import read_evidence
 from keyhouse.manifest import fingerprint
 
 pytestmark = pytest.mark.acceptance
 
 UPLOADED = b"an uploaded value: a canary"
-FIRST, SECOND = together(), together(word="second")
+FIRST, SECOND, THIRD = (together(word=word) for word in ("first", "second", "third"))
 
 
 class Exported(NamedTuple):
@@ -66,6 +69,11 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
             assert api.update(client, SECOND).status == 200
         with server.client(user("bob")) as client:
             assert api.acknowledge(client, SECOND).status == 200
+        for name, agree in (("carol", Coordinator.update), ("alice", Coordinator.acknowledge)):
+            signer = PemIdentity(user(name).pem, Secret(user(name).key_pem))
+            where = f"127.0.0.1:{server.port}"
+            with Coordinator.connect(where, trust_in_server(server), signer) as session:
+                agree(session, THIRD)
         server.kill()
     auditor = folder / "auditor"
     auditor.mkdir()
@@ -96,7 +104,7 @@ def test_the_whole_history_is_proven(exported: Exported) -> None:
     assert exported.printed["root"] == exported.root
     assert found["verified"]
     assert found["simulation"]
-    assert found["summary"]["manifest in force"] == fingerprint(SECOND)
+    assert found["summary"]["manifest in force"] == fingerprint(THIRD)
     texts = [row["text"] for row in found["entries"]]
     assert texts[3:-1] == [
         "writer uploaded: note",
@@ -104,6 +112,9 @@ def test_the_whole_history_is_proven(exported: Exported) -> None:
         f"alice proposed manifest {fingerprint(SECOND)[:16]}: 2 have to agree, not signed",
         f"bob agreed to {fingerprint(SECOND)[:16]}: 0 missing, not signed",
         f"manifest {fingerprint(SECOND)[:16]} in force, agreed to by alice, bob (0 of 2 signed)",
+        f"carol proposed manifest {fingerprint(THIRD)[:16]}: 2 have to agree",
+        f"alice agreed to {fingerprint(THIRD)[:16]}: 0 missing",
+        f"manifest {fingerprint(THIRD)[:16]} in force, agreed to by carol, alice (2 of 2 signed)",
     ]
     assert any("no witness" in each for each in found["notProven"])
 

@@ -73,6 +73,8 @@ func (h *history) requireAgreed(l *leaf) bool {
 	} else {
 		in.requireAllowed(l.text("user"), "UpdateManifest")
 	}
+	demanded := in.Config.Transparency.SignedApprovals
+	require(!demanded || l.text("approval") != "", "history", "signing is demanded")
 	raw, there := h.file.objects[l.text("approval")]
 	if !there {
 		return false

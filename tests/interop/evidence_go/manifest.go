@@ -20,7 +20,10 @@ type manifest struct {
 		ResourceNames, Actions []string
 	}
 	RecoveryKeys map[string]string
-	Config       struct{ UpdateThreshold, RecoveryThreshold uint64 }
+	Config       struct {
+		UpdateThreshold, RecoveryThreshold uint64
+		Transparency                       struct{ SignedApprovals bool }
+	}
 }
 
 func readManifest(raw []byte) *manifest {
