@@ -81,7 +81,7 @@ class Pending(Struct, frozen=True):
     signed: tuple[str, ...] = ()  # those of the voters whose signatures were verified
 
 
-class History(Struct, frozen=True):
+class History(Struct, frozen=True, gc=False):  # a long log has many, and none refers to itself
     """A deployment after ``size`` leaves of its log. Empty texts: not known."""
 
     identity: LogIdentity
@@ -122,11 +122,12 @@ def follow(history: History, leaf: Leaf, log: LogView) -> Step:
         raise HistoryRefusedError("the claimed time runs back")
     _require_settled(history, leaf)
     step = _followed(history, leaf, log)
-    grown = replace(step.history, size=history.size + 1, time=leaf.time, portion=("", 0))
+    size, decided, portion = history.size + 1, history.decided, ("", 0)
     if isinstance(leaf, _DECIDING):
-        grown = replace(grown, decided=grown.size)
+        decided = size
     if isinstance(leaf, leaves.PackagesUpdated):
-        grown = replace(grown, portion=(leaf.approval, _needed_head(history, leaf)))
+        portion = (leaf.approval, _needed_head(history, leaf))
+    grown = replace(step.history, size=size, time=leaf.time, decided=decided, portion=portion)
     return Step(grown, step.gaps)
 
 

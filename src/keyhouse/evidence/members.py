@@ -17,6 +17,11 @@ class Members:
         self.manifest = manifest
         self._permissions = Permissions(manifest)
         self._users = {name_in_leaf(name): name for name in manifest.users}
+        self._certificates = {
+            (name_in_leaf(name), object_name(user.certificate)): user.certificate
+            for name, user in manifest.users.items()
+        }
+        self._allowed: set[tuple[str, Action, tuple[str, ...]]] = set()
         resources = (*manifest.secrets, *manifest.packages)
         self._resources = {name_in_leaf(name): name for name in resources}
 
@@ -59,19 +64,25 @@ class Members:
 
         Raises ``HistoryRefusedError`` unless the manifest has exactly this user.
         """
-        name = self._users.get(user)
-        found = b"" if name is None else self.manifest.users[name].certificate
-        if name is None or object_name(found) != certificate:
+        found = self._certificates.get((user, certificate))
+        if found is None:
             raise HistoryRefusedError(
                 f"the manifest in force has no user {quoted(user)} with this certificate"
             )
         return found
 
     def require_allowed(self, user: str, action: Action, resources: Iterable[str] = ()) -> None:
-        """Raise ``HistoryRefusedError`` unless ``user`` has ``action`` on all of ``resources``."""
-        names = [self._resources.get(each, "") for each in resources]
+        """Raise ``HistoryRefusedError`` unless ``user`` has ``action`` on all of ``resources``.
+
+        What was allowed once is remembered: logs have many uploads of the same secrets.
+        """
+        asked = (user, action, tuple(resources))
+        if asked in self._allowed:
+            return
+        names = [self._resources.get(each, "") for each in asked[2]]
         if "" in names or not self._permissions.allows(self._users[user], action, names):
             raise HistoryRefusedError(f"{quoted(user)} has no permission {action} for this")
+        self._allowed.add(asked)
 
 
 @lru_cache(maxsize=16)

@@ -55,7 +55,7 @@ from keyhouse.transparency.policy import Policy
 NO_WITNESSES: Final = "that nobody was shown another history: no witness vouches for this one"
 
 _HALF: Final = 32  # bytes of report data
-_LATE: Final = timedelta(minutes=10)
+_LATE: Final = 600  # seconds
 _TOLD: Final = 1000  # entries between two looks at how far it is
 
 
@@ -273,36 +273,48 @@ def _history(
     pins: Pins | None,
 ) -> tuple[Judged, ...]:
     """Step 7."""
-    log = LogView(evidence.objects.get, tree.root)
     begin("following the history", len(evidence.entries))
-    history = History(LogIdentity(evidence.origin, object_name(evidence.root), str(key)))
     found: list[Judged] = []
-    covering = iter(milestones)
-    current = next(covering)
-    for index, entry in enumerate(evidence.entries):
-        while current.checkpoint.size <= index or (
-            current.time is None and current != milestones[-1]
-        ):
-            current = next(covering)
-        with _refused_at(Step.HISTORY, index):
-            if isinstance(entry, Hidden):
-                leaf, (history, gaps) = None, follow_hidden(history)
-            else:
-                leaf = read_leaf(entry)
-                history, gaps = follow(history, leaf, log)
-                if isinstance(leaf, Started):
-                    gaps += _start(evidence, pins, leaf, (index, tree.root(index)), current.time)
-        found.append(Judged(leaf, current.time, _timed(leaf, current.time, gaps), history))
-        if index % _TOLD == 0:
-            advance(_TOLD)
-    if not found:
-        raise EvidenceRefusedError(Step.HISTORY, "the log has no entry")
-    last = history.intermediate
+    try:
+        for judged in _followed(evidence, key, milestones, tree, pins):
+            found.append(judged)
+            if len(found) % _TOLD == 0:
+                advance(_TOLD)
+    except (LogInvalidError, HistoryRefusedError, RefusedError) as error:
+        problem = f"entry {len(found)}: {error.message}"
+        raise EvidenceRefusedError(Step.HISTORY, problem, hint=error.hint) from None
+    last = found[-1].after.intermediate
     if last and last != object_name(evidence.intermediate):
         raise EvidenceRefusedError(
             Step.HISTORY, "the intermediate certificate is not the one in force at the end"
         )
     return tuple(found)
+
+
+def _followed(
+    evidence: Evidence,
+    key: VerifierKey,
+    milestones: tuple[Milestone, ...],
+    tree: WholeTree,
+    pins: Pins | None,
+) -> Iterator[Judged]:
+    """Yield each entry with its step, and the time of the first quorum over it."""
+    log = LogView(evidence.objects.get, tree.root)
+    history = History(LogIdentity(evidence.origin, object_name(evidence.root), str(key)))
+    covering = iter([each for each in milestones if each.time is not None] or milestones[-1:])
+    current = next(covering)
+    for index, entry in enumerate(evidence.entries):
+        while current.checkpoint.size <= index:
+            current = next(covering)
+        if isinstance(entry, Hidden):
+            history, gaps = follow_hidden(history)
+            yield Judged(None, current.time, gaps, history)
+            continue
+        leaf = read_leaf(entry)
+        history, gaps = follow(history, leaf, log)
+        if isinstance(leaf, Started):
+            gaps += _start(evidence, pins, leaf, (index, tree.root(index)), current.time)
+        yield Judged(leaf, current.time, _timed(leaf, current.time, gaps), history)
 
 
 def _start(
@@ -347,11 +359,9 @@ def _require_accepted(verdict: Verdict, pins: Pins, binding: bytes) -> None:
     raise refusals[0]
 
 
-def _timed(leaf: Leaf | None, witnessed: datetime | None, gaps: tuple[Gap, ...]) -> tuple[str, ...]:
+def _timed(leaf: Leaf, witnessed: datetime | None, gaps: tuple[Gap, ...]) -> tuple[str, ...]:
     """Return ``gaps``, and one more if the coordinator claims a time after the witnesses'."""
-    if leaf is None or witnessed is None:
-        return gaps
-    if leaf.time <= (witnessed + _LATE).timestamp() * 1_000_000:
+    if witnessed is None or leaf.time <= (witnessed.timestamp() + _LATE) * 1_000_000:
         return gaps
     return (*gaps, "the claimed time is more than 10 minutes after the witnesses'")
 
@@ -364,10 +374,9 @@ def _date(seconds: int) -> datetime:
 
 
 @contextmanager
-def _refused_at(step: Step, entry: int | None = None) -> Iterator[None]:
+def _refused_at(step: Step) -> Iterator[None]:
     """Raise what is refused in the block as a refusal at ``step``."""
     try:
         yield
     except (LogInvalidError, HistoryRefusedError, RefusedError) as error:
-        where = "" if entry is None else f"entry {entry}: "
-        raise EvidenceRefusedError(step, f"{where}{error.message}", hint=error.hint) from None
+        raise EvidenceRefusedError(step, error.message, hint=error.hint) from None
