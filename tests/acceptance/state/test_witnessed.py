@@ -2,17 +2,17 @@
 
 import base64
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from support.cosigner import Cosigner
 from support.peers.witness import Answered, Witness, policy
-from support.process.server import Client, Reply, Server
+from support.process.server import Reply, Server
 from support.samples.deployment import manifest, user
 from support.samples.recovery import ciphertexts_of, hand_in, holders, recoverable
+from support.witnessed import require_held, until_held, until_served, upload
 
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import VerifierKey
@@ -21,16 +21,6 @@ from keyhouse.transparency.policy import Policy
 
 pytestmark = pytest.mark.acceptance
 
-OPEN = (
-    "/api/v2/status",
-    "/api/v2/manifest",
-    "/api/v2/quote",
-    "/api/v2/update",
-    "/api/v2/log/checkpoint",
-    "/api/v2/log/key",
-    "/api/v2/log/tile/entries/000.p/1",
-    "/status",
-)
 DOWN = Answered(503)
 
 
@@ -84,54 +74,6 @@ def _deployment(tmp_path: Path) -> Iterator[Deployment]:
         )
         witnesses = [stack.enter_context(Witness(each)) for each in cosigners]
         yield Deployment(tmp_path, witnesses)
-
-
-def message(client: Client) -> str:
-    found = client.get("/api/v2/status").data
-    assert found["code"] == 3
-    text = found["message"]
-    assert isinstance(text, str)
-    return text
-
-
-def until(server: Server, holds: Callable[[str], bool]) -> str:
-    """Return what the status says once it ``holds``."""
-    deadline = time.monotonic() + server.patience
-    with server.client() as client:
-        while not holds(found := message(client)):
-            assert time.monotonic() < deadline, (found, server.logged()[-3000:])
-            time.sleep(0.01)  # polling a foreign process: there is no event to wait for
-        return found
-
-
-def until_served(server: Server) -> None:
-    until(server, lambda text: text.startswith("running: "))
-
-
-def until_held(server: Server, why: str) -> None:
-    until(server, lambda text: text.startswith(f"held: {why}"))
-
-
-def require_held(server: Server) -> None:
-    """Fail unless what is public is answered and all else is held."""
-    with server.client(user("writer")) as client:
-        for path in OPEN:
-            assert client.get(path).status == 200, path
-        held = (
-            client.get("/api/v2/secrets?s=key0"),
-            client.get("/secrets?s=key0"),
-            client.upload({"key0": bytes(16)}),
-            client.post("/api/v2/update", {"manifest": ""}),
-            client.get("/api/v2/activations"),
-        )
-        for answer in held:
-            assert answer.status == 503, answer.body
-            assert "the coordinator is held: " in answer.body.decode()
-
-
-def upload(server: Server, value: bytes) -> None:
-    with server.client(user("writer")) as client:
-        assert client.upload({"key0": value}).status == 200
 
 
 def update(server: Server, raw: bytes) -> None:
