@@ -37,11 +37,18 @@ def test_everything_that_it_can_say_is_taken_without_a_warning() -> None:
         "LeaseOperations": 1,
         "AnchorBefore": ["LimitedActivations", "Counters", "Counters"],
         "SignedApprovals": True,
+        "Origin": "log.example.com/payments",
     }
     raw = with_transparency(given)
     assert [each for each in fully_checked(raw).warnings if "Transparency" in each.at] == []
     assert decode(raw).config.transparency == Transparency(
-        MOST, "Witnessed", 2_592_000, 1, ("Counters", "LimitedActivations"), signed_approvals=True
+        MOST,
+        "Witnessed",
+        2_592_000,
+        1,
+        ("Counters", "LimitedActivations"),
+        signed_approvals=True,
+        origin="log.example.com/payments",
     )
 
 
@@ -63,6 +70,10 @@ def test_a_difference_says_where_it_is() -> None:
         ({"LeaseSeconds": 59}, "LeaseSeconds", "must be 60 to"),
         ({"LeaseSeconds": 2_592_001}, "LeaseSeconds", "must be 60 to"),
         ({"LeaseOperations": 1_000_000_001}, "LeaseOperations", "must be 1 to"),
+        ({"Origin": "a b"}, "Origin", "has a space"),
+        ({"Origin": "a+b"}, "Origin", "has a space, a plus"),
+        ({"Origin": "l\u00f6g.example"}, "Origin", "not ASCII"),
+        ({"Origin": "a" * 256}, "Origin", "more than 255"),
         ({"AnchorBefore": ["Counters", "counters"]}, "AnchorBefore[1]", "is unknown"),
     ],
 )
@@ -80,6 +91,7 @@ def test_what_it_cannot_say_is_refused(given: dict[str, Any], place: str, proble
         ({"Witnesses": ANY}, "Witnesses", "a fork needs no lying witness"),
         ({"Witnesses": f"{LINES}quorum none\n"}, "Witnesses", "needs no witness"),
         ({"AnchorBefore": ["Counters"]}, "AnchorBefore", "no effect"),
+        ({"Origin": "https://log.example"}, "Origin", "has a scheme"),
     ],
 )
 def test_what_makes_it_weaker_than_it_looks_is_told(

@@ -70,7 +70,7 @@ def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: 
             epoch=1,
             mac_key=index_mac_key(dek, store_id, 1),
         ),
-        log_key=make_log_key(state.keys),
+        log_key=make_log_key(state.keys, manifest),
         warnings=checked.warnings,
     )
 

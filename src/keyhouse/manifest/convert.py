@@ -185,6 +185,7 @@ def _transparency(given: model.Transparency) -> model.Transparency:
         lease_operations=given.lease_operations or model.LEASE_OPERATIONS,
         anchor_before=tuple(sorted(set(given.anchor_before))),
         signed_approvals=given.signed_approvals,
+        origin=given.origin,
     )
 
 

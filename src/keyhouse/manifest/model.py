@@ -191,6 +191,7 @@ class Transparency(msgspec.Struct, frozen=True, rename=manifest_name):
     lease_operations: UInt64 = LEASE_OPERATIONS
     anchor_before: tuple[str, ...] = ()  # of ``Anchored``
     signed_approvals: bool = False  # whether users have to sign what they decide about updates
+    origin: str = ""  # name of the log; empty: made from the root, or as it is
 
 
 class Config(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ from support.samples.state import Snapshots
 from support.samples.updates import together
 
 from keyhouse.authority import StoredSecret
-from keyhouse.base.errors import UnavailableError
+from keyhouse.base.errors import InvalidError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, Phase, View, prepare_update, signed_checkpoint
 from keyhouse.journal import DirectoryHome
@@ -89,6 +89,20 @@ async def test_each_change_has_its_leaf(tmp_path: Path) -> None:
     )  # fmt: skip
     assert isinstance(updated, leaf.ManifestUpdated)
     assert (updated.base, updated.manifest) == (fingerprint(raw), fingerprint(then))
+
+
+async def test_the_first_manifest_names_the_log(tmp_path: Path) -> None:
+    def named(origin: str, word: str) -> bytes:
+        return alone(word, Transparency={"Origin": origin})
+
+    async with running_engine(tmp_path) as engine:
+        await set_manifest(engine, named("log.example/a", ""))
+        for number, kept in enumerate(("", "log.example/a")):
+            await update(engine, named(kept, f"then {number}"))
+        with pytest.raises(InvalidError, match="never changes"):
+            await update(engine, named("log.example/b", "at last"))
+        found = await published(engine)
+    assert found.checkpoint.origin == "log.example/a"
 
 
 async def test_the_log_continues_over_starts_crashes_and_epochs(tmp_path: Path) -> None:

@@ -10,19 +10,26 @@ from keyhouse.authority import CoordinatorKeys, sign_log_key
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.commands import LogKey
 from keyhouse.coordinator.core.events import LogBegun
+from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.publishing import manifest_object
 from keyhouse.coordinator.core.state import PublicLog, Running
 from keyhouse.coordinator.core.update_log import LogView
+from keyhouse.manifest import Manifest
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of
 from keyhouse.transparency.leaf import object_name
 from keyhouse.transparency.note import SignedNote
 
 
-def make_log_key(keys: CoordinatorKeys) -> LogKey:
-    """Return a new key for the log of the deployment that ``keys`` are of."""
+def make_log_key(keys: CoordinatorKeys, manifest: Manifest) -> LogKey:
+    """Return a new key for the log of the deployment that ``keys`` are of.
+
+    Its name is the one in ``manifest``, the first one, or else made from the root certificate.
+    """
     key = Ed25519PrivateKey.generate()
-    origin = f"keyhouse/{hashlib.sha256(keys.root_cert).hexdigest()[:32]}"
+    given = manifest.config.transparency
+    origin = given.origin if given is not None else ""
+    origin = origin or f"keyhouse/{hashlib.sha256(keys.root_cert).hexdigest()[:32]}"
     verifier = str(VerifierKey(origin, ED25519, key.public_key().public_bytes_raw()))
     return LogKey(Secret(key.private_bytes_raw()), verifier, sign_log_key(keys, verifier))
 
@@ -38,7 +45,9 @@ class LateLog(NamedTuple):
         """Return the log that begins with ``state`` and ``log``."""
         lines = b"\n".join(log.lines())
         pending = manifest_object(state.pending.manifest) if state.pending is not None else []
-        begun = make_log_key(state.keys).begun(time, object_name(lines))
+        begun = make_log_key(state.keys, policy_of(state.manifest).manifest).begun(
+            time, object_name(lines)
+        )
         return cls(begun, [lines, *manifest_object(state.manifest), *pending])
 
 

@@ -20,6 +20,7 @@ from keyhouse.authority import (
     sign_manifest,
 )
 from keyhouse.base.errors import InvalidError, Problem
+from keyhouse.base.printable import shown
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.commands import Application
 from keyhouse.coordinator.core.policy import policy_of
@@ -47,7 +48,7 @@ def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
     """
     checked = check_fully(raw, keys=state.keys, now=moment(now))
     old, new = policy_of(state.manifest).manifest, checked.manifest
-    require_kept_values_fit(state, raw)
+    require_fitting(state, raw)
     keys = renew_intermediate(state.keys, moment(now))
     if new.config.rotate_root_secret:
         keys = replace(keys, root_secret=Secret(os.urandom(ROOT_SECRET)))
@@ -129,11 +130,13 @@ def _recovery(
     return dek, make_recovery(dek, public_keys, new.config.recovery_threshold)
 
 
-def require_kept_values_fit(state: Running, raw: bytes) -> None:
-    """Render the new templates on trial with the values that users uploaded.
+def require_fitting(state: Running, raw: bytes) -> None:
+    """Require that the manifest ``raw`` fits the log, and what users uploaded.
 
-    Raises ``InvalidError`` with every problem.
+    Its templates are rendered on trial with those values. Raises ``InvalidError`` with every
+    problem.
     """
+    _require_origin(state, raw)
     policy = policy_of(raw)
     old = policy_of(state.manifest).manifest.secrets
     problems: list[Problem] = []
@@ -145,3 +148,16 @@ def require_kept_values_fit(state: Running, raw: bytes) -> None:
             problems += policy.templates.check_upload(name, state.secrets[name])
     if problems:
         raise InvalidError("the manifest does not fit what was uploaded", problems)
+
+
+def _require_origin(state: Running, raw: bytes) -> None:
+    """Raise ``InvalidError`` if the manifest ``raw`` gives the log another name than it has."""
+    given, log = policy_of(raw).manifest.config.transparency, state.public_log
+    if given is None or log is None or given.origin in {"", log.origin}:
+        return
+    problem = Problem(
+        "Config.Transparency.Origin",
+        "is not the name of the transparency log, which never changes",
+        f"leave it out, or write {shown(log.origin)}",
+    )
+    raise InvalidError("the manifest does not fit the log of this deployment", [problem])

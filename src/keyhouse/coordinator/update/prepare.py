@@ -34,7 +34,7 @@ from keyhouse.coordinator.core.policy import policy_of, versions_in_force
 from keyhouse.coordinator.core.state import Pending, Running
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.full_check import check_fully
-from keyhouse.coordinator.update.apply import prepare_application, require_kept_values_fit
+from keyhouse.coordinator.update.apply import prepare_application, require_fitting
 from keyhouse.coordinator.update.plan import Planned, plan_manifest, plan_packages
 from keyhouse.coordinator.update.retained import notes_of_update
 from keyhouse.manifest import (
@@ -86,7 +86,7 @@ def _plan_of_manifest(state: Running, identity: bytes | None, raw: bytes, *, now
     else:
         pending = _pending(state, user, raw)
     checked = check_fully(raw, keys=state.keys, now=moment(now))
-    require_kept_values_fit(state, raw)
+    require_fitting(state, raw)
     plan = plan_manifest(state, policy_of(raw)).plan
     old, new = policy_of(state.manifest).manifest, checked.manifest
     waiting = (name for name in plan.kept if new.secrets[name].user_defined)

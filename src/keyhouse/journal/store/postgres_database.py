@@ -212,7 +212,7 @@ class PostgresDatabase:
         return [_bytes(log, _LOG_ID, exactly=True) for (log,) in rows]
 
     async def log_part(self, log: bytes, name: str) -> bytes | None:
-        """Return a part of a transparency log; None if there is none of this ``name``."""
+        """Return the part ``name`` of a transparency log; None if it is not there."""
         async with self._asking() as connection:
             rows = await connection.fetch(_LOG_PART, log, name.encode(), LARGEST_LOG_PART)
         return _bytes(rows[0][0], LARGEST_LOG_PART) if rows else None

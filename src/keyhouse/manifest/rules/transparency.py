@@ -1,5 +1,6 @@
 """Rules for ``Config.Transparency``: who witnesses the log, and what waits for witnesses."""
 
+import re
 from typing import Final
 
 from keyhouse.base.findings import Findings
@@ -13,6 +14,9 @@ from keyhouse.wire.json_decoder import nearest
 LEASE_SECONDS: Final = (60, 30 * 24 * 3600)
 LEASE_OPERATIONS: Final = (1, 1_000_000_000)
 
+ORIGIN: Final = re.compile(r"[!-*,-~]{1,255}", re.ASCII)
+"""Names of logs: what C2SP checkpoints, key names and lines of leaves all take."""
+
 _HERE: Final[Place] = ("Config", "Transparency")
 
 
@@ -21,6 +25,7 @@ def check_transparency(config: ConfigDocument, findings: Findings) -> None:
     given = config.transparency
     if given is None:
         return
+    _check_origin(given.origin, findings)
     policy = _policy(given.witnesses, findings)
     _check_serve(given, policy, findings)
     _check_range("LeaseSeconds", given.lease_seconds, LEASE_SECONDS, findings)
@@ -32,6 +37,15 @@ def check_transparency(config: ConfigDocument, findings: Findings) -> None:
     if given.anchor_before and policy is None:
         problem = "has no effect without witnesses"
         findings.warn((*_HERE, "AnchorBefore"), problem, "name them in Witnesses")
+
+
+def _check_origin(origin: str, findings: Findings) -> None:
+    here = (*_HERE, "Origin")
+    if origin and not ORIGIN.fullmatch(origin):
+        problem = "has a space, a plus, a character that is not ASCII, or more than 255 of them"
+        findings.refuse(here, problem, "such as log.example.com/payments")
+    elif "://" in origin:
+        findings.warn(here, "has a scheme, which names of logs do not have", "remove it")
 
 
 def _policy(text: str, findings: Findings) -> Policy | None:

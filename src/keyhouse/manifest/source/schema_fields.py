@@ -8,7 +8,7 @@ import msgspec
 from keyhouse.manifest import document, model
 from keyhouse.manifest.rules.access import MOST_RECOVERY_KEYS
 from keyhouse.manifest.rules.replicas import PLATFORM
-from keyhouse.manifest.rules.transparency import LEASE_OPERATIONS, LEASE_SECONDS
+from keyhouse.manifest.rules.transparency import LEASE_OPERATIONS, LEASE_SECONDS, ORIGIN
 from keyhouse.manifest.source import schema_rules as rules
 from keyhouse.manifest.source.schema_rules import Rule
 from keyhouse.wire.secret_types import AddressRange, Extension, NameAttribute, SecretType
@@ -498,6 +498,11 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "AnchorBefore": _texts(
                 "What is answered only once witnesses have cosigned that it happened.",
                 {"enum": [each.value for each in model.Anchored]},
+            ),
+            "Origin": Field(
+                "The name of the transparency log, fixed by the first manifest. Empty: made from "
+                "the root certificate.",
+                {"pattern": f"^(?:{ORIGIN.pattern})?$"},
             ),
             "SignedApprovals": Field(
                 "Whether users have to sign, with the key of their certificate, what they decide "

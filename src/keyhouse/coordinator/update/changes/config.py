@@ -81,6 +81,8 @@ def _gates(before: tuple[FeatureGate, ...], after: tuple[FeatureGate, ...]) -> I
 def _transparency(before: Transparency, after: Transparency) -> Iterator[PlanChange]:
     """Yield what changes about the witnesses of the transparency log."""
     for field, was, becomes in fields_that_differ(before, after):
+        if field == "Origin":  # the log keeps its name
+            continue
         text = f"Transparency.{field} from {shown(was) or 'none'} to {shown(becomes) or 'none'}"
         if field == "Witnesses":
             text = "other witnesses of the transparency log" if becomes else "no more witnesses"
