@@ -86,6 +86,14 @@ def test_code_that_started_before_has_to_be_accepted(maker: Maker) -> None:
     assert rows_of(verified)[-1].text.endswith("CHANGED")
 
 
+def test_a_start_that_witnesses_saw_late_is_judged_at_its_claimed_time(maker: Maker) -> None:
+    late = BEGUN + timedelta(days=2 * 365)
+
+    verified = verify(maker.evidence(history(maker), seen=late), maker.pins())
+
+    assert verified.gaps == {Gap.CLAIMED_TIME: (2, 10)}
+
+
 def test_without_a_pin_any_deployment_could_be_shown(maker: Maker, evidence: Evidence) -> None:
     first = evidence.entries[1]
     assert isinstance(first, bytes)

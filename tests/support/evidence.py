@@ -77,7 +77,8 @@ class Maker:
     """
 
     def __init__(self, *, ml_dsa: bool = True) -> None:
-        self.platform = SimulatedPlatform(make_machine(BEGUN))
+        self.machine = make_machine(BEGUN)
+        self.platform = SimulatedPlatform(self.machine, now=lambda: BEGUN)
         self.keys = make_coordinator_keys(
             dns_names=("localhost",),
             ip_addresses=(),
@@ -123,10 +124,17 @@ class Maker:
         for name, content in files.items():
             (folder / name).write_bytes(content)
 
-    def evidence(self, said: Iterable[Said], *, milestones: Iterable[int] = ()) -> Evidence:
-        """Return the evidence of these leaves; checkpoints at ``milestones`` and at the end."""
+    def evidence(
+        self, said: Iterable[Said], *, milestones: Iterable[int] = (), seen: datetime = BEGUN
+    ) -> Evidence:
+        """Return the evidence of these leaves; checkpoints at ``milestones`` and at the end.
+
+        ``seen``: from when on witnesses have cosigned.
+        """
+        present = SimulatedPlatform(self.machine, now=lambda: seen).collateral
+        collateral = write_collateral(present)
         objects = {object_name(raw): raw for raw in (FIRST, SECOND, raise_version(4))}
-        objects[object_name(self.collateral)] = self.collateral
+        objects |= {object_name(each): each for each in (self.collateral, collateral)}
         grown, entries, notes = Frontier(), [], {}
         wanted = set(milestones)
         for leaf in said:
@@ -135,7 +143,7 @@ class Maker:
             grown = grown.extended([leaf_hash(raw)])
             notes[grown.size] = grown
         sizes = sorted({each for each in wanted if each < grown.size} | {grown.size})
-        signed = [self.note(notes[size] if size else Frontier()) for size in sizes]
+        signed = [self.note(notes[size] if size else Frontier(), seen) for size in sizes]
         nonce = bytes(32)
         head = head_report_data(self.root, nonce, signed[-1].text)
         return Evidence(
@@ -145,16 +153,16 @@ class Maker:
             root=self.root,
             intermediate=self.keys.intermediate_cert,
             log=LogKey(str(self.key), sign_log_key(self.keys, str(self.key))),
-            head=Head(nonce, self.platform.quote(head), object_name(self.collateral)),
+            head=Head(nonce, self.platform.quote(head), object_name(collateral)),
             checkpoints=tuple(each.encode().decode() for each in signed),
             entries=tuple(entries),
             objects=objects,
         )
 
-    def note(self, tree: Frontier) -> SignedNote:
+    def note(self, tree: Frontier, seen: datetime = BEGUN) -> SignedNote:
         """Return the checkpoint of ``tree``, signed by the log and by all witnesses."""
         text = Checkpoint(self.origin, tree.size, tree.root).encode()
-        time = int((BEGUN + timedelta(minutes=tree.size)).timestamp())
+        time = int((seen + timedelta(minutes=tree.size)).timestamp())
         lines = [each.line(text, time + n) for n, each in enumerate(self.witnesses)]
         return SignedNote(text, (signature_of(self.log, self.key, text), *lines))
 

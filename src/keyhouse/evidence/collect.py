@@ -1,7 +1,7 @@
 """Makes an evidence file of a log, from its parts as anyone serves them."""
 
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from keyhouse.base.progress import advance, begin
 from keyhouse.evidence.bundle import MEDIA_TYPE, Entry, Evidence, Head, Hidden, LogKey
@@ -28,12 +28,14 @@ def collect(
     note: bytes,
     head: Head,
     collateral: bytes,
+    earlier: Sequence[str] = (),
     hide_anchors: bool = False,
 ) -> Evidence:
     """Return the evidence of the log that ``note`` is the checkpoint of.
 
-    ``certificates``: the root and the intermediate. ``collateral`` is what ``head`` names. Raises
-    ``LogInvalidError`` if the entries are not those of the checkpoint, or an object is another.
+    ``certificates``: the root and the intermediate. ``collateral`` is what ``head`` names.
+    ``earlier``: checkpoints of the same log, for the times of their witnesses. Raises
+    ``LogInvalidError`` if the entries are not those of a checkpoint, or an object is another.
     """
     checkpoint = Checkpoint.read(SignedNote.read(note).text)
     entries = entries_of(parts, checkpoint)
@@ -58,7 +60,7 @@ def collect(
         intermediate=intermediate,
         log=key,
         head=head,
-        checkpoints=(note.decode(),),
+        checkpoints=(*_continued(earlier, entries, checkpoint), note.decode()),
         entries=tuple(shown),
         objects=objects,
     )
@@ -83,6 +85,19 @@ def entries_of(parts: Parts, checkpoint: Checkpoint) -> list[bytes]:
     if WholeTree(list(map(leaf_hash, found))).root(checkpoint.size) != checkpoint.root:
         raise LogInvalidError("the entries of the log are not those of its checkpoint")
     return found
+
+
+def _continued(notes: Sequence[str], entries: Sequence[bytes], last: Checkpoint) -> Iterator[str]:
+    """Yield those of ``notes`` that are of less than the whole log, by size."""
+    tree = WholeTree(list(map(leaf_hash, entries)))
+    found = [(Checkpoint.read(SignedNote.read(each.encode()).text), each) for each in notes]
+    for checkpoint, note in sorted(found, key=lambda each: each[0].size):
+        if checkpoint.origin != last.origin or checkpoint.size > last.size:
+            raise LogInvalidError("the earlier checkpoints are of another log, or of a larger one")
+        if tree.root(checkpoint.size) != checkpoint.root:
+            raise LogInvalidError("fork: the log does not continue the earlier checkpoints")
+        if checkpoint.size < last.size:
+            yield note
 
 
 def _object(parts: Parts, name: str) -> dict[str, bytes]:

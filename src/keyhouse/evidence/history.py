@@ -53,6 +53,10 @@ class Gap(StrEnum):
     NO_HEAD = "the head of the log that the user signed could not be compared"
     NO_QUOTE = "no quote says which code started"
     NO_COLLATERAL = "the quote of the start, or its collateral, is not here: nothing verifies it"
+    CLAIMED_TIME = (
+        "when witnesses first saw the start, its collateral had expired: it was judged at the time"
+        " that the coordinator claims"
+    )
     HIDDEN = "the entry is hidden: changes may be in it"
 
 

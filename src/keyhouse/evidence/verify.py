@@ -26,6 +26,8 @@ from cryptography import x509
 
 from keyhouse.attestation import (
     ExpectedIdentity,
+    QuoteProblem,
+    QuoteRefusedError,
     Verdict,
     Verifier,
     appraise,
@@ -334,8 +336,15 @@ def _start(
     collateral = evidence.objects.get(leaf.collateral)
     if quote is None or collateral is None:
         return (Gap.NO_COLLATERAL,)
-    at = time or _date(leaf.time // 1_000_000)
-    verdict = Verifier(pins.vendor_root).verify(quote, read_collateral(collateral), at)
+    given, claimed = read_collateral(collateral), _date(leaf.time // 1_000_000)
+    gaps: tuple[Gap, ...] = ()
+    try:
+        verdict = Verifier(pins.vendor_root).verify(quote, given, time or claimed)
+    except QuoteRefusedError as error:  # witnesses may have seen it much later
+        if error.reason is not QuoteProblem.EXPIRED or time is None:
+            raise
+        verdict = Verifier(pins.vendor_root).verify(quote, given, min(claimed, time))
+        gaps = (Gap.CLAIMED_TIME,)
     instance = bytes.fromhex(leaf.instance)
     require_report_data(verdict.report_data, start_report_data(evidence.root, instance, *before))
     said = (leaf.unique, leaf.signer, leaf.product, leaf.svn)
@@ -343,7 +352,7 @@ def _start(
     if said != code:
         raise HistoryRefusedError("the quote of the start is of another code than the entry says")
     _require_accepted(verdict, pins, quote_binding(evidence.root))
-    return ()
+    return gaps
 
 
 def _require_accepted(verdict: Verdict, pins: Pins, binding: bytes) -> None:

@@ -10,7 +10,7 @@ import click
 from keyhouse.cli.options.connect import collateral_for, trusted
 from keyhouse.cli.options.target import HostArgument, Target, TrustOptions
 from keyhouse.cli.output.bar import long_work
-from keyhouse.cli.output.files import NewFile
+from keyhouse.cli.output.files import NewFile, read_file
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser import Argument, AsJson, Option
 
@@ -25,6 +25,14 @@ def export(
     target: Target,
     output: Output,
     *,
+    earlier: Annotated[
+        str,
+        Option(
+            "--earlier",
+            metavar="FILE",
+            help="evidence file of the same log, whose checkpoints are kept for their times",
+        ),
+    ] = "",
     hide_anchors: Annotated[
         bool,
         Option("--hide-anchors", help="only hashes of entries that say where the journal stood"),
@@ -39,7 +47,7 @@ def export(
     Example: keyhouse evidence export localhost:4433 -o deployment.evidence.json
     """
     from keyhouse.attestation import write_collateral
-    from keyhouse.evidence.bundle import Head, LogKey, write_evidence
+    from keyhouse.evidence.bundle import MOST_BYTES, Head, LogKey, read_evidence, write_evidence
     from keyhouse.evidence.collect import collect
     from keyhouse.transparency.leaf import object_name
 
@@ -54,6 +62,7 @@ def export(
             note=coordinator.log_checkpoint().note,
             head=Head(proven.nonce, proven.quote, object_name(collateral)),
             collateral=collateral,
+            earlier=read_evidence(read_file(earlier, MOST_BYTES)).checkpoints if earlier else (),
             hide_anchors=hide_anchors,
         )
         content = write_evidence(evidence)

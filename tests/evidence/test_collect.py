@@ -1,0 +1,89 @@
+"""Evidence is made of a log's parts, whoever serves them."""
+
+from collections.abc import Callable
+
+import pytest
+from support.evidence import Maker, history
+
+from keyhouse.evidence.bundle import Evidence, Hidden
+from keyhouse.evidence.collect import collect, proof_of
+from keyhouse.evidence.verify import verify
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.tiles import ENTRIES, Tile, bundle
+
+MAKER = Maker()
+EVIDENCE = MAKER.evidence(history(MAKER), milestones=(3, 8))
+ENTRIES_TILE = f"tile/{Tile(ENTRIES, 0, len(EVIDENCE.entries)).path}"
+
+
+def parts(**changed: bytes | None) -> Callable[[str], bytes | None]:
+    """Return what serves the log; ``changed``: its entries, or an object under its name."""
+    entries = [each for each in EVIDENCE.entries if isinstance(each, bytes)]
+    served: dict[str, bytes | None] = {ENTRIES_TILE: changed.pop("entries", bundle(entries))}
+    objects = EVIDENCE.objects | changed
+    return (served | {f"object/{name}": raw for name, raw in objects.items()}).get
+
+
+def collected(read: Callable[[str], bytes | None] | None = None, **options: object) -> Evidence:
+    given = {
+        "made": EVIDENCE.made,
+        "certificates": (EVIDENCE.root, EVIDENCE.intermediate),
+        "key": EVIDENCE.log,
+        "note": EVIDENCE.checkpoints[-1].encode(),
+        "head": EVIDENCE.head,
+        "collateral": EVIDENCE.objects[EVIDENCE.head.collateral],
+        "earlier": EVIDENCE.checkpoints[:-1],
+    }
+    return collect(read or parts(), **{**given, **options})  # type: ignore[arg-type]
+
+
+def test_what_is_collected_is_the_same_evidence() -> None:
+    found = collected()
+
+    assert found.entries == EVIDENCE.entries
+    assert found.checkpoints == EVIDENCE.checkpoints
+    assert verify(found, MAKER.pins()).gaps == {}
+
+
+def test_hidden_anchors_leave_all_else_proven() -> None:
+    found = collected(hide_anchors=True)
+
+    hidden = [number for number, each in enumerate(found.entries) if isinstance(each, Hidden)]
+    assert hidden == [9]
+    assert list(verify(found, MAKER.pins()).gaps.values()) == [(9,)]
+
+
+def test_objects_that_the_log_has_not_are_left_out() -> None:
+    missing = dict.fromkeys(EVIDENCE.objects)
+
+    assert list(collected(parts(**missing)).objects) == [EVIDENCE.head.collateral]
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"entries": None}, "not all of its entries"),
+        ({"entries": bundle([b"{}"] * 11)}, "not those of its checkpoint"),
+        ({next(iter(EVIDENCE.objects)): b"another"}, "another content"),
+    ],
+)
+def test_parts_of_another_log_are_refused(changed: dict[str, bytes | None], why: str) -> None:
+    with pytest.raises(LogInvalidError, match=why):
+        collected(parts(**changed))
+
+
+def test_earlier_checkpoints_have_to_be_continued() -> None:
+    other = MAKER.evidence(history(MAKER)[:2])
+    larger = MAKER.evidence([*history(MAKER), history(MAKER)[-1]])
+
+    with pytest.raises(LogInvalidError, match="fork"):
+        collected(earlier=[*MAKER.evidence(history(MAKER)[:5]).checkpoints])
+    with pytest.raises(LogInvalidError, match="larger"):
+        collected(earlier=larger.checkpoints)
+    assert collected(earlier=other.checkpoints).checkpoints[0] == other.checkpoints[0]
+
+
+@pytest.mark.parametrize("index", [-1, 11])
+def test_no_proof_of_an_entry_that_is_not_there(index: int) -> None:
+    with pytest.raises(LogInvalidError, match="entries 0 to 10"):
+        proof_of(parts(), EVIDENCE.checkpoints[-1].encode(), index)
