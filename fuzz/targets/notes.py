@@ -20,22 +20,30 @@ from keyhouse.coordinator.core.state import Member
 from keyhouse.coordinator.engine.shared import Held
 from keyhouse.coordinator.hand_off.exchange import key_in, make_ask, make_give
 from keyhouse.coordinator.hand_off.notes import (
+    Membership,
     NoteRefusedError,
     Quoted,
     read_ask,
     read_give,
+    read_membership,
     read_quoted,
     read_switch,
 )
-from keyhouse.coordinator.hand_off.switching import Reader, key_of_switch, make_switch
+from keyhouse.coordinator.hand_off.switching import (
+    Reader,
+    key_of_switch,
+    make_switch,
+    signed_switch,
+)
 from keyhouse.journal import Position
 
 _STORE: Final = b"s" * 16
 _PLACE: Final = Position(3, 77, b"c" * 32)
 
 
-_Kind = Literal["ask", "give", "switch"]
-_KINDS: Final[tuple[_Kind, ...]] = ("ask", "give", "switch")
+_Kind = Literal["ask", "give", "switch", "member"]
+_KINDS: Final[tuple[_Kind, ...]] = ("ask", "give", "switch", "member")
+_QUOTED: Final = ("ask", "member")  # what only a quote proves
 
 
 class _Case(msgspec.Struct, frozen=True, array_like=True):
@@ -48,7 +56,7 @@ _decoder = msgspec.msgpack.Decoder(_Case)
 
 
 class NoteTarget(Target):
-    """Asks, gives and switches, changed in a few places."""
+    """Asks, gives, switches and notes of members, changed in a few places."""
 
     name: ClassVar[str] = "notes"
     about: ClassVar[str] = "notes between replicas, changed"
@@ -65,7 +73,16 @@ class NoteTarget(Target):
         )
         if switch is None:
             raise FindingError("nothing could be sealed")
+        member = Membership(
+            store_id=_STORE,
+            instance=self._reader.instance,
+            kem=self._keys.kem,
+            signing=self._keys.signing,
+            settings=b"m" * 32,
+            level=1,
+        )
         self._true = {
+            "member": Quoted(member.encode(), os.urandom(100)).encode(),
             "ask": Quoted(ask.encode(), os.urandom(100)).encode(),
             "give": make_give(ask.encode(), held, writer.instance).encode(),
             "switch": switch.encode(),
@@ -86,7 +103,7 @@ class NoteTarget(Target):
             if raw == true:
                 raise FindingError("a true note was refused") from None
             return f"refused: {refused.reason}"
-        if given.kind != "ask" and raw != true:
+        if given.kind not in _QUOTED and raw != true:
             raise FindingError("a changed note gave the key")
         return "read"
 
@@ -95,6 +112,10 @@ class NoteTarget(Target):
             quoted = read_quoted(raw)
             _same(raw, quoted.encode())
             _same(quoted.message, read_ask(quoted.message).encode())
+        elif kind == "member":
+            quoted = read_quoted(raw)
+            _same(raw, quoted.encode())
+            _same(quoted.message, read_membership(quoted.message).encode())
         elif kind == "give":
             give = read_give(raw)
             _same(raw, give.encode())
@@ -102,7 +123,7 @@ class NoteTarget(Target):
         else:
             _same(raw, read_switch(raw).encode())
             reader = Reader(_STORE, self._reader.instance, _PLACE, self._members)
-            key_of_switch(raw, reader, self._keys)
+            key_of_switch(signed_switch(raw, reader)[0], self._keys)
 
 
 def _same(raw: bytes, again: bytes) -> None:

@@ -148,3 +148,9 @@ class BrokenError(KeyhouseError):
     """Something that must hold does not. Stop and tell an operator."""
 
     code = "broken"
+
+
+class StartAgainError(BrokenError):
+    """This process cannot continue but a new one can: its supervisor should start it again."""
+
+    code = "start-again"

@@ -4,25 +4,22 @@ import asyncio
 import base64
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.peers.postgres import PostgresServer
-from support.peers.replicas import NAMES, Load, Replicas, manifest
+from support.peers.replicas import Load, Replicas, awaited, code_of, manifest, update, with_replicas
 from support.process.command import run
 from support.process.server import Server
 from support.samples.deployment import user
+from support.samples.machines import OTHER_CODE
 from support.samples.recovery import ciphertexts_of, hand_in, holder, recoverable
-from support.samples.updates import together
 
-from keyhouse.attestation import Measurements
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation import COORDINATOR
 
-OTHER = Measurements(b"OTHER CODE, NOT KEYHOUSE'S OWN..", COORDINATOR.signer_id, 0x5111, 1)
 VM = TdxIdentity(mrtd="ab" * 48)
 OWN_CODE = {"UniqueID": COORDINATOR.unique_id.hex()}
-OTHER_CODE = {"UniqueID": OTHER.unique_id.hex()}
+OTHER_PACKAGE = {"UniqueID": OTHER_CODE.unique_id.hex()}
 
 
 @pytest.fixture
@@ -30,35 +27,6 @@ def replicas(postgres: PostgresServer, tmp_path: Path) -> Iterator[Replicas]:
     found = Replicas(tmp_path, postgres.url(asyncio.run(postgres.database())))
     yield found
     found.end()
-
-
-def with_replicas(word: str = "first", holders: int = 0, **replicas: Any) -> bytes:
-    def change(document: dict[str, Any]) -> None:
-        document["Secrets"] |= {name: {"Type": "plain", "UserDefined": True} for name in NAMES}
-        document["Roles"]["write"]["ResourceNames"] = ["note", *NAMES]
-
-    names = [f"holder{number}" for number in range(holders)]
-    config = {"UpdateThreshold": 1, "SealMode": "UniqueKey", "Replicas": replicas}
-    return together(change, updaters=["alice"], holders=names, word=word, **config)
-
-
-def update(server: Server, raw: bytes) -> None:
-    with server.client(user("alice")) as client:
-        body = {"manifest": base64.b64encode(raw).decode()}
-        assert client.post("/api/v2/update", body).status == 200
-
-
-def code_of(server: Server) -> int:
-    with server.client() as client:
-        code = client.get("/api/v2/status").data["code"]
-    assert isinstance(code, int)
-    return code
-
-
-def awaited(text: str, *servers: Server) -> None:
-    """Return when one of ``servers`` has logged ``text``."""
-    while not any(text in server.logged() for server in servers):
-        assert all(server.process and server.process.poll() is None for server in servers)
 
 
 def launched(server: Server) -> None:
@@ -117,13 +85,13 @@ def test_without_the_section_nothing_is_handed_over(replicas: Replicas) -> None:
 def test_code_that_was_dropped_is_given_nothing_and_its_own_key_opens_nothing(
     replicas: Replicas,
 ) -> None:
-    (first,) = replicas.founded(1, with_replicas(Code=[OWN_CODE, OTHER_CODE]))
-    old = replicas.elsewhere(coordinator=OTHER).start()
+    (first,) = replicas.founded(1, with_replicas(Code=[OWN_CODE, OTHER_PACKAGE]))
+    old = replicas.elsewhere(coordinator=OTHER_CODE).start()
     kept = replicas.elsewhere().start()
     assert (code_of(old), code_of(kept)) == (3, 3)
     update(first, with_replicas("second", Code=[OWN_CODE]))
     assert old.process is not None
-    assert old.process.wait(30) == 1
+    assert old.process.wait(30) == 3  # to be started again
     assert code_of(kept) == 3
     launched(old)
     awaited("note was refused", first, kept)

@@ -1,6 +1,7 @@
 """A new data key while several replicas serve: they are told of it, by whom they know, or stop."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,28 +9,43 @@ from typing import Any
 import msgspec
 import pytest
 from support.captured_log import capture_logs
+from support.peers.hand_off import put
 from support.samples.deployment import upload, user
+from support.samples.machines import NOW as QUOTED, OTHER_CODE, SETTINGS, platform, vouched
 from support.samples.replicas import DEK, STORE_ID, begin, engine_on
 from support.samples.simulated_store import Database, SimulatedStore
 from support.samples.simulated_time import SimulatedLoop, until_idle
 from support.samples.updates import together
 
+from keyhouse.attestation import TcbStatus
 from keyhouse.authority.instance_keys import InstanceKeys
+from keyhouse.base.errors import ConflictError
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.commands import InitiateUpdate
-from keyhouse.coordinator.core.events import Started
+from keyhouse.coordinator.core.events import LEVEL, Started
 from keyhouse.coordinator.core.evolve import MOST_MEMBERS, evolve_all
 from keyhouse.coordinator.core.state import Member, Running
 from keyhouse.coordinator.engine.batch import new_dek
-from keyhouse.coordinator.hand_off.notes import Switch, read_switch
+from keyhouse.coordinator.engine.records import encode_events
+from keyhouse.coordinator.hand_off.notes import (
+    Membership,
+    Quoted,
+    Switch,
+    read_membership,
+    read_quoted,
+    read_switch,
+)
 from keyhouse.coordinator.hand_off.switching import make_switch
 from keyhouse.coordinator.update.prepare import prepare_update
-from keyhouse.journal import Position
-from keyhouse.journal.store.records import Note
+from keyhouse.journal import Journal, Position
+from keyhouse.journal.store.records import Beside, Note
+from keyhouse_simulation import COORDINATOR, SimulatedPlatform, make_machine
+from keyhouse_simulation.parameters import Enclave, TcbInfo
 
-NEW_CODE = b"\x22" * 32
-BOTH = [{"UniqueID": "11" * 32}, {"UniqueID": "22" * 32}]
+BOTH = [{"UniqueID": each.unique_id.hex()} for each in (COORDINATOR, OTHER_CODE)]
+OUT_OF_DATE = TcbInfo(status=TcbStatus.OUT_OF_DATE)
 
 
 def manifest(word: str, *, holders: int = 1, replicas: Any = None) -> bytes:
@@ -60,6 +76,15 @@ async def update(engine: Engine, raw: bytes) -> InitiateUpdate:
     return command
 
 
+def new_code() -> SimulatedPlatform:
+    """Return a machine on which a coordinator with other code runs."""
+    return platform(1, Enclave(measurements=OTHER_CODE))
+
+
+def notes(database: Database, kind: str = "switch") -> list[Note]:
+    return [note for note in database.notes if note.kind == kind]
+
+
 def instance(engine: Engine) -> bytes:
     return engine._process.instance
 
@@ -88,7 +113,7 @@ async def test_all_live_replicas_follow_into_an_epoch_under_a_new_key(tmp_path: 
         await until_idle()
         dek = new_dek(command)
         assert dek is not None
-        switches = {note.name: read_switch(note.raw) for note in made.notes}
+        switches = {note.name: read_switch(note.raw) for note in notes(made)}
         assert switches.keys() == {instance(two), instance(three)}
         for engine in (one, two, three):
             assert engine.view.position == one.view.position
@@ -101,7 +126,7 @@ async def test_all_live_replicas_follow_into_an_epoch_under_a_new_key(tmp_path: 
         command = await update(two, manifest("third", holders=1))
         await until_idle()
         assert [engine.held.dek == new_dek(command) for engine in (one, two, three) if engine.held]
-        for note in made.notes:
+        for note in notes(made):
             assert dek.reveal() not in note.raw
 
 
@@ -129,11 +154,24 @@ class Attacker:
 
     def __init__(self) -> None:
         self.keys = InstanceKeys()
-        self.member = Member(b"A" * 16, self.keys.signing, self.keys.kem, b"p" * 16, b"\x11" * 32)
+        self.member = Member(b"A" * 16, self.keys.signing, self.keys.kem, b"", b"")
 
-    def switch_for(self, reader: Member, after: Position, writer: bytes) -> Switch:
+    @property
+    def membership(self) -> Membership:
+        return Membership(
+            store_id=STORE_ID,
+            instance=self.member.instance,
+            kem=self.keys.kem,
+            signing=self.keys.signing,
+            settings=SETTINGS,
+            level=LEVEL,
+        )
+
+    def switch_for(
+        self, reader: Member, after: Position, writer: bytes, dek: Secret = DEK
+    ) -> Switch:
         claimed = msgspec.structs.replace(self.member, instance=writer)
-        made = make_switch(reader, claimed, self.keys, store_id=STORE_ID, after=after, dek=DEK)
+        made = make_switch(reader, claimed, self.keys, store_id=STORE_ID, after=after, dek=dek)
         assert made is not None
         return made
 
@@ -169,9 +207,8 @@ def test_a_switch_that_was_changed_is_refused_by_name(
             await until_idle()
             away.deaf = True
             await update(one, manifest("second", holders=2))
-            [note] = made.notes
-            raw = change(read_switch(note.raw)).encode()
-            made.notes = [msgspec.structs.replace(note, raw=raw)]
+            [note] = notes(made)
+            put(made, msgspec.structs.replace(note, raw=change(read_switch(note.raw)).encode()))
             with capture_logs() as entries:
                 other.look()
                 await until_idle()
@@ -204,7 +241,7 @@ def test_a_switch_of_an_attacker_is_refused(
             await update(one, manifest("second", holders=2))
             writer = instance(one) if is_told else attacker.member.instance
             forged = attacker.switch_for(other.view.running.members[-1], before, writer)
-            made.notes = [Note("switch", instance(other), forged.encode())]
+            put(made, Note("switch", instance(other), forged.encode()))
             with capture_logs() as entries:
                 other.look()
                 await until_idle()
@@ -226,10 +263,10 @@ async def test_an_old_switch_is_not_followed_again(tmp_path: Path) -> None:
         await until_idle()
         await update(one, manifest("second", holders=2))
         await until_idle()
-        [old] = made.notes
+        [old] = notes(made)
         away.deaf = True
         await update(one, manifest("third", holders=3))
-        made.notes = [old]
+        put(made, old)
         with capture_logs() as entries:
             other.look()
             await until_idle()
@@ -241,34 +278,60 @@ async def test_an_old_switch_is_not_followed_again(tmp_path: Path) -> None:
 async def test_who_the_new_manifest_dismisses_is_not_told(tmp_path: Path) -> None:
     made = await database(manifest("first", replicas={"Code": BOTH}))
     async with (
-        engine_on(SimulatedStore(made), tmp_path / "a", NEW_CODE) as new,
-        engine_on(SimulatedStore(made), tmp_path / "b", NEW_CODE) as also,
+        engine_on(SimulatedStore(made), tmp_path / "a", new_code()) as new,
+        engine_on(SimulatedStore(made), tmp_path / "b", new_code()) as also,
         engine_on(SimulatedStore(made), tmp_path / "c") as old,
     ):
         await until_idle()
         command = await update(new, manifest("second", replicas={"Code": BOTH[1:]}))
         assert new_dek(command) is not None
         await until_idle()
-        assert [note.name for note in made.notes] == [instance(also)]
+        assert [note.name for note in notes(made)] == [instance(also)]
         assert stopped(old)
         assert not stopped(also)
         assert also.view.position == new.view.position
 
 
 @in_simulated_time
-async def test_a_platform_whose_status_is_no_longer_accepted_is_not_told(tmp_path: Path) -> None:
-    made = await database(manifest("first", replicas={"AcceptedTCBStatuses": ["OutOfDate"]}))
+async def test_an_update_is_refused_where_the_new_manifest_dismisses_the_code(
+    tmp_path: Path,
+) -> None:
+    """It would make the new data key, and so know it."""
+    made = await database(manifest("first", replicas={"Code": BOTH}))
     async with (
-        engine_on(SimulatedStore(made), tmp_path / "a") as one,
-        engine_on(SimulatedStore(made), tmp_path / "b") as also,
-        engine_on(SimulatedStore(made), tmp_path / "c", tcb_status="OutOfDate") as old,
-        engine_on(SimulatedStore(made), tmp_path / "d", tcb_status="") as unknown,
+        engine_on(SimulatedStore(made), tmp_path / "a", new_code()) as new,
+        engine_on(SimulatedStore(made), tmp_path / "b") as old,
     ):
         await until_idle()
-        await update(one, manifest("second"))
+        before = old.view.position
+        with pytest.raises(ConflictError, match="does not admit"):
+            await update(old, manifest("second", replicas={"Code": BOTH[1:]}))
         await until_idle()
-        assert [note.name for note in made.notes] == [instance(also)]
-        assert [stopped(each) for each in (one, also, old, unknown)] == [False, False, True, True]
+        assert (new.view.position, old.view.position) == (before, before)
+        assert notes(made) == []
+        await update(new, manifest("second", replicas={"Code": BOTH[1:]}))
+        await until_idle()
+        assert [stopped(new), stopped(old)] == [False, True]
+
+
+@in_simulated_time
+async def test_a_platform_whose_status_is_no_longer_accepted_makes_no_key_and_is_told_none(
+    tmp_path: Path,
+) -> None:
+    made = await database(manifest("first", replicas={"AcceptedTCBStatuses": ["OutOfDate"]}))
+    late = platform(0, info=OUT_OF_DATE).collateral
+    async with (
+        engine_on(SimulatedStore(made), tmp_path / "a", used=late) as one,
+        engine_on(SimulatedStore(made), tmp_path / "b", used=late) as other,
+    ):
+        await until_idle()
+        with pytest.raises(ConflictError, match="OutOfDate"):
+            await update(one, manifest("second"))
+        again = manifest("second", holders=2, replicas={"AcceptedTCBStatuses": ["OutOfDate"]})
+        await update(one, again)
+        await until_idle()
+        assert [note.name for note in notes(made)] == [instance(other)]
+        assert [stopped(each) for each in (one, other)] == [False, False]
 
 
 @in_simulated_time
@@ -285,7 +348,7 @@ async def test_without_the_section_nobody_is_told(tmp_path: Path) -> None:
         command = await update(one, raw)
         assert new_dek(command) is not None
         await until_idle()
-        assert made.notes == []
+        assert notes(made) == []
         assert stopped(other)
 
 
@@ -316,3 +379,124 @@ async def test_the_newest_members_are_kept(tmp_path: Path) -> None:
         state = evolve_all(one.view.running, starts)
         assert isinstance(state, Running)
         assert state.members == (many[0], *many[2:], many[1])
+
+
+# --- members that dismissed holders have planted ---
+
+Planted = Callable[[Attacker, Member, Note], Note | None]
+
+
+def _vouched(on: Callable[[], SimulatedPlatform], **fields: object) -> Planted:
+    """Return the note of the attacker's keys, for which the coordinator on ``on`` vouches."""
+
+    def plant(attacker: Attacker, _true: Member, _note: Note) -> Note:
+        said = msgspec.structs.replace(attacker.membership, **fields)
+        return Note("member", b"A" * 16, vouched(on(), "member", said.encode()))
+
+    return plant
+
+
+def _with_quote_of(change: Callable[[Membership, Membership], Membership]) -> Planted:
+    """Return a note with the quote of a true member."""
+
+    def plant(attacker: Attacker, _true: Member, note: Note) -> Note:
+        quoted = read_quoted(note.raw)
+        message = change(attacker.membership, read_membership(quoted.message)).encode()
+        return Note("member", b"A" * 16, Quoted(message, quoted.quote).encode())
+
+    return plant
+
+
+def _strange() -> SimulatedPlatform:
+    return SimulatedPlatform(make_machine(QUOTED), now=lambda: QUOTED)
+
+
+def _on_ask(attacker: Attacker, _true: Member, _note: Note) -> Note:
+    raw = vouched(platform(1), "ask", attacker.membership.encode())
+    return Note("member", b"A" * 16, raw)
+
+
+PLANTED: dict[str, tuple[Planted, str]] = {
+    "no quote": (lambda *_: None, "no-quote"),
+    "the quote of a true member": (_with_quote_of(lambda own, _: own), "binding"),
+    "the note of a true member": (_with_quote_of(lambda _, true: true), "other-keys"),
+    "a quote of other code": (_vouched(new_code), "code"),
+    "a quote of a debug enclave": (_vouched(lambda: platform(1, Enclave(debug=True))), "debug"),
+    "a simulated quote beside hardware": (_vouched(_strange), "certificate-chain"),
+    "a quote over an ask": (_on_ask, "binding"),
+    "a quote for another store": (_vouched(platform, store_id=b"o" * 16), "other-store"),
+    "a quote with other settings": (_vouched(platform, settings=b"o" * 32), "other-settings"),
+    "a level that is too low": (_vouched(platform, level=0), "level"),
+    "garbage": (lambda *_: Note("member", b"A" * 16, os.urandom(500)), "malformed"),
+}
+
+
+async def plant(made: Database, attacker: Attacker, note: Note | None) -> None:
+    """Write a record of a member of the attacker, with the data key, and leave ``note``."""
+    journal, _ = await Journal.open(SimulatedStore(made), store_id=STORE_ID, dek=DEK)
+    record = Started(
+        time=1, instance=b"A" * 16, version="", measurement=b"", member=attacker.member
+    )
+    await journal.append(list(encode_events([record])))
+    if note is not None:
+        put(made, note)
+
+
+@pytest.mark.parametrize(("planted", "reason"), PLANTED.values(), ids=PLANTED)
+def test_a_planted_member_is_not_told_of_the_next_key(
+    tmp_path: Path, planted: Planted, reason: str
+) -> None:
+    """Holders with enough shares and the database write what they like, before they go."""
+
+    async def run(path: Path) -> None:
+        made, attacker = await database(), Attacker()
+        async with (
+            engine_on(SimulatedStore(made), path / "a") as one,
+            engine_on(SimulatedStore(made), path / "b") as other,
+        ):
+            await until_idle()
+            true = one.view.running.members[-1]
+            shown = next(note for note in notes(made, "member") if note.name == true.instance)
+            await plant(made, attacker, planted(attacker, true, shown))
+            await until_idle()
+            assert attacker.member in one.view.running.members
+            with capture_logs() as entries:
+                await update(one, manifest("second", holders=2))
+                await until_idle()
+            assert [note.name for note in notes(made)] == [instance(other)]
+            [told] = [each for each in entries if each["event"].startswith("a member was not told")]
+            assert told["instance"] == (b"A" * 16).hex()
+            assert str(told["reason"]).split(":")[0] == reason
+            assert not stopped(other)
+
+    in_simulated_time(run)(tmp_path)
+
+
+@pytest.mark.parametrize("quoted", ["no-quote", "code"])
+def test_a_planted_member_leads_nobody_to_a_key_of_its_own(tmp_path: Path, quoted: str) -> None:
+    """The chain is public: who is believed as a member can continue it under any key."""
+
+    async def run(path: Path) -> None:
+        made, attacker = await database(), Attacker()
+        true = attacker.member
+        note = _vouched(new_code)(attacker, true, Note("member", b"", b""))
+        async with engine_on(SimulatedStore(made), path / "a") as one:
+            await until_idle()
+            await plant(made, attacker, note if quoted == "code" else None)
+            await until_idle()
+            await update(one, manifest("second", holders=2))
+            before, own = one.view.position, Secret(b"A" * 32)
+            assert before is not None
+            forged = attacker.switch_for(one.view.running.members[0], before, b"A" * 16, own)
+            beside = Beside(notes=(Note("switch", instance(one), forged.encode()),))
+            store = SimulatedStore(made)
+            journal = Journal(store, store_id=STORE_ID, dek=own, position=before)
+            base = encode_events(base_events(one.view.running, one.view.log))
+            with capture_logs() as entries:
+                await journal.begin_epoch(base, dek=own, beside=beside)
+                await until_idle()
+            assert reasons(entries) == [quoted]
+            assert stopped(one)
+            assert one.view.position == before
+
+    in_simulated_time(run)(tmp_path)

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from support.peers.hand_off import NOW, SETTINGS, machines
+from support.samples.machines import NOW, SETTINGS, machines
 
 from keyhouse.attestation import Verdict, Verifier, read_amd_collateral
 from keyhouse.coordinator.hand_off.admission import Own, require_admitted

@@ -1,6 +1,7 @@
 """Several coordinators on one database, clients that write to them, and what became of it all."""
 
 import asyncio
+import base64
 import json
 import shutil
 import threading
@@ -22,8 +23,6 @@ from support.process.server import Client, Server
 from support.samples.deployment import user
 from support.samples.updates import Change, together
 
-__all__ = ["NAMES", "Load", "Replicas", "manifest"]
-
 NAMES: Final = [f"s{number}" for number in range(8)]
 """Secrets, one for each client."""
 
@@ -40,6 +39,35 @@ def manifest(word: str = "first", also: Change = lambda _: None, **config: Any) 
         also(document)
 
     return together(change, updaters=["alice"], word=word, **{"UpdateThreshold": 1, **config})
+
+
+def with_replicas(word: str = "first", holders: int = 0, **replicas: Any) -> bytes:
+    def change(document: dict[str, Any]) -> None:
+        document["Secrets"] |= {name: {"Type": "plain", "UserDefined": True} for name in NAMES}
+        document["Roles"]["write"]["ResourceNames"] = ["note", *NAMES]
+
+    names = [f"holder{number}" for number in range(holders)]
+    config = {"UpdateThreshold": 1, "SealMode": "UniqueKey", "Replicas": replicas}
+    return together(change, updaters=["alice"], holders=names, word=word, **config)
+
+
+def update(server: Server, raw: bytes) -> None:
+    with server.client(user("alice")) as client:
+        body = {"manifest": base64.b64encode(raw).decode()}
+        assert client.post("/api/v2/update", body).status == 200
+
+
+def code_of(server: Server) -> int:
+    with server.client() as client:
+        code = client.get("/api/v2/status").data["code"]
+    assert isinstance(code, int)
+    return code
+
+
+def awaited(text: str, *servers: Server) -> None:
+    """Return when one of ``servers`` has logged ``text``."""
+    while not any(text in server.logged() for server in servers):
+        assert all(server.process and server.process.poll() is None for server in servers)
 
 
 class Replicas:

@@ -21,7 +21,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from keyhouse.base.errors import RefusedError, UnavailableError
+from keyhouse.base.errors import RefusedError, StartAgainError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import (
     Activate,
@@ -493,7 +493,7 @@ class Replicas(RuleBasedStateMachine):
             error = replica.running.exception()
             start = self.database.stored.start
             assert start is not None
-            if isinstance(error, WrongKeyError):
+            if isinstance(error, WrongKeyError | StartAgainError):
                 assert start.key_check != key_check(replica.journal.dek, STORE_ID, start.epoch)
             else:
                 assert isinstance(error, RolledBackError), error

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from keyhouse.attestation import Collateral
 from keyhouse.authority import make_coordinator_keys
 from keyhouse.authority.instance_keys import InstanceKeys
 from keyhouse.base.secret import Secret
@@ -18,10 +19,14 @@ from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.records import encode_events, rebuild
 from keyhouse.coordinator.engine.writer import JournalWriter
+from keyhouse.coordinator.hand_off.membership import Members
 from keyhouse.coordinator.hand_off.switching import SwitchNotes
 from keyhouse.coordinator.prepare import prepare_manifest
 from keyhouse.journal import Journal, Store
+from keyhouse.server.services.hand_off import OwnQuotes
+from keyhouse_simulation import SimulatedPlatform
 from support.samples.deployment import NOW, FixedClock, manifest, moment, new_process, open_home
+from support.samples.machines import SETTINGS, checks, platform
 from support.samples.simulated_store import SimulatedStore
 
 __all__ = ["DEK", "STORE_ID", "begin", "engine_on", "opened_engine"]
@@ -58,21 +63,20 @@ async def opened_engine(
     store: Store,
     path: Path,
     dek: Secret = DEK,
-    unique_id: bytes = b"\x11" * 32,
-    tcb_status: str = "UpToDate",
+    on: SimulatedPlatform | None = None,
+    used: Collateral | None = None,
 ) -> Engine:
     """Return an engine over ``store``, whose start is recorded there.
 
-    ``unique_id`` of its code and ``tcb_status`` of its platform: others are told of them in a store
-    that they share.
+    ``on``: the machine that quotes it to others in a store that they share. ``used``: the
+    collateral that it verifies their quotes with.
     """
     process, shared = new_process(), None
     if isinstance(store, SimulatedStore):
         keys = InstanceKeys()
-        member = Member(
-            process.instance, keys.signing, keys.kem, b"p" * 16, unique_id, tcb_status=tcb_status
-        )
-        shared = SwitchNotes(member, keys, store)
+        member = Member(process.instance, keys.signing, keys.kem, b"", b"")
+        quotes = OwnQuotes(on or platform(), checks(used=used), SETTINGS)
+        shared = SwitchNotes(member, keys, store, Members(member, store, quotes, SETTINGS))
         process = process._replace(member=member)
     journal, replay = await Journal.open(store, store_id=STORE_ID, dek=dek)
     state, update_log = rebuild(replay.base + replay.events)
@@ -90,10 +94,13 @@ async def opened_engine(
 
 @asynccontextmanager
 async def engine_on(
-    store: Store, path: Path, unique_id: bytes = b"\x11" * 32, tcb_status: str = "UpToDate"
+    store: Store,
+    path: Path,
+    on: SimulatedPlatform | None = None,
+    used: Collateral | None = None,
 ) -> AsyncIterator[Engine]:
     """Run an engine over ``store``; ``path`` is its state directory, which stays empty."""
-    engine = await opened_engine(store, path, unique_id=unique_id, tcb_status=tcb_status)
+    engine = await opened_engine(store, path, on=on, used=used)
     writing = asyncio.create_task(engine.run())
     try:
         yield engine

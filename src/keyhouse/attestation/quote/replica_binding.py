@@ -14,7 +14,7 @@ import hashlib
 import hmac
 from typing import Final, Literal
 
-Word = Literal["ask", "give"]
+Word = Literal["ask", "give", "member"]
 
 _REPLICA: Final = hashlib.sha256(b"keyhouse replica v1\0").digest()
 

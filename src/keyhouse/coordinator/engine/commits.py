@@ -4,7 +4,6 @@ If the append certainly failed, the old state remains. If its outcome is unknown
 written until the store tells it. Changes that were outrun are decided again on what others wrote.
 """
 
-import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from time import perf_counter
 
@@ -118,9 +117,10 @@ class Commits:
         if isinstance(command, SetManifest):
             base = encode_events(base_events(state, after.view(), Filed(Frontier(), leaves)))
             await self._writer.establish(command, base, decided.objects)
+            await self._following.show()
         else:
-            await self._writer.public_log.put_objects(decided.objects)
             dek = new_dek(command)
-            notes = await asyncio.to_thread(self._following.switches, state, dek)
+            notes = await self._following.switches(state, dek)
+            await self._writer.public_log.put_objects(decided.objects)
             view = after.view()
             await self._writer.begin_epoch(state, view, dek=dek, notes=notes, leaves=leaves)

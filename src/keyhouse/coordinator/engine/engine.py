@@ -205,6 +205,7 @@ class Engine:
             self._current.publish(evolve_all(state, started), started)
 
         if self._writer.position is not None:
+            await self._following.show()
             await self._following.in_turn(append)
 
     async def run(self) -> None:
@@ -288,6 +289,7 @@ class Engine:
             self._current.clock = found.clock
             found.serve()
             self._current.replace(found.state, found.log)
+            await self._following.show()
             if not waiting.answer.done():
                 waiting.answer.set_result(self.view)
 
@@ -297,6 +299,8 @@ class Engine:
             self._answer(await self._commits.write(batch))
         except (UnavailableError, UnsettledError) as error:
             log.warning("a change could not be stored", reason=str(error))
+            self._intake.fail(batch, error)
+        except RefusedError as error:  # what only the platform can tell; nothing was written
             self._intake.fail(batch, error)
         except BaseException as error:
             self._intake.fail(batch, _as_broken(error))

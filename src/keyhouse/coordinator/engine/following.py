@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-from keyhouse.base.errors import UnavailableError
+from keyhouse.base.errors import StartAgainError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.state import Running
@@ -55,12 +55,24 @@ class Following:
                     return
         raise StoreConflictError("other coordinators write first", hint="try again later")
 
-    def switches(self, state: Running, dek: Secret | None) -> tuple[Note, ...]:
-        """Return what tells the other replicas of ``dek``, the key of the next epoch."""
+    async def show(self) -> None:
+        """Prove to other replicas what this one is. Without that they do not tell it of a key."""
+        if self._shared is None:
+            return
+        try:
+            await self._shared.show(self._writer.store_id)
+        except UnavailableError as error:
+            log.warning("other coordinators cannot be shown a quote", reason=str(error))
+
+    async def switches(self, state: Running, dek: Secret | None) -> tuple[Note, ...]:
+        """Return what tells the other replicas of ``dek``, the key of the next epoch.
+
+        Raises ``RefusedError`` if this one must not make that key, or ``UnavailableError``.
+        """
         after, shared = self._writer.position, self._shared
         if dek is None or after is None or shared is None:
             return ()
-        return shared.notes_of(dek, state, store_id=self._writer.store_id, after=after)
+        return await shared.notes_of(dek, state, store_id=self._writer.store_id, after=after)
 
     async def _catch_up(self) -> None:
         """Apply what another writer of the same store made durable first."""
@@ -81,7 +93,8 @@ class Following:
     async def _switched(self, wrong: WrongKeyError) -> Replay:
         """Follow into an epoch with a new data key, which its writer left for this process.
 
-        Raises ``WrongKeyError`` if there is none: then a new process has to ask for it.
+        Raises ``StartAgainError`` if there is none: a new process asks for it, and judges all that
+        it is given, as this one's state is of a manifest that is no longer in force.
         """
         state, position, shared = self._current.view.state, self._writer.position, self._shared
         if shared is None or position is None or not isinstance(state, Running):
@@ -89,7 +102,7 @@ class Following:
         store_id = self._writer.store_id
         dek = await shared.told(state, store_id=store_id, position=position)
         if dek is None:
-            raise WrongKeyError(
+            raise StartAgainError(
                 "another coordinator has made a new data key, and this one was not told of it",
                 hint="start it again: it asks those that serve, if the manifest still admits it",
             ) from wrong

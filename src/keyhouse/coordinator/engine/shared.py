@@ -27,15 +27,22 @@ class Shared(Protocol):
     A process that has its store for itself has none, and loads nothing for it.
     """
 
-    def notes_of(
+    async def show(self, store_id: bytes) -> None:
+        """Prove to the others what this process is. Raises ``UnavailableError``."""
+        ...
+
+    async def notes_of(
         self, dek: Secret, state: Running, *, store_id: bytes, after: Position
     ) -> tuple[Note, ...]:
-        """Return what tells the members of ``state`` of ``dek``, the key of the epoch after it."""
+        """Return what tells the members of ``state`` of ``dek``, the key of the epoch after it.
+
+        Raises ``RefusedError`` if this process must not make that key, or ``UnavailableError``.
+        """
         ...
 
     async def told(self, state: Running, *, store_id: bytes, position: Position) -> Secret | None:
         """Return the data key that a member of ``state`` has left for this process; None: none.
 
-        Raises ``UnavailableError`` if the store does not answer.
+        Raises ``UnavailableError`` if that cannot be found out now.
         """
         ...

@@ -1,7 +1,8 @@
 """The notes that replicas leave each other in the store, which reads, keeps and forges at will.
 
-An ``ask`` and a ``give`` stand beside a quote that binds each of their bytes; a ``switch`` has a
-signature. Numbers are big-endian. A place is epoch (8 bytes), sequence (8) and chain value (32)::
+An ``ask``, a ``give`` and a ``member`` stand beside a quote that binds each of their bytes; a
+``switch`` has a signature. Numbers are big-endian. A place is epoch (8 bytes), sequence (8) and
+chain value (32)::
 
     ask                                        give
     0     "KEYHASK", format (1)                0     "KEYHGIV", format (1)
@@ -16,14 +17,18 @@ signature. Numbers are big-endian. A place is epoch (8 bytes), sequence (8) and 
     1401  level of events that it reads, 4     0     "KEYHSWI", format (1)
     1405  length (1) and text of its version   8     store id, 16
                                                24    instance of the writer, 16
-    ask and give in the store                  40    instance of the reader, 16
-    0     length (4) and message               56    place where the old epoch ends
-    ..    length (4) and quote                 104   the new epoch, 8
-                                               112   key check of the new data key, 32
-                                               144   the new data key, sealed, 1,168
-                                               1312  signature (Ed25519) of the writer over
-                                                     "keyhouse switch v1", a zero byte and all
-                                                     before it
+    member                                     40    instance of the reader, 16
+    0     "KEYHMEM", format (1)                56    place where the old epoch ends
+    8     store id, 16                         104   the new epoch, 8
+    24    instance, 16                         112   key check of the new data key, 32
+    40    key to seal to, 1,216                144   the new data key, sealed, 1,168
+    1256  key of its signatures, 32            1312  signature (Ed25519) of the writer over
+    1288  SHA-256 of the measured settings           "keyhouse switch v1", a zero byte and all
+    1320  level of events that it reads, 4           before it
+
+    ask, give and member in the store
+    0     length (4) and message
+    ..    length (4) and quote
 """
 
 import hashlib
@@ -75,6 +80,8 @@ class NoteProblem(StrEnum):
     ROOT = "root"  # the state has another root certificate
     BEHIND = "behind"  # its giver has seen less than is known here
     WRITER = "writer"  # it is of no member
+    NO_QUOTE = "no-quote"  # the member has left no quote
+    OTHER_KEYS = "other-keys"  # the quote is over other keys than those of the member
     SIGNATURE = "signature"
     EPOCH = "epoch"  # it continues another journal
 
@@ -159,6 +166,22 @@ class Give(msgspec.Struct, frozen=True, kw_only=True):
         return b"keyhouse hand-off v1\0" + self.head
 
 
+class Membership(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that serves ``store_id`` says which keys are its own."""
+
+    store_id: bytes
+    instance: bytes
+    kem: bytes
+    signing: bytes
+    settings: bytes
+    level: int
+
+    def encode(self) -> bytes:
+        """Return the message."""
+        keys = (self.store_id, self.instance, self.kem, self.signing, self.settings)
+        return b"".join((_MEMBER, *keys, self.level.to_bytes(4, "big")))
+
+
 class Switch(msgspec.Struct, frozen=True, kw_only=True):
     """A replica that began an epoch with a new data key hands that to another one."""
 
@@ -194,6 +217,7 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True):
 
 _ASK: Final = b"KEYHASK" + bytes([_FORMAT])
 _GIVE: Final = b"KEYHGIV" + bytes([_FORMAT])
+_MEMBER: Final = b"KEYHMEM" + bytes([_FORMAT])
 _SWITCH: Final = b"KEYHSWI" + bytes([_FORMAT])
 
 
@@ -246,6 +270,25 @@ def read_give(message: bytes) -> Give:
     except LayoutError as error:
         raise _malformed(str(error)) from None
     return give
+
+
+def read_membership(message: bytes) -> Membership:
+    """Return what the message of a member says. Raises ``NoteRefusedError``."""
+    reader = _begin(message, _MESSAGE)
+    try:
+        _require_kind(reader, _MEMBER)
+        membership = Membership(
+            store_id=reader.take(STORE_ID_SIZE, "store id"),
+            instance=reader.take(INSTANCE_SIZE, "instance"),
+            kem=reader.take(KEM_KEY_SIZE, "key"),
+            signing=reader.take(SIGNING_KEY_SIZE, "key of signatures"),
+            settings=reader.take(_HASH, "settings"),
+            level=reader.number(4, "level"),
+        )
+        reader.finish("level")
+    except LayoutError as error:
+        raise _malformed(str(error)) from None
+    return membership
 
 
 def read_switch(raw: bytes) -> Switch:

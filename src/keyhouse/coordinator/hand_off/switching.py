@@ -1,14 +1,16 @@
 """A new data key for the replicas that live: sealed to each of them by the one that made it.
 
-It is signed with a key that the journal has of the writer, for records and chain are made by anyone
-who has a data key, and dismissed holders may have the old one. Who cannot be told has to ask.
+It is signed with a key that the journal has of the writer, for the chain is made by anyone. But
+records of the journal are made by anyone who has a data key, as dismissed holders may have the old
+one: so both sides want the other's quote over its keys as well (``Members``). Who cannot be told
+has to ask.
 """
 
-from typing import Final
+import asyncio
 
 import msgspec
 
-from keyhouse.attestation import Freshness, TcbStatus, Tee, Verdict
+from keyhouse.attestation import QuoteRefusedError
 from keyhouse.authority.instance_keys import (
     InstanceKeys,
     SealedForAnotherError,
@@ -20,8 +22,7 @@ from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Member, Running
-from keyhouse.coordinator.core.timestamps import moment
-from keyhouse.coordinator.hand_off.admission import Own, require_admitted
+from keyhouse.coordinator.hand_off.membership import Members
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError, Switch, read_switch
 from keyhouse.journal import Position
 from keyhouse.journal.keys import key_check
@@ -29,32 +30,49 @@ from keyhouse.journal.store.protocol import Notes
 from keyhouse.journal.store.records import Note
 from keyhouse.manifest import Replicas
 
-_STATUSES: Final = frozenset(map(str, TcbStatus))
-
 
 class SwitchNotes:
     """The switches of this process, ``own``: what an engine is given for a store that is shared."""
 
-    def __init__(self, own: Member, keys: InstanceKeys, notes: Notes) -> None:
+    def __init__(self, own: Member, keys: InstanceKeys, notes: Notes, members: Members) -> None:
         self._own = own
         self._keys = keys
         self._notes = notes
+        self._members = members
 
-    def notes_of(
+    async def show(self, store_id: bytes) -> None:
+        """Leave the quote of this process for the others. Raises ``UnavailableError``."""
+        await self._members.show(store_id)
+
+    async def notes_of(
         self, dek: Secret, state: Running, *, store_id: bytes, after: Position
     ) -> tuple[Note, ...]:
-        """Return the notes that tell the members of ``state`` of ``dek``, which it admits."""
-        replicas = policy_of(state.manifest).manifest.config.replicas
-        made = (
-            make_switch(each, self._own, self._keys, store_id=store_id, after=after, dek=dek)
-            for each in readers(state.members, replicas, self._own)
-        )
-        return tuple(Note("switch", each.reader, each.encode()) for each in made if each)
+        """Return the notes that tell the members of ``state`` of ``dek``, which it admits.
+
+        Raises ``ConflictError`` if it does not admit this process, or ``UnavailableError``.
+        """
+        replicas = _replicas(state)
+        if replicas is None:
+            return ()
+        own = await self._members.require_own(replicas)
+        await self._members.show(store_id)
+        others = tuple(each for each in state.members if each.instance != self._own.instance)
+        readers = await self._members.admitted(others, replicas, own, store_id)
+
+        def seal() -> tuple[Note, ...]:
+            made = (
+                make_switch(each, self._own, self._keys, store_id=store_id, after=after, dek=dek)
+                for each in readers
+            )
+            return tuple(Note("switch", each.reader, each.encode()) for each in made if each)
+
+        return await asyncio.to_thread(seal)
 
     async def told(self, state: Running, *, store_id: bytes, position: Position) -> Secret | None:
         """Return the data key that a member of ``state`` has left for this process; None: none.
 
-        Raises ``UnavailableError`` if the store does not answer.
+        Raises ``UnavailableError`` if the store does not answer, or the quote of that member cannot
+        be verified now.
         """
         instance = self._own.instance
         reader = Reader(store_id, instance, position, state.members)
@@ -62,8 +80,10 @@ class SwitchNotes:
             if note.name != instance:
                 continue
             try:
-                return key_of_switch(note.raw, reader, self._keys)
-            except NoteRefusedError as refused:
+                switch, writer = signed_switch(note.raw, reader)
+                await self._members.require(writer, _replicas(state), store_id)
+                return key_of_switch(switch, self._keys)
+            except (NoteRefusedError, QuoteRefusedError) as refused:
                 reason = f"{refused.reason}: {refused.message}"
                 log.warning("a note was refused", kind="switch", of=instance.hex(), reason=reason)
         return None
@@ -76,22 +96,6 @@ class Reader(msgspec.Struct, frozen=True):
     instance: bytes
     position: Position
     members: tuple[Member, ...]
-
-
-def readers(
-    members: tuple[Member, ...], replicas: Replicas | None, writer: Member
-) -> tuple[Member, ...]:
-    """Return who of ``members`` is told of a new data key: who ``replicas`` still admit.
-
-    What they and their platforms are is what they said when they started, which was proven then. A
-    confidential VM of TDX is told only where the manifest names no code, and it is the same as
-    ``writer``; one of AMD has to ask.
-    """
-    return tuple(
-        each
-        for each in members
-        if each.instance != writer.instance and _is_admitted(each, replicas, writer)
-    )
 
 
 def make_switch(
@@ -124,10 +128,10 @@ def make_switch(
     return msgspec.structs.replace(switch, signature=keys.sign(switch.signed))
 
 
-def key_of_switch(raw: bytes, reader: Reader, keys: InstanceKeys) -> Secret:
-    """Return the data key that a switch tells ``reader``, whose private keys are ``keys``.
+def signed_switch(raw: bytes, reader: Reader) -> tuple[Switch, Member]:
+    """Return what a switch tells ``reader``, and the member that has signed it.
 
-    Whether the journal is under it shows when it is read. Raises ``NoteRefusedError``.
+    Raises ``NoteRefusedError``.
     """
     switch = read_switch(raw)
     if switch.store_id != reader.store_id:
@@ -140,6 +144,14 @@ def key_of_switch(raw: bytes, reader: Reader, keys: InstanceKeys) -> Secret:
     if not is_signed_by(writer.signing, switch.signature, switch.signed):
         raise NoteRefusedError(NoteProblem.SIGNATURE, "it is not signed by its writer")
     _require_continues(switch, reader.position)
+    return switch, writer
+
+
+def key_of_switch(switch: Switch, keys: InstanceKeys) -> Secret:
+    """Return the data key that ``switch`` tells the process whose private keys are ``keys``.
+
+    Whether the journal is under it shows when it is read. Raises ``NoteRefusedError``.
+    """
     try:
         dek = keys.unseal(switch.sealed, switch.info)
     except SealedForAnotherError as refused:
@@ -157,30 +169,5 @@ def _require_continues(switch: Switch, position: Position) -> None:
         raise NoteRefusedError(NoteProblem.EPOCH, "it does not continue this journal")
 
 
-def _is_admitted(member: Member, replicas: Replicas | None, writer: Member) -> bool:
-    if not member.unique_id:
-        return False
-    try:
-        require_admitted(_verdict(member), replicas, Own(_verdict(writer), b""))
-    except NoteRefusedError:
-        return False
-    return True
-
-
-def _verdict(member: Member) -> Verdict:
-    """Return what a quote of ``member`` said when it started."""
-    return Verdict(
-        tee=Tee.SGX,
-        mrenclave=member.unique_id,
-        mrsigner=member.signer_id,
-        isvprodid=member.product_id,
-        isvsvn=member.security_version,
-        debug=False,
-        report_data=b"",
-        tcb_status=TcbStatus(member.tcb_status) if member.tcb_status in _STATUSES else None,
-        advisories=(),
-        tcb_date=None,
-        fmspc=b"",
-        ppid=member.machine,
-        freshness=Freshness(0, 0, 0, moment(0), moment(0)),
-    )
+def _replicas(state: Running) -> Replicas | None:
+    return policy_of(state.manifest).manifest.config.replicas

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,7 @@ from keyhouse.coordinator import Engine, HostClock, Process, rebuild
 from keyhouse.coordinator.core.state import Member
 from keyhouse.coordinator.engine.shared import Shared
 from keyhouse.coordinator.hand_off.admission import Own
+from keyhouse.coordinator.hand_off.membership import Members
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError
 from keyhouse.coordinator.hand_off.switching import SwitchNotes
 from keyhouse.journal import Home, Locked, Opened, Position
@@ -31,6 +32,9 @@ from keyhouse.wire.vm_identity import VmIdentity
 
 LOOK_EVERY: Final = 1.0
 """Seconds between two looks of a replica that serves at what others ask."""
+
+SHOW_EVERY: Final = 600.0
+"""Seconds after which a quote is left again. Notes of an hour may be removed."""
 
 ASK_EVERY: Final = 5.0
 """Seconds after which an ask without an answer is replaced by a new one."""
@@ -137,10 +141,10 @@ class Joiner:
 
 
 async def member_of(process: Process, keys: InstanceKeys, quotes: OwnQuotes) -> Member:
-    """Return what others are told of ``process``.
+    """Return what the journal says of ``process``: its keys, and what it is, for people.
 
-    Where its own quote cannot be verified now, as without collateral, its code is not told: then
-    it is not told of a new data key, and has to ask for it.
+    The latter is left out where its own quote cannot be verified now, as without collateral. Others
+    believe only the quote that it leaves (``Members``).
     """
     own: Own | None = None
     try:
@@ -167,10 +171,21 @@ def _digest(vm: VmIdentity) -> bytes:
     return hashlib.sha256(b"keyhouse member v1\0" + msgspec.json.encode(vm)).digest()
 
 
+class Sharing(NamedTuple):
+    """What a process has that shares its store: its record, what its engine is given, its quotes.
+
+    The checks of the quotes end with ``joining``: ``verify_by`` others before the engine runs.
+    """
+
+    process: Process
+    shared: SwitchNotes
+    quotes: OwnQuotes
+
+
 @asynccontextmanager
 async def joining(
     settings: Settings, platform: Platform, home: Home, process: Process
-) -> AsyncIterator[tuple[Process, Shared]]:
+) -> AsyncIterator[Sharing]:
     """Have ``home`` ask others for the data key while this lasts; yield what others are told."""
     assert isinstance(home, SharedHome)  # noqa: S101 the settings name a store
     keys, marks, clock = InstanceKeys(), ProcessMarks(), HostClock()
@@ -186,14 +201,20 @@ async def joining(
             # Who would replace the state has other measured settings than those who serve it.
             home.ask_by(None if settings.replace_lost_state else joiner)
             try:
-                yield process, SwitchNotes(member, keys, home)
+                members = Members(member, home, own, measured)
+                yield Sharing(process, SwitchNotes(member, keys, home, members), own)
             finally:
                 home.ask_by(None)
 
 
 @asynccontextmanager
 async def among_others(
-    settings: Settings, platform: Platform, home: Home, engine: Engine, checks: QuoteChecks
+    settings: Settings,
+    platform: Platform,
+    home: Home,
+    engine: Engine,
+    checks: QuoteChecks,
+    shared: Shared,
 ) -> AsyncIterator[None]:
     """Show others that this one serves, and answer what they ask, until the context ends."""
     assert isinstance(home, SharedHome)  # noqa: S101 as above
@@ -205,7 +226,7 @@ async def among_others(
         instance=engine.instance,
         settings=measured_settings(settings, platform),
     )
-    task = asyncio.create_task(_look_after(home, engine, giver))
+    task = asyncio.create_task(_look_after(home, engine, giver, shared))
     try:
         yield
     finally:
@@ -214,11 +235,15 @@ async def among_others(
             await task
 
 
-async def _look_after(home: SharedHome, engine: Engine, giver: KeyGiver) -> None:
-    told = ""
+async def _look_after(home: SharedHome, engine: Engine, giver: KeyGiver, shared: Shared) -> None:
+    told, shown = "", -SHOW_EVERY
+    now = asyncio.get_running_loop().time
     while True:
         try:
-            if engine.held is not None:
+            if (held := engine.held) is not None:
+                if now() - shown >= SHOW_EVERY:
+                    await shared.show(held.store_id)
+                    shown = now()
                 await home.show_presence()
                 await giver.look()
             told = ""

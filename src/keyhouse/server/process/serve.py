@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from keyhouse.base.errors import InvalidError, KeyhouseError
+from keyhouse.base.errors import InvalidError, KeyhouseError, StartAgainError
 from keyhouse.base.log import log
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.hardening import harden
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from keyhouse.server.http.listener import Listener
     from keyhouse.server.metrics.listener import Observability
     from keyhouse.server.net.acceptor import Acceptor
+    from keyhouse.server.process.replicas import Sharing
     from keyhouse.server.services.quote_checks import QuoteChecks
 
 T = TypeVar("T")
 
 REFUSED: Final = 1
 USAGE: Final = 2
+AGAIN: Final = 3
 INTERRUPTED: Final = 130
 
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
@@ -42,7 +44,9 @@ GRACE = 10.0
 
 
 def main(arguments: Sequence[str], explained: Callable[[KeyhouseError], str] = error_text) -> int:
-    """Serve until a signal; return the exit code: 0 stopped, 1 refused or broken, 2 usage.
+    """Serve until a signal; return the exit code.
+
+    0 stopped, 1 refused or broken, 2 usage, 3 it has to be started again.
 
     ``explained`` returns the lines that an error is shown as, once nothing is served any more.
     """
@@ -68,7 +72,7 @@ def _exit_code(run: Callable[[], int], explained: Callable[[KeyhouseError], str]
         return run()
     except KeyhouseError as error:
         write_error(explained(error))
-        return USAGE if isinstance(error, SettingMisusedError) else REFUSED
+        return _code_of(error)
     except KeyboardInterrupt:  # before the signals were taken over
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 the last resort, which tells no text of the error
@@ -76,6 +80,12 @@ def _exit_code(run: Callable[[], int], explained: Callable[[KeyhouseError], str]
 
         write_error(error_text(UnexpectedError.of(error)))
         return REFUSED
+
+
+def _code_of(error: KeyhouseError) -> int:
+    if isinstance(error, StartAgainError):
+        return AGAIN
+    return USAGE if isinstance(error, SettingMisusedError) else REFUSED
 
 
 def _run(settings: Settings) -> int:
@@ -136,30 +146,33 @@ async def _serve_home(
     from keyhouse.server.services.collateral_memory import JournalledMarks
 
     # With a shared store it may wait for other coordinators, for as long as they serve.
-    engine = await _unless_stopped(_opened_engine(settings, platform, home, new), stop)
-    if engine is None:
+    opened = await _unless_stopped(_opened_engine(settings, platform, home, new), stop)
+    if opened is None:
         return
+    engine, sharing = opened
     if note := sealing_note(platform.kind, engine.view.state):
         log.warning(note)
-    async with writing(engine) as task, witnessed(engine):
-        await _apply_startup_manifest(settings, engine)
-        async with (
-            quote_checks(settings, platform, JournalledMarks(engine), engine.now) as checks,
-            _among_others(settings, platform, home, engine, checks),
-            serving(
-                engine,
-                platform,
-                checks,
-                settings.mesh_addr,
-                certificate_days=settings.marble_certificate_days,
-                metrics=metrics,
-                replicated=settings.store is not None,
-                inherited=settings.replica.workload_api,
-            ) as listeners,
-        ):
-            await _start(settings, platform.kind, engine, listeners.client_api)
-            async with _warmed_up(checks):
-                await _until_stopped(task, stop, *listeners)
+    async with quote_checks(settings, platform, JournalledMarks(engine), engine.now) as checks:
+        if sharing is not None:
+            sharing.quotes.verify_by(checks)
+        async with writing(engine) as task, witnessed(engine):
+            await _apply_startup_manifest(settings, engine)
+            async with (
+                _among_others(settings, platform, home, engine, checks, sharing),
+                serving(
+                    engine,
+                    platform,
+                    checks,
+                    settings.mesh_addr,
+                    certificate_days=settings.marble_certificate_days,
+                    metrics=metrics,
+                    replicated=sharing is not None,
+                    inherited=settings.replica.workload_api,
+                ) as listeners,
+            ):
+                await _start(settings, platform.kind, engine, listeners.client_api)
+                async with _warmed_up(checks):
+                    await _until_stopped(task, stop, *listeners)
 
 
 @asynccontextmanager
@@ -181,26 +194,29 @@ async def _warmed_up(checks: "QuoteChecks") -> AsyncIterator[None]:
 
 async def _opened_engine(
     settings: Settings, platform: "Platform", home: "Home", new: "NewDeployment"
-) -> "Engine":
+) -> "tuple[Engine, Sharing | None]":
+    """Return the engine, and what it has to do with others if it shares its store."""
     from contextlib import AsyncExitStack
 
     from keyhouse.coordinator import HostClock, open_engine
 
-    process, shared = _process(settings, platform), None
+    process, sharing = _process(settings, platform), None
     async with AsyncExitStack() as stack:
         if settings.store is not None:
             from keyhouse.server.process.replicas import joining
 
             opened = joining(settings, platform, home, process)
-            process, shared = await stack.enter_async_context(opened)
-        return await open_engine(
+            sharing = await stack.enter_async_context(opened)
+            process = sharing.process
+        engine = await open_engine(
             home,
             clock=HostClock(),
             process=process,
             new=new,
             confirm_clock=settings.confirm_clock,
-            shared=shared,
+            shared=None if sharing is None else sharing.shared,
         )
+        return engine, sharing
 
 
 def _among_others(
@@ -209,15 +225,16 @@ def _among_others(
     home: "Home",
     engine: "Engine",
     checks: "QuoteChecks",
+    sharing: "Sharing | None",
 ) -> "AbstractAsyncContextManager[None]":
     """Hand the data key over to others while the context lasts, where they share the store."""
     from contextlib import nullcontext
 
-    if settings.store is None:
+    if sharing is None:
         return nullcontext()
     from keyhouse.server.process.replicas import among_others
 
-    return among_others(settings, platform, home, engine, checks)
+    return among_others(settings, platform, home, engine, checks, sharing.shared)
 
 
 def _process(settings: Settings, platform: "Platform") -> "Process":

@@ -19,7 +19,7 @@ from keyhouse.attestation import (
     report_data,
     require_as_new,
 )
-from keyhouse.attestation.quote.replica_binding import replica_report_data
+from keyhouse.attestation.quote.replica_binding import Word, replica_report_data
 from keyhouse.authority.instance_keys import InstanceKeys
 from keyhouse.base.errors import UnavailableError
 from keyhouse.base.log import log
@@ -41,6 +41,7 @@ from keyhouse.coordinator.hand_off.exchange import (
 from keyhouse.coordinator.hand_off.notes import (
     Ask,
     Give,
+    Membership,
     NoteProblem,
     NoteRefusedError,
     Quoted,
@@ -62,6 +63,9 @@ TOLD: Final = 8
 """Refusals of one look that are logged each; of others the number is."""
 
 
+_WORDS: Final[dict[type, Word]] = {Ask: "ask", Give: "give", Membership: "member"}
+
+
 class _Remembered:
     """The newest ``REMEMBERED`` digests."""
 
@@ -78,21 +82,28 @@ class _Remembered:
 
 
 class OwnQuotes:
-    """Quotes of this process for other replicas, and what they say of it."""
+    """Quotes of this process for other replicas, what they say of it, and checks of theirs.
+
+    Nothing here waits for the engine, whose task calls it.
+    """
 
     def __init__(self, platform: Platform, checks: QuoteChecks, settings: bytes) -> None:
         self._platform = platform
         self._checks = checks
         self._settings = settings
-        self._own: Own | None = None
+        self._quote = b""
 
-    async def vouched(self, note: Ask | Give) -> Quoted:
+    def verify_by(self, checks: QuoteChecks) -> None:
+        """Verify with ``checks`` from now on."""
+        self._checks = checks
+
+    async def vouched(self, note: Ask | Give | Membership) -> Quoted:
         """Return ``note``, which this process made, with the quote that vouches for it.
 
         Raises ``UnavailableError`` if the platform makes none now.
         """
         message = note.encode()
-        data = replica_report_data("ask" if isinstance(note, Ask) else "give", message)
+        data = replica_report_data(_WORDS[type(note)], message)
         return Quoted(message, await asyncio.to_thread(self._platform.quote, data))
 
     async def own(self) -> Own:
@@ -100,10 +111,16 @@ class OwnQuotes:
 
         Raises ``UnavailableError`` or ``QuoteRefusedError`` if that does not verify.
         """
-        if self._own is None:
-            quote = await asyncio.to_thread(self._platform.quote, report_data(bytes(32)))
-            self._own = Own(await self._checks.verify(quote), self._settings)
-        return self._own
+        if not self._quote:
+            self._quote = await asyncio.to_thread(self._platform.quote, report_data(bytes(32)))
+        return Own(await self.verify(self._quote), self._settings)
+
+    async def verify(self, quote: bytes) -> Verdict:
+        """Return what ``quote`` says, if it is true now.
+
+        Raises ``UnavailableError`` or ``QuoteRefusedError``.
+        """
+        return await self._checks.verify(quote, keep=False)
 
 
 class KeyGiver:

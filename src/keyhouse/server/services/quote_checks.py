@@ -161,10 +161,11 @@ class QuoteChecks:
         self._fetches = FairQueue(ConcurrencyLimit(WAITING, _TOO_MANY), FETCHES_AT_ONCE)
         self._refused: dict[bytes, tuple[float, QuoteRefusedError]] = {}  # oldest first
 
-    async def verify(self, quote: bytes, client: Hashable = None) -> Verdict:
+    async def verify(self, quote: bytes, client: Hashable = None, *, keep: bool = True) -> Verdict:
         """Return what ``quote`` (raw, or with the 16-byte header) says, if it is true now.
 
         ``client`` is equal for all callers that share turns; without it each caller is one.
+        ``keep``: whether newer collateral is remembered, which may wait for the engine.
 
         Raises:
             QuoteRefusedError: it does not verify.
@@ -179,7 +180,7 @@ class QuoteChecks:
         except QuoteRefusedError as refused:
             self._remember(digest, refused)
             raise
-        if newer_marks(marks, self._memory.known()):
+        if keep and newer_marks(marks, self._memory.known()):
             await self._memory.remember(marks)
             require_as_new(marks, self._memory.known())  # others' quotes may have raised it
         return verdict

@@ -1,0 +1,176 @@
+"""Whether a member that the journal names is what it says: a quote of its own over its keys.
+
+The record of a member proves nothing: anyone with the data key can write one, with keys of their
+own. So nobody is told of a new data key, and nobody is followed to one, without a quote over
+exactly the keys that the record has. It is verified at that moment, with the collateral and the
+admission rule of that moment. It may be old: the private halves live in the memory of one process
+and end with it, so a quote over them that is played back serves nobody else.
+"""
+
+import asyncio
+from typing import Final, Protocol
+
+from keyhouse.attestation import QuoteRefusedError, Verdict
+from keyhouse.base.errors import ConflictError, KeyhouseError, UnavailableError
+from keyhouse.base.log import log
+from keyhouse.coordinator.core.events import LEVEL
+from keyhouse.coordinator.core.state import Member
+from keyhouse.coordinator.hand_off.admission import Own, require_admitted, require_bound
+from keyhouse.coordinator.hand_off.notes import (
+    Membership,
+    NoteProblem,
+    NoteRefusedError,
+    Quoted,
+    read_membership,
+    read_quoted,
+)
+from keyhouse.journal.store.protocol import Notes
+from keyhouse.journal.store.records import Note
+from keyhouse.manifest import Replicas
+
+WITHIN: Final = 5.0
+"""Seconds for the quotes of all members, while changes wait. Who is not judged then is not told."""
+
+
+class Quotes(Protocol):
+    """Makes quotes of this process and verifies those of others, without the engine's help."""
+
+    async def vouched(self, note: Membership) -> Quoted:
+        """Return ``note`` with the quote that vouches for it. Raises ``UnavailableError``."""
+        ...
+
+    async def verify(self, quote: bytes) -> Verdict:
+        """Return what ``quote`` says if it is true now.
+
+        Raises ``QuoteRefusedError`` or ``UnavailableError``.
+        """
+        ...
+
+    async def own(self) -> Own:
+        """Return what this process is. Raises as ``verify``."""
+        ...
+
+
+class Members:
+    """Shows others the quote of this process, ``own``, and judges theirs."""
+
+    def __init__(self, own: Member, notes: Notes, quotes: Quotes, settings: bytes) -> None:
+        """``settings``: SHA-256 of the measured ones, which have to be equal."""
+        self._own = own
+        self._notes = notes
+        self._quotes = quotes
+        self._settings = settings
+        self._shown: Note | None = None
+        self._shown_in = b""
+
+    async def show(self, store_id: bytes) -> None:
+        """Leave the quote of this process beside the store. Raises ``UnavailableError``."""
+        if self._shown is None or self._shown_in != store_id:
+            said = Membership(
+                store_id=store_id,
+                instance=self._own.instance,
+                kem=self._own.kem,
+                signing=self._own.signing,
+                settings=self._settings,
+                level=LEVEL,
+            )
+            raw = (await self._quotes.vouched(said)).encode()
+            self._shown, self._shown_in = Note("member", self._own.instance, raw), store_id
+        await self._notes.put_note(self._shown)
+
+    async def require_own(self, replicas: Replicas) -> Own:
+        """Return what this process is, if ``replicas`` admit it: else it must make no data key.
+
+        Raises ``ConflictError``, or ``UnavailableError`` if its own quote cannot be verified.
+        """
+        own = await self._own_now()
+        try:
+            require_admitted(own.verdict, replicas, own)
+        except NoteRefusedError as refused:
+            raise ConflictError(
+                "this coordinator would make the new data key, and the new manifest does not admit"
+                f" it: {refused.message}",
+                hint="send the same to a coordinator that the new manifest admits",
+            ) from None
+        return own
+
+    async def admitted(
+        self, members: tuple[Member, ...], replicas: Replicas, own: Own, store_id: bytes
+    ) -> tuple[Member, ...]:
+        """Return who of ``members`` ``replicas`` admit, by quotes; the others are logged by name.
+
+        ``own``: what this process is. Raises ``UnavailableError`` if the store does not answer.
+        """
+        notes = await self._notes_by_instance()
+        found: list[Member] = []
+        end = asyncio.get_running_loop().time() + WITHIN
+        for each in members:
+            try:
+                async with asyncio.timeout_at(end):
+                    await self._require(each, notes.get(each.instance), store_id, replicas, own)
+            except TimeoutError:
+                _tell(each, f"timeout: its quote was not judged within {WITHIN:.0f} seconds")
+            except (NoteRefusedError, QuoteRefusedError) as refused:
+                _tell(each, f"{refused.reason}: {refused.message}")
+            except KeyhouseError as error:
+                _tell(each, f"{error.code}: {error.message}")
+            except Exception as error:  # noqa: BLE001 what others wrote must not end the engine
+                _tell(each, type(error).__qualname__)
+            else:
+                found.append(each)
+        return tuple(found)
+
+    async def require(self, member: Member, replicas: Replicas | None, store_id: bytes) -> None:
+        """Return if ``replicas`` admit ``member``, by the quote over its keys.
+
+        Raises ``NoteRefusedError``, ``QuoteRefusedError``, or ``UnavailableError`` if that cannot
+        be found out now.
+        """
+        notes = await self._notes_by_instance()
+        try:
+            async with asyncio.timeout(WITHIN):
+                own = await self._own_now()
+                await self._require(member, notes.get(member.instance), store_id, replicas, own)
+        except TimeoutError:
+            raise UnavailableError("the quote of a member cannot be verified now") from None
+
+    async def _require(
+        self,
+        member: Member,
+        note: Note | None,
+        store_id: bytes,
+        replicas: Replicas | None,
+        own: Own,
+    ) -> None:
+        if note is None:
+            raise NoteRefusedError(NoteProblem.NO_QUOTE, "it has left no quote")
+        quoted = read_quoted(note.raw)
+        said = read_membership(quoted.message)
+        if said.store_id != store_id:
+            raise NoteRefusedError(NoteProblem.OTHER_STORE, "its quote is about another store")
+        keys = (said.instance, said.kem, said.signing)
+        if keys != (member.instance, member.kem, member.signing):
+            raise NoteRefusedError(NoteProblem.OTHER_KEYS, "its quote is over other keys")
+        if said.settings != self._settings:
+            raise NoteRefusedError(NoteProblem.OTHER_SETTINGS, "it has other measured settings")
+        if said.level < LEVEL:
+            raise NoteRefusedError(NoteProblem.LEVEL, f"it reads events up to level {said.level}")
+        require_bound(quoted, "member")
+        verdict = await self._quotes.verify(quoted.quote)
+        require_bound(quoted, "member", verdict.report_data)
+        require_admitted(verdict, replicas, own)
+
+    async def _own_now(self) -> Own:
+        try:
+            return await self._quotes.own()
+        except QuoteRefusedError as refused:  # not the other's doing
+            raise UnavailableError(f"the own quote: {refused.message}", hint=refused.hint) from None
+
+    async def _notes_by_instance(self) -> dict[bytes, Note]:
+        return {note.name: note for note in await self._notes.notes("member")}
+
+
+def _tell(member: Member, reason: str) -> None:
+    log.warning(
+        "a member was not told of the new data key", instance=member.instance.hex(), reason=reason
+    )

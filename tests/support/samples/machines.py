@@ -1,0 +1,54 @@
+"""Two simulated machines of one vendor, and what verifies the quotes of both."""
+
+from datetime import UTC, datetime
+from functools import cache
+
+from keyhouse.attestation import Collateral, Measurements, Verdict, Verifier
+from keyhouse.attestation.quote.replica_binding import Word, replica_report_data
+from keyhouse.coordinator.hand_off.notes import Quoted
+from keyhouse.server.services.collateral_memory import ProcessMarks
+from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse_simulation import COORDINATOR, Machine, Parameters, SimulatedPlatform, make_machine
+from keyhouse_simulation.parameters import Enclave, Pck, TcbInfo
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SETTINGS = b"m" * 32
+PPIDS = (b"SIMULATED PPID A", b"SIMULATED PPID B")
+OTHER_CODE = Measurements(b"OTHER CODE, NOT KEYHOUSE'S OWN..", COORDINATOR.signer_id, 0x5111, 1)
+
+
+@cache
+def machines() -> tuple[Machine, Machine]:
+    """Return two machines of one vendor."""
+    first = make_machine(NOW, Pck(ppid=PPIDS[0]))
+    return first, make_machine(NOW, Pck(ppid=PPIDS[1]), beside=first)
+
+
+def platform(
+    which: int = 0, enclave: Enclave | None = None, info: TcbInfo | None = None
+) -> SimulatedPlatform:
+    """Return a machine as the coordinator on it sees it; ``info``: what is said of its kind."""
+    parameters = Parameters(enclave=enclave or Enclave(), tcb_info=info or TcbInfo())
+    return SimulatedPlatform(machines()[which], parameters, now=lambda: NOW)
+
+
+@cache
+def collateral() -> Collateral:
+    """Return the vendor's: the same for both machines."""
+    return platform().collateral
+
+
+def checks(marks: ProcessMarks | None = None, used: Collateral | None = None) -> QuoteChecks:
+    """Return what verifies the quotes of both."""
+    found = used or collateral()
+    return QuoteChecks(platform().root_ca, lambda _: found, lambda: NOW, marks)
+
+
+def verified(quote: bytes, used: Collateral | None = None) -> Verdict:
+    """Return what ``quote`` of one of the machines says."""
+    return Verifier(platform().root_ca).verify(quote, used or collateral(), NOW)
+
+
+def vouched(on: SimulatedPlatform, word: Word, message: bytes) -> bytes:
+    """Return the note in which ``on`` vouches for ``message``."""
+    return Quoted(message, on.quote(replica_report_data(word, message))).encode()
