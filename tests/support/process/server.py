@@ -203,7 +203,7 @@ class Server:
 
     def _wait(self, process: Started) -> None:
         deadline = time.monotonic() + self.patience
-        while not _listens(self.port):
+        while not listens(self.port):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(self.log.read_text()[-4000:])
 
@@ -253,7 +253,7 @@ class Server:
             self.stop()
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     """Tell whether something accepts connections; wait a moment if nothing does."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()

@@ -19,7 +19,7 @@ from keyhouse.transparency.note import Signature, SignedNote
 from keyhouse.transparency.policy import Policy, Witness
 
 _FIRST_PAUSE: Final = 0.2
-_LONGEST_PAUSE: Final = 30.0
+_LONGEST_PAUSE: Final = 10.0
 
 
 class Witnessing:
@@ -41,15 +41,19 @@ class Witnessing:
         async with self._connect() as asks:
             pause = _FIRST_PAUSE
             while True:
-                done = await self._round(asks)
-                pause = _FIRST_PAUSE if done else min(2 * pause, _LONGEST_PAUSE)
-                await self._woken(self._rest() if done else pause)
+                if await self._round(asks):
+                    pause = _FIRST_PAUSE
+                    await self._woken(self._rest())
+                else:  # whatever happens meanwhile: witnesses are not asked again and again
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _rest(self) -> float:
-        """Return the seconds until there is something to do, if nothing happens."""
-        if self._lease.policies and (self._lease.is_behind or self._lease.is_due):
-            return 0.0
-        return max(self._lease.seconds_left, 1.0)
+    def _rest(self) -> float | None:
+        """Return the seconds until there is something to do, if nothing happens; None: never."""
+        lease = self._lease
+        if not lease.policies or lease.is_condemned:
+            return None
+        return 0.0 if lease.is_behind or lease.is_due else max(lease.seconds_left, 1.0)
 
     async def _woken(self, patience: float | None) -> None:
         with suppress(TimeoutError):
@@ -96,6 +100,8 @@ class Witnessing:
             found = await self._answers(submission, policy.witnesses, asks)
             keys = {witness.key for witness, outcome in found.items() if outcome.note is not None}
             self._tell(found)
+            if self._lease.policies is not policies:
+                return True  # an update has named others meanwhile
             if not policy.holds(keys):
                 self._refused(policy, found)
                 return False

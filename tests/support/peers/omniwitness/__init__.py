@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from keyhouse.transparency.keys import VerifierKey
-from support.process.server import free_port
+from support.process.server import free_port, listens
 from support.process.tool import tool
 
 __all__ = ["Omniwitness", "programs"]
@@ -95,6 +95,8 @@ class Omniwitness(NamedTuple):
             command = [str(programs() / "omniwitness"), *words]
             process = subprocess.Popen(command, stdout=printed, stderr=printed)
         try:
+            while not listens(self.port):
+                assert process.poll() is None, (self.folder / "log").read_text()
             yield
         finally:
             process.kill()  # what it has promised outlives that
