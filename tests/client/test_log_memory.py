@@ -58,6 +58,7 @@ class Log(Peer):
 
     sequence = 1
     note: SignedNote
+    cosigned = b""
     memory: FileMemory
 
     def begin(self) -> None:
@@ -98,13 +99,15 @@ class Log(Peer):
             witness.cosignature(self.note.text, int(datetime.now(UTC).timestamp()) - age)
             for witness, age in zip(WITNESSES, ages, strict=False)
         ]
-        self.publish(SignedNote(self.note.text, (*self.note.signatures, *lines)).encode())
+        self.cosigned = SignedNote(self.note.text, (*self.note.signatures, *lines)).encode()
 
     def publish(self, note: bytes) -> None:
         self.replies["GET", "/api/v2/log/checkpoint"] = 200, note
 
     def reply(self, method: str, target: str) -> tuple[int, bytes]:
         tile = target.removeprefix("/api/v2/log/tile/")
+        if target == "/api/v2/log/checkpoint" and self.cosigned:
+            return 200, self.cosigned
         if tile != target:
             return 200, self.growing.read(Tile.read(tile)) or b""
         return super().reply(method, target)
@@ -288,6 +291,23 @@ def test_a_quorum_of_witnesses_has_seen_the_log_not_long_ago(
         look(policy).close()
         return
     with pytest.raises(TrustError, match=problem):
+        look(policy)
+
+
+def test_witnesses_may_be_behind_what_was_seen(log: Log, look: Look, policy: LogPolicy) -> None:
+    log.cosign(60, 60)
+    with look(policy) as coordinator:
+        log.grow(5)
+        coordinator.status()
+        assert coordinator.witnessed_checkpoint().size == 3
+        assert coordinator.log_checkpoint().size == 8
+    look(policy).close()
+    growing, log.growing = log.growing, Growing()
+    log.grow(3, "of a copy")
+    log.cosign(60, 60)
+    log.growing = growing
+    log.grow(1)
+    with pytest.raises(TrustError, match="does not continue the 3 that its witnesses saw"):
         look(policy)
 
 

@@ -132,6 +132,9 @@ RECOVERY_SECRETS: Final = Call(
 )
 LOG_KEY: Final = Call(_get("/api/v2/log/key", 1 << 16), _data(wire.LogKeyData))
 CHECKPOINT: Final = Call(_get("/api/v2/log/checkpoint", 1 << 18), content)
+NEWEST_CHECKPOINT: Final = Call(
+    Request("GET", "/api/v2/log/checkpoint", query=(("newest", "true"),), maximum=1 << 18), content
+)
 OPENAPI: Final = Call(_get("/api/v2/openapi.json"), document)
 
 

@@ -140,6 +140,13 @@ class Methods:
         """
         return self._connection.run(operations.log_checkpoint(self._session))
 
+    def witnessed_checkpoint(self) -> LogCheckpoint:
+        """Return the newest checkpoint of the transparency log that witnesses have cosigned.
+
+        It is part of the log as it is now. Without witnesses it is the newest one.
+        """
+        return self._connection.run(operations.witnessed_checkpoint(self._session))
+
     def log_part(self, path: str) -> bytes:
         """Return a part of the transparency log as it came: ``tile/...`` or ``object/...``.
 
@@ -314,6 +321,13 @@ class AsyncMethods:
         It continues all that is remembered of the log: raises ``TrustError`` if it does not.
         """
         return await self._connection.run(operations.log_checkpoint(self._session))
+
+    async def witnessed_checkpoint(self) -> LogCheckpoint:
+        """Return the newest checkpoint of the transparency log that witnesses have cosigned.
+
+        It is part of the log as it is now. Without witnesses it is the newest one.
+        """
+        return await self._connection.run(operations.witnessed_checkpoint(self._session))
 
     async def log_part(self, path: str) -> bytes:
         """Return a part of the transparency log as it came: ``tile/...`` or ``object/...``.

@@ -24,7 +24,12 @@ from keyhouse.client import calls
 from keyhouse.client.approving import Desk, Statement, with_approval
 from keyhouse.client.errors import CallRefusedError, TrustError
 from keyhouse.client.exchange import Keep, Session, carry, carry_and_keep
-from keyhouse.client.public_log import LogCheckpoint, log_key as vouched_key, newest_checkpoint
+from keyhouse.client.public_log import (
+    LogCheckpoint,
+    cosigned_checkpoint,
+    log_key as vouched_key,
+    newest_checkpoint,
+)
 from keyhouse.client.recovery import (
     RecoveryKey,
     encrypt_share,
@@ -88,7 +93,7 @@ def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
         lambda: proven(here.address, trust, data, here.root_der, nonce, None, here.memory)
     )
     if trust.log_policy is not None:
-        trust.log_policy.require((yield from log_checkpoint(session)), datetime.now(UTC))
+        trust.log_policy.require((yield from witnessed_checkpoint(session)), datetime.now(UTC))
     return found
 
 
@@ -214,6 +219,16 @@ def log_checkpoint(session: Session) -> Steps[LogCheckpoint]:
     ask = partial(carry, session)
     heads = session.watch.heads(before)
     return (yield from newest_checkpoint(ask, session.trusted.root_der, heads))
+
+
+def witnessed_checkpoint(session: Session) -> Steps[LogCheckpoint]:
+    """Return the newest checkpoint of the transparency log that witnesses have cosigned.
+
+    It is part of the log as it is now. Without witnesses it is the newest one.
+    """
+    newest = yield from log_checkpoint(session)
+    ask = partial(carry, session)
+    return (yield from cosigned_checkpoint(ask, session.trusted.root_der, newest))
 
 
 def log_part(session: Session, path: str) -> Steps[bytes]:

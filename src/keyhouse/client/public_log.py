@@ -77,39 +77,54 @@ def newest_checkpoint(ask: Ask, root_der: bytes, heads: Iterable[LogHead]) -> St
     Raises ``TrustError``.
     """
     key = yield from log_key(ask, root_der)
-    note = yield from ask(calls.CHECKPOINT)
+    note = yield from ask(calls.NEWEST_CHECKPOINT)
     with trusting():
         found = checkpoint_in(note, key.verifier_key)
     for head in heads:
         if head.size > found.size:
             raise contradicted(f"rollback: the log has {found.size} leaves, but was {head} before")
-        yield from _prove(ask, head, found)
+        root = yield from _root_of(ask, head.size, found)
+        if LogHead.of(head.size, root) != head:
+            raise contradicted(
+                f"fork: the log of {found.size} leaves does not continue {head}, which was seen"
+                " before"
+            )
     return found
 
 
-def _prove(ask: Ask, old: LogHead, new: LogCheckpoint) -> Steps[None]:
-    """Prove that ``new`` continues ``old``, by tiles of the new tree."""
+def cosigned_checkpoint(ask: Ask, root_der: bytes, newest: LogCheckpoint) -> Steps[LogCheckpoint]:
+    """Return the newest checkpoint that witnesses have cosigned, which ``newest`` continues.
+
+    If none is, it is one that is not cosigned. Raises ``TrustError``.
+    """
+    note = yield from ask(calls.CHECKPOINT)
+    with trusting():
+        found = checkpoint_in(note, newest.verifier)
+    if found.size > newest.size:  # the log has grown meanwhile
+        newest = yield from newest_checkpoint(ask, root_der, [LogHead.of(newest.size, newest.root)])
+    if found.size > newest.size or (yield from _root_of(ask, found.size, newest)) != found.root:
+        raise contradicted(
+            f"fork: the log of {newest.size} leaves does not continue the {found.size} that its"
+            " witnesses saw"
+        )
+    return found
+
+
+def _root_of(ask: Ask, size: int, new: LogCheckpoint) -> Steps[bytes]:
+    """Return the root of the first ``size`` leaves of ``new``, proven by tiles."""
 
     def read(nodes: Nodes) -> tuple[bytes, list[bytes]]:
-        return root_of(nodes, old.size), consistency_proof(nodes, old.size, new.size)
+        return root_of(nodes, size), consistency_proof(nodes, size, new.size)
 
-    if old.size == new.size:
-        _require_head(old, new.root, new)
-        return
+    if size == new.size:
+        return new.root
     parts: dict[Tile, bytes] = {}
     for tile in tiles_read(read, new.size):
         parts[tile] = yield from ask(calls.log_part(f"tile/{tile.path}"))
     with trusting():
         root, proof = read(nodes_of(parts.__getitem__, new.size))
-        require_consistent(old.size, new.size, proof, root, new.root)
-    _require_head(old, root, new)
-
-
-def _require_head(old: LogHead, root: bytes, new: LogCheckpoint) -> None:
-    if LogHead.of(old.size, root) != old:
-        raise contradicted(
-            f"fork: the log of {new.size} leaves does not continue {old}, which was seen before"
-        )
+        require_consistent(size, new.size, proof, root, new.root)
+    return root
 
 
 @contextmanager

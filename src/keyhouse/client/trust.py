@@ -44,7 +44,7 @@ from keyhouse.client.http.pinned_tls import watching_context
 from keyhouse.client.http.retries import Retries, Rules, Timeouts, exchange
 from keyhouse.client.log_policy import LOG_MAX_AGE, LogPolicy
 from keyhouse.client.memory.states import Memories, StateMemory, Watch
-from keyhouse.client.public_log import Ask, newest_checkpoint
+from keyhouse.client.public_log import Ask, cosigned_checkpoint, newest_checkpoint
 from keyhouse.client.steps import Answer, Steps, work
 from keyhouse.client.trust_files import (
     bundle_file,
@@ -280,7 +280,8 @@ def proving(
     except (AnswerUnreadableError, CallRefusedError) as error:
         raise TrustError(f"the coordinator's log cannot be read: {error.message}") from error
     if policy is not None:
-        policy.require(found, now or datetime.now(UTC))
+        seen = yield from cosigned_checkpoint(ask, watch.root_der, found)
+        policy.require(seen, now or datetime.now(UTC))
     return LogHead.of(found.size, found.root)
 
 

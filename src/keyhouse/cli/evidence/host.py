@@ -59,7 +59,7 @@ def export(
             made=time.time_ns() // 1000,
             certificates=(proven.root_der, proven.intermediate_der),
             key=LogKey(key.verifier_key, key.signature),
-            note=coordinator.log_checkpoint().note,
+            note=coordinator.witnessed_checkpoint().note,
             head=Head(proven.nonce, proven.quote, object_name(collateral)),
             collateral=collateral,
             earlier=read_evidence(read_file(earlier, MOST_BYTES)).checkpoints if earlier else (),
@@ -102,7 +102,7 @@ def proof(
         _session(Target.at(host, trusting), quiet=as_json) as (_, coordinator),
     ):
         number = int(index) if index.isascii() and index.isdigit() and len(index) < 19 else -1  # noqa: PLR2004
-        content = proof_of(_parts(coordinator), coordinator.log_checkpoint().note, number)
+        content = proof_of(_parts(coordinator), coordinator.witnessed_checkpoint().note, number)
         file.write(content)
     found = {"file": output, "bytes": len(content)}
     if as_json:

@@ -130,7 +130,8 @@ def mirrored(coordinator: "Coordinator", folder: "MirrorFolder") -> Mirrored:
                 f"the log does not continue the mirror {folder.path}: {error.message}",
                 hint="keep both: the log was forked, or what was served is damaged",
             ) from None
-        folder.publish(growing, new.note)
+        cosigned = coordinator.witnessed_checkpoint()
+        folder.publish(growing, cosigned.note if cosigned.size == new.size else new.note)
     return Mirrored(new.size, new.size - before, missing, unread)
 
 

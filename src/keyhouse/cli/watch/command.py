@@ -183,7 +183,7 @@ class _Host:
         if self._policy is None:
             return ""
         try:
-            self._policy.require(seen.checkpoint, datetime.now(UTC))
+            self._policy.require(seen.witnessed, datetime.now(UTC))
         except TrustError as error:
             return error.message
         return ""

@@ -67,6 +67,13 @@ _PLACE: Final = {
     }
 }
 
+_NEWEST: Final = {
+    "newest": {
+        "description": "The checkpoint of the whole log, whether or not it is cosigned.",
+        "schema": {"type": "boolean"},
+    }
+}
+
 _ACKNOWLEDGE: Final = (*_CHANGE, ForbiddenError, NotFoundError, ConflictError)
 
 _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
@@ -104,8 +111,10 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
     ),
     ("GET", "/api/v2/update"): Described(summary="The update log.", data=wire.UpdateLogData),
     ("GET", "/api/v2/log/checkpoint"): Described(
-        summary="The signed checkpoint of the transparency log (C2SP tlog-checkpoint).",
+        summary="The signed checkpoint of the transparency log (C2SP tlog-checkpoint); with "
+        "witnesses the newest that a quorum has cosigned.",
         media="text/plain",
+        query=_NEWEST,
     ),
     ("GET", "/api/v2/log/key"): Described(
         summary="The key that signs checkpoints, and the root key's statement about it.",

@@ -8,6 +8,7 @@ from keyhouse.base.errors import KeyhouseError, NotFoundError
 from keyhouse.coordinator import Engine, PublicLog as PublicLogState, View, signed_checkpoint
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.http.exchange import Admission, Answer, Head
+from keyhouse.server.http.query import values
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.tiles import Tile
 from keyhouse.wire.client_api import LogKeyData
@@ -38,15 +39,18 @@ class PublicLog:
     def checkpoint(self, view: View, head: Head) -> Answer:
         """Answer the checkpoint of the whole log, or the newest that a quorum has cosigned.
 
-        It is never one of a smaller log than was answered before.
+        It is never one of a smaller log than was answered before. With ``newest`` in the query it
+        is that of the whole log, which need not be cosigned: who has seen the head of an answer
+        asks whether the log continues that.
         """
-        del head
         log, lease = _log_of(view), self._engine.lease
-        if lease.checkpoint and lease.witnessed >= self._largest:
+        if log is not self._signed[0]:
+            self._signed = log, signed_checkpoint(log)
+        if head.query and values(head.query, "newest"):
+            note = self._signed[1]
+        elif lease.checkpoint and lease.witnessed >= self._largest:
             self._largest, note = lease.witnessed, lease.checkpoint
         else:
-            if log is not self._signed[0]:
-                self._signed = log, signed_checkpoint(log)
             self._largest, note = log.frontier.size, self._signed[1]
         return Answer(200, note, (*self._answers.headers(view), _TEXT))
 
@@ -57,7 +61,7 @@ class PublicLog:
         return self._answers.success(LogKeyData(log.origin, log.verifier, log.signature), view)
 
     def tile(self, view: View, head: Head) -> Answer | Admission:
-        """Answer a tile or a bundle of entries, never beyond the checkpoint."""
+        """Answer a tile or a bundle of entries, never beyond the newest checkpoint."""
         try:
             tile = Tile.read(head.path.removeprefix(TILE))
         except LogInvalidError:
