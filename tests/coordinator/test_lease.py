@@ -32,6 +32,15 @@ _NOT_READ: dict[str, Any] = dict.fromkeys(Running.__struct_fields__)
 _RUNNING = Running(**_NOT_READ)
 
 
+def replaced(*former: str) -> Running:
+    """Return a state with other witnesses, before which these have to cosign."""
+    found = state(4, Witnesses=OTHER)
+    assert found.public_log is not None
+    return msgspec.structs.replace(
+        found, public_log=msgspec.structs.replace(found.public_log, former=former)
+    )
+
+
 def started(size: int = 3) -> tuple[Lease, FixedClock]:
     clock = FixedClock()
     lease = Lease(clock.elapsed, OWN)
@@ -121,11 +130,13 @@ def test_a_refusal_that_lasts_outlives_a_lease() -> None:
 def test_other_witnesses_begin_where_those_before_agree() -> None:
     lease, _ = started()
     lease.granted(3, b"")
-    lease.follow(state(4, Witnesses=OTHER))
+    lease.follow(replaced(POLICY))
     assert [each.witnesses[0].name for each in lease.policies] == ["W", "V"]
     with pytest.raises(HeldError):
         lease.spend()
     lease.granted(4, b"")
+    lease.spend()
+    lease.follow(replaced())
     assert [each.witnesses[0].name for each in lease.policies] == ["V"]
     lease.spend()
 

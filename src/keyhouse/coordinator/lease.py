@@ -73,6 +73,7 @@ class Lease:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._demanded: list[asyncio.Future[None]] = []
         self._started = self.mark()
+        self.former: tuple[str, ...] = ()
         self.policies: tuple[Policy, ...] = ()  # the quorum of each is needed, in this order
         self.witnessed = 0  # the size of the log that a quorum has cosigned
         self.checkpoint = b""  # of that size, with the cosignatures
@@ -88,8 +89,9 @@ class Lease:
         """Take over ``state``, which is published."""
         if not isinstance(state, Running) or state.public_log is None:
             return
-        if state.manifest is not self._manifest:
-            self._manifest = state.manifest
+        former = state.public_log.former
+        if state.manifest is not self._manifest or former != self.former:
+            self._manifest, self.former = state.manifest, former
             rules = policy_of(state.manifest).manifest.config.transparency
             self._adopt(rules or Transparency())
         self._size = state.public_log.frontier.size
@@ -152,7 +154,6 @@ class Lease:
     def granted(self, size: int, checkpoint: bytes) -> None:
         """Take over that all quorums cosigned ``checkpoint``, of the first ``size`` leaves."""
         self.witnessed, self.checkpoint = size, checkpoint
-        self.policies = self.policies[-1:]
         nonce, rules = self._nonce, self._rules
         if nonce is not None and size >= nonce.size:
             self._ends = Mark(
@@ -214,9 +215,9 @@ class Lease:
         """Go by ``rules`` from now on: other witnesses begin where those before agree."""
         before, self._rules = self._rules, rules
         policy = Policy.read(rules.witnesses) if rules.witnesses else None
+        former = tuple(map(Policy.read, self.former))
+        needed = policy is not None and policy.quorum is not None
+        self.policies = (*former, policy) if policy is not None and needed else ()
         if rules.witnesses != before.witnesses:
-            former = self.policies if self.is_enforced else ()
-            needed = policy is not None and policy.quorum is not None
-            self.policies = (*former, policy) if policy is not None and needed else ()
             self._ends, self.witnessed, self.checkpoint = None, 0, b""
         self.is_enforced = rules.serve == Serving.WITNESSED

@@ -210,6 +210,32 @@ def test_frozen_clock_ends_at_10000(deployment: Deployment) -> None:
         until_served(server)
 
 
+def test_former_witnesses_cosign_first_also_after_a_restart(deployment: Deployment) -> None:
+    server, former = deployment.server, deployment.witnesses
+    cosigners = [Cosigner.ed25519(f"{name}.example/new") for name in "abc"]
+    with ExitStack() as stack:
+        others = [stack.enter_context(Witness(each)) for each in cosigners]
+        with server:
+            deployment.begin(recoverable([], Config={"Transparency": deployment.transparency()}))
+            until_served(server)
+            for witness in others:
+                witness.trust(deployment.key)
+            deployment.fail()
+            rules = {**deployment.transparency(), "Witnesses": policy(others, 2)}
+            update(server, recoverable([], Config={"Transparency": rules}))
+            until_held(server, "witnesses have not cosigned the start")
+        with server:
+            until_held(server, "witnesses have not cosigned the start")
+            require_held(server)
+            assert [each.told for each in others] == [[], [], []]
+            deployment.answer()
+            until_served(server)
+        for witness in former:
+            witness.instead = DOWN
+        with server:
+            until_served(server)
+
+
 def test_recovery_from_old_disk_is_held(deployment: Deployment) -> None:
     server = deployment.server
     people = holders(2)

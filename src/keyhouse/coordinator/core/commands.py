@@ -69,6 +69,12 @@ class MakeAnchor(msgspec.Struct, frozen=True):
     nonce: bytes  # 16 random bytes, fresh: no cosignature over a log that has them can exist yet
 
 
+class AgreeWitnesses(msgspec.Struct, frozen=True):
+    """Note that all former witnesses have cosigned the log since they were replaced."""
+
+    former: tuple[str, ...]  # their policies
+
+
 class UpdatePackages(msgspec.Struct, frozen=True):
     """Raise security versions of packages."""
 
@@ -180,4 +186,5 @@ Command = (
     | RecordActivations
     | SetCounter
     | MakeAnchor
+    | AgreeWitnesses
 )

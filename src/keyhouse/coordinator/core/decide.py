@@ -10,6 +10,7 @@ from keyhouse.coordinator.core.approvals import require_newest
 from keyhouse.coordinator.core.commands import (
     AcknowledgeUpdate,
     Activate,
+    AgreeWitnesses,
     CancelUpdate,
     Command,
     InitiateUpdate,
@@ -37,6 +38,7 @@ from keyhouse.coordinator.core.events import (
     PackagesUpdated,
     SecretsUploaded,
     Started,
+    WitnessesAgreed,
 )
 from keyhouse.coordinator.core.phases import Operation, phase_of, require
 from keyhouse.coordinator.core.plan_basis import still_holds
@@ -52,7 +54,7 @@ of the QE identity, which is remembered for each TEE.
 """
 
 
-def decide(  # noqa: C901, PLR0911 a case each
+def decide(  # noqa: C901, PLR0911, PLR0912 a case each
     state: State, command: Command, context: Context
 ) -> tuple[Event, ...]:
     """Decide ``command``: return its events, or raise ``RefusedError``. Changes nothing.
@@ -81,6 +83,8 @@ def decide(  # noqa: C901, PLR0911 a case each
             return set_counter(_running(Operation.COUNT, state), command, context)
         case MakeAnchor():
             return ()  # no event of its own: it is a leaf
+        case AgreeWitnesses():
+            return _agree_witnesses(state, command, context)
         case SeeCollateral():
             return _see_collateral(state, command, context)
         case _ as never:
@@ -144,6 +148,15 @@ def _update_packages(state: State, command: UpdatePackages, context: Context) ->
         secrets=command.secrets,
     )
     return (updated,)
+
+
+def _agree_witnesses(
+    state: State, command: AgreeWitnesses, context: Context
+) -> tuple[WitnessesAgreed, ...]:
+    """Return the event, unless the witnesses were replaced again meanwhile."""
+    log = state.public_log if isinstance(state, Running) else None
+    agreed = log is not None and command.former and log.former == command.former
+    return (WitnessesAgreed(time=context.now),) if agreed else ()
 
 
 def _see_collateral(

@@ -27,7 +27,7 @@ from keyhouse.coordinator.core.events import (
 from keyhouse.coordinator.core.plan_basis import still_holds
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Pending, Running
-from keyhouse.manifest import Action, fingerprint
+from keyhouse.manifest import Action, Serving, fingerprint
 
 
 def initiate_update(state: Running, command: InitiateUpdate, context: Context) -> tuple[Event, ...]:
@@ -147,8 +147,17 @@ def _applied(
         previous_sizes=application.previous_sizes,
         recovery=application.recovery,
         notes=application.notes,
+        former_witnesses=_former_witnesses(state.manifest, application.manifest),
     )
     return (event,)
+
+
+def _former_witnesses(old: bytes, new: bytes) -> str:
+    """Return the policy of witnesses that ``new`` changes, if secrets were served by it."""
+    before, after = (policy_of(each).manifest.config.transparency for each in (old, new))
+    if before is None or before.serve != Serving.WITNESSED:
+        return ""
+    return "" if after is not None and after.witnesses == before.witnesses else before.witnesses
 
 
 def _fits(state: Running, application: Application) -> bool:

@@ -125,6 +125,7 @@ class ManifestUpdated(msgspec.Struct, frozen=True, tag="manifest-updated"):
     previous_sizes: dict[str, int]
     recovery: RecoveryMaterial
     notes: tuple[str, ...]  # what users should know about the update, as text
+    former_witnesses: str = ""  # a policy whose quorum has to cosign this first
 
 
 class Activated(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -175,6 +176,12 @@ class Published(msgspec.Struct, frozen=True, tag="published"):
     """These leaves were appended to the transparency log: final bytes, never made again."""
 
     leaves: tuple[bytes, ...]
+
+
+class WitnessesAgreed(msgspec.Struct, frozen=True, tag="witnesses-agreed"):
+    """Former witnesses have cosigned that there are others now."""
+
+    time: Time
 
 
 class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
@@ -272,6 +279,7 @@ Event = (
     | CounterSet
     | LogBegun
     | Published
+    | WitnessesAgreed
     | BaseBegun
     | BasePiece
 )

@@ -33,6 +33,7 @@ from keyhouse.coordinator.core.events import (
     UpdateAcknowledged,
     UpdateCancelled,
     UpdateInitiated,
+    WitnessesAgreed,
 )
 from keyhouse.coordinator.core.state import Counters, PublicLog, Running, State
 
@@ -86,6 +87,9 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911, 
             return _log_begun(running, event)
         case Published():
             return _with_leaves(running, event.leaves)
+        case WitnessesAgreed():
+            log = running.public_log and replace(running.public_log, former=())
+            return replace(running, time=_later(running, event.time), public_log=log)
         case _:
             return _with_piece(running, event)
 
@@ -198,8 +202,12 @@ def _manifest_set(event: ManifestSet) -> Running:
 
 
 def _manifest_updated(running: Running, event: ManifestUpdated) -> Running:
+    log = running.public_log
+    if log is not None and event.former_witnesses:
+        log = replace(log, former=(*log.former, event.former_witnesses))
     return replace(
         running,
+        public_log=log,
         time=_later(running, event.time),
         keys=event.keys,
         manifest=event.manifest,

@@ -84,6 +84,7 @@ class PublicLog(msgspec.Struct, frozen=True):
     signature: bytes  # by the root key over ``verifier``, DER
     frontier: Frontier = Frontier()
     decided: int = 0  # leaves that a head has to cover to have every decision in it
+    former: tuple[str, ...] = ()  # policies of witnesses whose quorums have to cosign it first
 
     @property
     def deciding(self) -> "PublicLog":

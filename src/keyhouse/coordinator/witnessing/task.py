@@ -8,7 +8,7 @@ from typing import Final
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.log import log
-from keyhouse.coordinator.core.commands import MakeAnchor
+from keyhouse.coordinator.core.commands import AgreeWitnesses, MakeAnchor
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.coordinator.engine.log_signing import signed_checkpoint
@@ -112,12 +112,15 @@ class Witnessing:
                 for line in outcome.note.signatures[1:]
                 if line not in signatures
             ]
-        held = self._lease.held
+        held, former = self._lease.held, self._lease.former
         note = SignedNote(submission.note.text, tuple(signatures))
         self._lease.granted(submission.size, note.encode())
         self._engine.show_again()
         if held and not self._lease.held:
             log.info("a quorum of the witnesses has cosigned", size=submission.size)
+        if former:
+            with suppress(KeyhouseError):  # then they are asked again
+                await self._engine.submit(AgreeWitnesses(former))
         return True
 
     async def _answers(
