@@ -10,7 +10,9 @@ from support.samples.state import DEK, STORE_ID
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal import Journal, NotDurableError
+from keyhouse.journal.shared.url import store_url
 from keyhouse.journal.store.postgres import PostgresStore
+from keyhouse.journal.store.postgres_address import awaited
 from keyhouse.journal.store.postgres_connection import create_schema
 from keyhouse.journal.store.postgres_database import LARGEST_NOTE, PostgresDatabase
 from keyhouse.journal.store.protocol import (
@@ -208,6 +210,30 @@ async def test_a_write_that_arrives_after_the_fence_is_refused(shared: Shared) -
         await journal.append([b"late"])
     await journal.append([b"with the fence as it is"])
     assert await shared.events() == (b"with the fence as it is",)
+
+
+@pytest.mark.parametrize(
+    ("names", "number"),
+    [
+        ("", 0), ("  ", 0), ("one", 1), ("one, two", 1), ('"2 (x"', 1), ("*", 1),
+        ("2 (a, b, c)", 2),
+        ("FIRST 3 (a, b, c)", 3), ("any 1 (a, b)", 1), ("FIRST", 1), ("first 2(*)", 2),
+    ],
+)  # fmt: skip
+def test_the_setting_says_how_many_standbys_a_commit_waits_for(names: str, number: int) -> None:
+    assert awaited(names) == number
+
+
+async def test_a_change_that_too_few_standbys_would_keep_is_not_made(shared: Shared) -> None:
+    await shared.created()
+    needed = store_url(shared.url.reveal().decode(), None, 2)
+    for names, found in (("", 0), ("one", 1)):
+        await shared.server.awaited(names)
+        try:
+            with pytest.raises(StoreUnreadableError, match=f"waits for {found} standbys before"):
+                await PostgresStore.open(needed, STORE_ID)
+        finally:
+            await shared.server.awaited("")
 
 
 async def test_a_killed_server_has_what_it_acknowledged(shared: Shared) -> None:

@@ -46,11 +46,18 @@ def test_a_standby_takes_over(tmp_path: Path) -> None:
             url = primary.url(name, primary.folder, standby.folder)
             replicas = Replicas(tmp_path, url)
             try:
-                with Load(replicas.founded()).running() as load:
+                servers = replicas.founded()
+                strict = replicas.started("--store-standbys", "1")
+                with strict.client() as client:
+                    told = client.get("/api/v2/status").data["message"]
+                    assert "on at least 2 machines" in told
+                with Load(servers).running() as load:
                     load.progress()
                     primary.kill()
                     standby.promote()
                     load.progress()
+                    with strict.client() as client:  # what is written now is on one machine
+                        assert client.get("/api/v2/status").status == 503
                 load.check(replicas.events())
                 replicas.started()  # a third one finds all of it as well
             finally:

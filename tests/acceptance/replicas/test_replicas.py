@@ -251,6 +251,14 @@ def test_the_schema_comes_from_a_command(postgres: PostgresServer, tmp_path: Pat
         assert client.get("/api/v2/status").data["code"] == 2
 
 
+def test_too_few_standbys_are_refused(replicas: Replicas) -> None:
+    (server,) = replicas.founded(1)
+    with pytest.raises(AssertionError, match="waits for 0 standbys before it answers, not for 1"):
+        replicas.started("--store-standbys", "1")
+    with server.client() as client:
+        assert "machines" not in client.get("/api/v2/status").data["message"]
+
+
 def test_the_doctor_looks_at_the_database(postgres: PostgresServer, tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text(PASSWORD)
@@ -266,3 +274,6 @@ def test_the_doctor_looks_at_the_database(postgres: PostgresServer, tmp_path: Pa
             ["problem"] if code else ["ok", "ok", "warning"]
         )
         assert (TRUSTED_FOR_FRESHNESS in str(of_database)) == (not code)
+        needed = run("doctor", *where, "--data-dir", str(tmp_path), "--store-standbys", "1")
+        assert needed.code == 1
+        assert "waits for 0 standbys" in needed.out

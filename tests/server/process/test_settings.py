@@ -22,7 +22,7 @@ def examples(setting: Setting) -> list[str]:
         return [choice for choice in setting.choices if choice != setting.default][:2]
     if setting.flag == "--store":
         return ["postgresql://one/d", "postgresql://two/d"]
-    if setting.flag == "--replicas":
+    if setting.flag in {"--replicas", "--store-standbys"}:
         return ["2", "64"]
     return [":1", ":2"] if setting.flag.endswith("-addr") else ["one", "two"]
 
@@ -33,6 +33,7 @@ def read(setting: Setting, flag: str = "", **environment: str) -> Settings:
         "--startup-recovery-file": ["--startup-manifest", "m"],
         "--store-password-file": ["--store", "postgresql://user@host/d"],
         "--replicas": ["--store", "postgresql://user@host/d"],
+        "--store-standbys": ["--store", "postgresql://user@host/d"],
     }
     needed = goes_with.get(setting.flag, [])
     return read_settings([*needed, setting.flag, flag] if flag else needed, environment)

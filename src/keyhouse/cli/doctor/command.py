@@ -52,6 +52,15 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
         ),
     ] = None
 
+    store_standbys: Annotated[
+        int,
+        Option(
+            "--store-standbys",
+            metavar="NUMBER",
+            help="how many standbys have to keep each change before it is acknowledged",
+        ),
+    ] = 0
+
     def with_context(self, context: str, host: str) -> "LocalOptions":
         """Return the options, certificate and key those of the context if neither is given."""
         named = context_for(context, host) if not (self.cert or self.key) else None
@@ -101,7 +110,7 @@ def _findings(target: Target, local: LocalOptions) -> Iterator[Finding]:
     folder = local.data_dir or Path(os.environ.get("KEYHOUSE_DATA_DIR") or "keyhouse-data")
     yield from directory_findings(folder, named=local.data_dir is not None)
     if local.store:
-        yield from database_findings(local.store, local.store_password_file)
+        yield from database_findings(local.store, local.store_password_file, local.store_standbys)
     yield from remembered_findings({"contexts": contexts_path()})
     yield from user_findings(local.cert, local.key, now)
     if target.host and target.attestation is not None:

@@ -17,7 +17,7 @@ from keyhouse.cli.doctor.finding import Finding, check_clock, check_expiry, chec
 from keyhouse.cli.options.pccs import ca_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.store.database import connected
-from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
+from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS, kept_on
 
 _WORKS: Final = 3
 _PATIENCE: Final = 10.0
@@ -117,23 +117,26 @@ def _context(ca_pem: bytes) -> ssl.SSLContext:
     return context
 
 
-def database_findings(url: str, password_file: Path | None) -> Iterator[Finding]:
-    """Yield what is found about the database at ``url``. Nothing in it changes."""
+def database_findings(url: str, password_file: Path | None, needed: int) -> Iterator[Finding]:
+    """Yield what is found about the database at ``url``. Nothing in it changes.
 
-    async def look() -> tuple[bytes | None, bool]:
-        async with connected(url, password_file) as database:
-            return await database.current(), await database.awaits_standby()
+    ``needed``: how many standbys have to keep each change.
+    """
+
+    async def look() -> tuple[bytes | None, int]:
+        async with connected(url, password_file, needed) as database:
+            return await database.current(), await database.standbys()
 
     try:
-        current, awaits_standby = asyncio.run(look())
+        current, standbys = asyncio.run(look())
     except KeyhouseError as error:
         yield failed("database", error)
         return
     holds = "no store yet" if current is None else f"the store {current.hex()}"
     yield Finding("database", "ok", f"it answers, and holds {holds}")
     yield Finding("database", "ok", TRUSTED_FOR_FRESHNESS)
-    if awaits_standby:
-        yield Finding("standby", "ok", "changes are answered after a standby has them")
+    if standbys:
+        yield Finding("standby", "ok", kept_on(standbys))
     else:
         fix = "set synchronous_standby_names in the configuration of the server"
         lost = "no standby is awaited: a failover may lose the newest changes"

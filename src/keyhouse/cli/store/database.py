@@ -40,12 +40,14 @@ def is_url(text: str) -> bool:
 
 
 @asynccontextmanager
-async def connected(url: str, password_file: Path | None) -> "AsyncIterator[PostgresDatabase]":
+async def connected(
+    url: str, password_file: Path | None, standbys: int = 0
+) -> "AsyncIterator[PostgresDatabase]":
     """Have the database at ``url``, which has no password, until the context ends.
 
     Raises ``KeyhouseError``.
     """
-    complete = complete_url(url, password_file)
+    complete = complete_url(url, password_file, standbys)
     from keyhouse.journal.store.postgres_database import PostgresDatabase
 
     database = PostgresDatabase(complete)
@@ -55,7 +57,7 @@ async def connected(url: str, password_file: Path | None) -> "AsyncIterator[Post
         await database.close()
 
 
-def complete_url(url: str, password_file: Path | None) -> Secret:
+def complete_url(url: str, password_file: Path | None, standbys: int = 0) -> Secret:
     """Return ``url`` with its password; refuse what cannot be used."""
     if has_password(url):
         raise RefusedError(
@@ -66,7 +68,7 @@ def complete_url(url: str, password_file: Path | None) -> Secret:
         raise RefusedError(
             "databases need a library that is not installed", hint="install keyhouse[postgres]"
         )
-    return store_url(url, password_file)
+    return store_url(url, password_file, standbys)
 
 
 def init(url: Url, *, password_file: PasswordFile = None, as_json: AsJson = False) -> None:

@@ -2,27 +2,39 @@
 
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlsplit, urlunsplit
 
 from keyhouse.base.printable import os_reason
 from keyhouse.base.secret import Secret
-from keyhouse.journal.store.postgres_address import StoreUrlError, address_of, split_url
+from keyhouse.journal.store.postgres_address import (
+    STANDBYS,
+    StoreUrlError,
+    address_of,
+    split_url,
+    unusable,
+)
 
 _LONGEST: Final = 4096  # bytes of a password
 
 
-def store_url(text: str, password_file: Path | None) -> Secret:
+def store_url(text: str, password_file: Path | None, standbys: int = 0) -> Secret:
     """Return the URL ``text`` with the password in the first line of ``password_file``, if given.
 
-    Raises ``StoreUrlError``.
+    ``standbys``: how many a commit has to wait for, at least. Raises ``StoreUrlError``.
     """
-    url = Secret(text.encode()) if password_file is None else _with_password(text, password_file)
+    parts = split_url(text)
+    if STANDBYS in dict(parse_qsl(parts.query)):
+        raise unusable()
+    if standbys:
+        parts = parts._replace(query=f"{parts.query}&{STANDBYS}={standbys}".lstrip("&"))
+    if password_file is not None:
+        parts = _with_password(parts, password_file)
+    url = Secret(urlunsplit(parts).encode())
     address_of(url)
     return url
 
 
-def _with_password(text: str, password_file: Path) -> Secret:
-    parts = split_url(text)
+def _with_password(parts: SplitResult, password_file: Path) -> SplitResult:
     user, at, hosts = parts.netloc.rpartition("@")
     if not at or not user or ":" in user:
         raise StoreUrlError(
@@ -30,7 +42,7 @@ def _with_password(text: str, password_file: Path) -> Secret:
             hint="postgresql://USER@HOST/DATABASE",
         )
     password = quote(_password(password_file), safe="")
-    return Secret(urlunsplit(parts._replace(netloc=f"{user}:{password}@{hosts}")).encode())
+    return parts._replace(netloc=f"{user}:{password}@{hosts}")
 
 
 def has_password(text: str) -> bool:

@@ -11,6 +11,7 @@ from keyhouse.journal.store.postgres_connection import (
     ConnectionDroppedError,
     connect,
     outcome_unknown,
+    require_standbys,
     unreadable,
 )
 from keyhouse.journal.store.protocol import (
@@ -40,8 +41,10 @@ _FENCE = """
 INSERT INTO keyhouse.head AS h (store_id, epoch, sequence, chain, fence, ended)
 VALUES ($1, 0, 0, '', 0, '')
 ON CONFLICT (store_id) DO UPDATE SET fence = h.fence + 1
-RETURNING epoch, sequence, chain, fence, ended"""
-_HEAD = "SELECT epoch, sequence, chain, fence, ended FROM keyhouse.head WHERE store_id = $1"
+RETURNING epoch, sequence, chain, fence, ended, current_setting('synchronous_standby_names')"""
+_HEAD = """
+SELECT epoch, sequence, chain, fence, ended, current_setting('synchronous_standby_names')
+FROM keyhouse.head WHERE store_id = $1"""
 _ROWS = "unnest($2::bigint[], $3::bytea[], $4::bytea[], $5::bytea[]) AS r"
 _INSERT = f"INSERT INTO keyhouse.record SELECT $1, r.* FROM {_ROWS}"  # noqa: S608 - constants
 _APPEND = f"""
@@ -134,7 +137,7 @@ class PostgresStore:
         """Return where the store ends."""
         async with self._asking() as connection:
             rows = await connection.fetch(_HEAD, self._id)
-        return _head(rows)[0] if rows else None
+        return self._head(connection, rows)[0] if rows else None
 
     async def begin_epoch(
         self,
@@ -172,7 +175,7 @@ class PostgresStore:
                 self._writer.drop()
             connection = await self._for_writing()
             with unreadable():
-                return _head(await connection.fetch(_HEAD, self._id))[0]
+                return self._head(connection, await connection.fetch(_HEAD, self._id))[0]
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -245,14 +248,16 @@ class PostgresStore:
         return connection
 
     async def _raise_fence(self, connection: Connection) -> None:
-        _, connection.fence = _head(await connection.fetch(_FENCE, self._id))
+        rows = await connection.fetch(_FENCE, self._id)
+        _, connection.fence = self._head(connection, rows)
 
     async def _learn_fence(self, connection: Connection) -> None:
         """Take the fence that another writer's connection has raised.
 
         What was sent on earlier connections has a lower one, which this connection had raised.
         """
-        _, connection.fence = _head(await connection.fetch(_HEAD, self._id))
+        rows = await connection.fetch(_HEAD, self._id)
+        _, connection.fence = self._head(connection, rows)
 
     async def _lock_head(self, connection: Connection) -> Position | None:
         """Return where the store ends, which no other can change until the transaction ends."""
@@ -260,8 +265,28 @@ class PostgresStore:
             await connection.execute("BEGIN")
         connection.in_turn = False
         rows = await connection.fetch(_HEAD + " FOR UPDATE", self._id)
-        head, connection.fence = _head(rows)
+        head, connection.fence = self._head(connection, rows)
         return head
+
+    def _head(
+        self, connection: Connection, rows: list[tuple[Any, ...]]
+    ) -> tuple[Position | None, int]:
+        """Return where the store ends, and its fence. Raises ``SupersededError`` if it has ended.
+
+        If commits wait for too few standbys by now it is read no further, and the next write begins
+        with a new connection, which is refused.
+        """
+        if len(rows) != 1 or not _has_types(rows[0], int, int, bytes, int, str, str):
+            raise _damaged()
+        *place, fence, ended, names = rows[0]
+        _require_current(ended)
+        try:
+            require_standbys(connection.standbys, names)
+        except StoreUnreadableError:
+            if self._writer is not None:
+                self._writer.drop()
+            raise
+        return _position(*place), fence
 
     async def _replace(
         self,
@@ -328,15 +353,6 @@ def _columns(records: Sequence[Sealed]) -> tuple[list[Any], ...]:
         [record.nonce for record in records],
         [record.ciphertext for record in records],
     )
-
-
-def _head(rows: list[tuple[Any, ...]]) -> tuple[Position | None, int]:
-    """Return where the store ends, and its fence. Raises ``SupersededError`` if it has ended."""
-    if len(rows) != 1 or not _has_types(rows[0], int, int, bytes, int, str):
-        raise _damaged()
-    *place, fence, ended = rows[0]
-    _require_current(ended)
-    return _position(*place), fence
 
 
 def _position(epoch: int, sequence: int, chain: bytes) -> Position | None:

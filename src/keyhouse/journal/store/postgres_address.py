@@ -1,11 +1,12 @@
 """Where a database is and how it proves that: what the library is told, checked once.
 
 The library itself would take hosts and certificates from variables and files of the user, and would
-go on without TLS where a server declines it. A server that nobody has verified could ask for the
+continue without TLS where a server declines it. A server that nobody has verified could ask for the
 password in the clear. So TLS verifies name and certificate of every server on a network. Without it
 only sockets and addresses of this machine can be used.
 """
 
+import re
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +26,12 @@ _FORM: Final = "postgresql://USER@HOST/DATABASE"
 _PEM: Final = "name files in PEM that can be read; a key is not encrypted and fits its certificate"
 
 
+STANDBYS: Final = "standbys"
+"""The parameter of a URL that says how many standbys a commit has to wait for."""
+
+_AWAITED: Final = re.compile(r"(?:(?:FIRST|ANY)\s+)?([0-9]{1,9})\s*\(", re.ASCII | re.IGNORECASE)
+
+
 class StoreUrlError(RefusedError):
     """The URL of a store cannot be used. The error quotes nothing of it."""
 
@@ -38,6 +45,7 @@ class Address(NamedTuple):
     hosts: list[str]  # names, IP addresses, or directories of sockets
     ports: list[int]
     tls: ssl.SSLContext | None  # for servers that are no sockets
+    standbys: int  # that a commit has to wait for, at least
 
 
 def split_url(text: str) -> SplitResult:
@@ -65,7 +73,7 @@ def address_of(url: Secret) -> Address:
     rest = {
         name: value
         for name, value in given.items()
-        if name not in {"host", "port", "sslmode", *_FILES}
+        if name not in {"host", "port", "sslmode", STANDBYS, *_FILES}
     }
     for name in rest:
         if name.startswith("ssl") or name == "service":
@@ -74,7 +82,13 @@ def address_of(url: Secret) -> Address:
                 hint="of TLS there are sslmode, sslrootcert, sslcert and sslkey",
             )
     plain = urlunsplit(parts._replace(query=urlencode(rest)))
-    return Address(Secret(plain.encode()), hosts, ports, tls)
+    return Address(Secret(plain.encode()), hosts, ports, tls, int(given.get(STANDBYS, "0")))
+
+
+def awaited(names: str) -> int:
+    """Return how many standbys commits wait for, from the setting synchronous_standby_names."""
+    counted = _AWAITED.match(names.strip())
+    return int(counted[1]) if counted else int(bool(names.strip()))
 
 
 def _servers(parts: SplitResult, given: Mapping[str, str]) -> tuple[list[str], list[int]]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal.store.postgres_address import address_of
+from keyhouse.journal.store.postgres_address import address_of, awaited
 from keyhouse.journal.store.postgres_schema import CREATE, EXPECTED, FOUND
 from keyhouse.journal.store.protocol import (
     OutcomeUnknownError,
@@ -59,11 +59,13 @@ class Connection:
     """Runs one statement at a time. ``fence``: what the head row's must be for a write.
 
     After an error, a warning, a cancelled call, or a call without an answer in time, the connection
-    is closed. ``in_turn``: whether a transaction is open that has the lock of the head row.
+    is closed. ``standbys``: how many a commit has to wait for, at least. ``in_turn``: whether a
+    transaction is open that has the lock of the head row.
     """
 
-    def __init__(self, raw: "_Raw") -> None:
+    def __init__(self, raw: "_Raw", standbys: int) -> None:
         """Use ``connect``."""
+        self.standbys = standbys
         self._raw = raw
         self._warned = False
         self.fence = -1
@@ -158,6 +160,7 @@ async def connect(url: Secret) -> Connection:
     connection = await _reached(url)
     try:
         await _check_settings(connection)
+        require_standbys(connection.standbys, await _awaited(connection))
         await _check_schema(connection)
     except ConnectionDroppedError:
         raise _unreachable() from None
@@ -202,7 +205,7 @@ async def _reached(url: Secret) -> Connection:
         ) from None
     except Exception:  # noqa: BLE001 - as above; and their texts may quote the URL
         raise _unreachable() from None
-    return Connection(raw)
+    return Connection(raw, address.standbys)
 
 
 async def _check_settings(connection: Connection) -> None:
@@ -223,6 +226,23 @@ async def _check_settings(connection: Connection) -> None:
                 f"the database cannot be used safely: {name} is not {value}",
                 hint="set it in the configuration of the server",
             )
+
+
+async def _awaited(connection: Connection) -> str:
+    ((names,),) = await connection.fetch("SELECT current_setting('synchronous_standby_names')")
+    return str(names)
+
+
+def require_standbys(number: int, names: str) -> None:
+    """Raise ``StoreUnreadableError`` unless commits wait for ``number`` standbys at least.
+
+    ``names``: the setting synchronous_standby_names.
+    """
+    if awaited(names) < number:
+        raise StoreUnreadableError(
+            f"the database waits for {awaited(names)} standbys before it answers, not for {number}",
+            hint="set synchronous_standby_names in the configuration of the server",
+        )
 
 
 async def _check_schema(connection: Connection) -> None:

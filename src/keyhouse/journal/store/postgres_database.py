@@ -8,6 +8,7 @@ from zlib import crc32
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal.keys import STORE_ID_SIZE
+from keyhouse.journal.store.postgres_address import awaited
 from keyhouse.journal.store.postgres_connection import (
     Connection,
     connect,
@@ -152,11 +153,13 @@ class PostgresDatabase:
                     self._claimed.add(word)
         return word in self._claimed
 
-    async def awaits_standby(self) -> bool:
-        """Tell whether a commit waits until a standby has it."""
+    async def standbys(self) -> int:
+        """Return how many standbys have a change before it is acknowledged."""
         async with self._asking() as connection:
-            rows = await connection.fetch("SELECT current_setting('synchronous_standby_names')")
-        return rows != [("",)]
+            ((names,),) = await connection.fetch(
+                "SELECT current_setting('synchronous_standby_names')"
+            )
+        return awaited(str(names))
 
     async def show_presence(self) -> None:
         """Let other replicas see that this one serves, for as long as the connection lasts."""

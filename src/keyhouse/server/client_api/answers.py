@@ -23,8 +23,8 @@ SHARED: Final = 5
 class Answers:
     """Makes answers. ``present`` returns the view of now. Used on the event loop's thread.
 
-    ``replica`` names which of several coordinators answers. ``shares_store``: whether there may be
-    several.
+    ``replica`` names which of several coordinators answers. ``standbys``: how many of the
+    database's keep each change before it is acknowledged, at least.
     """
 
     def __init__(
@@ -33,11 +33,11 @@ class Answers:
         *,
         simulated: bool,
         replica: str = "",
-        shares_store: bool = False,
+        standbys: int = 0,
     ) -> None:
         self.present: Final = present
-        self.shares_store: Final = shares_store
         self.simulated: Final = simulated
+        self.standbys: Final = standbys
         self._replica: Final = replica.encode()
         self._shared: tuple[tuple[bytes, Answer], ...] = ()
         self._headers_of: View | None = None

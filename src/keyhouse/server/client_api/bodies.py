@@ -8,7 +8,7 @@ import msgspec
 
 from keyhouse.coordinator import (
     AcceptingManifest,
-    Lease,
+    Engine,
     LogView,
     Phase,
     Running,
@@ -16,7 +16,7 @@ from keyhouse.coordinator import (
     View,
     policy_of,
 )
-from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
+from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS, kept_on
 from keyhouse.manifest import fingerprint
 from keyhouse.server.services.quotes import Evidence
 from keyhouse.wire.client_api import (
@@ -50,17 +50,18 @@ def warnings_message(warnings: Iterable[str]) -> str:
     return "; ".join(f"warning: {warning}" for warning in warnings)
 
 
-def status_message(view: View, lease: Lease, *, simulated: bool, shared: bool, now: int) -> str:
-    """Return the phase in words, and what people should know of the manifest in force or before.
+def status_message(view: View, engine: Engine, *, simulated: bool, standbys: int) -> str:
+    """Return the phase in words, and what people should know of manifest and database.
 
-    ``shared``: whether the state is in a database, with other coordinators. ``now`` is in
-    microseconds since 1970.
+    ``standbys``: as in ``Answers``.
     """
-    caveats = (TRUSTED_FOR_FRESHNESS,) if shared else ()
-    begin = _MESSAGES[view.phase]
+    caveats = [TRUSTED_FOR_FRESHNESS] if engine.shares_store else []
+    if standbys:
+        caveats.append(kept_on(standbys))
+    begin, lease = _MESSAGES[view.phase], engine.lease
     if lease.policies and (reason := lease.held):
         begin = f"held: {reason}" if lease.is_enforced else f"{begin}; served although {reason}"
-    message = "; ".join((begin, *_known(view.state, now), *caveats))
+    message = "; ".join((begin, *_known(view.state, engine.now()), *caveats))
     return message + (_SIMULATION if simulated else "")
 
 

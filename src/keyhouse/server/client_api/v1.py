@@ -32,8 +32,7 @@ from keyhouse.wire.secret_types import UserSecret
 
 def _read_status(engine: Engine, answers: Answers, view: View, head: Head) -> Answer:
     del head
-    flags = {"simulated": answers.simulated, "shared": answers.shares_store}
-    message = status_message(view, engine.lease, **flags, now=engine.now())
+    message = status_message(view, engine, simulated=answers.simulated, standbys=answers.standbys)
     return answers.success(OldStatusData(int(view.phase), message), view)
 
 

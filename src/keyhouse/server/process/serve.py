@@ -167,6 +167,7 @@ async def _serve_home(
                     certificate_days=settings.marble_certificate_days,
                     metrics=metrics,
                     replicated=sharing is not None,
+                    standbys=settings.store_standbys,
                     inherited=settings.replica.workload_api,
                 ) as listeners,
             ):

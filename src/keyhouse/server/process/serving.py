@@ -59,7 +59,11 @@ class Listeners(NamedTuple):
 
 @contextmanager
 def client_api(
-    engine: Engine, platform: Platform, checks: QuoteChecks, gate: ReadGate | None = None
+    engine: Engine,
+    platform: Platform,
+    checks: QuoteChecks,
+    gate: ReadGate | None = None,
+    standbys: int = 0,
 ) -> Iterator[ClientApi]:
     """Have the use cases of the Client API, and ``checks``, until the context ends."""
     with ExitStack() as stack:
@@ -74,7 +78,7 @@ def client_api(
                 lambda: engine.view,
                 simulated=platform.kind == "simulation",
                 replica=engine.instance[:4].hex() if gate is not None else "",
-                shares_store=engine.shares_store,
+                standbys=standbys,
             ),
             preparation,
             FirstManifest(engine, preparation, recovery),
@@ -103,19 +107,21 @@ async def serving(
     certificate_days: int | None = None,
     metrics: "Observability | None" = None,
     replicated: bool = False,
+    standbys: int = 0,
     inherited: socket.socket | None = None,
 ) -> AsyncIterator[Listeners]:
     """Have everything that answers until the context ends; workloads are served on ``mesh``.
 
     Their certificates are good for ``certificate_days``, None: for as long as the coordinator's.
     ``metrics`` shows what is counted; without it nothing is. ``replicated``: others write to the
-    same store, so nothing is answered before the view is confirmed. ``inherited`` is bound to
+    same store, so nothing is answered before the view is confirmed. ``standbys``: how many of the
+    database's keep each change before it is acknowledged, at least. ``inherited`` is bound to
     ``mesh`` for several processes.
     """
     gate = ReadGate(engine) if replicated else None
     counts = RequestCounts(route.path for route in ROUTES) if metrics else None
     events = Events() if metrics else None
-    with client_api(engine, platform, checks, gate) as api:
+    with client_api(engine, platform, checks, gate, standbys) as api:
         simulated = api.use_cases.answers.simulated
         activated = ActivationCounts()
         activations = Activations(

@@ -26,6 +26,7 @@ MOST_DAYS: Final = 36_500
 
 _DAYS: Final = re.compile(r"[1-9][0-9]{0,4}")
 _REPLICAS: Final = re.compile(r"[1-9][0-9]?")
+_STANDBYS: Final = re.compile(r"[0-9]{1,2}", re.ASCII)
 _FINGERPRINT: Final = re.compile(r"[0-9A-Fa-f]{64}")
 _LONGEST_PORT: Final = 5
 
@@ -92,6 +93,14 @@ def _replicas(value: str, source: str) -> int:
     if not _REPLICAS.fullmatch(value) or int(value) > MOST_REPLICAS:
         raise SettingRefusedError(
             f"{source} has an invalid value", hint=f"a whole number from 1 to {MOST_REPLICAS}"
+        )
+    return int(value)
+
+
+def _standbys(value: str, source: str) -> int:
+    if not _STANDBYS.fullmatch(value):
+        raise SettingRefusedError(
+            f"{source} has an invalid value", hint="a whole number from 0 to 99"
         )
     return int(value)
 
@@ -167,6 +176,14 @@ SETTINGS: Final = (
         "file with the password for --store in its first line",
         variables=("KEYHOUSE_STORE_PASSWORD_FILE",),
         read=file,
+    ),
+    host(
+        "--store-standbys",
+        "with --store, start and answer only where the database has this many standbys keep each"
+        " change before it is acknowledged (synchronous_standby_names)",
+        "0",
+        variables=("KEYHOUSE_STORE_STANDBYS",),
+        read=_standbys,
     ),
     host(
         "--replicas",
@@ -279,6 +296,7 @@ class Settings(msgspec.Struct, frozen=True):
     data_dir: Path
     store: Secret | None  # URL; None: the state is in the directory
     store_password_file: Path | None
+    store_standbys: int  # 0: not asked for
     replicas: int
     client_addr: HostPort
     mesh_addr: HostPort
@@ -314,7 +332,8 @@ class Settings(msgspec.Struct, frozen=True):
         if self.store is None:
             return None
         try:
-            return store_url(self.store.reveal().decode(), self.store_password_file)
+            url = self.store.reveal().decode()
+            return store_url(url, self.store_password_file, self.store_standbys)
         except StoreUrlError as wrong:
             raise SettingRefusedError(f"--store: {wrong.message}", hint=wrong.hint) from None
 
@@ -345,7 +364,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 
 
 def _check_store(values: Mapping[str, Any]) -> None:
-    for name in ("store_password_file", "replace_lost_state"):
+    for name in ("store_password_file", "store_standbys", "replace_lost_state"):
         if values[name] and values["store"] is None:
             flag = "--" + name.replace("_", "-")
             raise SettingRefusedError(f"{flag} has no effect here", hint="it goes with --store")

@@ -51,8 +51,7 @@ def read_openapi(
 def read_status(engine: Engine, answers: Answers, view: View, head: Head) -> Answer:
     """Answer the phase. Probes look at the HTTP status alone: it is 200 in every phase."""
     del head
-    flags = {"simulated": answers.simulated, "shared": answers.shares_store}
-    message = status_message(view, engine.lease, **flags, now=engine.now())
+    message = status_message(view, engine, simulated=answers.simulated, standbys=answers.standbys)
     phase = int(view.phase)
     return answers.success(Status(status=phase, code=phase, message=message), view)
 
