@@ -28,6 +28,7 @@ class Growing:
 
     def __init__(self) -> None:
         self.size = 0
+        self._hashed = 0  # the leaves that are in the rows; the entries of all others are held
         self._entries: dict[int, list[bytes]] = {}
         self._rows: dict[_Place, list[bytes]] = {}
 
@@ -38,7 +39,7 @@ class Growing:
         Raises ``LogInvalidError`` if these are not those of the frontier.
         """
         found = cls()
-        found.size = frontier.size
+        found.size = found._hashed = frontier.size
         for tile in right_edge(frontier.size):
             raw = read(tile)
             row = [raw[at : at + HASH_BYTES] for at in range(0, len(raw), HASH_BYTES)]
@@ -56,18 +57,18 @@ class Growing:
     @property
     def frontier(self) -> Frontier:
         """All that the tree needs to grow."""
+        self._hash()
         return frontier_of(self._read, self.size)
 
     @property
     def has_complete(self) -> bool:
         """Whether a complete bundle is held."""
-        return any(len(entries) == WIDTH for entries in self._entries.values())
+        return len(self._entries) > (self.size % WIDTH > 0)
 
     def extend(self, entries: Iterable[bytes]) -> None:
         """Append ``entries``."""
         for entry in entries:
             self._entries.setdefault(self.size // WIDTH, []).append(entry)
-            self._push(0, self.size, leaf_hash(entry))
             self.size += 1
 
     def read(self, tile: Tile) -> bytes | None:
@@ -75,6 +76,7 @@ class Growing:
         if tile.level == ENTRIES:
             found = self._entries.get(tile.index, [])
             return bundle(found[: tile.width]) if len(found) >= tile.width else None
+        self._hash()
         row = self._rows.get((tile.level, tile.index), [])
         return b"".join(row[: tile.width]) if len(row) >= tile.width else None
 
@@ -84,6 +86,7 @@ class Growing:
 
     def tiles(self) -> Iterator[Tile]:
         """Yield all that is held, as wide as it is."""
+        self._hash()
         for index, entries in self._entries.items():
             yield Tile(ENTRIES, index, len(entries))
         for (level, index), row in self._rows.items():
@@ -91,6 +94,7 @@ class Growing:
 
     def drop(self, tiles: Iterable[Tile]) -> None:
         """Forget those of ``tiles`` that are complete: they are kept elsewhere."""
+        self._hash()
         for tile in tiles:
             if tile.width < WIDTH:
                 continue
@@ -99,12 +103,20 @@ class Growing:
             else:
                 self._rows.pop((tile.level, tile.index), None)
 
-    def _push(self, level: int, place: int, found: bytes) -> None:
-        """Append a hash to its tile; a tile that is complete has its root in the one above."""
-        row = self._rows.setdefault((level, place // WIDTH), [])
-        row.append(found)
+    def _hash(self) -> None:
+        """Bring the rows up to date. Many leaves at once cost much less than one by one."""
+        while self._hashed < self.size:
+            index, place = divmod(self._hashed, WIDTH)
+            new = self._entries[index][place:]
+            self._hashed += len(new)
+            self._push(0, index, map(leaf_hash, new))
+
+    def _push(self, level: int, index: int, hashes: Iterable[bytes]) -> None:
+        """Append hashes to a tile; one that is complete has its root in the one above."""
+        row = self._rows.setdefault((level, index), [])
+        row += hashes
         if len(row) == WIDTH:
-            self._push(level + 1, place // WIDTH, perfect_root(row))
+            self._push(level + 1, index // WIDTH, (perfect_root(row),))
 
     def _read(self, tile: Tile) -> bytes:
         return b"".join(self._rows[tile.level, tile.index])

@@ -239,7 +239,7 @@ def name_in_leaf(name: str) -> str:
     No two names are written alike: one that begins as a hash does is written as a hash, too.
     """
     raw = name.encode()
-    if len(raw) <= NAME_BYTES and not name.startswith(_HASHED):
+    if len(raw) <= NAME_BYTES and name[: len(_HASHED)] != _HASHED:
         return name
     return _HASHED + object_name(raw)
 

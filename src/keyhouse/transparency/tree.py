@@ -20,18 +20,21 @@ LARGEST: Final = 2**63 - 1
 EMPTY_ROOT: Final = hashlib.sha256(b"").digest()
 """The root of the tree without leaves."""
 
+_sha256: Final = hashlib.sha256
+_NODE: Final = b"\1"
+
 Nodes = Callable[[int, int], bytes]
 """Returns the root of the perfect subtree of 2**level leaves that is number ``index`` of these."""
 
 
 def leaf_hash(entry: bytes) -> bytes:
     """Return the hash of a leaf."""
-    return hashlib.sha256(b"\0" + entry).digest()
+    return _sha256(b"\0" + entry).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
     """Return the hash of the node above two others."""
-    return hashlib.sha256(b"\1" + left + right).digest()
+    return _sha256(_NODE + left + right).digest()
 
 
 def perfect_root(hashes: Sequence[bytes]) -> bytes:
@@ -69,8 +72,8 @@ class Frontier(msgspec.Struct, frozen=True):
         if not self.roots:
             return EMPTY_ROOT
         found = self.roots[-1]
-        for left in reversed(self.roots[:-1]):
-            found = node_hash(left, found)
+        for left in self.roots[-2::-1]:
+            found = _sha256(_NODE + left + found).digest()  # as node_hash: once for each answer
         return found
 
 

@@ -61,7 +61,7 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911, 
             return _started(running, event)
         case SecretsUploaded():
             secrets = _with_uploads(running.secrets, event)
-            running = _with_leaves(running, event.leaves) if event.leaves else running
+            running = with_leaves(running, event.leaves) if event.leaves else running
             return replace(running, time=_later(running, event.time), secrets=secrets)
         case CollateralSeen():
             marks = running.collateral_marks.update(event.marks)
@@ -86,7 +86,7 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911, 
         case LogBegun():
             return _log_begun(running, event)
         case Published():
-            return _with_leaves(running, event.leaves)
+            return with_leaves(running, event.leaves)
         case WitnessesAgreed():
             log = running.public_log and replace(running.public_log, former=())
             return replace(running, time=_later(running, event.time), public_log=log)
@@ -162,7 +162,8 @@ def _log_begun(running: Running, event: LogBegun) -> Running:
     return replace(running, time=_later(running, event.time), public_log=begun.deciding)
 
 
-def _with_leaves(running: Running, leaves: Iterable[bytes]) -> Running:
+def with_leaves(running: Running, leaves: Iterable[bytes]) -> Running:
+    """Return the state after ``leaves`` were appended to its transparency log."""
     if running.public_log is None:
         raise BrokenError("the journal has leaves of a log that never began", hint=_RESTORE)
     return replace(running, public_log=running.public_log.with_leaves(leaves))

@@ -1,13 +1,14 @@
 """What the transparency log says of each change. Pure: leaves are decided with their events."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial
-from keyhouse.coordinator.core.commands import Command, MakeAnchor, UpdatePackages
+from keyhouse.coordinator.core.commands import Command, MakeAnchor, UpdatePackages, UploadSecrets
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import start
 from keyhouse.coordinator.core.events import (
@@ -27,12 +28,16 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency import leaf as leaves
+from keyhouse.transparency.canonical import canonical
 from keyhouse.transparency.leaf import LEAF_BYTES, Leaf, encode_leaf, name_in_leaf, object_name
 
 T = TypeVar("T")
 
 _ROOM: Final = LEAF_BYTES - 1024
 """Bytes of a leaf for a list of names, each with its quotes; the rest is for all other fields."""
+
+
+_WITH_LEAVES: Final = (Published, SecretsUploaded)
 
 
 class _Said(NamedTuple):
@@ -44,10 +49,9 @@ class _Said(NamedTuple):
 
     @classmethod
     def by(cls, command: Command) -> "_Said":
-        identity = getattr(command, "identity", None)  # of those that users ask for
         approved = getattr(command, "approved", None)  # of those that users sign
         return cls(
-            "" if identity is None else object_name(identity),
+            _certificate(command),
             getattr(command, "plan", ""),
             "" if approved is None else object_name(approved.envelope),
         )
@@ -58,37 +62,37 @@ class Publishing:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._leaves: list[Leaf] = []
+        self._leaves: list[bytes] = []
         self._uploads: list[leaves.Uploads] = []
 
     def add(self, before: State, command: Command, events: Iterable[Event]) -> None:
-        """Add what ``command`` did to the state ``before``."""
-        if isinstance(command, MakeAnchor):
-            self._end_uploads()
-            self._leaves.append(_anchor(command, self._context))
-        said = _Said.by(command)
-        for event in events:
-            if isinstance(event, SecretsUploaded):
-                self._uploads.append(_uploads(event, said.certificate))
-                continue
-            self._end_uploads()
-            if isinstance(event, LogBegun):  # with a manifest, whose leaf comes after that
-                self._leaves.insert(0, log_begun(event, before.keys, self._context.platform))
-            self._leaves.extend(_leaves(before, event, said, self._context))
-
-    def finish(self) -> tuple[Published, ...]:
-        """Return the event that appends them to the log; no event without a leaf.
+        """Add what ``command`` did to the state ``before``.
 
         Raises ``LogInvalidError`` for a leaf that could not be read, which is a bug.
         """
+        if isinstance(command, UploadSecrets):
+            uploaded = (event for event in events if isinstance(event, SecretsUploaded))
+            self._uploads += [_uploads(event, _certificate(command)) for event in uploaded]
+            return
+        if isinstance(command, MakeAnchor):
+            self._end_uploads()
+            self._leaves.append(encode_leaf(_anchor(command, self._context)))
+        said = _Said.by(command)
+        for event in events:
+            self._end_uploads()
+            if isinstance(event, LogBegun):  # with a manifest, whose leaf comes after that
+                begun = log_begun(event, before.keys, self._context.platform)
+                self._leaves.insert(0, encode_leaf(begun))
+            self._leaves += map(encode_leaf, _leaves(before, event, said, self._context))
+
+    def finish(self) -> tuple[bytes, ...]:
+        """Return them, encoded."""
         self._end_uploads()
-        if not self._leaves:
-            return ()
-        return (Published(tuple(map(encode_leaf, self._leaves))),)
+        return tuple(self._leaves)
 
     def _end_uploads(self) -> None:
         if self._uploads:
-            self._leaves.extend(_uploaded(self._context.now, self._uploads))
+            self._leaves += _uploaded(self._context.now, self._uploads)
             self._uploads = []
 
 
@@ -204,13 +208,34 @@ def _packages(
         )
 
 
+def _certificate(command: Command) -> str:
+    """Return the hash of the certificate of who asked for ``command``; empty: no user."""
+    identity = getattr(command, "identity", None)
+    return "" if identity is None else _hash_of(identity)
+
+
+@lru_cache(maxsize=64)  # a user uploads many times over one connection, which keeps these bytes
+def _hash_of(identity: bytes) -> str:
+    return object_name(identity)
+
+
 def _uploads(event: SecretsUploaded, certificate: str) -> leaves.Uploads:
-    names = tuple(name_in_leaf(upload.name) for upload in event.uploads)
+    names = tuple([name_in_leaf(upload.name) for upload in event.uploads])
     return leaves.Uploads(name_in_leaf(event.user), certificate, names)
 
 
-def _uploaded(time: int, uploads: Iterable[leaves.Uploads]) -> Iterator[leaves.SecretsUploaded]:
-    """Yield as few leaves as hold ``uploads``, in their order."""
+def _uploaded(time: int, uploads: Sequence[leaves.Uploads]) -> Iterable[bytes]:
+    """Return as few leaves as hold ``uploads``, in their order, encoded.
+
+    Not read again, as others are: all that they hold is bounded where it is made (``_uploads``).
+    """
+    whole = canonical(leaves.SecretsUploaded(time=time, uploads=tuple(uploads)))
+    if len(whole) <= _ROOM:
+        return (whole,)
+    return map(encode_leaf, _split(time, uploads))
+
+
+def _split(time: int, uploads: Iterable[leaves.Uploads]) -> Iterator[leaves.SecretsUploaded]:
     rows: list[leaves.Uploads] = []
     used = 0
     for each in uploads:
@@ -288,12 +313,7 @@ def manifest_object(raw: bytes) -> list[bytes]:
 
 def leaves_of(events: Iterable[Event]) -> list[bytes]:
     """Return the leaves that ``events`` append to the log."""
-    return [
-        leaf
-        for event in events
-        if isinstance(event, Published | SecretsUploaded)
-        for leaf in event.leaves
-    ]
+    return [leaf for event in events if isinstance(event, _WITH_LEAVES) for leaf in event.leaves]
 
 
 def start_events(

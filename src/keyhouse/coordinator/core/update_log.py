@@ -23,6 +23,8 @@ from keyhouse.coordinator.core.events import (
 from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.manifest import fingerprint
 
+_ENCODER: Final = msgspec.json.Encoder()
+
 
 def entries(event: Event) -> Iterable[bytes]:
     """Return the log lines of ``event`` (JSON, no newline)."""
@@ -117,4 +119,4 @@ class UpdateLog:
 
 
 def _line(time: int, update: str, further: Mapping[str, object] | None = None) -> bytes:
-    return msgspec.json.encode({"time": timestamp(time), "update": update, **(further or {})})
+    return _ENCODER.encode({"time": timestamp(time), "update": update, **(further or {})})

@@ -5,7 +5,7 @@ A refused command fails alone; each other command is decided on the state after 
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,13 +20,15 @@ from keyhouse.coordinator.core.commands import (
 )
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
-from keyhouse.coordinator.core.events import Event, SecretsUploaded
-from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.core.events import Event, Published, SecretsUploaded
+from keyhouse.coordinator.core.evolve import evolve_all, with_leaves
 from keyhouse.coordinator.core.publishing import Publishing, objects_of
 from keyhouse.coordinator.core.state import Running, State
-from keyhouse.coordinator.engine.records import encode_events
+from keyhouse.coordinator.engine.records import encode_again, encode_events
 from keyhouse.coordinator.engine.view import View
 from keyhouse.journal import UnencodableError
+
+_AGREEMENTS: Final = (InitiateUpdate, AcknowledgeUpdate)
 
 
 class Decision(NamedTuple):
@@ -90,15 +92,15 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
             events += happened
             payloads += encoded
             objects += objects_of(waiting.command, happened)
-    if isinstance(state, Running) and state.public_log and (published := publishing.finish()):
-        state = evolve_all(state, published)
+    if isinstance(state, Running) and state.public_log and (leaves := publishing.finish()):
+        state = with_leaves(state, leaves)
         if events and isinstance(last := events[-1], SecretsUploaded):
-            events[-1] = replace(last, leaves=published[0].leaves)
-            payloads[-1:] = encode_events(events[-1:])
+            events[-1] = replace(last, leaves=leaves)
+            payloads[-1] = encode_again(events[-1])
         else:
-            events += published
+            events.append(published := Published(leaves))
             alone = goes_alone(accepted[0].waiting.command)
-            payloads += () if alone else encode_events(published)
+            payloads += () if alone else encode_events((published,))
     return Decided(accepted, refused, events, payloads, state, objects)
 
 
@@ -108,13 +110,13 @@ def goes_alone(command: Command) -> bool:
     A full update begins an epoch: what it removes is then deleted from the disk, and only the
     shares that it keeps can open what is there.
     """
-    if isinstance(command, InitiateUpdate | AcknowledgeUpdate):
+    if isinstance(command, _AGREEMENTS):
         return command.application is not None
     return isinstance(command, SetManifest)
 
 
 def new_dek(command: Command) -> Secret | None:
     """Return the data key of ``command`` for the next epoch; None if the key does not change."""
-    if isinstance(command, InitiateUpdate | AcknowledgeUpdate) and command.application:
+    if isinstance(command, _AGREEMENTS) and command.application:
         return command.application.dek
     return None

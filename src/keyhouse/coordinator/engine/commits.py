@@ -12,14 +12,7 @@ from keyhouse.coordinator.core.commands import SetManifest
 from keyhouse.coordinator.core.publishing import leaves_of
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.core.update_log import UpdateLog
-from keyhouse.coordinator.engine.batch import (
-    Accepted,
-    Decided,
-    Waiting,
-    decide_batch,
-    goes_alone,
-    new_dek,
-)
+from keyhouse.coordinator.engine.batch import Accepted, Decided, Waiting, decide_batch, new_dek
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.current import Current
 from keyhouse.coordinator.engine.following import Following
@@ -107,8 +100,9 @@ class Commits:
 
     async def _make_durable(self, decided: Decided) -> None:
         command, state = decided.accepted[0].waiting.command, decided.state
-        if not goes_alone(command):
-            await self._writer.public_log.put_objects(decided.objects)
+        if decided.payloads:
+            if decided.objects:
+                await self._writer.public_log.put_objects(decided.objects)
             await self._writer.append(decided.payloads)
             return
         assert isinstance(state, Running)  # noqa: S101 a manifest was just set

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from keyhouse.base.log import log
 from keyhouse.coordinator.core.context import Context, FirstManifestRule
 from keyhouse.coordinator.core.events import Event
@@ -45,7 +47,7 @@ class Current:
         self._writer = writer
         self._log = update_log
         self._published: Callable[[], None] = lambda: None
-        self.process: Final = process
+        self._process = Context(now=0, **process._asdict())
         self.clock = clock
         self.lease: Final = Lease(clock.elapsed, process.instance)
         self.view = View(state, writer.position, update_log.view())
@@ -61,7 +63,7 @@ class Current:
 
     def context(self) -> Context:
         """Return what a change is decided with now, beside the state."""
-        return Context(now=self.now(), at=at(self._writer.position), **self.process._asdict())
+        return replace(self._process, now=self.now(), at=at(self._writer.position))
 
     def publish(self, state: State, events: Sequence[Event]) -> None:
         """Show ``state``, which is durable, after ``events``."""

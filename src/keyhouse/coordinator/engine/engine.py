@@ -165,7 +165,7 @@ class Engine:
 
         Raises as ``decision``.
         """
-        return (await self.decision(command)).view
+        return (await self._intake.add(command)).view
 
     async def decision(self, command: Command) -> Decision:
         """Return the result of ``command``, once it is durable.

@@ -44,7 +44,7 @@ class Intake:
         self._waiting: deque[Waiting] = deque()
         self._recoveries: deque[WaitingRecovery] = deque()
         self._audit_buffer = AuditBuffer()
-        self._wake = asyncio.Event()
+        self._sleeping: asyncio.Future[None] | None = None
         self.stopping: Final = asyncio.Event()
         self.behind = False  # whether others may have written what the view does not show
         self.paused = False  # whether the store has not answered for long
@@ -70,7 +70,7 @@ class Intake:
             raise UnavailableError("too many changes are waiting", hint="try again later")
         answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
         self._waiting.append(Waiting(command, answer))
-        self._wake.set()
+        self._wake()
         return answer
 
     def add_recovery(self, recovery: Recovery) -> "asyncio.Future[View]":
@@ -78,7 +78,7 @@ class Intake:
         self._require_open()
         answer: asyncio.Future[View] = asyncio.get_running_loop().create_future()
         self._recoveries.append(WaitingRecovery(recovery, answer))
-        self._wake.set()
+        self._wake()
         return answer
 
     def record(self, activated: Activated) -> None:
@@ -86,18 +86,18 @@ class Intake:
         if self.stopping.is_set():
             raise _stopping()
         if self._audit_buffer.add(activated, asyncio.get_running_loop().time()):
-            self._wake.set()
+            self._wake()
 
     def look(self) -> None:
         """Let the engine take over soon what other writers of the store may have written."""
         if not self.stopping.is_set():
             self.behind = True
-            self._wake.set()
+            self._wake()
 
     def stop(self) -> None:
         """Take nothing more; what waits is still worked on."""
         self.stopping.set()
-        self._wake.set()
+        self._wake()
 
     async def has_work(self) -> bool:
         """Wait for something to do; return False when there is nothing and the engine stops."""
@@ -107,11 +107,23 @@ class Intake:
                 return len(self._audit_buffer) > 0
             if self.behind:
                 return True
-            self._wake.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._audit_buffer.due_at()):
-                    await self._wake.wait()
+            await self._sleep()
         return True
+
+    async def _sleep(self) -> None:
+        """Return when there may be something to do."""
+        self._sleeping = asyncio.get_running_loop().create_future()
+        due = self._audit_buffer.due_at()
+        if due is None:  # as mostly: each change would pay for a timer
+            await self._sleeping
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(due):
+                await self._sleeping
+
+    def _wake(self) -> None:
+        if self._sleeping is not None and not self._sleeping.done():
+            self._sleeping.set_result(None)
 
     def take_recovery(self) -> WaitingRecovery | None:
         """Take the recovery that waits longest; None if none does."""

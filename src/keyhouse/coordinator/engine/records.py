@@ -24,6 +24,11 @@ def encode_events(events: Iterable[Event]) -> Iterator[bytes]:
     return (_CODEC.encode_checked(event) for event in events)
 
 
+def encode_again(event: Event) -> bytes:
+    """Return the bytes of an event that was encoded before without its leaves: those decode."""
+    return _CODEC.encode(event)
+
+
 def decode_events(payloads: Iterable[bytes]) -> Iterator[Event]:
     """Yield the events of ``payloads``. Raises ``BrokenError`` on bytes that are no event."""
     return (_CODEC.decode(payload) for payload in payloads)

@@ -38,7 +38,7 @@ class Answers:
         self.present: Final = present
         self.simulated: Final = simulated
         self.standbys: Final = standbys
-        self._replica: Final = replica.encode()
+        self._always: Final = _always(replica, simulated=simulated)
         self._shared: tuple[tuple[bytes, Answer], ...] = ()
         self._headers_of: View | None = None
         self._headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -47,10 +47,9 @@ class Answers:
         """Return the headers that every answer from ``view`` carries."""
         if view is not self._headers_of:
             state = ((b"keyhouse-state", view.revision.encode()),) if view.revision else ()
-            log = ((b"keyhouse-log", view.log_head.encode()),) if view.log_head else ()
-            simulated = ((b"keyhouse-platform", b"simulation"),) if self.simulated else ()
-            replica = ((b"keyhouse-replica", self._replica),) if self._replica else ()
-            self._headers_of, self._headers = view, (*state, *log, *simulated, *replica)
+            head = view.log_head
+            log = ((b"keyhouse-log", head.encode()),) if head else ()
+            self._headers_of, self._headers = view, (*state, *log, *self._always)
         return self._headers
 
     def success(self, data: msgspec.Struct | str | None, view: View, message: str = "") -> Answer:
@@ -100,3 +99,8 @@ class Answers:
             headers = (*headers, (b"allow", ", ".join(allowed).encode()))
             return envelope.error(405, f"{path} has no method {head.method}", headers)
         return envelope.error(405, f"there is nothing at {head.method} {path}", headers)
+
+
+def _always(replica: str, *, simulated: bool) -> tuple[tuple[bytes, bytes], ...]:
+    platform = ((b"keyhouse-platform", b"simulation"),) if simulated else ()
+    return (*platform, (b"keyhouse-replica", replica.encode())) if replica else platform

@@ -1,5 +1,7 @@
 """What all HTTP connections of a listener share: its application, its limits, heads of answers."""
 
+from collections.abc import Iterable, Sequence
+from functools import cache
 from http import HTTPStatus
 from typing import Final
 
@@ -10,6 +12,11 @@ from keyhouse.server.net.connections import Connections
 from keyhouse.server.net.fair_share import Pool
 from keyhouse.server.net.limits import Limits
 
+_OWN_FIELDS: Final = (
+    b"content-type: application/json",
+    b"x-content-type-options: nosniff",
+    b"cache-control: no-store",
+)
 _MOST_KNOWN_ANSWERS: Final = 256
 
 
@@ -52,19 +59,25 @@ class HttpService(Connections):
 
 def _answer_head(answer: Answer, *, close: bool) -> bytes:
     """Return the head of an answer up to the value of its content-length, which comes last."""
-    lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}".encode("ascii")]
-    names = {name.lower() for name, _ in answer.headers}
-    if b"content-type" not in names:
-        lines.append(b"content-type: application/json")
-    lines.append(b"x-content-type-options: nosniff")
-    if b"cache-control" not in names:
-        lines.append(b"cache-control: no-store")
-    for name, value in answer.headers:
-        line = name + b": " + value
-        if b"\r" in line or b"\n" in line:
-            raise BrokenError("an answer has a header with a line break")
-        lines.append(line)
+    fields = [name + b": " + value for name, value in answer.headers]
+    lines = [_status_line(answer.status), *_own_fields(answer.headers), *fields]
     if close:
         lines.append(b"connection: close")
     lines.append(b"content-length: ")
-    return b"\r\n".join(lines)
+    head = b"\r\n".join(lines)
+    if not head.count(b"\r") == head.count(b"\n") == len(lines) - 1:
+        raise BrokenError("an answer has a header with a line break")
+    return head
+
+
+def _own_fields(headers: Iterable[tuple[bytes, bytes]]) -> Sequence[bytes]:
+    """Return what every answer has, unless ``headers`` say otherwise."""
+    names = {name.lower() for name, _ in headers}
+    if names.isdisjoint((b"content-type", b"cache-control")):
+        return _OWN_FIELDS
+    return [each for each in _OWN_FIELDS if each.partition(b":")[0] not in names]
+
+
+@cache
+def _status_line(status: int) -> bytes:
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode("ascii")

@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Awaitable
+from types import CoroutineType
 from typing import Any, Final, Protocol, TypeVar
 
 from keyhouse.server.net.limits import ConnectionLimits
@@ -115,7 +116,11 @@ class Connections:
 
     def wait_for(self, outcome: Awaitable[T]) -> "asyncio.Future[T]":
         """Run ``outcome`` to its end and keep it until then."""
-        future = asyncio.ensure_future(outcome)
+        # As ``ensure_future``, which takes five times as long to find that out.
+        if isinstance(outcome, CoroutineType):
+            future = asyncio.get_running_loop().create_task(outcome)
+        else:
+            future = asyncio.ensure_future(outcome)
         self.waiting.add(future)
         future.add_done_callback(self.waiting.discard)
         return future
