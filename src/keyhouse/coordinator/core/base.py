@@ -56,24 +56,7 @@ def base_events(state: Running, log: LogView, filed: Filed | None = None) -> Ite
 
     ``filed``: None if the files have all of the transparency log.
     """
-    public_log = state.public_log
-    if public_log is not None and filed is not None:
-        public_log = replace(public_log, frontier=filed.frontier)
-    yield BaseBegun(
-        time=state.time,
-        platform=state.platform,
-        keys=state.keys,
-        manifest=state.manifest,
-        signature=state.signature,
-        recovery=state.recovery,
-        instance=state.instance,
-        security_versions=dict(state.security_versions.items()),
-        previous_root_secret=state.previous_root_secret,
-        previous_sizes=dict(state.previous_sizes.items()),
-        pending=state.pending,
-        collateral_marks=dict(state.collateral_marks.items()),
-        public_log=public_log,
-    )
+    yield _begun(state, filed)
     if state.members:
         yield BaseMembers(members=state.members)
     for leaves in _chunks(filed.leaves if filed else (), LEAVES):
@@ -96,6 +79,27 @@ def base_events(state: Running, log: LogView, filed: Filed | None = None) -> Ite
         activations=len(state.activations),
         counters=sum(map(len, state.counters.values())),
         audit_lines=len(log.audit),
+    )
+
+
+def _begun(state: Running, filed: Filed | None) -> BaseBegun:
+    public_log = state.public_log
+    if public_log is not None and filed is not None:
+        public_log = replace(public_log, frontier=filed.frontier)
+    return BaseBegun(
+        time=state.time,
+        platform=state.platform,
+        keys=state.keys,
+        manifest=state.manifest,
+        signature=state.signature,
+        recovery=state.recovery,
+        instance=state.instance,
+        security_versions=dict(state.security_versions.items()),
+        previous_root_secret=state.previous_root_secret,
+        previous_sizes=dict(state.previous_sizes.items()),
+        pending=state.pending,
+        collateral_marks=dict(state.collateral_marks.items()),
+        public_log=public_log,
     )
 
 

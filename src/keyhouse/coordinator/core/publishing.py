@@ -147,35 +147,8 @@ def _leaves(before: State, event: Event, said: _Said, context: Context) -> Itera
             )
         case Started():
             yield started(event, context)
-        case UpdateInitiated() if isinstance(before, Running):
-            yield leaves.UpdateProposed(
-                time=event.time,
-                user=name_in_leaf(event.user),
-                certificate=said.certificate,
-                base=fingerprint(before.manifest),
-                manifest=fingerprint(event.pending.manifest),
-                plan=said.plan,
-                needed=event.pending.needed,
-                approval=said.approval,
-            )
-        case UpdateAcknowledged():
-            yield leaves.UpdateApproved(
-                time=event.time,
-                user=name_in_leaf(event.user),
-                certificate=said.certificate,
-                manifest=fingerprint(event.pending.manifest),
-                plan=said.plan,
-                missing=event.pending.missing,
-                approval=said.approval,
-            )
-        case UpdateCancelled():
-            yield leaves.UpdateCancelled(
-                time=event.time,
-                user=name_in_leaf(event.user),
-                certificate=said.certificate,
-                manifest=event.fingerprint,
-                approval=said.approval,
-            )
+        case UpdateInitiated() | UpdateAcknowledged() | UpdateCancelled():
+            yield from _agreement(before, event, said)
         case ManifestUpdated() if isinstance(before, Running):
             yield leaves.ManifestUpdated(
                 time=event.time,
@@ -188,6 +161,42 @@ def _leaves(before: State, event: Event, said: _Said, context: Context) -> Itera
             yield from _packages(before, event, said)
         case _:
             return
+
+
+def _agreement(
+    before: State, event: UpdateInitiated | UpdateAcknowledged | UpdateCancelled, said: _Said
+) -> Iterator[Leaf]:
+    user = name_in_leaf(event.user)
+    match event:
+        case UpdateInitiated() if isinstance(before, Running):
+            yield leaves.UpdateProposed(
+                time=event.time,
+                user=user,
+                certificate=said.certificate,
+                base=fingerprint(before.manifest),
+                manifest=fingerprint(event.pending.manifest),
+                plan=said.plan,
+                needed=event.pending.needed,
+                approval=said.approval,
+            )
+        case UpdateAcknowledged():
+            yield leaves.UpdateApproved(
+                time=event.time,
+                user=user,
+                certificate=said.certificate,
+                manifest=fingerprint(event.pending.manifest),
+                plan=said.plan,
+                missing=event.pending.missing,
+                approval=said.approval,
+            )
+        case UpdateCancelled():
+            yield leaves.UpdateCancelled(
+                time=event.time,
+                user=user,
+                certificate=said.certificate,
+                manifest=event.fingerprint,
+                approval=said.approval,
+            )
 
 
 def _packages(
