@@ -1,14 +1,17 @@
 """Manifests that say ``Witnessed``: old disks, copies, lying and failing witnesses."""
 
 import base64
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import grpc
 import pytest
 from support.cosigner import Cosigner
 from support.peers.witness import Answered, Witness, policy
+from support.peers.workloads import grpcio, request
 from support.process.server import Reply, Server
 from support.samples.deployment import manifest, user
 from support.samples.recovery import ciphertexts_of, hand_in, holders, recoverable
@@ -16,8 +19,10 @@ from support.witnessed import require_held, until_held, until_served, upload
 
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import VerifierKey
+from keyhouse.transparency.leaf import Anchor, read_leaf
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import Policy
+from keyhouse.transparency.tiles import bundled
 
 pytestmark = pytest.mark.acceptance
 
@@ -117,6 +122,31 @@ def test_old_disk_is_held(deployment: Deployment) -> None:
     with server:
         until_held(server, "rolled back")
         require_held(server)
+        with grpcio(server.mesh_port) as channel:
+            ended = channel.call(request())
+    assert ended.code is grpc.StatusCode.UNAVAILABLE
+    assert "the coordinator is held: rolled back" in ended.message
+
+
+def test_an_activation_with_a_limit_is_answered_when_witnesses_know_of_it(
+    deployment: Deployment,
+) -> None:
+    server = deployment.server
+    rules = deployment.transparency(AnchorBefore=["LimitedActivations"])
+    content = json.loads(manifest(Transparency=rules))
+    content["Marbles"]["app"]["MaxActivations"] = 1
+    with server:
+        deployment.begin(json.dumps(content).encode())
+        until_served(server)
+        with grpcio(server.mesh_port) as channel:
+            ended = channel.call(request())
+        assert ended.code is grpc.StatusCode.OK, ended
+        with server.client() as client:
+            note = SignedNote.read(client.get("/api/v2/log/checkpoint").body)
+            size = Checkpoint.read(note.text).size
+            entries = bundled(client.get(f"/api/v2/log/tile/entries/000.p/{size}").body, size)
+    Policy.read(policy(deployment.witnesses, 2)).require(note, VerifierKey.read(deployment.key))
+    assert isinstance(read_leaf(entries[-1]), Anchor)
 
 
 def test_copy_is_held(deployment: Deployment) -> None:

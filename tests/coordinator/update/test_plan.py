@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.cosigner import Cosigner
 from support.samples.deployment import user
 from support.samples.plans import Deployment, brief, document, encoded, raised
 from support.samples.updates import Document, holder_pem
@@ -16,6 +17,7 @@ from keyhouse.coordinator.update.plan import CHANGES
 from keyhouse.manifest import Action, ResourceType, Role, User, decode
 from keyhouse.wire.plan import plan_digest
 
+WITNESSES = f"witness W {Cosigner.ed25519().verifier} https://w.example\nquorum W\n"
 RENEWED = [
     "intermediate-renewed",
     "marble-root-renewed",
@@ -324,6 +326,24 @@ CASES: dict[str, tuple[Document, list[str]]] = {
     "replicas": (
         {"Config": {"Replicas": {"Code": [{"UniqueID": "ab" * 32}]}}},
         [f"config-changed | Replicas.Code |  > UniqueID {'ab' * 32}"],
+    ),
+    "witnesses": (
+        {
+            "Config": {
+                "Transparency": {
+                    "Witnesses": WITNESSES,
+                    "Serve": "Witnessed",
+                    "LeaseSeconds": 60,
+                    "AnchorBefore": ["LimitedActivations", "Counters"],
+                }
+            }
+        },
+        [
+            f"config-changed | Transparency.Witnesses |  > {WITNESSES}",
+            "config-changed | Transparency.Serve | Always > Witnessed",
+            "config-changed | Transparency.LeaseSeconds | 3600 > 60",
+            "config-changed | Transparency.AnchorBefore |  > Counters, LimitedActivations",
+        ],
     ),
     "a new root secret": (
         {"Config": {"RotateRootSecret": True}},
