@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.peers.tessera import fsck
 from support.process.command import Ended, run
 from support.process.server import Server
 from support.public_log import read_log
@@ -90,6 +91,17 @@ def test_a_mirror_is_a_whole_log_and_restores_what_the_host_lost(watched: Watche
         assert watched.mirrored() == {**first, "size": 306, "new": 2}
     for level in ("entries", "hashes"):
         assert list((watched.log_folder() / level).rglob("000"))
+
+
+def test_fsck_of_others_finds_nothing_in_a_mirror(watched: Watched) -> None:
+    with watched.server:
+        for leaves in (10, 250, 300):  # within a bundle, to its end, and beyond another
+            watched.upload(leaves)
+            watched.mirrored()
+            assert fsck(watched.mirror) == ""
+    tile = watched.mirror / "tile/1/000.p/2"
+    tile.write_bytes(bytes([tile.read_bytes()[0] ^ 1]) + tile.read_bytes()[1:])
+    assert "fsck failed: failed: tile/1/000.p/2" in fsck(watched.mirror)
 
 
 def test_a_mirror_notices_another_history_and_damage(watched: Watched) -> None:

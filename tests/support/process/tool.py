@@ -1,13 +1,21 @@
 """Programs that tests need and a machine may not have."""
 
+import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-__all__ = ["built_with_go", "built_with_sumdb", "tool"]
+__all__ = ["built_by_proxy", "built_with_go", "built_with_sumdb", "tool"]
+
+
+_BUILT_WITHIN: Final = 280
 
 
 def tool(name: str) -> str:
@@ -47,3 +55,35 @@ def built_with_go(source: Path, folder: Path) -> Path:
         cwd=source, env=environment, check=True, timeout=280,
     )  # fmt: skip
     return program
+
+
+def built_by_proxy(module: Path, places: Sequence[str]) -> Path:
+    """Return the folder with the programs ``places``, of the versions in ``module``.
+
+    They are built once, in the user's cache. Without Go, or where its proxy does not have the
+    sources, the test is skipped; a build server has to have Go.
+    """
+    go, sums = tool("go"), (module / "go.sum").read_bytes() + (module / "go.mod").read_bytes()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "keyhouse-tests"
+    built = cache / f"{module.name}-{hashlib.sha256(sums).hexdigest()[:16]}"
+    if not built.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            _build(go, module, places, Path(folder))
+            with suppress(OSError):  # another worker was first
+                Path(folder, "bin").rename(built)
+    return built
+
+
+def _build(go: str, module: Path, places: Sequence[str], folder: Path) -> None:
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(module / name, folder / name)
+    (folder / "bin").mkdir()
+    settings = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local"}
+    ended = subprocess.run(
+        ["nice", "-n", "10", go, "build", "-o", f"{folder / 'bin'}/", *places],
+        cwd=folder, env={**os.environ, **settings}, timeout=_BUILT_WITHIN, check=False,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    if ended.returncode:
+        pytest.skip(f"{module.name} could not be built: {ended.stderr[-500:]}")

@@ -1,26 +1,19 @@
 """Omniwitness, a witness of others: built from the Go proxy once, and run as processes."""
 
-import hashlib
-import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import pytest
-
 from keyhouse.transparency.keys import VerifierKey
 from support.process.server import free_port, listens
-from support.process.tool import tool
+from support.process.tool import built_by_proxy
 
 __all__ = ["Omniwitness", "programs"]
 
 _HERE: Final = Path(__file__).parent
 _MODULE: Final = "github.com/transparency-dev/witness/cmd"
-_BUILT_WITHIN: Final = 280
 
 
 def programs() -> Path:
@@ -29,31 +22,7 @@ def programs() -> Path:
     It is in the user's cache: to build them takes 90 s of processor time. Without Go, or where its
     proxy does not have the sources, the test is skipped; a build server has to have Go.
     """
-    go, sums = tool("go"), (_HERE / "go.sum").read_bytes() + (_HERE / "go.mod").read_bytes()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "keyhouse-tests"
-    built = cache / f"omniwitness-{hashlib.sha256(sums).hexdigest()[:16]}"
-    if not built.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as folder:
-            _build(go, Path(folder))
-            with suppress(OSError):  # another worker was first
-                Path(folder, "bin").rename(built)
-    return built
-
-
-def _build(go: str, folder: Path) -> None:
-    for name in ("go.mod", "go.sum"):
-        shutil.copy(_HERE / name, folder / name)
-    (folder / "bin").mkdir()
-    settings = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local"}
-    places = [f"{_MODULE}/{name}" for name in ("omniwitness", "generate_keys")]
-    ended = subprocess.run(
-        ["nice", "-n", "10", go, "build", "-o", f"{folder / 'bin'}/", *places],
-        cwd=folder, env={**os.environ, **settings}, timeout=_BUILT_WITHIN, check=False,
-        capture_output=True, text=True,
-    )  # fmt: skip
-    if ended.returncode:
-        pytest.skip(f"omniwitness could not be built: {ended.stderr[-500:]}")
+    return built_by_proxy(_HERE, [f"{_MODULE}/{name}" for name in ("omniwitness", "generate_keys")])
 
 
 class Omniwitness(NamedTuple):
