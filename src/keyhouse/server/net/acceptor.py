@@ -10,7 +10,7 @@ import contextlib
 import errno
 import resource
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from typing import Final
 
@@ -39,6 +39,8 @@ class Acceptor:
         connect: makes the connection of a generation.
         context: gives the TLS context of the next connection.
         modules: what only connections need; imported when the first one waits to be accepted.
+        ready: waited for before a connection gets its context. Where it raises
+            ``UnavailableError`` the connection is closed: its client tries again.
 
     ``turned_away`` counts connections over the limit: each was closed, or another one for it.
     """
@@ -50,6 +52,7 @@ class Acceptor:
         connect: Callable[[int], Connection],
         context: Callable[[], TlsContext | Plaintext],
         modules: Sequence[str] = (),
+        ready: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.generation = 0
         self.turned_away = 0
@@ -59,6 +62,7 @@ class Acceptor:
         self._connect = connect
         self._context_of_now = context
         self._modules = modules
+        self._ready = ready
         self._most_connections = 0
         self._socket: socket.socket | None = None
         self._accepting: set[asyncio.Task[None]] = set()
@@ -211,11 +215,13 @@ class Acceptor:
         """Hand the socket to the event loop; from then on the connection lives by itself."""
         begun = False
         try:
+            if self._ready is not None:
+                await self._ready()
             transport = self._transport(connection)
             loop = asyncio.get_running_loop()
             await loop.connect_accepted_socket(lambda: transport, accepted)
             begun = True
-        except OSError:  # the client has gone already
+        except (OSError, UnavailableError):  # the client has gone already, or shall come again
             pass
         except Exception as error:  # noqa: BLE001 - this task is not awaited; its type is logged
             log.error("connection failed", error=type(error).__qualname__)

@@ -137,7 +137,7 @@ async def serving(
         listener = Listener(api.application, root_context(keys), counts=counts, places=replicated)
         async with (
             _workloads_served(
-                mesh, engine, activations, simulated=simulated, inherited=inherited
+                mesh, engine, activations, gate, simulated=simulated, inherited=inherited
             ) as workloads,
             reminded(engine, api.dispatcher.forget_answers),
         ):
@@ -152,12 +152,13 @@ async def _workloads_served(
     address: tuple[str, int],
     engine: Engine,
     activations: Activations,
+    gate: ReadGate | None,
     *,
     simulated: bool,
     inherited: socket.socket | None,
 ) -> AsyncIterator[WorkloadListener]:
     """Serve workloads on ``address`` until the context ends, or the listener is stopped."""
-    listener = WorkloadListener(engine, activations.activate, simulated=simulated)
+    listener = WorkloadListener(engine, activations.activate, simulated=simulated, gate=gate)
     host, port = address
     try:
         await listener.start(host, port, inherited)

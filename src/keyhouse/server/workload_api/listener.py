@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from keyhouse.authority import CoordinatorKeys
 from keyhouse.base.errors import InvalidError, Problem
-from keyhouse.coordinator import Engine
+from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.coordinator.activation.parameters import ActivationRequest, Parameters
 from keyhouse.server.grpc.counts import GrpcCounts
 from keyhouse.server.grpc.service import GrpcService
@@ -31,7 +31,8 @@ Activate = Callable[[ActivationRequest, bytes | None], Awaitable[Parameters]]
 class WorkloadListener(Acceptor):
     """Serves ``activate`` to anyone who has a TLS client certificate, any one.
 
-    It presents the marble root of the engine's present state. ``simulated`` shows itself in the
+    It presents the marble root of the engine's present state, which ``gate`` confirms where there
+    are other writers: workloads refuse parameters of another one. ``simulated`` shows itself in the
     headers of every answer.
     """
 
@@ -42,6 +43,7 @@ class WorkloadListener(Acceptor):
         *,
         simulated: bool,
         limits: WorkloadLimits | None = None,
+        gate: ReadGate | None = None,
     ) -> None:
         limits = limits or WorkloadLimits()
         headers = (("keyhouse-platform", "simulation"),) if simulated else ()
@@ -53,6 +55,7 @@ class WorkloadListener(Acceptor):
             lambda generation: _connection(service, generation),
             _MarbleRoot(engine).context,
             _MODULES,
+            None if gate is None else gate.passed,
         )
 
     @property
