@@ -7,13 +7,24 @@ from pathlib import Path
 
 import pytest
 from support.peers.postgres import PostgresServer
-from support.peers.replicas import Load, Replicas, awaited, code_of, manifest, update, with_replicas
+from support.peers.replicas import (
+    Load,
+    Replicas,
+    awaited,
+    code_of,
+    manifest,
+    propose,
+    update,
+    with_replicas,
+)
 from support.process.command import run
 from support.process.server import Server
 from support.samples.deployment import user
 from support.samples.machines import OTHER_CODE
 from support.samples.recovery import ciphertexts_of, hand_in, holder, recoverable
 
+from keyhouse.journal import Journal, WrongKeyError
+from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation import COORDINATOR
 
@@ -99,6 +110,46 @@ def test_code_that_was_dropped_is_given_nothing_and_its_own_key_opens_nothing(
     assert old.logged().count("serving the Client API") == 1
 
 
+def test_an_upgrade_that_users_agree_to_locks_the_old_code_out(replicas: Replicas) -> None:
+    """Old code serves; an update admits new code, which joins; another one drops the old code."""
+    (old,) = replicas.founded(1, with_replicas(Code=[OWN_CODE]))
+    new = replicas.elsewhere(coordinator=OTHER_CODE)
+    launched(new)
+    awaited("is not a coordinator that the manifest admits", old)
+    assert "serving the Client API" not in new.logged()
+    new.kill()
+    update(old, with_replicas("second", Code=[OWN_CODE, OTHER_PACKAGE]))
+    new.start()
+    assert (code_of(old), code_of(new)) == (3, 3)
+    before = replicas.opened()
+
+    last = with_replicas("third", Code=[OTHER_PACKAGE])
+    refused = propose(old, last)  # it would make the new key, and know it
+    assert refused.status == 409
+    assert "does not admit it" in str(refused.body)
+    update(new, last)
+    with new.client(user("writer")) as client:
+        assert client.upload({"note": b"after the upgrade"}).status == 200
+    assert old.process is not None
+    assert old.process.wait(30) == 3
+
+    async def read_by_the_old() -> None:
+        assert replicas.url is not None
+        store = await PostgresStore.open(replicas.url, before.journal.store_id)
+        try:
+            with pytest.raises(WrongKeyError):
+                await Journal.open(store, store_id=store_id, dek=before.journal.dek)
+        finally:
+            await store.close()
+
+    store_id = before.journal.store_id
+    asyncio.run(read_by_the_old())
+    launched(old)  # a downgrade: what it has sealed opens nothing, and it is given nothing
+    awaited("is not a coordinator that the manifest admits", new)
+    assert old.logged().count("serving the Client API") == 1
+    assert code_of(new) == 3
+
+
 def test_other_measured_settings_are_given_nothing(replicas: Replicas) -> None:
     (first,) = replicas.founded(1, with_replicas())
     other = replicas.elsewhere("--no-cancel-by-removed")
@@ -124,6 +175,19 @@ def test_who_recovers_the_state_hands_the_key_to_those_that_wait(replicas: Repli
     assert waiting.process is not None
     waiting._wait(waiting.process)
     assert (code_of(desk), code_of(waiting)) == (3, 3)
+
+
+def test_recovery_mode_ends_when_another_coordinator_serves(replicas: Replicas) -> None:
+    (first,) = replicas.founded(1, with_replicas(holders=1))
+    first.kill()
+    desk = replicas.elsewhere().start()
+    assert code_of(desk) == 1  # nobody serves
+    first.start()
+    assert desk.process is not None
+    assert desk.process.wait(30) == 3  # to be started again
+    assert "hands the data key over" in desk.logged()
+    desk.start()
+    assert (code_of(first), code_of(desk)) == (3, 3)
 
 
 def test_a_platform_that_cannot_seal_serves_with_a_key_of_others(replicas: Replicas) -> None:

@@ -19,7 +19,7 @@ from keyhouse.journal import Opened
 from keyhouse.journal.shared.home import SharedHome
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation import COORDINATOR, add_machine
-from support.process.server import Client, Server
+from support.process.server import Client, Reply, Server
 from support.samples.deployment import user
 from support.samples.updates import Change, together
 
@@ -51,10 +51,14 @@ def with_replicas(word: str = "first", holders: int = 0, **replicas: Any) -> byt
     return together(change, updaters=["alice"], holders=names, word=word, **config)
 
 
-def update(server: Server, raw: bytes) -> None:
+def propose(server: Server, raw: bytes) -> Reply:
+    """Return what ``alice`` is answered who proposes the manifest ``raw``."""
     with server.client(user("alice")) as client:
-        body = {"manifest": base64.b64encode(raw).decode()}
-        assert client.post("/api/v2/update", body).status == 200
+        return client.post("/api/v2/update", {"manifest": base64.b64encode(raw).decode()})
+
+
+def update(server: Server, raw: bytes) -> None:
+    assert propose(server, raw).status == 200
 
 
 def code_of(server: Server) -> int:

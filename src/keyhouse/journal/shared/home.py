@@ -123,8 +123,17 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
                 await asyncio.sleep(_EVERY)
 
     def ask_by(self, join: Join | None) -> None:
-        """Let ``load`` ask others for the data key by ``join``, or nobody."""
+        """Ask others for the data key by ``join`` from now on, or nobody."""
         self._join = join
+
+    async def is_offered_a_key(self) -> bool:
+        """Tell whether others serve what does not open here, and offer the data key (``ask_by``).
+
+        Nothing is opened by this: a new start asks again. Raises ``UnavailableError``.
+        """
+        if self._join is None or not await self._database.others_present():
+            return False
+        return await self._join.offered(await self._current(), self._known) is not None
 
     async def show_presence(self) -> None:
         """Let other replicas see that this one serves. Raises ``UnavailableError``."""
@@ -232,7 +241,7 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
 
         What the host may have made up must not end this one: it asks again.
         """
-        offer = await join.offered(locked, self._known)
+        offer = await join.offered(locked.store_id, self._known)
         if offer is None:
             return None
         try:

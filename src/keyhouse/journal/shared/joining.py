@@ -5,7 +5,7 @@ from typing import Protocol
 import msgspec
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal.directory.found import Locked, Opened
+from keyhouse.journal.directory.found import Opened
 from keyhouse.journal.store.records import Position
 
 
@@ -19,8 +19,8 @@ class Offer(msgspec.Struct, frozen=True):
 class Join(Protocol):
     """Asks for the data key, and says whether what it opens may be used."""
 
-    async def offered(self, locked: Locked, known: Position | None) -> Offer | None:
-        """Return an offer; None if none came within about a second.
+    async def offered(self, store_id: bytes, known: Position | None) -> Offer | None:
+        """Return an offer for the store; None if none came within about a second.
 
         ``known``: the highest place of the journal that this machine has seen.
         """

@@ -10,16 +10,16 @@ import msgspec
 
 from keyhouse.attestation import Platform
 from keyhouse.authority.instance_keys import InstanceKeys
-from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
+from keyhouse.base.errors import BrokenError, KeyhouseError, StartAgainError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.coordinator import Engine, HostClock, Process, rebuild
-from keyhouse.coordinator.core.state import Member
+from keyhouse.coordinator.core.state import Member, Recovering
 from keyhouse.coordinator.engine.shared import Shared
 from keyhouse.coordinator.hand_off.admission import Own
 from keyhouse.coordinator.hand_off.membership import Members
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError
 from keyhouse.coordinator.hand_off.switching import SwitchNotes
-from keyhouse.journal import Home, Locked, Opened, Position
+from keyhouse.journal import Home, Opened, Position
 from keyhouse.journal.shared.home import SharedHome
 from keyhouse.journal.shared.joining import Offer
 from keyhouse.journal.store.protocol import Notes
@@ -83,15 +83,15 @@ class Joiner:
         self._ask_at = 0.0
         self._told = ""
 
-    async def offered(self, locked: Locked, known: Position | None) -> Offer | None:
+    async def offered(self, store_id: bytes, known: Position | None) -> Offer | None:
         """Return a key that a true quote vouches for; None if there is none within a second.
 
         ``known``: the highest place of the journal that this machine has seen.
         """
         loop = asyncio.get_running_loop()
-        if self._taker is None or self._about != (locked.store_id, known):
-            self._taker, self._ask_at = self._new_taker(locked.store_id, known), loop.time()
-            self._about = (locked.store_id, known)
+        if self._taker is None or self._about != (store_id, known):
+            self._taker, self._ask_at = self._new_taker(store_id, known), loop.time()
+            self._about = (store_id, known)
         try:
             if loop.time() >= self._ask_at:
                 await self._taker.ask()
@@ -178,6 +178,7 @@ class Sharing(NamedTuple):
     """
 
     process: Process
+    keys: InstanceKeys
     shared: SwitchNotes
     quotes: OwnQuotes
 
@@ -202,7 +203,7 @@ async def joining(
             home.ask_by(None if settings.replace_lost_state else joiner)
             try:
                 members = Members(member, home, own, measured)
-                yield Sharing(process, SwitchNotes(member, keys, home, members), own)
+                yield Sharing(process, keys, SwitchNotes(member, keys, home, members), own)
             finally:
                 home.ask_by(None)
 
@@ -214,28 +215,38 @@ async def among_others(
     home: Home,
     engine: Engine,
     checks: QuoteChecks,
-    shared: Shared,
-) -> AsyncIterator[None]:
-    """Show others that this one serves, and answer what they ask, until the context ends."""
+    sharing: Sharing,
+) -> AsyncIterator[asyncio.Task[None]]:
+    """Show others that this one serves, and answer what they ask, until the context ends.
+
+    In recovery mode they are asked. The task that is yielded ends where this process has to be
+    started again; then the end of the context raises ``StartAgainError``.
+    """
     assert isinstance(home, SharedHome)  # noqa: S101 as above
-    giver = KeyGiver(
-        engine,
+    measured = measured_settings(settings, platform)
+    giver = KeyGiver(engine, home, platform, checks, instance=engine.instance, settings=measured)
+    joiner = Joiner(
         home,
         platform,
         checks,
-        instance=engine.instance,
-        settings=measured_settings(settings, platform),
+        ProcessMarks(),  # what is offered is not used here
+        process=sharing.process,
+        keys=sharing.keys,
+        settings=measured,
     )
-    task = asyncio.create_task(_look_after(home, engine, giver, shared))
+    home.ask_by(None if settings.replace_lost_state else joiner)
+    task = asyncio.create_task(_look_after(home, engine, giver, sharing.shared))
     try:
-        yield
+        yield task
     finally:
+        home.ask_by(None)
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
 
 
 async def _look_after(home: SharedHome, engine: Engine, giver: KeyGiver, shared: Shared) -> None:
+    """Do what is due among others each second. Raises ``StartAgainError``."""
     told, shown = "", -SHOW_EVERY
     now = asyncio.get_running_loop().time
     while True:
@@ -246,7 +257,11 @@ async def _look_after(home: SharedHome, engine: Engine, giver: KeyGiver, shared:
                     shown = now()
                 await home.show_presence()
                 await giver.look()
+            elif isinstance(engine.view.state, Recovering):
+                await _leave_recovery(home)
             told = ""
+        except StartAgainError:
+            raise
         except KeyhouseError as error:
             if told != str(error):
                 log.warning("what other coordinators ask cannot be seen", reason=str(error))
@@ -254,3 +269,12 @@ async def _look_after(home: SharedHome, engine: Engine, giver: KeyGiver, shared:
         except Exception as error:  # noqa: BLE001 what others wrote must not end the process
             log.error("an ask for the data key failed", error=type(error).__qualname__)
         await asyncio.sleep(LOOK_EVERY)
+
+
+async def _leave_recovery(home: SharedHome) -> None:
+    """Raise ``StartAgainError`` if nothing has to be recovered any more."""
+    if await home.is_offered_a_key():
+        raise StartAgainError(
+            "another coordinator serves the state, and hands the data key over",
+            hint="start this one again: it joins the other, and nothing has to be recovered",
+        )

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -158,7 +158,7 @@ async def _serve_home(
         async with writing(engine) as task, witnessed(engine):
             await _apply_startup_manifest(settings, engine)
             async with (
-                _among_others(settings, platform, home, engine, checks, sharing),
+                _among_others(settings, platform, home, engine, checks, sharing) as looking,
                 serving(
                     engine,
                     platform,
@@ -173,7 +173,8 @@ async def _serve_home(
             ):
                 await _start(settings, platform.kind, engine, listeners.client_api)
                 async with _warmed_up(checks):
-                    await _until_stopped(task, stop, *listeners)
+                    ending = (task,) if looking is None else (task, looking)
+                    await _until_stopped(ending, stop, *listeners)
 
 
 @asynccontextmanager
@@ -227,7 +228,7 @@ def _among_others(
     engine: "Engine",
     checks: "QuoteChecks",
     sharing: "Sharing | None",
-) -> "AbstractAsyncContextManager[None]":
+) -> "AbstractAsyncContextManager[Task[None] | None]":
     """Hand the data key over to others while the context lasts, where they share the store."""
     from contextlib import nullcontext
 
@@ -235,7 +236,7 @@ def _among_others(
         return nullcontext()
     from keyhouse.server.process.replicas import among_others
 
-    return among_others(settings, platform, home, engine, checks, sharing.shared)
+    return among_others(settings, platform, home, engine, checks, sharing)
 
 
 def _process(settings: Settings, platform: "Platform") -> "Process":
@@ -344,11 +345,13 @@ def _stop_signals() -> "Event":
     return stop
 
 
-async def _until_stopped(writing: "Task[None]", stop: "Event", *listeners: "Acceptor") -> None:
-    """Serve until ``stop`` is set or the engine breaks; answer what was accepted."""
+async def _until_stopped(
+    ending: Iterable["Task[None]"], stop: "Event", *listeners: "Acceptor"
+) -> None:
+    """Serve until ``stop`` is set or a task of ``ending`` ends; answer what was accepted."""
     import asyncio
 
     stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait({writing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({*ending, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     await asyncio.gather(*(listener.stop(GRACE) for listener in listeners))
