@@ -14,7 +14,7 @@ from keyhouse.evidence.history import Gap, History, LogIdentity, LogView, follow
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import Leaf, object_name
 
-IDENTITY = LogIdentity("log.example.org/a", "a" * 64, "a key")
+IDENTITY = LogIdentity(f"keyhouse/{'a' * 32}", "a" * 64, "a key")
 KEYS = "0" * 64
 
 
@@ -22,7 +22,7 @@ def certificate(name: str) -> str:
     return hashlib.sha256(user(name).der).hexdigest()
 
 
-def manifest(threshold: int = 2, version: int = 3, **users: list[str]) -> bytes:
+def manifest(threshold: int = 2, version: int = 3, origin: str = "", **users: list[str]) -> bytes:
     users = users or {name: ["admin", "write"] for name in ("alice", "bob", "carol")}
     return json.dumps(
         {
@@ -49,7 +49,10 @@ def manifest(threshold: int = 2, version: int = 3, **users: list[str]) -> bytes:
                     "Actions": ["UpdateSecurityVersion"],
                 },
             },
-            "Config": {"UpdateThreshold": threshold},
+            "Config": {
+                "UpdateThreshold": threshold,
+                **({"Transparency": {"Origin": origin}} if origin else {}),
+            },
         }
     ).encode()
 
@@ -139,10 +142,12 @@ OLDER = (begun(imported="b" * 64), started())
 
 
 def followed(
-    *said: Leaf | None, objects: Callable[[str], bytes | None] = OBJECTS.get
+    *said: Leaf | None,
+    objects: Callable[[str], bytes | None] = OBJECTS.get,
+    origin: str = IDENTITY.origin,
 ) -> tuple[History, list[tuple[Gap, ...]]]:
     """Return the history of these leaves, and the gaps of each; None is a hidden entry."""
-    history, gaps = History(IDENTITY), []
+    history, gaps = History(replace(IDENTITY, origin=origin)), []
     log = LogView(objects, lambda _: bytes(32))
     for each in said:
         history, found = follow_hidden(history) if each is None else follow(history, each, log)
@@ -269,6 +274,40 @@ def test_a_manifest_that_is_not_in_the_log_is_told_wherever_it_would_be_needed()
 
     assert history.manifest == FIRST_NAME
     assert [Gap.NO_MANIFEST in each for each in gaps] == [False, True, False, *(4 * [True])]
+
+
+@pytest.mark.parametrize(
+    ("first_origin", "second_origin", "origin", "fits"),
+    [
+        ("", "", IDENTITY.origin, True),
+        ("", "", "log.example.org/a", False),
+        ("log.example.org/a", "", "log.example.org/a", True),
+        ("log.example.org/a", "log.example.org/a", "log.example.org/a", True),
+        ("log.example.org/b", "", "log.example.org/a", False),
+        ("log.example.org/a", "log.example.org/b", "log.example.org/a", False),
+        ("", IDENTITY.origin, IDENTITY.origin, True),
+    ],
+)
+def test_the_log_has_the_name_that_the_first_manifest_gives_it(
+    first_origin: str, second_origin: str, origin: str, *, fits: bool
+) -> None:
+    origins = (first_origin, second_origin)
+    raws = [manifest(origin=each, alice=["admin"], bob=["admin"]) for each in origins]
+    objects = {object_name(raw): raw for raw in raws}
+    one, two = (object_name(raw) for raw in raws)
+    said = (
+        begun(origin=origin),
+        first(manifest=one),
+        proposed(base=one, manifest=two),
+        approved(manifest=two),
+        updated(base=one, manifest=two),
+    )
+
+    if fits:
+        followed(*said, objects=objects.get, origin=origin)
+        return
+    with pytest.raises(HistoryRefusedError, match="another name"):
+        followed(*said, objects=objects.get, origin=origin)
 
 
 def test_an_object_that_is_not_a_manifest_is_refused() -> None:

@@ -59,6 +59,7 @@ def application(console: Console, port: int) -> Guard:
         Route(f"{at}/secrets/write", secrets.write, methods=["POST"]),
         Route(f"{at}/workloads", workloads.show),
         Route(f"{at}/history", history.show),
+        Route(f"{at}/history/evidence", history.evidence),
         Route(f"{at}/recovery", recovery.show),
         Route(f"{at}/recovery/shares", recovery.shares, methods=["POST"]),
     ]

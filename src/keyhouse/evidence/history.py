@@ -213,6 +213,11 @@ def _in_force(
     members = _members(leaf.manifest, log)
     if members is None:
         return Step(grown, (Gap.NO_MANIFEST,))
+    named = members.origin
+    if isinstance(leaf, leaves.ManifestSet):  # later ones may leave it out
+        named = named or f"keyhouse/{history.identity.root[:32]}"
+    if named not in {"", history.identity.origin}:
+        raise HistoryRefusedError("the manifest gives the log another name")
     said = leaf.recovery or leaves.Recovery(0, 0)
     if members.recovery != (said.holders, said.threshold):
         raise HistoryRefusedError("the recovery keys are not those of the manifest")

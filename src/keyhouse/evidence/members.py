@@ -32,6 +32,12 @@ class Members:
         return self.manifest.config.update_threshold or len(holders)
 
     @property
+    def origin(self) -> str:
+        """The name that the manifest gives to the log; "" if it gives none."""
+        transparency = self.manifest.config.transparency
+        return "" if transparency is None else transparency.origin
+
+    @property
     def must_sign(self) -> bool:
         """Whether users have to sign what they decide."""
         transparency = self.manifest.config.transparency

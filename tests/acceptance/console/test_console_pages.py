@@ -14,6 +14,9 @@ from support.samples.deployment import user
 from support.samples.recovery import hand_in, holder, recoverable
 from support.samples.updates import together
 
+from keyhouse.evidence.bundle import read_evidence
+from keyhouse.evidence.verify import verify
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
@@ -115,6 +118,10 @@ def test_two_people_approve_an_update_in_two_browsers(
         assert '"another"' in alice.inner_text("pre.source")
         to(alice, "history")
         assert "Manifest updated" in alice.inner_text("main")
+        with alice.expect_download() as download:
+            alice.click("text=Evidence file")
+        content = download.value.path().read_bytes()
+        assert len(verify(read_evidence(content), None).entries) > 3
 
 
 def test_an_update_is_cancelled_and_a_plan_that_changed_is_not_agreed_to(

@@ -148,6 +148,11 @@ func (h *history) inForce(l *leaf) {
 	h.manifest, h.intermediate = l.text("manifest"), l.text("intermediate")
 	h.versions, h.pending, h.older = map[string]uint64{}, nil, false
 	if in := h.members(); in != nil {
+		named := in.Config.Transparency.Origin
+		if named == "" && l.kind == "manifest-set" {
+			named = "keyhouse/" + name(h.file.root)[:32]
+		}
+		require(named == "" || named == h.file.origin, "history", "another name of the log")
 		var saidHolders, saidThreshold uint64
 		if said, is := l.fields["recovery"].(object); is {
 			saidHolders, saidThreshold = number(said["holders"]), number(said["threshold"])

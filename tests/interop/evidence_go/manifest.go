@@ -22,7 +22,10 @@ type manifest struct {
 	RecoveryKeys map[string]string
 	Config       struct {
 		UpdateThreshold, RecoveryThreshold uint64
-		Transparency                       struct{ SignedApprovals bool }
+		Transparency                       struct {
+			Origin          string
+			SignedApprovals bool
+		}
 	}
 }
 

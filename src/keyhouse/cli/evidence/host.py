@@ -1,8 +1,8 @@
 """`keyhouse evidence export | proof`: files from a verified coordinator's log."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -15,9 +15,8 @@ from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser import Argument, AsJson, Option
 
 if TYPE_CHECKING:
-    from keyhouse.client import Coordinator, TrustedCoordinator
+    from keyhouse.client import Coordinator
 
-_MISSING = 404
 Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="new file, 0600")]
 
 
@@ -46,22 +45,14 @@ def export(
 
     Example: keyhouse evidence export localhost:4433 -o deployment.evidence.json
     """
-    from keyhouse.attestation import write_collateral
-    from keyhouse.evidence.bundle import MOST_BYTES, Head, LogKey, read_evidence, write_evidence
-    from keyhouse.evidence.collect import collect
+    from keyhouse.evidence.bundle import MOST_BYTES, read_evidence, write_evidence
     from keyhouse.transparency.leaf import object_name
+    from keyhouse.views.evidence import evidence_of
 
-    with _written(output) as file, _session(target, quiet=as_json) as (proven, coordinator):
-        key = coordinator.log_key()
-        collateral = write_collateral(collateral_for(target, proven.quote))
-        evidence = collect(
-            _parts(coordinator),
-            made=time.time_ns() // 1000,
-            certificates=(proven.root_der, proven.intermediate_der),
-            key=LogKey(key.verifier_key, key.signature),
-            note=coordinator.witnessed_checkpoint().note,
-            head=Head(proven.nonce, proven.quote, object_name(collateral)),
-            collateral=collateral,
+    with _written(output) as file, _session(target, quiet=as_json) as coordinator:
+        evidence = evidence_of(
+            coordinator,
+            partial(collateral_for, target),
             earlier=read_evidence(read_file(earlier, MOST_BYTES)).checkpoints if earlier else (),
             hide_anchors=hide_anchors,
         )
@@ -96,13 +87,14 @@ def proof(
     Example: keyhouse evidence proof localhost:4433 2 -o start.tlog-proof
     """
     from keyhouse.evidence.collect import proof_of
+    from keyhouse.views.evidence import parts_of
 
     with (
         _written(output) as file,
-        _session(Target.at(host, trusting), quiet=as_json) as (_, coordinator),
+        _session(Target.at(host, trusting), quiet=as_json) as coordinator,
     ):
         number = int(index) if index.isascii() and index.isdigit() and len(index) < 19 else -1  # noqa: PLR2004
-        content = proof_of(_parts(coordinator), coordinator.witnessed_checkpoint().note, number)
+        content = proof_of(parts_of(coordinator), coordinator.witnessed_checkpoint().note, number)
         file.write(content)
     found = {"file": output, "bytes": len(content)}
     if as_json:
@@ -123,27 +115,11 @@ def _written(path: str) -> Iterator[NewFile]:
 
 
 @contextmanager
-def _session(target: Target, *, quiet: bool) -> "Iterator[tuple[TrustedCoordinator, Coordinator]]":
+def _session(target: Target, *, quiet: bool) -> "Iterator[Coordinator]":
     from keyhouse.client import Coordinator
 
-    proven = trusted(target)
     with (
-        Coordinator(proven, timeout=target.timeouts()) as coordinator,
+        Coordinator(trusted(target), timeout=target.timeouts()) as coordinator,
         long_work("reading the log", quiet=quiet, at_once=False),
     ):
-        yield proven, coordinator
-
-
-def _parts(coordinator: "Coordinator") -> Callable[[str], bytes | None]:
-    """Return what reads parts of the log of ``coordinator``; None for one that it has not."""
-    from keyhouse.client import CallRefusedError
-
-    def read(path: str) -> bytes | None:
-        try:
-            return coordinator.log_part(path)
-        except CallRefusedError as refusal:
-            if refusal.http_status != _MISSING:
-                raise
-            return None
-
-    return read
+        yield coordinator

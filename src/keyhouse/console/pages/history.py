@@ -1,14 +1,20 @@
-"""History: every change of the deployment, as its update log has it."""
+"""History: every change of the deployment, as its update log has it; and a file for outsiders."""
 
+import asyncio
 from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
+from starlette.responses import Response
 
-from keyhouse.client import LogEntry
+from keyhouse.attestation import Collateral
+from keyhouse.client import Coordinator, LogEntry
+from keyhouse.client.from_context import Described
 from keyhouse.console.deployments import Deployment
 from keyhouse.console.page import View, page
 from keyhouse.console.paging import paged
+from keyhouse.evidence.bundle import MEDIA_TYPE, write_evidence
+from keyhouse.views.evidence import evidence_of
 
 _KINDS: Final = {"manifest": "Manifests", "packages": "Packages", "secrets": "Secrets"}
 
@@ -37,6 +43,27 @@ async def show(request: Request, deployment: Deployment) -> View:
     ]
     values = {"kinds": _KINDS, "kind": kind, "word": word, "total": len(events)}
     return View("history", {**values, "events": paged(request, shown)})
+
+
+@page("history")
+async def evidence(request: Request, deployment: Deployment) -> Response:
+    """Answer the whole transparency log, with what verifies it, as a file for outsiders."""
+    del request
+    link = await deployment.link()
+    content = await asyncio.to_thread(_evidence, link.described)
+    headers = {"content-disposition": f'attachment; filename="{deployment.name}.evidence.json"'}
+    return Response(content, media_type=MEDIA_TYPE, headers=headers)
+
+
+def _evidence(found: Described) -> bytes:
+    trust = found.trust
+
+    def collateral(quote: bytes) -> Collateral:
+        given = trust.collateral
+        return given if isinstance(given, Collateral) else given(quote)
+
+    with Coordinator.connect(found.address, trust, memory=found.memory) as coordinator:
+        return write_evidence(evidence_of(coordinator, collateral))
 
 
 def _event(entry: LogEntry) -> Event:

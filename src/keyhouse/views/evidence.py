@@ -1,0 +1,54 @@
+"""Evidence files of a verified coordinator, for all who offer them."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from keyhouse.attestation import Collateral, write_collateral
+from keyhouse.client import CallRefusedError, Coordinator
+from keyhouse.evidence.bundle import Evidence, Head, LogKey
+from keyhouse.evidence.collect import Parts, collect
+from keyhouse.transparency.leaf import object_name
+
+_MISSING: Final = 404
+
+
+def evidence_of(
+    coordinator: Coordinator,
+    collateral: Callable[[bytes], Collateral],
+    *,
+    earlier: Sequence[str] = (),
+    hide_anchors: bool = False,
+) -> Evidence:
+    """Return the evidence of the whole log of ``coordinator``.
+
+    ``collateral`` returns what verifies a quote. ``earlier``: checkpoints that are kept. Raises
+    ``LogInvalidError`` for a log that is damaged, and what calls raise.
+    """
+    proven, key = coordinator.trusted, coordinator.log_key()
+    given = write_collateral(collateral(proven.quote))
+    return collect(
+        parts_of(coordinator),
+        made=time.time_ns() // 1000,
+        certificates=(proven.root_der, proven.intermediate_der),
+        key=LogKey(key.verifier_key, key.signature),
+        note=coordinator.witnessed_checkpoint().note,
+        head=Head(proven.nonce, proven.quote, object_name(given)),
+        collateral=given,
+        earlier=earlier,
+        hide_anchors=hide_anchors,
+    )
+
+
+def parts_of(coordinator: Coordinator) -> Parts:
+    """Return what reads parts of the log of ``coordinator``; None for one that it has not."""
+
+    def read(path: str) -> bytes | None:
+        try:
+            return coordinator.log_part(path)
+        except CallRefusedError as refusal:
+            if refusal.http_status != _MISSING:
+                raise
+            return None
+
+    return read
