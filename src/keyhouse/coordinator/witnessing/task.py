@@ -18,6 +18,9 @@ from keyhouse.transparency.keys import VerifierKey
 from keyhouse.transparency.note import Signature, SignedNote
 from keyhouse.transparency.policy import Policy, Witness
 
+REFRESHED_AFTER: Final = 600.0
+"""Seconds after which a checkpoint is cosigned again, for clients that look at its age."""
+
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 10.0
 
@@ -31,6 +34,7 @@ class Witnessing:
         self._engine: Final = engine
         self._lease: Final = engine.lease
         self._connect: Final = connect
+        self._fresh_until = 0.0
         self._sizes: dict[VerifierKey, int] = {}
         self._whys: dict[str, str] = {}
 
@@ -53,7 +57,9 @@ class Witnessing:
         lease = self._lease
         if not lease.policies or lease.is_condemned:
             return None
-        return 0.0 if lease.is_behind or lease.is_due else max(lease.seconds_left, 1.0)
+        if lease.is_behind or lease.is_due:
+            return 0.0
+        return max(min(lease.seconds_left, self._fresh_until - _now()), 1.0)
 
     async def _woken(self, patience: float | None) -> None:
         with suppress(TimeoutError):
@@ -68,7 +74,7 @@ class Witnessing:
             return True
         if lease.is_due and not await self._anchored():
             return False
-        if not lease.is_behind:
+        if not lease.is_behind and _now() < self._fresh_until:
             return True
         state = self._engine.view.state
         if not isinstance(state, Running) or state.public_log is None:
@@ -115,6 +121,7 @@ class Witnessing:
         held, former = self._lease.held, self._lease.former
         note = SignedNote(submission.note.text, tuple(signatures))
         self._lease.granted(submission.size, note.encode())
+        self._fresh_until = _now() + REFRESHED_AFTER
         self._engine.show_again()
         if held and not self._lease.held:
             log.info("a quorum of the witnesses has cosigned", size=submission.size)
@@ -164,3 +171,7 @@ class Witnessing:
             if outcome.why and self._whys.get(witness.name) != outcome.why:
                 log.warning("a witness does not cosign", witness=witness.name, reason=outcome.why)
             self._whys[witness.name] = outcome.why
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
