@@ -20,7 +20,7 @@ from keyhouse.attestation import (
     write_collateral,
     write_expected_identity,
 )
-from keyhouse.attestation.quote.log_binding import head_report_data, start_report_data
+from keyhouse.attestation.quote.binding import head_report_data, start_report_data
 from keyhouse.authority import make_coordinator_keys, sign_log_key
 from keyhouse.evidence.bundle import MEDIA_TYPE, Evidence, Head, LogKey, write_evidence
 from keyhouse.evidence.verify import Pins

@@ -35,13 +35,15 @@ from keyhouse.attestation.platforms.files import (
 )
 from keyhouse.attestation.platforms.find import PLATFORMS, PlatformMissingError, open_platform
 from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy
-from keyhouse.attestation.quote.binding import quote_binding, report_data, require_binding
-from keyhouse.attestation.quote.form import QuoteForm, Tee, add_header, read_form
-from keyhouse.attestation.quote.log_binding import (
+from keyhouse.attestation.quote.binding import (
     head_report_data,
+    quote_binding,
+    report_data,
+    require_binding,
     require_report_data,
     start_report_data,
 )
+from keyhouse.attestation.quote.form import QuoteForm, Tee, add_header, read_form
 from keyhouse.attestation.quote.snp import SnpMeasurements
 from keyhouse.attestation.quote.td import TdMeasurements
 from keyhouse.attestation.quote.verdict import Freshness, Verdict

@@ -63,6 +63,7 @@ from keyhouse.coordinator.engine.read_gate import ReadGate
 from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.coordinator.engine.recover import MakeReady, Recovery
 from keyhouse.coordinator.engine.recovery_check import RecoveryRefusedError
+from keyhouse.coordinator.engine.start_quotes import MakeQuote, StartQuote
 from keyhouse.coordinator.engine.view import View
 from keyhouse.coordinator.full_check import check_fully
 from keyhouse.coordinator.lease import Lease
@@ -104,6 +105,7 @@ __all__ = [
     "Lease",
     "LogView",
     "MakeAnchor",
+    "MakeQuote",
     "MakeReady",
     "NewDeployment",
     "Operation",
@@ -125,6 +127,7 @@ __all__ = [
     "SetCounter",
     "SetManifest",
     "StaleError",
+    "StartQuote",
     "State",
     "UpdateLog",
     "UpdatePackages",

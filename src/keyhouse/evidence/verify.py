@@ -34,7 +34,7 @@ from keyhouse.attestation import (
     quote_binding,
     read_collateral,
 )
-from keyhouse.attestation.quote.log_binding import (
+from keyhouse.attestation.quote.binding import (
     head_report_data,
     require_report_data,
     start_report_data,

@@ -124,6 +124,17 @@ class LogKeyData(Readable, frozen=True, rename="camel"):
     signature: bytes
 
 
+class LogQuoteData(Readable, frozen=True):
+    """A checkpoint as a signed note, and a quote over its text and the caller's nonce.
+
+    The first half of the quote's report data is SHA-256 over the root certificate (DER) and the
+    nonce, the second SHA-256 over ``keyhouse head v1``, a NUL and the text of the note.
+    """
+
+    checkpoint: str
+    quote: bytes
+
+
 class SecretObject(Readable, frozen=True, kw_only=True, rename="camel"):
     """A secret. What a type does not have is left out; null: a user has not uploaded it yet.
 

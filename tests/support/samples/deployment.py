@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import Engine, NewDeployment, Process, View, open_engine
+from keyhouse.coordinator import Engine, MakeQuote, NewDeployment, Process, View, open_engine
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
 from keyhouse.journal import DirectoryHome
@@ -141,15 +141,19 @@ async def running_engine(
     clock: FixedClock | None = None,
     machine: Secret = MACHINE,
     process: Process | None = None,
+    make_quote: MakeQuote | None = None,
 ) -> AsyncIterator[Engine]:
     """Open the deployment at ``path``, run its engine, and stop it cleanly."""
-    async with engine_over(await open_home(path, machine), clock, process) as engine:
+    async with engine_over(await open_home(path, machine), clock, process, make_quote) as engine:
         yield engine
 
 
 @asynccontextmanager
 async def engine_over(
-    home: DirectoryHome, clock: FixedClock | None = None, process: Process | None = None
+    home: DirectoryHome,
+    clock: FixedClock | None = None,
+    process: Process | None = None,
+    make_quote: MakeQuote | None = None,
 ) -> AsyncIterator[Engine]:
     """Run an engine over ``home``, and stop it cleanly."""
     engine = await open_engine(
@@ -157,6 +161,7 @@ async def engine_over(
         clock=clock or FixedClock(),
         process=process or new_process(),
         new=NewDeployment("P-256", ("localhost",), ()),
+        make_quote=make_quote,
     )
     writing = asyncio.create_task(engine.run())
     try:

@@ -1,12 +1,31 @@
-"""What a quote binds: a certificate and a nonce, in the first half of its report data."""
+"""What a quote binds: a certificate and a nonce, in the first half of its report data.
+
+Two kinds are about the transparency log, and bind all 64 bytes:
+
+::
+
+                at a start                          of a head
+    0   SHA-256 over the root certificate       SHA-256 over the root certificate, and the nonce
+    32  SHA-256 over "keyhouse start v1",       SHA-256 over "keyhouse head v1", a zero byte, and
+        a zero byte, the instance, the size     the text of the checkpoint
+        (8 bytes, big-endian) and the root of
+        the log before the leaf of the start
+
+All quotes that callers choose a nonce for have zeros in the second half (``binding.report_data``),
+or one of a head. So nobody can have a quote made that serves for a start.
+"""
 
 import hashlib
 import hmac
+from typing import Final
 
 from keyhouse.attestation.errors import IdentityRefusedError
 
 DIGEST = 32
 REPORT_DATA = 64
+
+_START: Final = b"keyhouse start v1\0"
+_HEAD: Final = b"keyhouse head v1\0"
 
 
 def quote_binding(root_der: bytes, nonce: bytes = b"") -> bytes:
@@ -34,5 +53,30 @@ def require_binding(found: bytes, binding: bytes) -> None:
     if not (whole and hmac.compare_digest(found[:DIGEST], binding)):
         raise IdentityRefusedError(
             "the quote was made for another certificate or nonce",
+            hint="it may be an old one played back; ask again, and trust nothing meanwhile",
+        )
+
+
+def start_report_data(root_der: bytes, instance: bytes, size: int, tree_root: bytes) -> bytes:
+    """Return the report data of the start of ``instance`` (16 bytes), whose leaf is ``size``.
+
+    ``tree_root``: of the log before it. Raises ``ValueError`` for an instance of another length.
+    """
+    if len(instance) != 16:  # noqa: PLR2004 what follows it would be read as a part of it
+        raise ValueError("an instance has 16 bytes")
+    position = instance + size.to_bytes(8, "big") + tree_root
+    return quote_binding(root_der) + hashlib.sha256(_START + position).digest()
+
+
+def head_report_data(root_der: bytes, nonce: bytes, text: bytes) -> bytes:
+    """Return the report data of a quote for ``nonce`` over the ``text`` of a checkpoint."""
+    return quote_binding(root_der, nonce) + hashlib.sha256(_HEAD + text).digest()
+
+
+def require_report_data(found: bytes, wanted: bytes) -> None:
+    """Raise ``IdentityRefusedError`` unless ``found`` is ``wanted``: every byte of 64."""
+    if not hmac.compare_digest(found, wanted):
+        raise IdentityRefusedError(
+            "the quote is about another start or head of the log, another root or another nonce",
             hint="it may be an old one played back; ask again, and trust nothing meanwhile",
         )

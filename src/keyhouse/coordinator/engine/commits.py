@@ -9,6 +9,7 @@ from time import perf_counter
 
 from keyhouse.coordinator.core.base import Filed, base_events
 from keyhouse.coordinator.core.commands import SetManifest
+from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.publishing import leaves_of
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.core.update_log import UpdateLog
@@ -19,6 +20,7 @@ from keyhouse.coordinator.engine.following import Following
 from keyhouse.coordinator.engine.intake import Intake
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.settling import not_settled, settle
+from keyhouse.coordinator.engine.start_quotes import StartQuotes
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import OutcomeLostError, OutcomeUnknownError, StoreConflictError
 from keyhouse.transparency.tree import Frontier
@@ -34,12 +36,14 @@ class Commits:
         following: Following,
         intake: Intake,
         counts: EngineCounts,
+        quotes: StartQuotes,
     ) -> None:
         self._current = current
         self._writer = writer
         self._following = following
         self._intake = intake
         self._counts = counts
+        self._quotes = quotes
         self.unsettled = False  # whether the outcome of a write is not known
 
     async def write(self, batch: Sequence[Waiting]) -> Sequence[Accepted]:
@@ -69,10 +73,24 @@ class Commits:
         """Make ``decided`` durable, then publish it. Raises ``StoreConflictError``."""
         if not decided.events:
             return
+        decided = await self._quoted(decided)
         began = perf_counter()
         await self.settled(self._make_durable(decided), decided.accepted)
         self._counts.committed(len(decided.accepted), perf_counter() - began)
         self._current.publish(decided.state, decided.events)
+
+    async def _quoted(self, decided: Decided) -> Decided:
+        """Return ``decided`` with the quote about its start, if it begins a journal."""
+        (command, _), before = decided.accepted[0]
+        if not isinstance(command, SetManifest) or not isinstance(decided.state, Running):
+            return decided
+        root = decided.state.keys.root_cert
+        events, objects = await self._quotes.of(decided.events, Frontier(), root)
+        return decided._replace(
+            events=list(events),
+            objects=[*decided.objects, *objects],
+            state=evolve_all(before, events),
+        )
 
     async def _commit_in_turn(self, decided: Decided) -> Decided:
         """Decide again on what others wrote first, and commit that before they write more."""

@@ -35,10 +35,12 @@ from keyhouse.coordinator.engine.log_signing import LateLog, signed_checkpoint
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.recover import Recovery, recover
 from keyhouse.coordinator.engine.shared import Held, Shared
+from keyhouse.coordinator.engine.start_quotes import MakeQuote, StartQuotes
 from keyhouse.coordinator.engine.view import View
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.lease import Lease
 from keyhouse.journal import LogStore, Position, Weight
+from keyhouse.transparency.tree import Frontier
 
 
 class Engine:
@@ -53,15 +55,19 @@ class Engine:
         state: State,
         update_log: UpdateLog | None = None,
         shared: Shared | None = None,
+        make_quote: MakeQuote | None = None,
     ) -> None:
         self._writer = writer
+        self._quotes = StartQuotes(make_quote)
         self._process = process
         self._warned_of = b""
         self.counts: Final = EngineCounts()
         self._intake = Intake(self.counts)
         self._current = Current(writer, clock, process, state, update_log or UpdateLog())
         self._following = Following(self._current, writer, shared)
-        self._commits = Commits(self._current, writer, self._following, self._intake, self.counts)
+        self._commits = Commits(
+            self._current, writer, self._following, self._intake, self.counts, self._quotes
+        )
         writer.watch(self.look)
 
     @property
@@ -200,7 +206,13 @@ class Engine:
                 self._writer.public_log = await self._writer.new_log(
                     begun.verifier, objects, on_disk=self._writer.on_disk
                 )
-            started = start_events(state, context, begun)
+            frontier = Frontier() if state.public_log is None else state.public_log.frontier
+            started = await self._quotes.kept(
+                start_events(state, context, begun),
+                frontier,
+                state.keys.root_cert,
+                self._writer.public_log,
+            )
             await self._writer.append(encode_events(started))
             self._current.publish(evolve_all(state, started), started)
 
@@ -279,6 +291,7 @@ class Engine:
                 waiting.recovery,
                 self._current.context(),
                 self.clock,
+                self._quotes,
             )
         except (RefusedError, UnavailableError) as error:
             waiting.fail(error)

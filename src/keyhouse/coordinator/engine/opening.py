@@ -14,6 +14,7 @@ from keyhouse.coordinator.engine.current import Process
 from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.coordinator.engine.records import LogTail, rebuild
 from keyhouse.coordinator.engine.shared import Shared
+from keyhouse.coordinator.engine.start_quotes import MakeQuote
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import Fresh, Home, Locked, Opened
 
@@ -34,10 +35,11 @@ async def open_engine(
     new: NewDeployment,
     confirm_clock: bool = False,
     shared: Shared | None = None,
+    make_quote: MakeQuote | None = None,
 ) -> Engine:
     """Return the engine over the content of ``home``; its ``Started`` record is durable.
 
-    ``shared``: of a process that shares its store.
+    ``shared``: of a process that shares its store. ``make_quote``: makes quotes about its starts.
 
     Raises:
         BrokenError: the state is damaged, rolled back or of another platform, or the clock is
@@ -46,7 +48,7 @@ async def open_engine(
     bounded = _bounded(clock, confirmed=confirm_clock)
     loaded = await home.load()
     if isinstance(loaded, Opened):
-        return await _running(home, loaded, bounded, process, shared)
+        return await _running(home, loaded, bounded, process, shared, make_quote)
     if isinstance(loaded, Fresh):
         _require_near_build(bounded)
     keys = await _new_keys(bounded, process, new)
@@ -63,6 +65,7 @@ async def open_engine(
         process=process,
         state=state,
         shared=shared,
+        make_quote=make_quote,
     )
 
 
@@ -90,7 +93,12 @@ def _require_near_build(clock: SecurityClock) -> None:
 
 
 async def _running(
-    home: Home, loaded: Opened, clock: SecurityClock, process: Process, shared: Shared | None
+    home: Home,
+    loaded: Opened,
+    clock: SecurityClock,
+    process: Process,
+    shared: Shared | None,
+    make_quote: MakeQuote | None,
 ) -> Engine:
     tail = LogTail()
     state, update_log = rebuild(loaded.replay.base + loaded.replay.events, tail)
@@ -109,6 +117,7 @@ async def _running(
         state=state,
         update_log=update_log,
         shared=shared,
+        make_quote=make_quote,
     )
     await engine.announce()
     if not loaded.policy:  # another replica has handed the key over: from now on it is sealed here

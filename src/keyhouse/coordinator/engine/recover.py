@@ -32,9 +32,11 @@ from keyhouse.coordinator.engine.recovery_check import (
     RecoveryRefusedError,
     check_recovered,
 )
+from keyhouse.coordinator.engine.start_quotes import StartQuotes
 from keyhouse.coordinator.engine.view import at
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import LogStore, Opened
+from keyhouse.transparency.tree import Frontier
 
 MakeReady = Callable[[CoordinatorKeys], Awaitable[Callable[[], None]]]
 """Prepares all that serving under recovered keys needs; the returned function begins to serve."""
@@ -58,7 +60,12 @@ class Recovered(NamedTuple):
 
 
 async def recover(
-    writer: JournalWriter, state: State, recovery: Recovery, context: Context, clock: SecurityClock
+    writer: JournalWriter,
+    state: State,
+    recovery: Recovery,
+    context: Context,
+    clock: SecurityClock,
+    quotes: StartQuotes,
 ) -> Recovered:
     """Return the recovered state, which is durable and sealed for this platform.
 
@@ -81,7 +88,13 @@ async def recover(
         context = msgspec.structs.replace(context, now=now, at=at(position))
         public_log, begun = await _log_of(writer, running, update_log.view(), tail, now)
         holders = [each.name for each in recovery.submitted]
-        started = start_events(running, context, begun, holders)
+        frontier = Frontier() if running.public_log is None else running.public_log.frontier
+        started = await quotes.kept(
+            start_events(running, context, begun, holders),
+            frontier,
+            running.keys.root_cert,
+            public_log,
+        )
         await writer.take_over(opened, encode_events(started), running, public_log)
     except BaseException:
         await writer.relock()

@@ -14,6 +14,7 @@ import msgspec
 from keyhouse.coordinator import Engine, Operation, View
 from keyhouse.manifest import FeatureGate
 from keyhouse.server.client_api.answers import Answers
+from keyhouse.server.client_api.public_log import PublicLog
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.services.counters import Counters
 from keyhouse.server.services.first_manifest import FirstManifest
@@ -54,6 +55,7 @@ class UseCases(NamedTuple):
     quote_checks: QuoteChecks
     quote_signing: QuoteSigning
     counters: Counters
+    public_log: PublicLog
 
 
 class Caller(StrEnum):

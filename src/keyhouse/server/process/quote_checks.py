@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from keyhouse.attestation.platforms.find import SIMULATED_AMD, SIMULATED_BUNDLES
-from keyhouse.base.errors import RefusedError
+from keyhouse.base.errors import KeyhouseError, RefusedError
 from keyhouse.base.log import log
 from keyhouse.server.process.amd_files import AmdFiles
 from keyhouse.server.process.collateral_files import CollateralFiles
@@ -23,8 +23,9 @@ from keyhouse.server.services.quote_checks import (
 )
 
 if TYPE_CHECKING:
-    from keyhouse.attestation import CollateralFacts, Platform
+    from keyhouse.attestation import Collateral, CollateralFacts, Platform
     from keyhouse.attestation.collateral.pccs import Pccs
+    from keyhouse.coordinator import MakeQuote, StartQuote
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_CA: Final = 1 << 20
@@ -57,7 +58,7 @@ async def quote_checks(
         return QuoteChecks(platform.root_ca, collateral, now, memory, amd=amd)
 
     if not settings.pccs:
-        yield checks(_bundles(settings, platform, now))
+        yield checks(bundles(settings, platform, now))
         return
     from keyhouse.attestation.collateral.source import PccsSource
 
@@ -87,9 +88,11 @@ def pccs_of(settings: Settings) -> "Pccs":
     return Pccs(settings.pccs, _ca(settings.pccs_ca) if settings.pccs_ca else b"")
 
 
-def _bundles(
-    settings: Settings, platform: "Platform", now: Callable[[], datetime]
-) -> CollateralNow:
+def bundles(settings: Settings, platform: "Platform", now: Callable[[], datetime]) -> CollateralNow:
+    """Return the collateral in files: those that are named, or of a simulated machine.
+
+    Raises ``RefusedError`` if they cannot be used.
+    """
     if settings.collateral is not None:
         paths = [settings.collateral.absolute()]
     elif platform.kind == "simulation":
@@ -98,6 +101,43 @@ def _bundles(
     else:
         return no_collateral
     return CollateralFiles(paths, platform.root_ca, now)
+
+
+def start_quotes(settings: Settings, platform: "Platform") -> "MakeQuote":
+    """Return what makes a quote by ``platform`` about a start of this process.
+
+    Beside it is the collateral that is at hand without a network.
+    """
+    from keyhouse.coordinator import StartQuote
+
+    def make(report_data: bytes) -> "StartQuote":
+        quote = platform.quote(report_data)
+        return StartQuote(quote, _beside(settings, platform, quote))
+
+    return make
+
+
+def _beside(settings: Settings, platform: "Platform", quote: bytes) -> bytes:
+    """Return the bundle for ``quote``; empty if there is none, as at a first start with a PCCS."""
+    from keyhouse.attestation import write_collateral
+
+    try:
+        found = _at_hand(settings, platform, quote)
+    except KeyhouseError as error:
+        log.info("no collateral beside the quote about this start", reason=error.message)
+        return b""
+    return b"" if found is None else write_collateral(found)
+
+
+def _at_hand(settings: Settings, platform: "Platform", quote: bytes) -> "Collateral | None":
+    if not settings.pccs:
+        return bundles(settings, platform, lambda: datetime.now(UTC))(quote)
+    from keyhouse.attestation import platform_kind
+    from keyhouse.attestation.collateral.cache import CollateralCache
+
+    cache = CollateralCache(settings.state_dir / "collateral", platform.root_ca)
+    kept = cache.read(platform_kind(quote, platform.root_ca), datetime.now(UTC))
+    return None if kept is None else kept.collateral
 
 
 def amd_checks(path: Path | None, data_dir: Path, platform: "Platform") -> AmdChecks:

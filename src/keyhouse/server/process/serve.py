@@ -201,6 +201,7 @@ async def _opened_engine(
     from contextlib import AsyncExitStack
 
     from keyhouse.coordinator import HostClock, open_engine
+    from keyhouse.server.process.quote_checks import start_quotes
 
     process, sharing = _process(settings, platform), None
     async with AsyncExitStack() as stack:
@@ -217,6 +218,7 @@ async def _opened_engine(
             new=new,
             confirm_clock=settings.confirm_clock,
             shared=None if sharing is None else sharing.shared,
+            make_quote=start_quotes(settings, platform),
         )
         return engine, sharing
 

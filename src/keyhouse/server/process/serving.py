@@ -12,6 +12,7 @@ from keyhouse.base.log import log
 from keyhouse.base.version import VERSION
 from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.server.client_api import ROUTES, Answers, Confirmed, Dispatcher, UseCases
+from keyhouse.server.client_api.public_log import PublicLog
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.exchange import Application
 from keyhouse.server.http.listener import Listener
@@ -72,14 +73,15 @@ def client_api(
         quotes = stack.enter_context(closing(Quotes(platform, engine.view.state.keys)))
         identity = ServingIdentity(quotes, preparation)
         recovery = stack.enter_context(closing(RecoverySession(engine, identity.ready_for)))
+        answers = Answers(
+            lambda: engine.view,
+            simulated=platform.kind == "simulation",
+            replica=engine.instance[:4].hex() if gate is not None else "",
+            standbys=standbys,
+        )
         use_cases = UseCases(
             engine,
-            Answers(
-                lambda: engine.view,
-                simulated=platform.kind == "simulation",
-                replica=engine.instance[:4].hex() if gate is not None else "",
-                standbys=standbys,
-            ),
+            answers,
             preparation,
             FirstManifest(engine, preparation, recovery),
             SecretWrites(engine, preparation),
@@ -89,6 +91,7 @@ def client_api(
             checks,
             QuoteSigning(engine, checks),
             Counters(engine),
+            PublicLog(engine, answers, quotes),
         )
         dispatcher = Dispatcher(ROUTES, use_cases)
         application: Application = dispatcher

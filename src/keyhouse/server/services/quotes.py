@@ -3,7 +3,15 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from keyhouse.attestation import Platform, Tee, add_header, quote_binding, read_form, report_data
+from keyhouse.attestation import (
+    Platform,
+    Tee,
+    add_header,
+    head_report_data,
+    quote_binding,
+    read_form,
+    report_data,
+)
 from keyhouse.authority import CoordinatorKeys
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.pem import certificate_pem
@@ -41,7 +49,7 @@ class Quotes:
         places = ConcurrencyLimit(WAITING, "too many callers are waiting for a quote")
         self._executor = BoundedExecutor("quote", places, AT_ONCE)
         self.counts: Final = {"made": 0, "refused": 0, "failed": 0}
-        self._without_nonce = self._quote(self._root, b"")
+        self._without_nonce = self._quote(report_data(quote_binding(self._root)))
 
     def without_nonce(self, keys: CoordinatorKeys) -> Evidence:
         """Return the quote that was made at the start, with the certificates of now."""
@@ -56,8 +64,18 @@ class Quotes:
             TooManyRequestsError: too many callers wait for a quote already.
         """
         root = keys.root_cert
+        return _evidence(keys, await self._made(report_data(quote_binding(root, nonce))))
+
+    async def of_head(self, root_der: bytes, nonce: bytes, text: bytes) -> bytes:
+        """Return a quote over the ``text`` of a checkpoint and ``nonce``: made for this call alone.
+
+        It is made in turn with the others. Raises as ``fresh``.
+        """
+        return await self._made(head_report_data(root_der, nonce, text))
+
+    async def _made(self, bound: bytes) -> bytes:
         try:
-            quote = await self._executor.run(lambda: self._quote(root, nonce))
+            quote = await self._executor.run(lambda: self._quote(bound))
         except TooManyRequestsError:
             self.counts["refused"] += 1
             raise
@@ -65,12 +83,12 @@ class Quotes:
             self.counts["failed"] += 1
             raise
         self.counts["made"] += 1
-        return _evidence(keys, quote)
+        return quote
 
     def successor(self, keys: CoordinatorKeys) -> Callable[[], None]:
         """Make the quote over another root; return what begins to serve it."""
         root = keys.root_cert
-        quote = self._quote(root, b"")
+        quote = self._quote(report_data(quote_binding(root)))
 
         def serve() -> None:
             self._root, self._without_nonce = root, quote
@@ -81,8 +99,8 @@ class Quotes:
         """Give the threads back."""
         self._executor.close()
 
-    def _quote(self, root: bytes, nonce: bytes) -> bytes:
-        raw = self._platform.quote(report_data(quote_binding(root, nonce)))
+    def _quote(self, bound: bytes) -> bytes:
+        raw = self._platform.quote(bound)
         return add_header(raw) if read_form(raw).tee is Tee.SGX else raw
 
 

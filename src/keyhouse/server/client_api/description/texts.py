@@ -52,6 +52,18 @@ _NONCE: Final = {
         "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]*={0,2}$", "maxLength": 1368},
     }
 }
+_LOG_NONCE: Final = {
+    "nonce": {
+        "description": "Base64 in the URL alphabet, padding optional; 16 to 1,024 bytes decoded.",
+        "required": True,
+        "schema": {
+            "type": "string",
+            "pattern": "^[A-Za-z0-9_-]*={0,2}$",
+            "minLength": 22,
+            "maxLength": 1368,
+        },
+    }
+}
 _NAMES: Final = {
     "s": {
         "description": "The name of a secret; repeated for each.",
@@ -119,6 +131,12 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
     ("GET", "/api/v2/log/key"): Described(
         summary="The key that signs checkpoints, and the root key's statement about it.",
         data=wire.LogKeyData,
+    ),
+    ("GET", "/api/v2/log/quote"): Described(
+        summary="A checkpoint of the log, and a fresh quote over it and the nonce.",
+        data=wire.LogQuoteData,
+        query=_LOG_NONCE,
+        refused=(BadRequestError,),
     ),
     ("GET", "/api/v2/log/tile/{tile}"): Described(
         summary="A tile of the log's tree, or a bundle of its entries (C2SP tlog-tiles).",

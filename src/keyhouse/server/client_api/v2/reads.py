@@ -4,7 +4,7 @@ from functools import cache
 
 import msgspec
 
-from keyhouse.base.errors import BadRequestError, NotFoundError, UnavailableError
+from keyhouse.base.errors import NotFoundError, UnavailableError
 from keyhouse.coordinator import Engine, View
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.bodies import (
@@ -15,12 +15,11 @@ from keyhouse.server.client_api.bodies import (
     pending_body,
     status_message,
 )
+from keyhouse.server.client_api.nonces import nonce_in
 from keyhouse.server.client_api.secret_json import encode_secrets, read_named_secrets
 from keyhouse.server.http.exchange import Admission, Answer, Head
-from keyhouse.server.http.query import values
 from keyhouse.server.services.preparation import Preparation
-from keyhouse.server.services.quotes import NONCE_BYTES, Quotes
-from keyhouse.wire.base64_text import decode_base64url
+from keyhouse.server.services.quotes import Quotes
 from keyhouse.wire.client_api import SecretsData, Status
 
 
@@ -64,7 +63,7 @@ def read_manifest(answers: Answers, view: View, head: Head) -> Answer:
 
 def read_quote(quotes: Quotes, answers: Answers, view: View, head: Head) -> Answer | Admission:
     """Answer the certificates and a quote over the root certificate and the caller's nonce."""
-    nonce = _nonce(head.query)
+    nonce = nonce_in(head.query)
     if not nonce:
         return answers.encoded(evidence_body(quotes.without_nonce(view.state.keys)), view)
 
@@ -98,18 +97,3 @@ def read_pending(answers: Answers, view: View, head: Head) -> Answer:
         raise NotFoundError("no update is pending", hint="initiate one with POST /api/v2/update")
     body = pending_body(pending.manifest, pending.missing, pending.missing_users)
     return answers.shared(body, view)
-
-
-def _nonce(query: bytes) -> bytes:
-    """Return the nonce; empty if there is none. Raises ``BadRequestError``."""
-    if not query:
-        return b""
-    given = values(query, "nonce")
-    if len(given) > 1:
-        raise BadRequestError("more than one nonce", fields={"nonce": "is given more than once"})
-    if not given:
-        return b""
-    try:
-        return decode_base64url(given[0], maximum=NONCE_BYTES)
-    except BadRequestError as problem:
-        raise BadRequestError(f"the nonce {problem}", fields={"nonce": str(problem)}) from None

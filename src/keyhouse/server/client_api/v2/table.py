@@ -7,10 +7,10 @@ from keyhouse.coordinator import Operation
 from keyhouse.manifest import FeatureGate
 from keyhouse.server.client_api.agreements import CANCELLED
 from keyhouse.server.client_api.bodies import LogBody
+from keyhouse.server.client_api.public_log import OBJECT, TILE
 from keyhouse.server.client_api.routes import Caller, get, post
 from keyhouse.server.client_api.v2 import reads, recovery, writes
 from keyhouse.server.client_api.v2.activations import read_activations, read_counters
-from keyhouse.server.client_api.v2.public_log import OBJECT, TILE, PublicLog
 from keyhouse.server.http.body import ENCODED_BYTES
 from keyhouse.wire.client_api import MessageData
 
@@ -74,24 +74,29 @@ ROUTES: Final = (
     get(
         "/api/v2/log/checkpoint",
         Operation.READ_PUBLIC_LOG,
-        lambda to: PublicLog(to.engine, to.answers).checkpoint,
+        lambda to: to.public_log.checkpoint,
     ),
     get(
         "/api/v2/log/key",
         Operation.READ_PUBLIC_LOG,
-        lambda to: PublicLog(to.engine, to.answers).key,
+        lambda to: to.public_log.key,
     ),
     get(
         f"{TILE}{{tile}}",
         Operation.READ_PUBLIC_LOG,
-        lambda to: PublicLog(to.engine, to.answers).tile,
+        lambda to: to.public_log.tile,
         grammar=r"(?:entries|[0-9]{1,2})/(?:x[0-9]{3}/){0,6}[0-9]{3}(?:\.p/[0-9]{1,3})?",
     ),
     get(
         f"{OBJECT}{{object}}",
         Operation.READ_PUBLIC_LOG,
-        lambda to: PublicLog(to.engine, to.answers).object,
+        lambda to: to.public_log.object,
         grammar="[0-9a-f]{64}",
+    ),
+    get(
+        "/api/v2/log/quote",
+        Operation.READ_PUBLIC_LOG,
+        lambda to: to.public_log.quote,
     ),
     post(
         "/api/v2/update",

@@ -4,17 +4,23 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from keyhouse.base.errors import KeyhouseError, NotFoundError
+from keyhouse.base.errors import BadRequestError, KeyhouseError, NotFoundError
 from keyhouse.coordinator import Engine, PublicLog as PublicLogState, View, signed_checkpoint
 from keyhouse.server.client_api.answers import Answers
+from keyhouse.server.client_api.nonces import nonce_in
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.http.query import values
+from keyhouse.server.services.quotes import Quotes
 from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tiles import Tile
-from keyhouse.wire.client_api import LogKeyData
+from keyhouse.wire.client_api import LogKeyData, LogQuoteData
 
 TILE: Final = "/api/v2/log/tile/"
 OBJECT: Final = "/api/v2/log/object/"
+
+SHORTEST_NONCE: Final = 16
+"""Bytes of the nonce of a quote over a checkpoint."""
 
 AT_ONCE: Final = 8
 """Tiles and objects that are read from the disk at a time."""
@@ -29,8 +35,9 @@ _BYTES: Final = (
 class PublicLog:
     """Answers from the tiles and objects of ``engine``."""
 
-    def __init__(self, engine: Engine, answers: Answers) -> None:
+    def __init__(self, engine: Engine, answers: Answers, quotes: Quotes) -> None:
         self._engine: Final = engine
+        self._quotes: Final = quotes
         self._answers: Final = answers
         self._reading: Final = asyncio.Semaphore(AT_ONCE)
         self._signed: tuple[PublicLogState | None, bytes] = None, b""
@@ -43,16 +50,45 @@ class PublicLog:
         is that of the whole log, which need not be cosigned: who has seen the head of an answer
         asks whether the log continues that.
         """
+        newest = bool(head.query and values(head.query, "newest"))
+        note = self._checkpoint(view, newest=newest)
+        return Answer(200, note, (*self._answers.headers(view), _TEXT))
+
+    def quote(self, view: View, head: Head) -> Admission:
+        """Answer the checkpoint with a quote over it and the caller's nonce, made for this call.
+
+        Raises ``BadRequestError`` for a nonce that others could have used.
+        """
+        nonce, note = nonce_in(head.query), self._checkpoint(view, newest=False)
+        if len(nonce) < SHORTEST_NONCE:
+            raise BadRequestError(
+                "a quote of the log needs a nonce",
+                fields={"nonce": f"must have at least {SHORTEST_NONCE} bytes"},
+                hint="32 random bytes, in base64 of the URL alphabet",
+            )
+
+        async def fresh(body: bytes) -> Answer:
+            del body
+            try:
+                text = SignedNote.read(note).text
+                quote = await self._quotes.of_head(view.state.keys.root_cert, nonce, text)
+            except KeyhouseError as problem:
+                return self._answers.refused(problem, head)
+            return self._answers.success(LogQuoteData(note.decode(), quote), view)
+
+        return Admission(0, fresh)
+
+    def _checkpoint(self, view: View, *, newest: bool) -> bytes:
         log, lease = _log_of(view), self._engine.lease
         if log is not self._signed[0]:
             self._signed = log, signed_checkpoint(log)
-        if head.query and values(head.query, "newest"):
+        if newest:
             note = self._signed[1]
         elif lease.checkpoint and lease.witnessed >= self._largest:
             self._largest, note = lease.witnessed, lease.checkpoint
         else:
             self._largest, note = log.frontier.size, self._signed[1]
-        return Answer(200, note, (*self._answers.headers(view), _TEXT))
+        return note
 
     def key(self, view: View, head: Head) -> Answer:
         """Answer the key of the log, and the root's statement that it is."""

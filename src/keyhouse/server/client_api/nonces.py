@@ -1,0 +1,21 @@
+"""The nonce of a caller, which a quote covers: the parameter ``nonce`` of a query."""
+
+from keyhouse.base.errors import BadRequestError
+from keyhouse.server.http.query import values
+from keyhouse.server.services.quotes import NONCE_BYTES
+from keyhouse.wire.base64_text import decode_base64url
+
+
+def nonce_in(query: bytes) -> bytes:
+    """Return the nonce; empty if there is none. Raises ``BadRequestError``."""
+    if not query:
+        return b""
+    given = values(query, "nonce")
+    if len(given) > 1:
+        raise BadRequestError("more than one nonce", fields={"nonce": "is given more than once"})
+    if not given:
+        return b""
+    try:
+        return decode_base64url(given[0], maximum=NONCE_BYTES)
+    except BadRequestError as problem:
+        raise BadRequestError(f"the nonce {problem}", fields={"nonce": str(problem)}) from None
