@@ -6,7 +6,7 @@ from collections.abc import Callable
 from support.process.server import Client, Server
 from support.samples.deployment import user
 
-__all__ = ["require_held", "until_held", "until_served", "upload"]
+__all__ = ["require_held", "until", "until_held", "until_served", "upload"]
 
 OPEN = (
     "/api/v2/status",

@@ -169,6 +169,8 @@ def test_coordinator_journal_and_changes_are_told(watched: Watched) -> None:
     assert found.get("keyhouse_journal_epoch") == 1
     assert (found.get("keyhouse_journal_sequence") or 0) >= 2
     assert (found.get("keyhouse_journal_base_bytes") or 0) > 1000
+    assert found.get("keyhouse_log_leaves") == 4
+    assert found.get("keyhouse_held") is None
     assert found.get("keyhouse_changes_total", outcome="accepted") == 2
     assert found.get("keyhouse_commit_changes_sum") == 2
     assert (found.get("keyhouse_commit_duration_seconds_sum") or 0) > 0

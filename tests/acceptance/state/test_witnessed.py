@@ -15,7 +15,7 @@ from support.peers.workloads import grpcio, request
 from support.process.server import Reply, Server
 from support.samples.deployment import manifest, user
 from support.samples.recovery import ciphertexts_of, hand_in, holders, recoverable
-from support.witnessed import require_held, until_held, until_served, upload
+from support.witnessed import require_held, until, until_held, until_served, upload
 
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import VerifierKey
@@ -147,6 +147,21 @@ def test_an_activation_with_a_limit_is_answered_when_witnesses_know_of_it(
             entries = bundled(client.get(f"/api/v2/log/tile/entries/000.p/{size}").body, size)
     Policy.read(policy(deployment.witnesses, 2)).require(note, VerifierKey.read(deployment.key))
     assert isinstance(read_leaf(entries[-1]), Anchor)
+
+
+def test_always_serves_and_says_what_is_missing(deployment: Deployment) -> None:
+    server = deployment.server
+    with server:
+        deployment.fail()
+        deployment.begin(Serve="Always")
+        until(server, lambda text: "; served although witnesses have not cosigned" in text)
+        upload(server, bytes(16))
+        deployment.answer()
+        until(server, lambda text: "served although" not in text)
+    deployment.fail(Answered(409, b"1000000\n", "text/x.tlog.size"))
+    with server:
+        until(server, lambda text: "; served although rolled back" in text)
+        upload(server, bytes(16))
 
 
 def test_copy_is_held(deployment: Deployment) -> None:

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import (
 )
 
 from keyhouse.base.tally import Tally
-from keyhouse.coordinator import Engine
+from keyhouse.coordinator import Engine, Running
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.metrics.names import METRICS
@@ -52,6 +52,7 @@ def families(sources: Sources) -> Iterator[Metric]:
     yield from _activations(sources.activations, sources.engine)
     yield from _changes(sources.engine)
     yield from _journal(sources.engine)
+    yield from _public_log(sources.engine)
     yield _plain("keyhouse_clock_followed", sources.engine.clock.is_followed)
     yield _plain("keyhouse_clock_jumps_total", sources.engine.clock.jumps)
     yield labelled("keyhouse_quotes_total", _by_outcome(sources.quotes.counts))
@@ -158,6 +159,19 @@ def _changes(engine: Engine) -> Iterator[Metric]:
     yield _plain("keyhouse_changes_waiting", engine.waiting)
     yield _histogram("keyhouse_commit_changes", [((), counts.batch)])
     yield _histogram("keyhouse_commit_duration_seconds", [((), counts.commit)])
+
+
+def _public_log(engine: Engine) -> Iterator[Metric]:
+    """Without a log, or without witnesses of it, there are no samples."""
+    state, lease = engine.view.state, engine.lease
+    log = state.public_log if isinstance(state, Running) else None
+    numbers = {
+        "keyhouse_log_leaves": log.frontier.size if log is not None else None,
+        "keyhouse_log_witnessed_leaves": lease.witnessed if lease.policies else None,
+        "keyhouse_held": bool(lease.is_enforced and lease.held) if lease.policies else None,
+    }
+    for name, number in numbers.items():
+        yield labelled(name, [] if number is None else [((), number)])
 
 
 def _journal(engine: Engine) -> Iterator[Metric]:

@@ -91,6 +91,9 @@ _ALL: Final = (
     Described("keyhouse_journal_sequence", "records since the journal began"),
     Described("keyhouse_journal_base_bytes", "records of the base of the epoch"),
     Described("keyhouse_journal_since_base_bytes", "records since that base"),
+    Described("keyhouse_log_leaves", "leaves of the transparency log"),
+    Described("keyhouse_log_witnessed_leaves", "those that a quorum of witnesses has cosigned"),
+    Described("keyhouse_held", "1: nothing secret is served until witnesses have cosigned"),
     Described(
         "keyhouse_clock_followed",
         "0: the host's clock is more than a year ahead of what is known and is not followed",
