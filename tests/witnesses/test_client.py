@@ -87,3 +87,24 @@ def test_every_other_answer_is_not_now(peer: Peer, answer: Answered) -> None:
 def test_who_cannot_be_reached_or_must_not_be_is_not_now(peer: Peer, url: str) -> None:
     with pytest.raises(WitnessUnavailableError):
         ask(peer, 0, [], note(1), url)
+
+
+async def test_a_handshake_that_is_cut_off_closes_its_connection_at_once(peer: Peer) -> None:
+    hello, ended = asyncio.Event(), asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.read(1 << 16)
+        hello.set()
+        assert await reader.read() == b""
+        ended.set()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1")
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with server, WitnessClient(patience=60.0) as client:
+        witness = Witness("W", peer.cosigner.verifier, url)
+        asking = asyncio.create_task(client.add_checkpoint(witness, 0, [], note(1).encode()))
+        await hello.wait()
+        asking.cancel()
+        await asyncio.wait([asking])
+        await asyncio.wait_for(ended.wait(), 60.0)  # though the client is still in use

@@ -15,6 +15,7 @@ from typing import Final, Self
 import httpx
 
 from keyhouse.base.errors import UnavailableError
+from keyhouse.base.services import AnswerUnusableError, ServiceClient, content_of, tls_context
 from keyhouse.transparency.cosignature import ANSWER_BYTES
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.policy import Witness
@@ -46,20 +47,13 @@ class WitnessClient:
 
     def __init__(self, *, patience: float = PATIENCE) -> None:
         self._patience = patience
-        self._client = httpx.AsyncClient(
-            verify=_context(),
-            trust_env=False,
-            follow_redirects=False,
-            timeout=patience,
-            limits=httpx.Limits(max_connections=_CONNECTIONS),
-            headers={"Accept-Encoding": "identity"},
-        )
+        self._client = ServiceClient(tls_context(), patience=patience, connections=_CONNECTIONS)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._client.aclose()
+        await self._client.__aexit__()
 
     async def add_checkpoint(
         self, witness: Witness, old: int, proof: Sequence[bytes], note: bytes
@@ -77,41 +71,24 @@ class WitnessClient:
         try:
             async with asyncio.timeout(self._patience):
                 return await self._post(f"{witness.url.rstrip('/')}/add-checkpoint", body)
+        except AnswerUnusableError as unusable:
+            raise WitnessUnavailableError(f"its answer {unusable}") from None
         except (TimeoutError, httpx.TimeoutException):
             raise WitnessUnavailableError("it does not answer in time") from None
         except (httpx.HTTPError, httpx.StreamError, ssl.SSLError, OSError):
             raise WitnessUnavailableError("it cannot be reached, or breaks off") from None
 
     async def _post(self, url: str, body: bytes) -> Told:
-        async with self._client.stream("POST", url, content=body) as response:
+        async with self._client.asked("POST", url, body) as response:
             status = response.status_code
             if status not in {_COSIGNED, _OTHER_SIZE, _CONTRADICTS}:
                 raise WitnessUnavailableError(f"it answers {status}")
             if status == _CONTRADICTS:
                 return Contradicts()
-            if response.headers.get("content-encoding", "identity") != "identity":
-                raise WitnessUnavailableError("its answer is compressed, unasked")
-            content = await _read(response)
+            content = await content_of(response, ANSWER_BYTES)
             if status == _COSIGNED:
                 return Cosigned(content)
             kind = response.headers.get("content-type", "").partition(";")[0].strip()
             if kind != _SIZE_TYPE or not _SIZE.fullmatch(content):
                 raise WitnessUnavailableError("it answers 409 without a size")
             return OtherSize(int(content))
-
-
-def _context() -> ssl.SSLContext:
-    # Made by hand: the default context would obey SSLKEYLOGFILE.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_default_verify_paths()
-    return context
-
-
-async def _read(response: httpx.Response) -> bytes:
-    content = bytearray()
-    async for part in response.aiter_raw():
-        content += part
-        if len(content) > ANSWER_BYTES:
-            raise WitnessUnavailableError(f"its answer has more than {ANSWER_BYTES} bytes")
-    return bytes(content)

@@ -6,8 +6,7 @@ seeing and from holding back what is asked for.
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import httpx
 
@@ -20,6 +19,7 @@ from keyhouse.attestation.errors import (
     ConfigurationRefusedError,
 )
 from keyhouse.base.progress import advance, begin
+from keyhouse.base.services import AnswerUnusableError, ServiceClient, content_of, tls_context
 
 MAX_ANSWER: Final = 1 << 20
 """Bytes of the longest answer that is read. Real ones have at most some 20,000."""
@@ -46,20 +46,13 @@ class Pccs:
     def __init__(self, url: str, ca_pem: bytes = b"", *, patience: float = PATIENCE) -> None:
         self._base = _base(url)
         self._patience = patience
-        self._client = httpx.AsyncClient(
-            verify=_context(ca_pem),
-            trust_env=False,
-            follow_redirects=False,
-            timeout=patience,
-            limits=httpx.Limits(max_connections=_CONNECTIONS),
-            headers={"Accept-Encoding": "identity"},
-        )
+        self._client = ServiceClient(_context(ca_pem), patience=patience, connections=_CONNECTIONS)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._client.aclose()
+        await self._client.__aexit__()
 
     async def fetch(self, kind: PlatformKind, *, early: bool = False) -> Collateral:
         """Return the collateral of ``kind`` as the PCCS gives it now. Nothing is verified.
@@ -83,48 +76,20 @@ class Pccs:
 
     async def _get(self, path: str) -> Fetched:
         try:
-            async with self._client.stream(
-                "GET", self._base + path, extensions={"trace": _closer()}
-            ) as response:
+            async with self._client.asked("GET", self._base + path) as response:
                 _require_ok(response.status_code, path)
-                if response.headers.get("content-encoding", "identity") != "identity":
-                    raise CollateralRefusedError("the PCCS's answer is compressed, unasked")
-                fetched = Fetched(dict(response.headers), await _read(response))
+                content = await content_of(response, MAX_ANSWER)
+                fetched = Fetched(dict(response.headers), content)
                 advance(1)
                 return fetched
+        except AnswerUnusableError as unusable:
+            raise CollateralRefusedError(f"an answer of the PCCS {unusable}") from None
         except httpx.TimeoutException:
             raise _unavailable("does not answer in time") from None
         except httpx.ConnectError as error:
             raise _unconnected(error) from None
         except (httpx.HTTPError, httpx.StreamError, ssl.SSLError, OSError):
             raise _unavailable("gave no whole answer") from None
-
-
-def _closer() -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
-    """Return a trace function for one request, which closes what a cut-off handshake leaves.
-
-    httpcore 1.0 closes the connection of a TLS handshake that fails, but not of one that is
-    cancelled: the socket would stay open until the collector finds it, in a server for long.
-    Source: httpcore's documentation, "Extensions", "trace".
-    """
-    connected: list[Any] = []  # httpcore's AsyncNetworkStream
-
-    async def trace(event: str, information: Mapping[str, Any]) -> None:
-        if event == "connection.connect_tcp.complete":
-            connected.append(information["return_value"])
-        elif event == "connection.start_tls.failed":
-            await connected.pop().aclose()
-
-    return trace
-
-
-async def _read(response: httpx.Response) -> bytes:
-    body = bytearray()
-    async for part in response.aiter_raw():
-        body += part
-        if len(body) > MAX_ANSWER:
-            raise CollateralRefusedError(f"an answer of the PCCS has more than {MAX_ANSWER} bytes")
-    return bytes(body)
 
 
 def _require_ok(status: int, path: str) -> None:
@@ -182,16 +147,9 @@ def _no_address() -> ConfigurationRefusedError:
 
 
 def _context(ca_pem: bytes) -> ssl.SSLContext:
-    # Made by hand: the default context would obey SSLKEYLOGFILE.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if not ca_pem:
-        context.set_default_verify_paths()
-        return context
     try:
-        context.load_verify_locations(cadata=ca_pem.decode("ascii"))
+        return tls_context(ca_pem)
     except (ssl.SSLError, ValueError):
         raise ConfigurationRefusedError(
             "the CA of the PCCS is no PEM certificate", hint="give a file with PEM certificates"
         ) from None
-    return context
