@@ -26,6 +26,7 @@ _OF_ENCLAVE: Final = "Print the identity of a signed enclave or a quote"
 COMMANDS: Final = {
     "Start": (
         Entry("dev", "dev.command:dev", "Run a SIMULATED coordinator to try things on"),
+        Entry("dev-machine", "dev_machine:dev_machine", "Make another SIMULATED machine"),
         Entry("console", "console:console", "Show deployments in a browser, and decide there"),
         Entry("doctor", "doctor.command:doctor", "Look for what is wrong, and say how to fix it"),
         Entry("context", "context:app", "Name deployments: where, who they must be, who you are"),

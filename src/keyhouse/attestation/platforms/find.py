@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple, Protocol, cast
 
 from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy
@@ -92,6 +93,17 @@ class OpenSimulation(Protocol):
         ...
 
 
+class AddSimulatedMachine(Protocol):
+    """Makes a simulated machine in the empty ``folder``, of the vendor of the one in ``beside``."""
+
+    def __call__(self, folder: Path, beside: Path, *, coordinator: Measurements) -> object:
+        """Return it. ``coordinator``: who the coordinator there is.
+
+        Raises ``RefusedError`` if there is a machine already, or either cannot be used.
+        """
+        ...
+
+
 def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> str:
     """Return the platform to open for ``wanted``: of ``auto`` the hardware of this machine.
 
@@ -140,7 +152,7 @@ def open_platform(
     and whatever refusals the platform itself has.
     """
     if name == "simulation":
-        platform = simulation()(_machine(state_dir)).coordinator
+        platform = simulation()(simulated_folder(state_dir)).coordinator
     else:
         platform = open_for_quotes(name, state_dir, exists=exists)
     # Asked for now, a key that cannot be derived stops the start, not the first manifest.
@@ -170,7 +182,7 @@ def open_for_quotes(
     match name:
         case "simulation":
             # Its clock may be another one than the coordinator's, whose files these are.
-            machine = simulation()(_machine(state_dir), upkeep=False)
+            machine = simulation()(simulated_folder(state_dir), upkeep=False)
             return machine if simulated is None else machine.seen_by(simulated)
         case "gramine":
             from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION, open_gramine
@@ -195,8 +207,18 @@ def open_for_quotes(
             )
 
 
-def _machine(state_dir: Path) -> Path:
-    return state_dir / "simulation"
+def simulated_folder(state_dir: Path, *, must_exist: bool = False) -> Path:
+    """Return where the simulated machine of the coordinator at ``state_dir`` is.
+
+    Raises ``PlatformMissingError`` if it ``must_exist`` and does not.
+    """
+    folder = state_dir / "simulation"
+    if must_exist and not folder.is_dir():
+        raise PlatformMissingError(
+            f"there is no simulated machine in {quoted(str(state_dir))}",
+            hint="start its coordinator first: keyhouse serve --platform simulation --data-dir DIR",
+        )
+    return folder
 
 
 def _require_place(name: str, place: Path, exists: Callable[[Path], bool]) -> None:
@@ -212,9 +234,18 @@ def simulation() -> OpenSimulation:
 
     Raises ``PlatformMissingError`` if it is not installed.
     """
+    return cast(OpenSimulation, _simulation().open_platform)
+
+
+def add_simulated_machine() -> AddSimulatedMachine:
+    """Return what makes simulated machines of one vendor. Raises as ``simulation``."""
+    return cast(AddSimulatedMachine, _simulation().add_machine)
+
+
+def _simulation() -> ModuleType:
     # By its name: a search of all distributions for an entry point costs a start 10 ms.
     try:
-        module = import_module(_SIMULATION)
+        return import_module(_SIMULATION)
     except ModuleNotFoundError as missing:
         if missing.name != _SIMULATION:
             raise
@@ -222,4 +253,3 @@ def simulation() -> OpenSimulation:
             "the simulated platform is not installed",
             hint="install the distribution keyhouse-simulation; production images leave it out",
         ) from None
-    return cast(OpenSimulation, module.open_platform)

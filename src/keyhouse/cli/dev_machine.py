@@ -1,0 +1,64 @@
+"""`keyhouse dev-machine`: another simulated machine, for a second coordinator on this computer."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+
+from keyhouse.attestation.platforms.find import add_simulated_machine, simulated_folder, simulation
+from keyhouse.base.errors import RefusedError
+from keyhouse.base.place import quoted
+from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.parser import Argument, AsJson, Option, WrongUsageError, command
+
+_UNIQUE_ID: Final = 32  # bytes
+
+
+@command
+def dev_machine(
+    directory: Annotated[Path, Argument(metavar="DIR", help="state directory of the new one")],
+    *,
+    beside: Annotated[
+        Path,
+        Option("--beside", metavar="DIR", help="state directory of a simulated coordinator"),
+    ],
+    unique_id: Annotated[
+        str, Option("--unique-id", metavar="HEX", help="other code is to run there, with this id")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make another SIMULATED machine.
+
+    It is to try several coordinators: those on both machines verify each other's quotes,
+    and neither can open what the other has sealed. It protects nothing.
+
+    Example: keyhouse dev-machine two --beside one
+    """
+    folder = simulated_folder(directory)
+    if folder.exists():
+        raise RefusedError(
+            f"{quoted(str(directory))} already has a simulated machine",
+            hint="name another directory",
+        )
+    own = simulation()(simulated_folder(beside, must_exist=True), upkeep=False).coordinator
+    code = own.measurements
+    if unique_id:
+        code = msgspec.structs.replace(code, unique_id=_read_unique_id(unique_id))
+    add_simulated_machine()(folder, simulated_folder(beside), coordinator=code)
+    made = {"machine": str(folder), "UniqueID": code.unique_id.hex()}
+    if as_json:
+        show_json(made)
+    else:
+        show_rows(made)
+
+
+def _read_unique_id(given: str) -> bytes:
+    try:
+        found = bytes.fromhex(given)
+    except ValueError:
+        found = b""
+    if len(found) != _UNIQUE_ID or len(given) != 2 * _UNIQUE_ID:
+        raise WrongUsageError(
+            "--unique-id: it is not a UniqueID", hint=f"give {2 * _UNIQUE_ID} hex digits"
+        )
+    return found
