@@ -93,6 +93,30 @@ def test_a_mirror_is_a_whole_log_and_restores_what_the_host_lost(watched: Watche
         assert list((watched.log_folder() / level).rglob("000"))
 
 
+def test_a_check_of_the_store_looks_at_the_log(watched: Watched) -> None:
+    with watched.server:
+        watched.upload(300)
+    data = str(watched.server.data)
+
+    def log() -> tuple[int, dict[str, str]]:
+        ended = run("store", "verify", data, "--json")
+        files = json.loads(ended.out)["files"]
+        (found,) = [each for each in files if each["file"].startswith("log/")]
+        return ended.code, found
+
+    code, found = log()
+    assert (code, found["found"]) == (0, "304 leaves, 1 objects")
+    for path in ("hashes/0/000", "entries/000", "checkpoint"):
+        file = watched.log_folder() / path
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
+        code, found = log()
+        assert (code, bool(found["problem"])) == (1, True), path
+        assert "keyhouse log restore" in found["hint"]
+        file.write_bytes(whole)
+    assert log()[0] == 0
+
+
 def test_fsck_of_others_finds_nothing_in_a_mirror(watched: Watched) -> None:
     with watched.server:
         for leaves in (10, 250, 300):  # within a bundle, to its end, and beyond another

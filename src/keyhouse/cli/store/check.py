@@ -3,7 +3,7 @@
 Works on a private copy, so nothing of the store changes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -29,7 +29,8 @@ from keyhouse.journal import (
     see_tombstone,
 )
 from keyhouse.journal.directory.index_file import IndexFile
-from keyhouse.journal.directory.layout import INDEX, JOURNAL, SEALED_KEY, TOMBSTONE
+from keyhouse.journal.directory.layout import INDEX, JOURNAL, PUBLIC_LOG, SEALED_KEY, TOMBSTONE
+from keyhouse.journal.offline.log_check import LogSeen
 from keyhouse.manifest import fingerprint
 
 if TYPE_CHECKING:
@@ -91,8 +92,12 @@ class StoreChecked(msgspec.Struct, frozen=True, rename="camel"):
     manifest: str = ""  # fingerprint of the manifest that is enforced
 
 
-async def check_store(folder: Path, platform: Platform | None) -> StoreChecked:
+async def check_store(
+    folder: Path, platform: Platform | None, logs: Iterable[LogSeen] = ()
+) -> StoreChecked:
     """Return what is found in ``folder``, a private copy; without a platform only what shows.
+
+    ``logs``: what was found of the transparency logs beside the store, which are not copied.
 
     Raises:
         NoStoreError: there is nothing of a store.
@@ -113,6 +118,7 @@ async def check_store(folder: Path, platform: Platform | None) -> StoreChecked:
         _of_index(index, journal),
         _of_journal(journal),
     )
+    files = (*files, *map(_of_log, logs))
     tombstone = _look(lambda: see_tombstone(folder))
     if tombstone is not None:
         files = (*files, _of_tombstone(tombstone))
@@ -213,6 +219,14 @@ def _of_journal(journal: JournalSeen | KeyhouseError | None) -> FileChecked:
     if journal is None:
         return FileChecked(JOURNAL, "is missing or empty, but a manifest was set", _BACKUP)
     return FileChecked(JOURNAL, found=f"{journal.records} records, {journal.events} after the base")
+
+
+def _of_log(found: LogSeen) -> FileChecked:
+    where = f"{PUBLIC_LOG}/{found.name}"
+    if found.problem:
+        hint = "keyhouse log restore brings it back from a mirror; nothing else depends on it"
+        return FileChecked(where, found.problem, hint)
+    return FileChecked(where, found=f"{found.size} leaves, {found.objects} objects")
 
 
 def _of_tombstone(ended: Tombstone | KeyhouseError) -> FileChecked:

@@ -44,13 +44,15 @@ def verify(
     Example: keyhouse store verify keyhouse-data --platform simulation
     """
     from keyhouse.cli.store.check import check_store, sealing_platform
+    from keyhouse.journal.offline.log_check import see_logs
     from keyhouse.journal.offline.private_copy import private_copy
 
     directory = existing(directory)
     require_stopped(directory, stopped=stopped)
     opener = sealing_platform(platform, directory) if platform else None
     with long_work("checking the store", quiet=as_json), private_copy(directory) as copy:
-        checked = asyncio.run(check_store(copy, opener))
+        logs = list(see_logs(directory))
+        checked = asyncio.run(check_store(copy, opener, logs))
     if as_json:
         show_json(checked)
     else:

@@ -103,10 +103,12 @@ class _Restoring:
         wide = (self._there.size >> (8 * max(tile.level, 0))) - tile.index * WIDTH
         there = Tile(tile.level, tile.index, min(wide, WIDTH))
         raw = self._mirror(f"tile/{there.path}")
+        if raw is None:  # it has grown since its checkpoint was read
+            raw = self._mirror(f"tile/{there.full.path}")
         if raw is None:
             raise RefusedError(f"the mirror has no tile/{there.path}", hint="use another mirror")
         if tile.level == ENTRIES:
-            return bundle(bundled(raw, there.width)[: tile.width])
+            return bundle(bundled(raw, tile.width, whole=False))
         return raw[: HASH_BYTES * tile.width]
 
     def _write(self, growing: Growing) -> None:

@@ -25,6 +25,12 @@ SHORTEST_NONCE: Final = 16
 AT_ONCE: Final = 8
 """Tiles and objects that are read from the disk at a time."""
 
+KEPT: Final = 32 * 1024 * 1024
+"""Bytes of tiles and objects that are kept, so that many slow readers of one hold it once."""
+
+_Part = tuple[str, Tile | str]
+"""The key of a log, and a tile or the name of an object."""
+
 _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 _BYTES: Final = (
     (b"content-type", b"application/octet-stream"),
@@ -42,6 +48,8 @@ class PublicLog:
         self._reading: Final = asyncio.Semaphore(AT_ONCE)
         self._signed: tuple[PublicLogState | None, bytes] = None, b""
         self._largest = 0  # of the checkpoints that were answered
+        self._kept: dict[_Part, bytes] = {}
+        self._size = 0  # of what is kept
 
     def checkpoint(self, view: View, head: Head) -> Answer:
         """Answer the checkpoint of the whole log, or the newest that a quorum has cosigned.
@@ -107,23 +115,40 @@ class PublicLog:
         held = self._engine.public_log.held(tile)
         if held is not None:
             return self._immutable(held, view)
-        return self._read(view, head, lambda: self._engine.public_log.tile(tile))
+        return self._read(view, head, tile, lambda: self._engine.public_log.tile(tile))
 
     def object(self, view: View, head: Head) -> Admission:
         """Answer an object that leaves name."""
         name = head.path.removeprefix(OBJECT)
-        return self._read(view, head, lambda: self._engine.public_log.object(name))
+        return self._read(view, head, name, lambda: self._engine.public_log.object(name))
 
-    def _read(self, view: View, head: Head, read: Callable[[], Awaitable[bytes]]) -> Admission:
+    def _read(
+        self, view: View, head: Head, part: Tile | str, read: Callable[[], Awaitable[bytes]]
+    ) -> Admission:
+        log = _log_of(view).verifier  # another deployment may take the place of this one
+
         async def answered(body: bytes) -> Answer:
             del body
             try:
-                async with self._reading:
-                    return self._immutable(await read(), view)
+                return self._immutable(await self._part((log, part), read), view)
             except KeyhouseError as problem:
                 return self._answers.refused(problem, head)
 
         return Admission(0, answered)
+
+    async def _part(self, part: _Part, read: Callable[[], Awaitable[bytes]]) -> bytes:
+        """Return a part, of which all who ask at about the same time hold the same bytes."""
+        async with self._reading:
+            found = self._kept.pop(part, None)
+            if found is None:
+                raw = await read()
+                found = self._kept.pop(part, None)  # another has read it meanwhile
+                if found is None:
+                    found, self._size = raw, self._size + len(raw)
+            self._kept[part] = found  # the newest is the last
+            while self._size > KEPT and len(self._kept) > 1:
+                self._size -= len(self._kept.pop(next(iter(self._kept))))
+            return found
 
     def _immutable(self, raw: bytes, view: View) -> Answer:
         return Answer(200, raw, (*self._answers.headers(view), *_BYTES))
