@@ -26,32 +26,27 @@ from typing import Any, Final, TypeVar
 
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
-from keyhouse.server.http.chunks import ChunkedBody
 from keyhouse.server.http.counts import RequestCounts
-from keyhouse.server.http.exchange import Admission, Answer, Head, PlacedHead, Refusal
+from keyhouse.server.http.exchange import Admission, Answer, Refusal
 from keyhouse.server.http.head import (
     CHUNKED,
     HEAD_END,
     MalformedError,
     RequestHead,
-    at_least_in,
     check_beginning,
-    read_head,
     readable_path,
 )
+from keyhouse.server.http.incoming import IncomingBody, too_many_bodies
+from keyhouse.server.http.known_head import NO_REQUEST, NOTHING, KnownHead, read_known
 from keyhouse.server.http.service import HttpService
 from keyhouse.server.net.concurrency import QUEUED
-from keyhouse.server.net.fair_share import Share
 from keyhouse.server.net.transport import Transport
 
 T = TypeVar("T")
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_LONGEST_KNOWN_HEAD: Final = 2048
 _LEAST_COST: Final = 1024  # bytes of a turn: what a smaller answer counts as
 _JOINED: Final = 8192  # bytes of the longest body that is copied to go out with its head
-_NO_BYTES: Final[bytes | tuple[()]] = ()  # equals no bytes, and none begin with it
-_NO_REQUEST: Final = RequestHead("", "", b"", 0, keep_alive=False, expects_continue=False)
 
 
 class Phase(Enum):
@@ -91,18 +86,13 @@ class HttpConnection:
         self._yielded = False
         self._turn = service.limits.turn_bytes  # what is left of it
         self._held = False
-        self._known_bytes = _NO_BYTES
-        self._known_request = _NO_REQUEST
-        self._known_head = Head("", "", b"", None)
-        self._request = _NO_REQUEST
+        self._known = NOTHING
+        self._request = NO_REQUEST
         self._admission: Admission | None = None
-        self._chunks: ChunkedBody | None = None
-        self._body = bytearray()
-        self._memory: Share | None = None  # what its body takes of that for bodies
+        self._body: IncomingBody | None = None
         self._awaited: asyncio.Future[Any] | None = None
         self._counts = service.counts
         self._began = 0.0  # when the head was complete
-        self._head_size = 0
         self._chunked_size = 0
 
     @property
@@ -147,7 +137,7 @@ class HttpConnection:
 
     def data_received(self, data: bytes) -> None:
         """Take bytes in and answer what they complete."""
-        if self._phase is _IDLE and data == self._known_bytes and self._is_fresh():
+        if self._phase is _IDLE and data == self._known.raw and self._is_fresh():
             self._repeat()
         elif self._phase is not _CLOSING:
             self._buffer = self._buffer + data if self._buffer else data
@@ -213,7 +203,7 @@ class HttpConnection:
 
     def _repeat(self) -> None:
         """Act on the head that was read last, which came again and alone. A short ``_work``."""
-        self._request = self._known_request
+        self._request = self._known.request
         try:
             self._admit()
         except MalformedError as malformed:
@@ -256,19 +246,19 @@ class HttpConnection:
     def _read_head(self) -> bool:
         """Read one head and act on it; return False if it is incomplete."""
         buffer, at = self._buffer, self._at
-        self._request = _NO_REQUEST
+        self._request = NO_REQUEST
         # Clients repeat themselves: the bytes that gave a head once give it again.
-        if buffer.startswith(self._known_bytes, at):
-            self._at = at + len(self._known_bytes)
+        if buffer.startswith(self._known.raw, at):
+            self._at = at + self._known.size
         else:
             end = buffer.find(HEAD_END, at + max(0, self._checked - 3))
             if end < 0:
                 self._begin_head(buffer[at:])
                 return False
-            self._know(buffer[at : end + 4])
+            self._known = self._read_known(buffer[at : end + 4])
             self._at = end + 4
         self._checked = 0
-        self._request = self._known_request
+        self._request = self._known.request
         self._admit()
         return True
 
@@ -279,21 +269,16 @@ class HttpConnection:
         check_beginning(beginning, self._checked, self._service.limits)
         self._checked = len(beginning)
 
-    def _know(self, raw: bytes) -> None:
-        """Read a head's bytes, and remember them with what they say if they are few."""
-        request = read_head(raw, self._service.limits)
+    def _read_known(self, raw: bytes) -> KnownHead:
+        service = self._service
         identity = self._transport.identity if self._transport is not None else None
-        self._head_size = len(raw)
-        self._known_bytes = raw if len(raw) <= _LONGEST_KNOWN_HEAD else _NO_BYTES
-        self._known_request = request
-        head = Head(request.method, request.path, request.query, identity)
-        self._known_head = _placed(raw, head) if self._service.places else head
+        return read_known(raw, service.limits, identity, places=service.places)
 
     def _admit(self) -> None:
         if self._counts is not None:
             self._began = perf_counter()
         try:
-            verdict = self._service.application.admit(self._known_head)
+            verdict = self._service.application.admit(self._known.head)
         except Exception as error:  # noqa: BLE001 - no failure of a route may end the connection
             verdict = _internal_error(error)
         if isinstance(verdict, Answer) and self._request.length == 0:
@@ -344,85 +329,41 @@ class HttpConnection:
         self._send(answer, unread=unread)
 
     def _begin_body(self, admission: Admission, length: int) -> None:
-        if length > admission.body_limit:
-            raise _too_long(admission.body_limit)
-        self._admission = admission
         service = self._service
-        self._memory = Share(service.known_bodies if admission.known else service.anonymous_bodies)
+        pool = service.known_bodies if admission.known else service.anonymous_bodies
+        self._body = IncomingBody(length, admission.body_limit, pool, self._lose_body)
+        self._admission = admission
         self._phase = _BODY
-        self._deadline = self._service.now + self._service.limits.body_timeout
-        if length == CHUNKED:
-            self._chunks = ChunkedBody()
-        else:
-            self._reserve(length)
+        self._deadline = service.now + service.limits.body_timeout
         if self._at < len(self._buffer):
             self._read_body()
         elif self._request.expects_continue and self._transport is not None:
             self._transport.write(_CONTINUE)
 
-    def _reserve(self, count: int) -> None:
-        if self._memory is None or not self._memory.take(count, self._lose_body):
-            raise _too_many_bodies()
-
     def _lose_body(self) -> None:
         """Give up the request whose body comes, or waits for its turn: others hold less."""
         awaited = self._awaited
-        self._refuse(_too_many_bodies())
+        self._refuse(too_many_bodies())
         self._forget_body()
         if awaited is not None:
             awaited.cancel()
 
-    def _in_queue(self, waits: bool) -> None:  # noqa: FBT001 - the one thing it takes
-        """Let the body be lost while its request only waits; what is worked on is kept."""
-        memory = self._memory
-        if memory is not None and waits:
-            memory.pool.note(memory, memory.held, self._lose_body)
-        elif memory is not None:
-            memory.pool.keep(memory)
-
     def _read_body(self) -> bool:
         """Read what there is of the body; run the request and return True once it is complete."""
-        admission = self._admission
-        if admission is None:
+        admission, body = self._admission, self._body
+        if admission is None or body is None:
             raise BrokenError("a body came without an admission")
-        if self._chunks is not None:
-            body = self._read_chunks(self._chunks, admission.body_limit)
-        else:
-            body = self._read_sized(self._request.length)
-        if body is None:
+        whole, self._buffer, self._at = body.read(self._buffer, self._at)
+        if whole is None:
             return False
-        self._run(admission, body)
+        self._run(admission, whole)
         return True
-
-    def _read_sized(self, length: int) -> bytes | None:
-        at = self._at
-        end = at + length - len(self._body)
-        piece = self._buffer[at:end]
-        self._at = at + len(piece)
-        if len(piece) == length:
-            return piece
-        self._body += piece
-        return bytes(self._body) if len(self._body) == length else None
-
-    def _read_chunks(self, chunks: ChunkedBody, limit: int) -> bytes | None:
-        before = chunks.size
-        chunks.feed(self._buffer[self._at :], limit)
-        self._buffer, self._at = b"", 0
-        if chunks.size > limit:
-            raise _too_long(limit)
-        self._chunked_size = chunks.size
-        self._reserve(chunks.size - before)
-        if not chunks.complete:
-            return None
-        self._buffer = chunks.rest()
-        return chunks.taken()
 
     # Answering.
 
     def _run(self, admission: Admission, body: bytes) -> None:
         self._phase = _RUNNING
-        self._body = bytearray()
-        self._chunks = self._admission = None
+        self._admission = None
         try:
             outcome = admission.run(body)
         except Exception as error:  # noqa: BLE001 - no failure of a route may end the connection
@@ -431,11 +372,11 @@ class HttpConnection:
             self._send(outcome)
         else:
             self._deadline = math.inf
-            if self._memory is None:
+            if self._body is None:
                 self._awaited = self._service.wait_for(outcome)
             else:
-                self._in_queue(False)  # noqa: FBT003 - as above
-                token = QUEUED.set(self._in_queue)
+                self._body.in_queue(False)  # noqa: FBT003 - as there
+                token = QUEUED.set(self._body.in_queue)
                 self._awaited = self._service.wait_for(outcome)
                 QUEUED.reset(token)
             self._awaited.add_done_callback(self._answered)
@@ -458,7 +399,7 @@ class HttpConnection:
     def _send(self, answer: Answer, *, unread: bool = False) -> None:
         """Write an answer. It is the last one if the client, a stop or unread bytes say so."""
         service, request, transport = self._service, self._request, self._transport
-        if self._memory is not None:
+        if self._body is not None:
             self._forget_body()
         if transport is None:
             return
@@ -490,7 +431,7 @@ class HttpConnection:
         self, counts: RequestCounts, request: RequestHead, status: int, response: int
     ) -> None:
         """Count an answer. A body counts as announced, a chunked one as far as it came."""
-        if request is _NO_REQUEST:
+        if request is NO_REQUEST:
             counts.refused(status)
             return
         length = request.length
@@ -501,7 +442,7 @@ class HttpConnection:
             request.method,
             status,
             perf_counter() - self._began,
-            self._head_size + length,
+            self._known.size + length,
             response,
         )
 
@@ -543,32 +484,16 @@ class HttpConnection:
         self._deadline += limits.sweep_interval
         self._buffer = b""
         self._at = 0
-        self._body = bytearray()
-        self._chunks = self._admission = None
+        self._admission = None
         self._forget_body()
         if self._transport is not None:
             self._transport.close(limits.linger_bytes if unread else 0)
 
     def _forget_body(self) -> None:
-        memory, self._memory = self._memory, None
-        if memory is not None:
-            memory.give(memory.held)
-
-
-def _placed(raw: bytes, head: Head) -> Head:
-    """Return ``head`` with the place that its bytes ``raw`` name, if they do."""
-    at_least = at_least_in(raw)
-    if at_least is None:
-        return head
-    return PlacedHead(head.method, head.path, head.query, head.identity, at_least, head)
-
-
-def _too_many_bodies() -> MalformedError:
-    return MalformedError(503, "connection", "too many bodies are being sent", "try again later")
-
-
-def _too_long(limit: int) -> MalformedError:
-    return MalformedError(413, "body", f"the body is longer than {limit} bytes", "send less")
+        body, self._body = self._body, None
+        if body is not None:
+            self._chunked_size = body.chunked_size
+            body.forget()
 
 
 def _internal_error(error: BaseException) -> Answer:

@@ -1,0 +1,88 @@
+"""A body on its way in, and while its request waits: its bytes, and the memory that they take."""
+
+from collections.abc import Callable
+
+from keyhouse.server.http.chunks import ChunkedBody
+from keyhouse.server.http.head import CHUNKED, MalformedError
+from keyhouse.server.net.fair_share import Pool, Share
+
+
+class IncomingBody:
+    """The body of one request, announced with ``length``, of at most ``limit`` bytes.
+
+    Its memory counts until ``forget``, also while its request runs. ``lose`` gives up its request,
+    and is called when other bodies need the memory. Raises ``MalformedError`` for a body that is
+    too long, or that there is no memory for.
+    """
+
+    __slots__ = ("_chunks", "_length", "_limit", "_lose", "_piece", "_share", "chunked_size")
+
+    def __init__(self, length: int, limit: int, pool: Pool, lose: Callable[[], None]) -> None:
+        if length > limit:
+            raise _too_long(limit)
+        self._length = length
+        self._limit = limit
+        self._lose = lose
+        self._share: Share | None = Share(pool)
+        self._chunks = ChunkedBody() if length == CHUNKED else None
+        self._piece = bytearray()
+        self.chunked_size = 0  # of a chunked body: how much of it has come
+        if self._chunks is None:
+            self._reserve(length)
+
+    def read(self, buffer: bytes, at: int) -> tuple[bytes | None, bytes, int]:
+        """Take what ``buffer`` has of it from ``at`` on.
+
+        Return the body once it is complete, and the buffer with the place from which it is unread.
+        Raises ``MalformedError``.
+        """
+        if self._chunks is not None:
+            return self._read_chunks(self._chunks, buffer[at:])
+        piece = buffer[at : at + self._length - len(self._piece)]
+        at += len(piece)
+        if len(piece) == self._length:
+            return piece, buffer, at
+        self._piece += piece
+        if len(self._piece) < self._length:
+            return None, buffer, at
+        whole, self._piece = bytes(self._piece), bytearray()
+        return whole, buffer, at
+
+    def in_queue(self, waits: bool) -> None:  # noqa: FBT001 - the one thing it takes
+        """Let the body be lost while its request only waits; what is worked on is kept."""
+        share = self._share
+        if share is not None and waits:
+            share.pool.note(share, share.held, self._lose)
+        elif share is not None:
+            share.pool.keep(share)
+
+    def forget(self) -> None:
+        """Give the memory back."""
+        share, self._share = self._share, None
+        if share is not None:
+            share.give(share.held)
+
+    def _read_chunks(self, chunks: ChunkedBody, data: bytes) -> tuple[bytes | None, bytes, int]:
+        before = chunks.size
+        chunks.feed(data, self._limit)
+        if chunks.size > self._limit:
+            raise _too_long(self._limit)
+        self.chunked_size = chunks.size
+        self._reserve(chunks.size - before)
+        if not chunks.complete:
+            return None, b"", 0
+        self._chunks = None
+        return chunks.taken(), chunks.rest(), 0
+
+    def _reserve(self, count: int) -> None:
+        if self._share is None or not self._share.take(count, self._lose):
+            raise too_many_bodies()
+
+
+def too_many_bodies() -> MalformedError:
+    """Return what the client is told whose body there is no memory for."""
+    return MalformedError(503, "connection", "too many bodies are being sent", "try again later")
+
+
+def _too_long(limit: int) -> MalformedError:
+    return MalformedError(413, "body", f"the body is longer than {limit} bytes", "send less")

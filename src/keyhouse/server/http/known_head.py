@@ -1,0 +1,41 @@
+"""The head that a connection read last: clients repeat theirs, and the same bytes say the same."""
+
+from typing import Final, NamedTuple
+
+from keyhouse.server.http.exchange import Head, PlacedHead
+from keyhouse.server.http.head import RequestHead, at_least_in, read_head
+from keyhouse.server.net.limits import Limits
+
+_LONGEST: Final = 2048
+_NO_BYTES: Final[bytes | tuple[()]] = ()  # equals no bytes, and none begin with it
+
+
+class KnownHead(NamedTuple):
+    """A head as it came, and what it says to the protocol and to the application.
+
+    ``raw`` equals no bytes where they are too many to be remembered; ``size`` is their number.
+    """
+
+    raw: bytes | tuple[()]
+    size: int
+    request: RequestHead
+    head: Head
+
+
+NO_REQUEST: Final = RequestHead("", "", b"", 0, keep_alive=False, expects_continue=False)
+
+NOTHING: Final = KnownHead(_NO_BYTES, 0, NO_REQUEST, Head("", "", b"", None))
+"""Of a connection that has read no head."""
+
+
+def read_known(raw: bytes, limits: Limits, identity: bytes | None, *, places: bool) -> KnownHead:
+    """Return what ``raw``, a whole head, says. Raises ``MalformedError``.
+
+    ``places``: whether the application looks at the place that a client has seen.
+    """
+    request = read_head(raw, limits)
+    head = Head(request.method, request.path, request.query, identity)
+    at_least = at_least_in(raw) if places else None
+    if at_least is not None:
+        head = PlacedHead(head.method, head.path, head.query, head.identity, at_least, head)
+    return KnownHead(raw if len(raw) <= _LONGEST else _NO_BYTES, len(raw), request, head)
