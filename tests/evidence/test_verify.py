@@ -99,8 +99,10 @@ def test_without_a_pin_any_deployment_could_be_shown(maker: Maker, evidence: Evi
     assert isinstance(first, bytes)
     manifest = object_name(next(raw for raw in evidence.objects.values() if b"second" not in raw))
 
-    with pytest.raises(EvidenceRefusedError, match="first manifest"):
+    with pytest.raises(EvidenceRefusedError, match="is pinned"):
         verify(evidence, maker.pins(root="", manifest=""))
+    with pytest.raises(EvidenceRefusedError, match="first manifest"):
+        verify(evidence, maker.pins(manifest="0" * 64))
     with pytest.raises(EvidenceRefusedError, match="first manifest"):
         verify(evidence, maker.pins(root="", manifest="0" * 64))
     verified = verify(evidence, maker.pins(root="", manifest=manifest))
@@ -132,6 +134,14 @@ def test_no_witnesses_are_told(maker: Maker, evidence: Evidence) -> None:
 def test_a_policy_that_needs_no_witness_has_no_quorum(maker: Maker, evidence: Evidence) -> None:
     with pytest.raises(EvidenceRefusedError, match="no quorum"):
         verify(evidence, maker.pins(policy=Policy.read("quorum none\n")))
+
+
+def test_a_policy_about_other_logs_does_not_fit(maker: Maker, evidence: Evidence) -> None:
+    other = Maker()
+
+    verify(evidence, maker.pins(policy=Policy.read(f"log {maker.key}\n{maker.policy}")))
+    with pytest.raises(EvidenceRefusedError, match="other logs"):
+        verify(evidence, maker.pins(policy=Policy.read(f"log {other.key}\n{maker.policy}")))
 
 
 def test_a_file_that_is_too_old_is_refused(maker: Maker, evidence: Evidence) -> None:

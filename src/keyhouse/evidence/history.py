@@ -354,7 +354,7 @@ def _packages(history: History, leaf: leaves.PackagesUpdated, log: LogView) -> S
     members = _members(history.manifest, log)
     for name, text in versions.items():
         least = 0 if members is None else members.security_version(name)
-        if int(text) < max(least, history.versions.get(name, 0)):
+        if not max(least, history.versions.get(name, 0)) <= int(text) < 1 << 64:
             raise HistoryRefusedError(f"the security version of {quoted(name)} was lowered")
     raised = {**history.versions, **{name: int(text) for name, text in versions.items()}}
     return Step(replace(history, versions=raised, intermediate=leaf.intermediate), gaps)

@@ -64,10 +64,10 @@ _TOLD: Final = 1000  # entries between two looks at how far it is
 class Pins(msgspec.Struct, frozen=True, kw_only=True):
     """What an auditor trusts, and has from elsewhere than the file.
 
-    ``root`` and ``manifest``: the hash of the root certificate, or of the first manifest; one of
-    them is given. ``identity``: of the code that vouches for the last checkpoint; starts may also
-    be of ``accepted``. ``policy``: None if no witness is trusted. ``max_age``: of the last witness
-    time, at ``now``.
+    ``root`` and ``manifest``: the hash of the root certificate, and of the first manifest; one of
+    them is given, or both. ``identity``: of the code that vouches for the last checkpoint; starts
+    may also be of ``accepted``. ``policy``: None if no witness is trusted. ``max_age``: of the last
+    witness time, at ``now``.
     """
 
     root: str = ""
@@ -122,6 +122,9 @@ def verify(evidence: Evidence, pins: Pins | None) -> Verified:
     """Return what ``evidence`` proves. Raises ``EvidenceRefusedError`` with the step that fails."""
     gaps = _deployment(evidence, pins)
     key = _log_key(evidence)
+    logs = () if pins is None or pins.policy is None else pins.policy.logs
+    if logs and key not in logs:
+        raise EvidenceRefusedError(Step.LOG_KEY, "the policy names other logs")
     begin("building the tree", 1)
     tree = WholeTree(evidence.hashes)
     milestones = _milestones(evidence, key, tree, pins)
@@ -152,16 +155,23 @@ def _deployment(evidence: Evidence, pins: Pins | None) -> list[str]:
     """Step 2. Return the gaps of what is pinned."""
     if pins is None:
         return ["which deployment this is, whether hardware ran it, and that nobody forked the log"]
+    if not pins.root and not pins.manifest:
+        raise EvidenceRefusedError(Step.DEPLOYMENT, "neither its root nor its manifest is pinned")
+    if pins.root and object_name(evidence.root) != pins.root:
+        raise EvidenceRefusedError(Step.DEPLOYMENT, "it is of another root certificate")
+    if pins.manifest:
+        _require_first(evidence, pins.manifest)
     if pins.root:
-        if object_name(evidence.root) != pins.root:
-            raise EvidenceRefusedError(Step.DEPLOYMENT, "it is of another root certificate")
         return []
+    return ["that no other deployment began with the same manifest: the root is not pinned"]
+
+
+def _require_first(evidence: Evidence, manifest: str) -> None:
     first = evidence.entries[1] if len(evidence.entries) > 1 else b""
     with _refused_at(Step.DEPLOYMENT):
         leaf = None if isinstance(first, Hidden) else read_leaf(first)
-    if not isinstance(leaf, ManifestSet) or not pins.manifest or leaf.manifest != pins.manifest:
+    if not isinstance(leaf, ManifestSet) or leaf.manifest != manifest:
         raise EvidenceRefusedError(Step.DEPLOYMENT, "its first manifest is not the one pinned")
-    return ["that no other deployment began with the same manifest: the root is not pinned"]
 
 
 def _log_key(evidence: Evidence) -> VerifierKey:
