@@ -145,6 +145,13 @@ def quoting(nonce: bytes) -> Call[wire.EvidenceData]:
     return Call(request, _data(wire.EvidenceData))
 
 
+def log_quoting(nonce: bytes) -> Call[wire.LogQuoteData]:
+    """Return the call for a checkpoint of the log, with a quote over it and ``nonce``."""
+    text = base64.urlsafe_b64encode(nonce).decode()
+    request = Request("GET", "/api/v2/log/quote", query=(("nonce", text),))
+    return Call(request, _data(wire.LogQuoteData))
+
+
 def log_part(path: str) -> Call[bytes]:
     """Return the call for a part of the transparency log: ``tile/...`` or ``object/...``."""
     return Call(_get(f"/api/v2/log/{path}"), content)

@@ -18,6 +18,7 @@ from keyhouse.wire.client_api import (
     Counters,
     LogEntry,
     LogKeyData,
+    LogQuoteData,
     Offer,
     Pending,
     Progress,
@@ -146,6 +147,14 @@ class Methods:
         It is part of the log as it is now. Without witnesses it is the newest one.
         """
         return self._connection.run(operations.witnessed_checkpoint(self._session))
+
+    def log_quote(self, nonce: bytes) -> LogQuoteData:
+        """Return the newest checkpoint that witnesses have cosigned, with a quote over it.
+
+        The quote is over ``nonce`` as well, of 16 bytes at least. Neither is verified here, as they
+        are for evidence files.
+        """
+        return self._connection.run(operations.log_quote(self._session, nonce))
 
     def log_part(self, path: str) -> bytes:
         """Return a part of the transparency log as it came: ``tile/...`` or ``object/...``.
@@ -328,6 +337,14 @@ class AsyncMethods:
         It is part of the log as it is now. Without witnesses it is the newest one.
         """
         return await self._connection.run(operations.witnessed_checkpoint(self._session))
+
+    async def log_quote(self, nonce: bytes) -> LogQuoteData:
+        """Return the newest checkpoint that witnesses have cosigned, with a quote over it.
+
+        The quote is over ``nonce`` as well, of 16 bytes at least. Neither is verified here, as they
+        are for evidence files.
+        """
+        return await self._connection.run(operations.log_quote(self._session, nonce))
 
     async def log_part(self, path: str) -> bytes:
         """Return a part of the transparency log as it came: ``tile/...`` or ``object/...``.

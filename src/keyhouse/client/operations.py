@@ -48,6 +48,7 @@ from keyhouse.wire.client_api import (
     Counters,
     LogEntry,
     LogKeyData,
+    LogQuoteData,
     Offer,
     Pending,
     Progress,
@@ -229,6 +230,15 @@ def witnessed_checkpoint(session: Session) -> Steps[LogCheckpoint]:
     newest = yield from log_checkpoint(session)
     ask = partial(carry, session)
     return (yield from cosigned_checkpoint(ask, session.trusted.root_der, newest))
+
+
+def log_quote(session: Session, nonce: bytes) -> Steps[LogQuoteData]:
+    """Return the newest checkpoint that witnesses have cosigned, with a quote over it.
+
+    The quote is over ``nonce`` as well, of 16 bytes at least. Neither is verified here, as they
+    are for evidence files.
+    """
+    return (yield from carry(session, calls.log_quoting(nonce)))
 
 
 def log_part(session: Session, path: str) -> Steps[bytes]:

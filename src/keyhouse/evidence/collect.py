@@ -9,6 +9,7 @@ from keyhouse.evidence.whole_tree import WholeTree
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.keys import VerifierKey, verified
 from keyhouse.transparency.leaf import object_name, read_leaf
 from keyhouse.transparency.naming import objects_named
 from keyhouse.transparency.note import SignedNote
@@ -35,9 +36,12 @@ def collect(
 
     ``certificates``: the root and the intermediate. ``collateral`` is what ``head`` names.
     ``earlier``: checkpoints of the same log, for the times of their witnesses. Raises
-    ``LogInvalidError`` if the entries are not those of a checkpoint, or an object is another.
+    ``LogInvalidError`` if the key has not signed ``note``, the entries are not those of a
+    checkpoint, or an object is another.
     """
-    checkpoint = Checkpoint.read(SignedNote.read(note).text)
+    signed = SignedNote.read(note)
+    verified(signed, [VerifierKey.read(key.key)])
+    checkpoint = Checkpoint.read(signed.text)
     entries = entries_of(parts, checkpoint)
     objects = {object_name(collateral): collateral}
     said = [read_leaf(entry) for entry in entries]

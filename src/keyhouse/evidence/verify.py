@@ -8,8 +8,8 @@
 5. Witnesses, enough for the auditor's policy, have cosigned the last checkpoint. Each entry gets
    the time of the first checkpoint over it that enough have cosigned: half of them say an earlier
    one, half a later one.
-6. Hardware vouches for the root, at that time and with the collateral in the file, and the code is
-   accepted.
+6. Hardware vouches for the last checkpoint and the root, at that time and with the collateral in
+   the file, and the code is accepted.
 7. The leaves are one history (``history``); the quotes of starts are of accepted code.
 
 The first step that fails refuses the file. What cannot be checked is in the result, with the
@@ -56,7 +56,6 @@ from keyhouse.transparency.policy import Policy
 
 NO_WITNESSES: Final = "that nobody was shown another history: no witness vouches for this one"
 
-_HALF: Final = 32  # bytes of report data
 _LATE: Final = 600  # seconds
 _TOLD: Final = 1000  # entries between two looks at how far it is
 
@@ -129,8 +128,6 @@ def verify(evidence: Evidence, pins: Pins | None) -> Verified:
     tree = WholeTree(evidence.hashes)
     milestones = _milestones(evidence, key, tree, pins)
     head = None if pins is None else _head(evidence, pins, milestones[-1])
-    if head is None or not any(head.report_data[_HALF:]):
-        gaps.append("that hardware vouches for the last checkpoint, and not for the root alone")
     if pins is not None and pins.policy is None:
         gaps.append(NO_WITNESSES)
     entries = _history(evidence, key, milestones, tree, pins)
@@ -272,8 +269,7 @@ def _head(evidence: Evidence, pins: Pins, last: Milestone) -> Verdict:
         )
         appraise(verdict, pins.identity, binding=quote_binding(evidence.root, head.nonce))
         wanted = head_report_data(evidence.root, head.nonce, last.text)
-        if any(verdict.report_data[_HALF:]):
-            require_report_data(verdict.report_data, wanted)
+        require_report_data(verdict.report_data, wanted)
     return verdict
 
 

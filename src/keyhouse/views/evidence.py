@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable, Sequence
+from secrets import token_bytes
 from typing import Final
 
 from keyhouse.attestation import Collateral, write_collateral
 from keyhouse.client import CallRefusedError, Coordinator
+from keyhouse.client.trust import NONCE
 from keyhouse.evidence.bundle import Evidence, Head, LogKey
 from keyhouse.evidence.collect import Parts, collect
 from keyhouse.transparency.leaf import object_name
@@ -26,16 +28,19 @@ def evidence_of(
     ``LogInvalidError`` for a log that is damaged, and what calls raise.
     """
     proven, key = coordinator.trusted, coordinator.log_key()
-    given = write_collateral(collateral(proven.quote))
+    nonce = token_bytes(NONCE)
+    before = coordinator.witnessed_checkpoint()  # it continues all that is remembered of the log
+    head = coordinator.log_quote(nonce)
+    given = write_collateral(collateral(head.quote))
     return collect(
         parts_of(coordinator),
         made=time.time_ns() // 1000,
         certificates=(proven.root_der, proven.intermediate_der),
         key=LogKey(key.verifier_key, key.signature),
-        note=coordinator.witnessed_checkpoint().note,
-        head=Head(proven.nonce, proven.quote, object_name(given)),
+        note=head.checkpoint.encode(),
+        head=Head(nonce, head.quote, object_name(given)),
         collateral=given,
-        earlier=earlier,
+        earlier=(*earlier, before.note.decode()),
         hide_anchors=hide_anchors,
     )
 

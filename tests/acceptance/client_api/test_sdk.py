@@ -111,10 +111,10 @@ def test_both_kinds_of_session_have_every_operation_of_the_interface(
     called = {
         "/api/v2/activations": {"activations"},
         "/api/v2/counters": {"counters"},
-        "/api/v2/log/checkpoint": {"log_checkpoint"},
+        "/api/v2/log/checkpoint": {"log_checkpoint", "witnessed_checkpoint"},
         "/api/v2/log/key": {"log_key"},
         "/api/v2/log/object/{object}": {"log_part"},
-        "/api/v2/log/quote": set(),  # for evidence files
+        "/api/v2/log/quote": {"log_quote"},
         "/api/v2/log/tile/{tile}": {"log_part"},
         "/api/v2/manifest": {"manifest", "set_manifest", "verify_manifest"},
         "/api/v2/monotonic-counter": {"raise_counter"},

@@ -117,6 +117,7 @@ def test_the_whole_history_is_proven(exported: Exported) -> None:
         f"manifest {fingerprint(THIRD)[:16]} in force, agreed to by carol, alice (2 of 2 signed)",
     ]
     assert any("no witness" in each for each in found["notProven"])
+    assert not any("start" in each for each in found["notProven"])
 
 
 def test_no_connection_is_made(exported: Exported) -> None:
