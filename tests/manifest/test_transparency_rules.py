@@ -1,8 +1,13 @@
 """``Config.Transparency``: which witnesses may be named, and what may wait for them."""
 
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ed448
+from cryptography.hazmat.primitives.serialization import Encoding
 from support.cosigner import Cosigner
 from support.samples.manifests import changed, fully_checked
 
@@ -101,3 +106,21 @@ def test_what_makes_it_weaker_than_it_looks_is_told(
     [found] = [each for each in warnings if each.at.startswith("Config.Transparency")]
     assert found.at == f"Config.Transparency.{place}"
     assert problem in found.problem
+
+
+def test_a_user_whose_key_signs_no_approvals_is_told_of() -> None:
+    key = ed448.Ed448PrivateKey.generate()
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "dora")])
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 7)
+    builder = builder.not_valid_before(start).not_valid_after(start + timedelta(days=36500))
+    pem = builder.sign(key, None).public_bytes(Encoding.PEM).decode()
+
+    def added(document: dict[str, Any], *, duty: bool) -> None:
+        document["Users"]["dora"] = {"Certificate": pem}
+        document["Config"] = {"Transparency": {"SignedApprovals": duty}}
+
+    for duty, places in ((True, ["Users.dora.Certificate"]), (False, [])):
+        raw = changed(partial(added, duty=duty))
+        told = [each.at for each in fully_checked(raw).warnings if "approvals" in each.problem]
+        assert told == places

@@ -7,6 +7,7 @@ from keyhouse.coordinator.activation.parameters import (
     parameters,
 )
 from keyhouse.coordinator.core.approvals import (
+    ApprovalMissingError,
     ApprovalOutdatedError,
     ApprovalRefusedError,
     Approved,
@@ -86,6 +87,7 @@ __all__ = [
     "Activate",
     "Activated",
     "ActivationRequest",
+    "ApprovalMissingError",
     "ApprovalOutdatedError",
     "ApprovalRefusedError",
     "Approved",

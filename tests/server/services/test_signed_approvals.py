@@ -14,8 +14,11 @@ from support.samples.updates import raise_version, together
 
 from keyhouse.base.errors import NotFoundError
 from keyhouse.coordinator import (
+    AcknowledgeUpdate,
+    ApprovalMissingError,
     ApprovalOutdatedError,
     ApprovalRefusedError,
+    CancelUpdate,
     Engine,
     PlanChangedError,
     View,
@@ -79,11 +82,15 @@ class People(NamedTuple):
         )
         return replace(found, **other)
 
-    async def propose(self, by: str, raw: bytes, envelope: bytes, plan: str = "") -> Agreement:
+    async def propose(
+        self, by: str, raw: bytes, envelope: bytes | None, plan: str = ""
+    ) -> Agreement:
         sent = Proposal(raw, plan, envelope)
         return await self.updates.propose(user(by).der, lambda: sent)
 
-    async def approve(self, by: str, raw: bytes, envelope: bytes, plan: str = "") -> Agreement:
+    async def approve(
+        self, by: str, raw: bytes, envelope: bytes | None, plan: str = ""
+    ) -> Agreement:
         sent = Proposal(raw, plan, envelope)
         return await self.updates.acknowledge(user(by).der, lambda: sent)
 
@@ -95,9 +102,9 @@ class People(NamedTuple):
 
 
 @asynccontextmanager
-async def people(path: Path) -> AsyncIterator[People]:
+async def people(path: Path, first: bytes = FIRST) -> AsyncIterator[People]:
     async with running_engine(path) as engine:
-        await set_manifest(engine, FIRST)
+        await set_manifest(engine, first)
         preparation = Preparation(engine)
         updates = Updates(engine, preparation)
         try:
@@ -255,3 +262,24 @@ async def test_several_can_sign_at_the_same_time(tmp_path: Path) -> None:
         bob, carol = (they.sign(name, Decision.APPROVE, NEW) for name in ("bob", "carol"))
         assert (await they.approve("bob", NEW, bob)).missing == 1
         assert (await they.approve("carol", NEW, carol)).missing == 0
+
+
+async def test_a_manifest_that_demands_signed_approvals_takes_no_other(tmp_path: Path) -> None:
+    duty = {"SignedApprovals": True}
+    first, new = together(Transparency=duty), together(Transparency=duty, word="new")
+    async with people(tmp_path, first) as they:
+        with pytest.raises(ApprovalMissingError, match="demands signed approvals"):
+            await they.propose("alice", new, None)
+        with pytest.raises(ApprovalMissingError):
+            await they.propose("releaser", raise_version(4), None)
+        await they.propose("alice", new, they.sign("alice", Decision.PROPOSE, new))
+        with pytest.raises(ApprovalMissingError):
+            await they.approve("bob", new, None)
+        with pytest.raises(ApprovalMissingError):
+            await they.cancel("bob", None)
+        unsigned = AcknowledgeUpdate(user("bob").der, new, None)  # prepared before it was demanded
+        with pytest.raises(ApprovalMissingError):
+            await they.engine.submit(unsigned)
+        await they.engine.submit(CancelUpdate(identity=None, manifest=new))  # by nobody
+        assert they.engine.view.running.pending is None
+        assert they.engine.view.running.manifest == first

@@ -21,6 +21,7 @@ from keyhouse.manifest.document import (
 from keyhouse.manifest.model import Action, FeatureGate, ResourceType, SealMode
 from keyhouse.manifest.pem import first_block, ignored_part
 from keyhouse.manifest.rules.references import refuse_undefined
+from keyhouse.transparency.approval import signs_approvals
 from keyhouse.wire.json_decoder import nearest
 
 MOST_RECOVERY_KEYS = 255  # shares are points over GF(256), without 0
@@ -33,6 +34,8 @@ _SPELLING = "write it so: other programs may not know it in other letters"
 def check_users(manifest: ManifestDocument, now: datetime, findings: Findings) -> None:
     """Check V12, V13, V14 and G3. Certificates are compared by their DER."""
     owners: dict[bytes, str] = {}
+    transparency = manifest.config.transparency
+    must_sign = transparency is not None and transparency.signed_approvals
     for name in sorted(manifest.users):
         user = manifest.users[name]
         here = ("Users", name, "Certificate")
@@ -47,6 +50,9 @@ def check_users(manifest: ManifestDocument, now: datetime, findings: Findings) -
         if der is not None and owners.setdefault(der, name) != name:
             problem = f"is the certificate of the user {quoted(owners[der])} as well"
             findings.refuse(here, problem, "give each user a certificate of their own")
+        if der is not None and must_sign and not signs_approvals(der):
+            problem = "has a key that signs no approvals, which SignedApprovals demands of updates"
+            findings.warn(here, problem, "use a key of P-256, RSA or Ed25519")
 
 
 def _certificate(here: Place, pem: str, now: datetime, findings: Findings) -> bytes | None:
