@@ -125,6 +125,8 @@ def _not_ready(sources: Sources) -> str:
         return "its store does not answer, or the outcome of a change is not known"
     if engine.shares_store and isinstance(engine.view.state, Recovering):
         return "it is in recovery mode"
+    if engine.shares_store and engine.lease.is_enforced and engine.lease.held:
+        return "witnesses have not cosigned what it would serve"
     return ""
 
 
