@@ -23,6 +23,10 @@ _GRAMINE: Final = CHART.parents[1] / "gramine" / "keyhouse.manifest.template"
 _PCCS: Final = "https://pccs.example:8081/sgx/certification/v4/"
 _AESM: Final = {"image": {"repository": "registry.example/aesm", "digest": DIGEST}}
 _BACKUP: Final = {"backup": {"enabled": True}, "persistence": {"accessMode": "ReadWriteOnce"}}
+_STORE: Final = {
+    "store": {"existingSecret": "database"},
+    "networkPolicy": {"egress": [{"ports": [{"port": 5432}, {"port": 53, "protocol": "UDP"}]}]},
+}
 _SETS: Final[dict[str, dict[str, Any]]] = {
     "a simulation": NATIVE,
     "an enclave, with the node's AESM": SGX,
@@ -78,6 +82,12 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
         "networkPolicy": {"enabled": False},
     },
     "a manifest and files": {**NATIVE, "startupManifest": "first", "filesSecret": "files"},
+    "three on a database": {**NATIVE, **_STORE, "filesSecret": "database-ca"},
+    "five that ask for standbys": {
+        **NATIVE,
+        "store": {"existingSecret": "database", "replicas": 5, "standbys": 2},
+        "networkPolicy": {"enabled": False},
+    },
     "guests of SEV-SNP": {**NATIVE, "amdCollateral": "amd"},
     "an enclave that admits guests of SEV-SNP": {**SGX, "amdCollateral": "amd"},
     "what a site adds": {
@@ -317,8 +327,52 @@ def test_values_that_contradict_each_other_are_refused_in_words(
 
 
 @pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"metrics": {"enabled": False}}, "metrics.enabled: must be true"),
+        ({"persistence": {"existingClaim": "one"}}, "persistence.existingClaim: must be empty"),
+        (_BACKUP, "backup.enabled: must be false"),
+        ({"networkPolicy": {}}, "networkPolicy.egress: must allow the database"),
+        ({"arguments": [], "sgx": {"enabled": True}}, "store.existingSecret: must be empty"),
+    ],
+    ids=lambda each: each.partition(" ")[0] if isinstance(each, str) else "",
+)
+def test_a_shared_state_is_not_mixed_with_what_one_pod_has(
+    values: dict[str, Any], said: str
+) -> None:
+    assert said in refusal({**NATIVE, **_STORE, **values})
+
+
+def test_the_pods_of_a_shared_state_are_apart_and_one_at_a_time_is_taken_away() -> None:
+    made = template({**NATIVE, **_STORE})
+    kept = made["StatefulSet k-keyhouse"]["spec"]
+    pod, (container,) = kept["template"]["spec"], kept["template"]["spec"]["containers"]
+    selector = kept["selector"]["matchLabels"]
+    assert (kept["replicas"], kept["podManagementPolicy"]) == (3, "Parallel")
+    spread = pod["topologySpreadConstraints"]
+    assert [each["whenUnsatisfiable"] for each in spread] == ["DoNotSchedule", "ScheduleAnyway"]
+    assert all(each["labelSelector"]["matchLabels"] == selector for each in spread)
+    budget = made["PodDisruptionBudget k-keyhouse"]["spec"]
+    assert budget == {"maxUnavailable": 1, "selector": {"matchLabels": selector}}
+    probes = {name: container[f"{name}Probe"]["httpGet"] for name in ("readiness", "liveness")}
+    assert {name: probe["path"] for name, probe in probes.items()} == {
+        "readiness": "/ready",
+        "liveness": "/live",
+    }
+    assert [each["metadata"]["name"] for each in kept["volumeClaimTemplates"]] == ["data"]
+    url, standbys = container["env"][:2]
+    assert url["valueFrom"] == {"secretKeyRef": {"name": "database", "key": "url"}}
+    given = {"KEYHOUSE_STORE": "postgresql://u:p@db.example/d", standbys["name"]: "2"}
+    settings = read_settings(container["args"][1:], given)
+    assert settings.store_standbys == 2
+    assert "PodDisruptionBudget k-keyhouse" not in template(NATIVE)
+
+
+@pytest.mark.parametrize(
     "values",
     [
+        {"store": {"existingSecret": "database", "replicas": 0}},
+        {"store": {"url": "postgresql://u:p@db.example/d"}},
         {"image": {"repository": "registry.example/keyhouse", "digest": "latest"}},
         {"image": {"repository": "registry.example/keyhouse"}},
         {"arguments": ["--data-dir=/x"]},

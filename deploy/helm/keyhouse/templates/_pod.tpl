@@ -62,9 +62,15 @@ args:
   {{- if .Values.amdCollateral }}
   - --amd-collateral=/amd-collateral
   {{- end }}
-{{- if .Values.host }}
+{{- if or .Values.host .Values.store.existingSecret }}
 env:
 {{- end }}
+{{- end }}
+{{- with .Values.store.existingSecret }}
+  - name: KEYHOUSE_STORE
+    valueFrom:
+      secretKeyRef: {name: {{ . }}, key: url}
+  - {name: KEYHOUSE_STORE_STANDBYS, value: {{ $.Values.store.standbys | quote }}}
 {{- end }}
 {{- range $name, $value := .Values.host }}
   - {name: {{ $name }}, value: {{ $value | quote }}}

@@ -11,6 +11,13 @@
 {{- end }}
 {{- if and .Values.sgx.pccs.url (not (and .Values.sgx.enabled .Values.sgx.aesm.image.repository)) }}{{ fail "sgx.pccs.url: is for the AESM in the pod: set sgx.enabled and sgx.aesm.image, or configure the AESM of the nodes" }}{{ end }}
 {{- if and .Values.backup.enabled (not .Values.persistence.existingClaim) (eq .Values.persistence.accessMode "ReadWriteOncePod") }}{{ fail "persistence.accessMode: must be ReadWriteOnce or ReadWriteMany with backup.enabled, which mounts the volume too" }}{{ end }}
+{{- if .Values.store.existingSecret }}
+{{- if .Values.sgx.enabled }}{{ fail "store.existingSecret: must be empty with sgx.enabled, the signed image does not take a store yet" }}{{ end }}
+{{- if not .Values.metrics.enabled }}{{ fail "metrics.enabled: must be true with store.existingSecret, whose pods are probed at /live and /ready" }}{{ end }}
+{{- if .Values.persistence.existingClaim }}{{ fail "persistence.existingClaim: must be empty with store.existingSecret, each pod has a volume of its own" }}{{ end }}
+{{- if .Values.backup.enabled }}{{ fail "backup.enabled: must be false with store.existingSecret, back up the database" }}{{ end }}
+{{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.egress) }}{{ fail "networkPolicy.egress: must allow the database, and DNS, with store.existingSecret" }}{{ end }}
+{{- end }}
 {{- range $name := list "ingress" "tlsRoute" }}
 {{- $door := index $.Values $name }}
 {{- if and $door.enabled (not $door.hostname) }}{{ fail (printf "%s.hostname: must be set, TLS is passed through by name" $name) }}{{ end }}
