@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cosigner import Cosigner
+from support.peers.witness import Witness
 from support.process.command import Ended, run
 from support.process.server import Server
 from support.samples.deployment import manifest, user
 from support.samples.updates import together
+
+from keyhouse.transparency.checkpoint import Checkpoint
+from keyhouse.transparency.note import SignedNote
 
 pytestmark = pytest.mark.acceptance
 
@@ -85,6 +90,49 @@ def test_every_new_leaf_is_told_once(watcher: Watcher, tmp_path: Path) -> None:
     assert [each["index"] for each in alerts] == [5, 6]
     ended = watcher.look()
     assert ended.code == 3
+
+
+def test_witnesses_tell_what_was_withheld(watcher: Watcher) -> None:
+    older = watcher.state.with_name("older")
+    with (
+        Witness(Cosigner.ed25519("w1.example")) as witness,
+        Witness(Cosigner.ed25519("w2.example")) as other,
+    ):
+        policy = watcher.state.with_name("policy")
+        lines = [f"witness A {witness.cosigner.verifier} {witness.url}", "quorum A"]
+        policy.write_text("\n".join(lines))
+        words = ("--json", "--witness-policy", str(policy), "--witness-url", other.url)
+        with watcher.server, watcher.server.client() as client:
+            assert client.set_manifest(manifest()).status == 200
+            for each in (witness, other):
+                each.trust(client.get("/api/v2/log/key").data["verifierKey"])
+        shutil.copytree(watcher.server.data, older)
+        with watcher.server, watcher.server.client() as client:
+            watcher.upload(9)
+            note = client.get("/api/v2/log/checkpoint").body
+            for each in (witness, other):
+                each.kept[Checkpoint.read(SignedNote.read(note).text).origin] = Checkpoint.read(
+                    SignedNote.read(note).text
+                )
+            alerts = told(watcher.look(*words), "not-witnessed")
+            assert "no quorum" in alerts[0]["text"]
+        watcher.state.unlink()
+        shutil.rmtree(watcher.server.data)
+        shutil.copytree(older, watcher.server.data)
+        with watcher.server:
+            (alert,) = told(watcher.look(*words), "withheld")
+            assert "has seen 13 leaves, and 4 are shown here" in alert["text"]
+            watcher.upload(9)
+            (alert,) = told(watcher.look(*words), "withheld")
+            assert "has seen another log of 13 leaves" in alert["text"]
+            assert witness.told == other.told == [200, 409, 409]
+
+
+def told(ended: Ended, kind: str) -> list[dict[str, Any]]:
+    """Return what was told of this ``kind``."""
+    assert ended.code == 0, ended.err
+    found = [json.loads(line) for line in ended.out.splitlines()]
+    return [each for each in found if each["kind"] == kind]
 
 
 def test_a_log_that_does_not_continue_is_kept_and_ends_the_watch(watcher: Watcher) -> None:

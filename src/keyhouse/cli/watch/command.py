@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -21,18 +21,28 @@ from keyhouse.cli.parser import Argument, AsJson, Option, OptionGroup, WrongUsag
 from keyhouse.cli.watch.findings import Finding
 from keyhouse.cli.watch.look import BrokenLogError, Look, Seen
 from keyhouse.cli.watch.state import WatchState, default_state
+from keyhouse.cli.watch.witnesses import withheld
 from keyhouse.client import LogPolicy, TrustError
 
 _RUNNING: Final = 3
 """The code of a coordinator that enforces a manifest."""
 
 
-class Hosts(OptionGroup, frozen=True):
-    """The coordinators that are watched."""
+class Hosts(OptionGroup, frozen=True, kw_only=True):
+    """The coordinators that are watched, and who else is asked about them."""
 
     hosts: Annotated[
         list[str],
         Argument(metavar="HOST...", help="addresses of the Client API; a context may name it"),
+    ] = msgspec.field(default_factory=list)
+    witness_url: Annotated[
+        list[str],
+        Option(
+            "--witness-url",
+            metavar="URL",
+            help="ask this witness, too, whether it has seen more of the log; those in"
+            " --witness-policy are asked",
+        ),
     ] = msgspec.field(default_factory=list)
 
 
@@ -79,7 +89,8 @@ def watch(
     if mirror is not None and len(hosts) > 1:
         raise WrongUsageError("a mirror is one of one log", hint="watch one HOST with --mirror")
     tell = _Telling(execute, as_json=as_json)
-    watched = [_Host(host, trusting, WatchState(place), mirror, tell) for host in hosts]
+    urls = addresses.witness_url
+    watched = [_Host(host, trusting, WatchState(place), mirror, urls, tell) for host in hosts]
     try:
         while True:
             for each in watched:
@@ -127,6 +138,7 @@ class _Host:
         trusting: TrustOptions,
         state: WatchState,
         mirror: Path | None,
+        urls: Sequence[str],
         tell: Callable[[Finding], None],
     ) -> None:
         found = Target.at(host, trusting).settled()
@@ -135,6 +147,9 @@ class _Host:
         self._target = msgspec.structs.replace(
             found, context="none", memory="none", witness_policy=None, log_max_age=None
         )
+        own = () if self._policy is None else self._policy.witnesses.witnesses
+        self._urls = [*urls, *(each.url for each in own if each.url)]
+        self._withheld = ""
         self._state = state
         self._mirror = mirror
         self._tell = tell
@@ -155,8 +170,9 @@ class _Host:
         for finding in seen.findings:
             self._tell(finding)
         self._state.keep(self._target.host, seen.watched)
-        problem = self._not_witnessed(seen)
-        if problem:
+        if self._withheld:
+            self._alert("withheld", self._withheld)
+        elif problem := self._not_witnessed(seen):
             self._alert("not-witnessed", problem)
         elif self._wrong:
             self._wrong = ""
@@ -175,6 +191,7 @@ class _Host:
                 raise TrustError(
                     error.message, hint=f"what was served is kept in {kept}; show it to others"
                 ) from None
+            self._withheld = withheld(coordinator, seen.newest, self._urls)
             if self._mirror is not None:
                 mirrored(coordinator, MirrorFolder(self._mirror))
         return seen

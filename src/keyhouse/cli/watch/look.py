@@ -28,6 +28,7 @@ class Seen(NamedTuple):
     """What a look has found."""
 
     watched: Watched
+    newest: LogCheckpoint
     witnessed: LogCheckpoint  # the newest that witnesses have cosigned, if there are any
     findings: list[Finding]
 
@@ -76,7 +77,7 @@ class Look:
                 history = step.history
             frontier = frontier.extended(map(leaf_hash, piece))
         watched = Watched(root, key, new.note.decode(), frontier, history)
-        return Seen(watched, self._coordinator.witnessed_checkpoint(), findings)
+        return Seen(watched, new, self._coordinator.witnessed_checkpoint(), findings)
 
     def _read(self, path: str) -> bytes:
         raw = self._coordinator.log_part(path)
