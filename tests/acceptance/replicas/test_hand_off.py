@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from support.samples.deployment import user
 from support.samples.machines import OTHER_CODE
 from support.samples.recovery import ciphertexts_of, hand_in, holder, recoverable
 
+from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.journal import Journal, WrongKeyError
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.wire.tdx import TdxIdentity
@@ -73,15 +75,26 @@ def test_other_machines_join_and_live_through_a_new_data_key(
     with first.client(user("writer")) as client:
         for name, values in load.acknowledged.items():
             assert client.secrets([name])[name] in {values[-1], *load.unknown}
-    keys.append(replicas.opened().journal.dek)
+        canary = os.urandom(32)
+        assert client.upload({"note": canary}).status == 200
+    opened = replicas.opened()
+    keys.append(opened.journal.dek)
     assert keys[0] != keys[1]
+    root_key = rebuild(opened.replay.base + opened.replay.events)[0].keys.root_key.reveal()
     assert [server.stop() for server in everyone] == [0, 0, 0]
+    hidden = [*(key.reveal() for key in keys), canary, root_key[36:68]]  # of PKCS #8: the number
+    shown = [
+        form
+        for raw in hidden
+        for form in (raw, raw.hex().encode(), base64.b64encode(raw)[:40], repr(raw)[2:-1].encode())
+    ]
+    # All tables, the write-ahead log and the log of the server, and what the coordinators logged.
     seen = [path for path in postgres.folder.rglob("*") if path.is_file()]
-    for key in keys:
-        raw = key.reveal()
-        shown = (raw, raw.hex().encode(), base64.b64encode(raw)[:40], repr(raw)[2:-1].encode())
-        for path in (*seen, *(server.log for server in everyone)):
-            assert not any(form in path.read_bytes() for form in shown), path
+    assert any("pg_wal" in path.parts for path in seen)
+    assert postgres.folder / "log" in seen
+    for path in (*seen, *(server.log for server in everyone)):
+        content = path.read_bytes()
+        assert not any(form in content for form in shown), path
 
 
 def test_without_the_section_nothing_is_handed_over(replicas: Replicas) -> None:

@@ -8,17 +8,20 @@ import pytest
 from hypothesis import given, strategies as st
 
 from keyhouse.attestation import IdentityRefusedError, quote_binding, report_data, require_binding
+from keyhouse.attestation.quote.binding import head_report_data, start_report_data
 from keyhouse.attestation.quote.replica_binding import binds_replica, replica_report_data
 from keyhouse.coordinator.hand_off.notes import (
     LONGEST_NOTE,
     Ask,
     Give,
+    Membership,
     NoteProblem,
     NoteRefusedError,
     Quoted,
     Switch,
     read_ask,
     read_give,
+    read_membership,
     read_quoted,
     read_switch,
 )
@@ -54,14 +57,23 @@ SWITCH = Switch(
     sealed=b"x" * 1168,
     signature=b"S" * 64,
 )
+MEMBER = Membership(
+    store_id=b"s" * 16,
+    instance=b"i" * 16,
+    kem=b"k" * 1216,
+    signing=b"e" * 32,
+    settings=b"m" * 32,
+    level=1,
+)
 FRESH = msgspec.structs.replace(ASK, known=None)
 _PLACE = bytes(7) + b"\3" + bytes(7) + b"M" + bytes(range(32))
 
-Note = Ask | Give | Switch
+Note = Ask | Give | Membership | Switch
 READERS: dict[str, tuple[Note, Callable[[bytes], Note]]] = {
     "ask": (ASK, read_ask),
     "ask of nothing": (FRESH, read_ask),
     "give": (GIVE, read_give),
+    "member": (MEMBER, read_membership),
     "switch": (SWITCH, read_switch),
 }
 each_kind = pytest.mark.parametrize(("note", "read"), READERS.values(), ids=READERS)
@@ -81,6 +93,14 @@ def test_a_give_has_these_bytes() -> None:
     assert GIVE.info == b"keyhouse hand-off v1\0" + head
 
 
+def test_a_note_of_a_member_has_these_bytes() -> None:
+    keys = b"k" * 1216 + b"e" * 32
+
+    assert MEMBER.encode() == (
+        b"KEYHMEM\1" + b"s" * 16 + b"i" * 16 + keys + b"m" * 32 + b"\0\0\0\1"
+    )
+
+
 def test_a_switch_has_these_bytes() -> None:
     ends = bytes(7) + b"\4" + b"c" * 32
     head = b"KEYHSWI\1" + b"s" * 16 + b"w" * 16 + b"i" * 16 + _PLACE + ends
@@ -96,7 +116,7 @@ def test_the_quote_of_a_message_binds_it_with_its_length_and_kind() -> None:
 
     assert replica_report_data("ask", b"abc") == first + second
     assert binds_replica(first + second, "ask", b"abc")
-    others = {"give": b"abc", "ask": b"abd"}
+    others = {"give": b"abc", "member": b"abc", "ask": b"abd"}
     assert not any(binds_replica(first + second, word, raw) for word, raw in others.items())  # type: ignore[arg-type]
     assert not binds_replica(report_data(first), "ask", b"abc")
     assert not binds_replica(first, "ask", b"abc")
@@ -107,6 +127,11 @@ def test_the_quote_of_a_message_binds_it_with_its_length_and_kind() -> None:
 def test_the_quote_of_a_message_is_not_one_over_a_root_certificate(message: bytes) -> None:
     data = replica_report_data("ask", message)
 
+    about_the_log = (
+        start_report_data(message, b"i" * 16, 1, b"t" * 32),
+        head_report_data(message, b"nonce", b"head"),
+    )
+    assert not any(binds_replica(other, "ask", message) for other in about_the_log)
     for root, nonce in ((message, b""), (b"0\x82root certificate", b"nonce")):
         with pytest.raises(IdentityRefusedError):
             require_binding(data, quote_binding(root, nonce))

@@ -6,8 +6,8 @@
         its length in 4 bytes, big-endian, then its bytes
     32  SHA-256 over "keyhouse replica v1" and a zero byte
 
-All other quotes of a coordinator have 32 zeros in the second half (``binding.report_data``), so
-none serves for the other.
+All other quotes of a coordinator have something else in the second half (``binding``): zeros, or
+the hash of what begins in another way. So none serves for the other.
 """
 
 import hashlib
