@@ -10,6 +10,7 @@ from support.evidence_damage import FILES, HISTORIES
 from keyhouse.evidence.bundle import Evidence, read_evidence, write_evidence
 from keyhouse.evidence.errors import EvidenceRefusedError, Step
 from keyhouse.evidence.history import Gap
+from keyhouse.evidence.page import page_of
 from keyhouse.evidence.report import rows_of
 from keyhouse.evidence.verify import NO_WITNESSES, require_no_gaps, verify
 from keyhouse.transparency.leaf import object_name
@@ -35,7 +36,7 @@ def test_the_recorded_file_is_proven_without_a_gap() -> None:
     assert verified.gaps == {}
     assert [row.text.partition(" ")[0] for row in rows_of(verified)] == [
         *("the", "first", "started", "writer", "releaser", "alice", "bob", "manifest", "writer"),
-        *("1", "started"),
+        *("anchors", "started"),
     ]
     assert [each.time for each in verified.milestones] == [
         BEGUN + timedelta(minutes=size, seconds=1) for size in (3, 8, 11)
@@ -171,6 +172,17 @@ def test_a_claimed_time_after_the_witnesses_is_told(maker: Maker) -> None:
     verified = verify(maker.evidence(said), maker.pins())
 
     assert list(verified.gaps.values()) == [(10,)]
+
+
+def test_a_page_escapes_what_the_file_says(maker: Maker) -> None:
+    said = history(maker)
+    said[2]["version"] = "<script>alert(1)</script>"
+
+    page = page_of(verify(maker.evidence(said), maker.pins())).decode()
+
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "SIMULATION" in page
 
 
 def test_the_file_has_one_form(evidence: Evidence) -> None:

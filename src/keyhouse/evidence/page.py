@@ -20,7 +20,7 @@ color:#1b2430;background:#fff}
 h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2rem}
 table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;
 padding:.25rem .6rem;border-bottom:1px solid #d8dee6}
-td{overflow-wrap:anywhere}td:first-child{white-space:nowrap}
+td{overflow-wrap:anywhere}td:first-child,.time{white-space:nowrap}
 .marked td{background:#fff6dd}.verdict{padding:.6rem 1rem;border-left:.4rem solid #2d6a4f;
 background:#eef7f1}.unverified{border-color:#b3261e;background:#fdeceb}
 svg{width:100%;height:auto}
@@ -63,9 +63,10 @@ def _verdict(verified: Verified) -> str:
             '<p class="verdict unverified">NOT VERIFIED. This page shows what the file says;'
             " anybody can make such a file. keyhouse evidence verify verifies it.</p>"
         )
+    simulated = "SIMULATION, which proves nothing about hardware. " * verified.is_simulated
     by = "no witnesses: a fork is NOT excluded" if verified.witnessed is None else "witnesses"
     return (
-        f'<p class="verdict">Proven, with {by}, on {in_words(verified.pins.now)} UTC,'
+        f'<p class="verdict">{simulated}Proven, with {by}, on {in_words(verified.pins.now)} UTC,'
         " but for what stands at the end of this page. Who made this page can write anything:"
         " verify the file yourself.</p>"
     )
@@ -82,7 +83,8 @@ def _entries(rows: list[Row]) -> str:
     head = "<tr><th>entry</th><th>claimed (UTC)</th><th>witnessed</th><th>what</th></tr>"
     body = "\n".join(
         f"<tr{_MARKED if row.is_marked else ''}><td>{row.numbers}</td>"
-        f"<td>{in_words(row.claimed)}</td><td>{in_words(row.witnessed)}</td>"
+        f'<td class="time">{in_words(row.claimed)}</td>'
+        f'<td class="time">{in_words(row.witnessed)}</td>'
         f"<td>{_shown(row.text)}</td></tr>"
         for row in rows
     )

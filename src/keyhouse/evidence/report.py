@@ -12,7 +12,7 @@ from keyhouse.evidence.history import Gap
 from keyhouse.evidence.verify import Judged, Verified
 from keyhouse.evidence.wording import listed, text_of
 from keyhouse.transparency import leaf as leaves
-from keyhouse.transparency.leaf import Leaf
+from keyhouse.transparency.leaf import Leaf, object_name
 
 NEVER_PROVEN: Final = (
     "that Keyhouse's code is right, or that no code that ever held the keys lied about what it did",
@@ -84,6 +84,7 @@ def summary_of(verified: Verified) -> dict[str, str]:
     final = verified.entries[-1].after
     found = {
         "log": evidence.origin,
+        "root certificate": object_name(evidence.root),
         "entries": str(last.checkpoint.size),
         "root of the tree": last.checkpoint.root.hex(),
         "manifest in force": final.manifest or "not known",
@@ -117,9 +118,9 @@ def _joined(index: int, judged: Judged) -> int | str:
 
 def _of_many(kind: str, some: Sequence[Judged]) -> str:
     if kind == "hidden":
-        return f"{len(some)} hidden"
+        return f"hidden entries: {len(some)}"
     if kind == "anchors":
-        return f"{len(some)} anchors of the journal"
+        return f"anchors of the journal: {len(some)}"
     uploads = [
         each
         for judged in some

@@ -25,6 +25,7 @@ import msgspec
 from cryptography import x509
 
 from keyhouse.attestation import (
+    INTEL_SGX_ROOT,
     ExpectedIdentity,
     QuoteProblem,
     QuoteRefusedError,
@@ -110,6 +111,11 @@ class Verified(msgspec.Struct, frozen=True):
     head: Verdict | None
     entries: tuple[Judged, ...]
     gaps: dict[str, tuple[int, ...]]
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether its quotes were verified under another root than Intel's."""
+        return self.pins is not None and self.pins.vendor_root != INTEL_SGX_ROOT
 
     @property
     def witnessed(self) -> datetime | None:

@@ -122,8 +122,7 @@ def verify(
     verified = _verified(file, pins, quiet=as_json)
     if strict:
         require_no_gaps(verified)
-    simulated = trust.simulation_root is not None
-    _show(verified, html, simulated=simulated, as_json=as_json)
+    _show(verified, html, as_json=as_json)
 
 
 def show(file: EvidenceFile, html: Page = "", *, as_json: AsJson = False) -> None:
@@ -134,7 +133,7 @@ def show(file: EvidenceFile, html: Page = "", *, as_json: AsJson = False) -> Non
 
     Example: keyhouse evidence show deployment.evidence.json
     """
-    _show(_verified(file, None, quiet=as_json), html, simulated=False, as_json=as_json)
+    _show(_verified(file, None, quiet=as_json), html, as_json=as_json)
 
 
 def _verified(file: str, pins: "Pins | None", *, quiet: bool) -> "Verified":
@@ -145,7 +144,7 @@ def _verified(file: str, pins: "Pins | None", *, quiet: bool) -> "Verified":
         return verifying.verify(read_evidence(read_file(file, MOST_BYTES)), pins)
 
 
-def _show(verified: "Verified", html: str, *, simulated: bool, as_json: bool) -> None:
+def _show(verified: "Verified", html: str, *, as_json: bool) -> None:
     from keyhouse.evidence.report import gaps_of, in_words, rows_of, summary_of
 
     if html:
@@ -158,16 +157,14 @@ def _show(verified: "Verified", html: str, *, simulated: bool, as_json: bool) ->
             {
                 "verified": verified.pins is not None,
                 "witnessed": verified.witnessed,
-                "simulation": simulated,
+                "simulation": verified.is_simulated,
                 "summary": summary_of(verified),
                 "entries": rows,
                 "notProven": gaps_of(verified),
             }
         )
         return
-    show_rows(
-        {"result": _result(verified, simulated=simulated), **summary_of(verified)}, wraps=True
-    )
+    show_rows({"result": _result(verified), **summary_of(verified)}, wraps=True)
     click.echo()
     cells = [
         (row.numbers, in_words(row.claimed), in_words(row.witnessed), row.text) for row in rows
@@ -180,13 +177,13 @@ def _show(verified: "Verified", html: str, *, simulated: bool, as_json: bool) ->
         click.echo(f"- {printable(each)}")
 
 
-def _result(verified: "Verified", *, simulated: bool) -> str:
+def _result(verified: "Verified") -> str:
     if verified.pins is None:
         return "NOT VERIFIED: this is what the file says"
     found = "PROVEN, but for what is listed below"
     if verified.witnessed is None:
         found += "; NO WITNESSES: a fork is NOT excluded"
-    return f"{found}; SIMULATION: proves nothing about hardware" if simulated else found
+    return f"{found}; SIMULATION: proves nothing about hardware" if verified.is_simulated else found
 
 
 def _fingerprint(option: str, text: str) -> str:
