@@ -154,3 +154,20 @@ def test_a_leaf_that_is_too_long_is_refused() -> None:
 
 def _canonical(value: object) -> bytes:
     return msgspec.json.encode(value, order="sorted")
+
+
+def test_characters_of_names_are_escaped_as_rfc_8785_says() -> None:
+    short = {
+        "\b": "\\b",
+        "\t": "\\t",
+        "\n": "\\n",
+        "\f": "\\f",
+        "\r": "\\r",
+        '"': '\\"',
+        "\\": "\\\\",
+    }
+    characters = [*map(chr, range(0x300)), "\u2028", "\ud7ff", "\ue000", "\U0001f600"]
+    for each in characters:
+        raw = encode_leaf(leaves.Recovered(time=T, at="", holders=(each,)))
+        escaped = short.get(each, f"\\u{ord(each):04x}" if each < " " else each)
+        assert f'"holders":["{escaped}"]'.encode() in raw
