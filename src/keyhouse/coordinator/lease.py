@@ -151,6 +151,13 @@ class Lease:
         """Whether there are leaves that no quorum has cosigned."""
         return self._ends is None or self.witnessed < self._size
 
+    @property
+    def is_urgent(self) -> bool:
+        """Whether somebody waits for witnesses, or an anchor does, or many leaves do."""
+        pending = self._nonce is None or self._nonce.size > self.witnessed
+        many = self._size - self.witnessed > MOST_WAITING // 4
+        return bool(pending or many or self._waiting or self._demanded or self._ends is None)
+
     def granted(self, size: int, checkpoint: bytes) -> None:
         """Take over that all quorums cosigned ``checkpoint``, of the first ``size`` leaves."""
         self.witnessed, self.checkpoint = size, checkpoint

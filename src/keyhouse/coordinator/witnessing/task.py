@@ -21,6 +21,12 @@ from keyhouse.transparency.policy import Policy, Witness
 REFRESHED_AFTER: Final = 600.0
 """Seconds after which a checkpoint is cosigned again, for clients that look at its age."""
 
+GATHERED_FOR: Final = 1.0
+"""Seconds that leaves wait for others, where nobody waits for them to be cosigned."""
+
+LAST_WITHIN: Final = 2.0
+"""Seconds that the last leaves have to be cosigned before the coordinator stops."""
+
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 10.0
 
@@ -35,6 +41,7 @@ class Witnessing:
         self._lease: Final = engine.lease
         self._connect: Final = connect
         self._fresh_until = 0.0
+        self._gather_until = 0.0
         self._sizes: dict[VerifierKey, int] = {}
         self._whys: dict[str, str] = {}
 
@@ -52,13 +59,24 @@ class Witnessing:
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
+    async def finish(self) -> None:
+        """Submit what no quorum has cosigned yet, once and not for long. After ``run``."""
+        lease = self._lease
+        if not lease.policies or lease.held or not lease.is_behind:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WITHIN), self._connect() as asks:
+                await self._submit(asks)
+
     def _rest(self) -> float | None:
         """Return the seconds until there is something to do, if nothing happens; None: never."""
         lease = self._lease
         if not lease.policies or lease.is_condemned:
             return None
-        if lease.is_behind or lease.is_due:
+        if lease.is_due or (lease.is_behind and lease.is_urgent):
             return 0.0
+        if lease.is_behind:
+            return max(self._gather_until - _now(), 0.0)
         return max(min(lease.seconds_left, self._fresh_until - _now()), 1.0)
 
     async def _woken(self, patience: float | None) -> None:
@@ -76,12 +94,19 @@ class Witnessing:
             return False
         if not lease.is_behind and _now() < self._fresh_until:
             return True
+        if not lease.is_urgent and _now() < self._gather_until:
+            return True
+        return await self._submit(asks)
+
+    async def _submit(self, asks: Asks) -> bool:
+        """Submit the whole log; return whether all quorums have cosigned it."""
+        self._gather_until = _now() + GATHERED_FOR
         state = self._engine.view.state
         if not isinstance(state, Running) or state.public_log is None:
             return True
         note = signed_checkpoint(state.public_log)
         submission = Submission(state.public_log, note, self._engine.public_log)
-        return await self._submitted(submission, lease.policies, asks)
+        return await self._submitted(submission, self._lease.policies, asks)
 
     async def _anchored(self) -> bool:
         """Put an anchor into the log; return whether it is there."""

@@ -190,12 +190,21 @@ async def writing(engine: Engine) -> AsyncIterator[asyncio.Task[None]]:
 @asynccontextmanager
 async def witnessed(engine: Engine) -> AsyncIterator[None]:
     """Submit checkpoints to the witnesses that the manifest names, until the context ends."""
-    task = asyncio.create_task(Witnessing(engine, _witness_client).run())
+    witnessing = Witnessing(engine, _witness_client)
+    task = asyncio.create_task(witnessing.run())
+    task.add_done_callback(_tell_end)
     try:
         yield
     finally:
         task.cancel()
         await asyncio.wait([task])
+        await witnessing.finish()
+
+
+def _tell_end(task: asyncio.Task[None]) -> None:
+    """Log that witnesses are asked no more: with ``Witnessed`` the lease ends then."""
+    if not task.cancelled() and (error := task.exception()):
+        log.error("witnesses are asked no more", error=type(error).__qualname__)
 
 
 def _witness_client() -> "WitnessClient":
