@@ -153,7 +153,7 @@ class Lease:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether somebody waits for witnesses, or an anchor does, or many leaves do."""
+        """Whether someone waits for witnesses, or an anchor does, or many leaves do."""
         pending = self._nonce is None or self._nonce.size > self.witnessed
         many = self._size - self.witnessed > MOST_WAITING // 4
         return bool(pending or many or self._waiting or self._demanded or self._ends is None)
