@@ -16,7 +16,8 @@ from support.process.tool import built_with_sumdb
 
 from keyhouse.evidence.bundle import read_evidence, write_evidence
 from keyhouse.evidence.errors import EvidenceRefusedError, Step
-from keyhouse.evidence.verify import Pins, verify
+from keyhouse.evidence.pins import Pins
+from keyhouse.evidence.verify import verify
 
 SOURCE = Path(__file__).parent / "evidence_go"
 NUMBER = int(os.environ.get("KEYHOUSE_TESTS_EVIDENCE", "300"))

@@ -23,7 +23,7 @@ from keyhouse.attestation import (
 from keyhouse.attestation.quote.binding import head_report_data, start_report_data
 from keyhouse.authority import make_coordinator_keys, sign_log_key
 from keyhouse.evidence.bundle import MEDIA_TYPE, Evidence, Head, LogKey, write_evidence
-from keyhouse.evidence.verify import Pins
+from keyhouse.evidence.pins import Pins
 from keyhouse.transparency.approval import (
     Approval,
     Decision,

@@ -1,8 +1,11 @@
 """What is said of evidence that does not prove what it claims."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 
-from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.errors import KeyhouseError, RefusedError
+from keyhouse.transparency.errors import LogInvalidError
 
 
 class Step(StrEnum):
@@ -39,3 +42,12 @@ class HistoryRefusedError(KeyhouseError):
     """The leaves of a log contradict each other, or tell what no coordinator may do."""
 
     code = "history-refused"
+
+
+@contextmanager
+def refused_at(step: Step) -> Iterator[None]:
+    """Raise what is refused in the block as a refusal at ``step``."""
+    try:
+        yield
+    except (LogInvalidError, HistoryRefusedError, RefusedError) as error:
+        raise EvidenceRefusedError(step, error.message, hint=error.hint) from None

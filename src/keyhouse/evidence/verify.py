@@ -17,76 +17,32 @@ entries that it is about.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
 from cryptography import x509
 
-from keyhouse.attestation import (
-    INTEL_SGX_ROOT,
-    ExpectedIdentity,
-    QuoteProblem,
-    QuoteRefusedError,
-    Verdict,
-    Verifier,
-    appraise,
-    quote_binding,
-    read_collateral,
-)
-from keyhouse.attestation.quote.binding import (
-    head_report_data,
-    require_report_data,
-    start_report_data,
-)
+from keyhouse.attestation import INTEL_SGX_ROOT, Verdict
 from keyhouse.authority import is_signed_by_root
 from keyhouse.authority.signing import LOG_KEY_CONTEXT
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.progress import advance, begin
 from keyhouse.evidence.bundle import Evidence, Hidden
-from keyhouse.evidence.errors import EvidenceRefusedError, HistoryRefusedError, Step
+from keyhouse.evidence.errors import EvidenceRefusedError, HistoryRefusedError, Step, refused_at
+from keyhouse.evidence.hardware import vouched_head, vouched_start
 from keyhouse.evidence.history import Gap, History, LogIdentity, LogView, follow, follow_hidden
+from keyhouse.evidence.milestones import Milestone, milestones_of
+from keyhouse.evidence.pins import Pins
 from keyhouse.evidence.whole_tree import WholeTree
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.keys import ED25519, VerifierKey, verified
+from keyhouse.transparency.keys import ED25519, VerifierKey
 from keyhouse.transparency.leaf import Leaf, ManifestSet, Started, object_name, read_leaf
-from keyhouse.transparency.note import SignedNote
-from keyhouse.transparency.policy import Policy
 
 NO_WITNESSES: Final = "that nobody was shown another history: no witness vouches for this one"
 
 _LATE: Final = 600  # seconds
 _TOLD: Final = 1000  # entries between two looks at how far it is
-
-
-class Pins(msgspec.Struct, frozen=True, kw_only=True):
-    """What an auditor trusts, and has from elsewhere than the file.
-
-    ``root`` and ``manifest``: the hash of the root certificate, and of the first manifest; one of
-    them is given, or both. ``identity``: of the code that vouches for the last checkpoint; starts
-    may also be of ``accepted``. ``policy``: None if no witness is trusted. ``max_age``: of the last
-    witness time, at ``now``.
-    """
-
-    root: str = ""
-    manifest: str = ""
-    vendor_root: bytes
-    identity: ExpectedIdentity
-    accepted: tuple[ExpectedIdentity, ...] = ()
-    policy: Policy | None
-    now: datetime
-    max_age: timedelta | None = None
-
-
-class Milestone(msgspec.Struct, frozen=True):
-    """A checkpoint of the file. ``time``: when enough witnesses cosigned it; None: not enough."""
-
-    checkpoint: Checkpoint
-    text: bytes
-    witnesses: tuple[str, ...] = ()
-    time: datetime | None = None
 
 
 class Judged(NamedTuple):
@@ -132,8 +88,8 @@ def verify(evidence: Evidence, pins: Pins | None) -> Verified:
         raise EvidenceRefusedError(Step.LOG_KEY, "the policy names other logs")
     begin("building the tree", 1)
     tree = WholeTree(evidence.hashes)
-    milestones = _milestones(evidence, key, tree, pins)
-    head = None if pins is None else _head(evidence, pins, milestones[-1])
+    milestones = milestones_of(evidence, key, tree, pins)
+    head = None if pins is None else vouched_head(evidence, pins, milestones[-1])
     if pins is not None and pins.policy is None:
         gaps.append(NO_WITNESSES)
     entries = _history(evidence, key, milestones, tree, pins)
@@ -171,7 +127,7 @@ def _deployment(evidence: Evidence, pins: Pins | None) -> list[str]:
 
 def _require_first(evidence: Evidence, manifest: str) -> None:
     first = evidence.entries[1] if len(evidence.entries) > 1 else b""
-    with _refused_at(Step.DEPLOYMENT):
+    with refused_at(Step.DEPLOYMENT):
         leaf = None if isinstance(first, Hidden) else read_leaf(first)
     if not isinstance(leaf, ManifestSet) or leaf.manifest != manifest:
         raise EvidenceRefusedError(Step.DEPLOYMENT, "its first manifest is not the one pinned")
@@ -179,7 +135,7 @@ def _require_first(evidence: Evidence, manifest: str) -> None:
 
 def _log_key(evidence: Evidence) -> VerifierKey:
     """Step 3."""
-    with _refused_at(Step.LOG_KEY):
+    with refused_at(Step.LOG_KEY):
         key = VerifierKey.read(evidence.log.key)
     if key.kind != ED25519 or key.name != evidence.origin:
         raise EvidenceRefusedError(Step.LOG_KEY, "the log's key is not Ed25519 under its origin")
@@ -203,80 +159,6 @@ def _log_key(evidence: Evidence) -> VerifierKey:
             Step.LOG_KEY, "the intermediate certificate is not a CA that the root has issued"
         )
     return key
-
-
-def _milestones(
-    evidence: Evidence, key: VerifierKey, tree: WholeTree, pins: Pins | None
-) -> tuple[Milestone, ...]:
-    """Steps 4 and 5."""
-    size, found = 0, []
-    notes = []
-    for raw in evidence.checkpoints:
-        with _refused_at(Step.TREE):
-            note = SignedNote.read(raw.encode())
-            verified(note, [key])
-            checkpoint = Checkpoint.read(note.text)
-        if checkpoint.origin != evidence.origin or checkpoint.encode() != note.text:
-            raise EvidenceRefusedError(Step.TREE, "a checkpoint is of another log, or says more")
-        if not size <= checkpoint.size <= tree.size or checkpoint.size == 0:
-            raise EvidenceRefusedError(Step.TREE, "the sizes of the checkpoints are out of order")
-        if tree.root(checkpoint.size) != checkpoint.root:
-            raise EvidenceRefusedError(
-                Step.TREE, f"the entries are not those of the checkpoint of {checkpoint.size}"
-            )
-        size = checkpoint.size
-        notes.append((note, checkpoint))
-    if not notes or size != tree.size:
-        raise EvidenceRefusedError(Step.TREE, "the last checkpoint is not over all entries")
-    found = [_witnessed(note, checkpoint, key, pins) for note, checkpoint in notes]
-    _require_quorum(found[-1], pins)
-    return tuple(found)
-
-
-def _witnessed(
-    note: SignedNote, checkpoint: Checkpoint, key: VerifierKey, pins: Pins | None
-) -> Milestone:
-    """Return the milestone with those of the policy's witnesses that have cosigned it."""
-    if pins is None or pins.policy is None:
-        return Milestone(checkpoint, note.text)
-    policy = pins.policy
-    with _refused_at(Step.WITNESSES):
-        signed = verified(note, [key, *(each.key for each in policy.witnesses)])
-    times = sorted(time for signer, time in signed.items() if signer != key)
-    names = tuple(each.name for each in policy.witnesses if each.key in signed)
-    if not times or not policy.holds(signed):
-        return Milestone(checkpoint, note.text, names)
-    with _refused_at(Step.WITNESSES):
-        return Milestone(checkpoint, note.text, names, _date(times[(len(times) - 1) // 2]))
-
-
-def _require_quorum(last: Milestone, pins: Pins | None) -> None:
-    if pins is None:
-        return
-    if pins.policy is not None and last.time is None:
-        raise EvidenceRefusedError(
-            Step.WITNESSES, "the last checkpoint has no quorum of the policy's witnesses"
-        )
-    if pins.max_age is not None and (last.time is None or pins.now - last.time > pins.max_age):
-        raise EvidenceRefusedError(
-            Step.WITNESSES, "the last witness time is older than the maximum age"
-        )
-
-
-def _head(evidence: Evidence, pins: Pins, last: Milestone) -> Verdict:
-    """Step 6."""
-    head = evidence.head
-    collateral = evidence.objects.get(head.collateral)
-    if collateral is None:
-        raise EvidenceRefusedError(Step.HARDWARE, "the collateral of the quote is not in the file")
-    with _refused_at(Step.HARDWARE):
-        verdict = Verifier(pins.vendor_root).verify(
-            head.quote, read_collateral(collateral), last.time or _date(evidence.made // 1_000_000)
-        )
-        appraise(verdict, pins.identity, binding=quote_binding(evidence.root, head.nonce))
-        wanted = head_report_data(evidence.root, head.nonce, last.text)
-        require_report_data(verdict.report_data, wanted)
-    return verdict
 
 
 def _history(
@@ -327,57 +209,8 @@ def _followed(
         leaf = read_leaf(entry)
         history, gaps = follow(history, leaf, log)
         if isinstance(leaf, Started):
-            gaps += _start(evidence, pins, leaf, (index, tree.root(index)), current.time)
+            gaps += vouched_start(evidence, pins, leaf, (index, tree.root(index)), current.time)
         yield Judged(leaf, current.time, _timed(leaf, current.time, gaps), history)
-
-
-def _start(
-    evidence: Evidence,
-    pins: Pins | None,
-    leaf: Started,
-    before: tuple[int, bytes],
-    time: datetime | None,
-) -> tuple[Gap, ...]:
-    """Return what is not proven of a start; its quote is of accepted code, at this place.
-
-    ``before``: size and root of the log before the leaf. ``time``: of the witnesses.
-    """
-    if pins is None or not leaf.quote:
-        return ()  # told already
-    quote = evidence.objects.get(leaf.quote)
-    collateral = evidence.objects.get(leaf.collateral)
-    if quote is None or collateral is None:
-        return (Gap.NO_COLLATERAL,)
-    given, claimed = read_collateral(collateral), _date(leaf.time // 1_000_000)
-    gaps: tuple[Gap, ...] = ()
-    try:
-        verdict = Verifier(pins.vendor_root).verify(quote, given, time or claimed)
-    except QuoteRefusedError as error:  # witnesses may have seen it much later
-        if error.reason is not QuoteProblem.EXPIRED or time is None:
-            raise
-        verdict = Verifier(pins.vendor_root).verify(quote, given, min(claimed, time))
-        gaps = (Gap.CLAIMED_TIME,)
-    instance = bytes.fromhex(leaf.instance)
-    require_report_data(verdict.report_data, start_report_data(evidence.root, instance, *before))
-    said = (leaf.unique, leaf.signer, leaf.product, leaf.svn)
-    code = (verdict.mrenclave.hex(), verdict.mrsigner.hex(), verdict.isvprodid, verdict.isvsvn)
-    if said != code:
-        raise HistoryRefusedError("the quote of the start is of another code than the entry says")
-    _require_accepted(verdict, pins, quote_binding(evidence.root))
-    return gaps
-
-
-def _require_accepted(verdict: Verdict, pins: Pins, binding: bytes) -> None:
-    """Raise the refusal by the first identity unless one of those pinned is that of ``verdict``."""
-    refusals = []
-    for identity in (pins.identity, *pins.accepted):
-        try:
-            appraise(verdict, identity, binding=binding)
-        except RefusedError as error:
-            refusals.append(error)
-        else:
-            return
-    raise refusals[0]
 
 
 def _timed(leaf: Leaf, witnessed: datetime | None, gaps: tuple[Gap, ...]) -> tuple[str, ...]:
@@ -385,19 +218,3 @@ def _timed(leaf: Leaf, witnessed: datetime | None, gaps: tuple[Gap, ...]) -> tup
     if witnessed is None or leaf.time <= (witnessed.timestamp() + _LATE) * 1_000_000:
         return gaps
     return (*gaps, "the claimed time is more than 10 minutes after the witnesses'")
-
-
-def _date(seconds: int) -> datetime:
-    try:
-        return datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):
-        raise LogInvalidError("the time of a cosignature is no date") from None
-
-
-@contextmanager
-def _refused_at(step: Step) -> Iterator[None]:
-    """Raise what is refused in the block as a refusal at ``step``."""
-    try:
-        yield
-    except (LogInvalidError, HistoryRefusedError, RefusedError) as error:
-        raise EvidenceRefusedError(step, error.message, hint=error.hint) from None

@@ -18,7 +18,8 @@ from keyhouse.cli.parser import Argument, AsJson, Option, OptionGroup, WrongUsag
 
 if TYPE_CHECKING:
     from keyhouse.attestation import ExpectedIdentity
-    from keyhouse.evidence.verify import Pins, Verified
+    from keyhouse.evidence.pins import Pins
+    from keyhouse.evidence.verify import Verified
 
 _MOST_ROWS: Final = 200
 _FINGERPRINT: Final = re.compile(r"[0-9a-fA-F]{64}")
@@ -70,7 +71,7 @@ class Trusted(OptionGroup, frozen=True, kw_only=True):
 
     def pins(self) -> "Pins":
         """Return what the options pin. Raises ``WrongUsageError`` and ``RefusedError``."""
-        from keyhouse.evidence.verify import Pins
+        from keyhouse.evidence.pins import Pins
 
         if bool(self.root_fingerprint) == bool(self.manifest_fingerprint):
             raise WrongUsageError(
