@@ -9,8 +9,6 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal.shared.url import has_password, store_url
-from keyhouse.journal.store.postgres_address import StoreUrlError
 from keyhouse.server.process.flags import (
     SettingRefusedError,
     file,
@@ -81,12 +79,16 @@ def _address(value: str, source: str) -> HostPort | None:
 
 
 def _store(value: str, source: str) -> Secret | None:
+    if not value:
+        return None
+    from keyhouse.journal.shared.url import has_password  # of a database, which few have
+
     if source == "--store" and has_password(value):
         raise SettingRefusedError(
             "--store has a password, which every user of this machine could see",
             hint="use --store-password-file, or the variable KEYHOUSE_STORE",
         )
-    return Secret(value.encode()) if value else None
+    return Secret(value.encode())
 
 
 def _replicas(value: str, source: str) -> int:
@@ -331,6 +333,9 @@ class Settings(msgspec.Struct, frozen=True):
         """The URL of the store with its password. Raises ``SettingRefusedError``."""
         if self.store is None:
             return None
+        from keyhouse.journal.shared.url import store_url
+        from keyhouse.journal.store.postgres_address import StoreUrlError
+
         try:
             url = self.store.reveal().decode()
             return store_url(url, self.store_password_file, self.store_standbys)
