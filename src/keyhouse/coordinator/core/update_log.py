@@ -22,8 +22,19 @@ from keyhouse.coordinator.core.events import (
 )
 from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.manifest import fingerprint
+from keyhouse.wire.secret_types import SecretType
 
 _ENCODER: Final = msgspec.json.Encoder()
+
+
+class _SecretSet(msgspec.Struct, frozen=True):
+    """The line of an upload. Others are rare, and put together as they come."""
+
+    time: str
+    update: str
+    user: str
+    secret: str
+    type: SecretType
 
 
 def entries(event: Event) -> Iterable[bytes]:
@@ -51,9 +62,9 @@ def _entries(event: Event) -> Iterator[bytes]:
                 raised = {"user": event.user, "package": package, "new version": version}
                 yield _line(event.time, "SecurityVersion increased", raised)
         case SecretsUploaded():
-            for upload in event.uploads:
-                uploaded = {"user": event.user, "secret": upload.name, "type": str(upload.type)}
-                yield _line(event.time, "Secret set", uploaded)
+            time, user = timestamp(event.time), event.user
+            for each in event.uploads:
+                yield _ENCODER.encode(_SecretSet(time, "Secret set", user, each.name, each.type))
         case _:
             return
 

@@ -12,7 +12,7 @@ import msgspec
 CHAIN_SIZE = 32
 
 KEPT_PLACES: Final = 1000
-"""Places that a ``Trail`` knows: the newest ones."""
+"""Places that a ``Trail`` knows at least: the newest ones."""
 
 
 class Sealed(msgspec.Struct, frozen=True):
@@ -117,8 +117,8 @@ class Trail:
         """Take note of ``places``, which ascend."""
         for place in places:
             self._places[place.sequence] = place
-        while len(self._places) > KEPT_PLACES:
-            del self._places[next(iter(self._places))]
+        if len(self._places) > 2 * KEPT_PLACES:  # rarely, and then many: most writes pay nothing
+            self._places = dict(list(self._places.items())[-KEPT_PLACES:])
 
     def at(self, sequence: int) -> Position | None:
         """Return the place after the record ``sequence``; None if it is not known."""

@@ -40,7 +40,7 @@ class PlacedHead(Head, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """A complete answer.
 
-    ``headers`` are extra fields only, as they shall appear on the wire. The protocol itself adds
+    ``headers`` are extra fields only, names in lower case. The protocol itself adds
     content-type (``application/json``), content-length, x-content-type-options, cache-control and
     connection; it leaves out its own of the first and of cache-control when ``headers`` has one.
     """

@@ -72,8 +72,8 @@ def _answer_head(answer: Answer, *, close: bool) -> bytes:
 
 def _own_fields(headers: Iterable[tuple[bytes, bytes]]) -> Sequence[bytes]:
     """Return what every answer has, unless ``headers`` say otherwise."""
-    names = {name.lower() for name, _ in headers}
-    if names.isdisjoint((b"content-type", b"cache-control")):
+    names = dict(headers)
+    if b"content-type" not in names and b"cache-control" not in names:
         return _OWN_FIELDS
     return [each for each in _OWN_FIELDS if each.partition(b":")[0] not in names]
 
