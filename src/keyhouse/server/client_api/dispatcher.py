@@ -43,7 +43,7 @@ class Dispatcher:
         """Check a request by its head; reads are answered at once, from one view."""
         view = self._engine.view
         known = self._known.get(view, head)
-        if known is not None and not self._lease.is_enforced:
+        if known is not None and (not self._lease.is_enforced or self._may_give(head)):
             if self._log is not None:
                 route = self._targets[head.method, self._grammars.path_of(head.path)].route
                 self._log.answered(view, head, route)
@@ -78,6 +78,17 @@ class Dispatcher:
     def forget_answers(self) -> None:
         """Make each answer again when it is asked for: with time, certificates expire."""
         self._known = ViewAnswers()
+
+    def _may_give(self, head: Head) -> bool:
+        """Tell whether a kept answer still holds where witnesses decide, and count it.
+
+        The status is not always that of the view; what is held is refused elsewhere.
+        """
+        route = self._targets[head.method, self._grammars.path_of(head.path)].route
+        if route.operation in OPEN_WHILE_HELD or self._lease.held:
+            return False
+        self._lease.spend()
+        return True
 
     def _require_allowed(self, route: Route, view: View, identity: bytes | None) -> None:
         """Refuse what the phase, the feature gate or the caller's certificate rules out."""
