@@ -204,7 +204,8 @@ def test_recovery_mode_ends_when_another_coordinator_serves(replicas: Replicas) 
 
 
 def test_a_platform_that_cannot_seal_serves_with_a_key_of_others(replicas: Replicas) -> None:
-    (first,) = replicas.founded(1, with_replicas(Code=[OWN_CODE, {"TDX": {"MRTD": VM.mrtd}}]))
+    code = [OWN_CODE, {"TDX": {"MRTD": VM.mrtd}}]
+    (first,) = replicas.founded(1, with_replicas(Code=code))
     vm = replicas.elsewhere(coordinator=VM).start()
     assert code_of(vm) == 3
     assert "this platform cannot seal" in vm.logged()
@@ -217,6 +218,8 @@ def test_a_platform_that_cannot_seal_serves_with_a_key_of_others(replicas: Repli
     assert verified.code == 0, verified
     with vm.client(user("writer")) as client:
         assert client.upload({"note": b"written by a confidential VM"}).status == 200
+    update(first, with_replicas("second", holders=1, Code=code))  # it is told of the new key
+    assert code_of(vm) == 3
     vm.kill()
     vm.start()  # it asks again
     first.kill()

@@ -19,7 +19,7 @@ from support.samples.updates import together
 
 from keyhouse.attestation import TcbStatus
 from keyhouse.authority.instance_keys import InstanceKeys
-from keyhouse.base.errors import ConflictError
+from keyhouse.base.errors import ConflictError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine
 from keyhouse.coordinator.core.base import base_events
@@ -332,6 +332,24 @@ async def test_a_platform_whose_status_is_no_longer_accepted_makes_no_key_and_is
         await until_idle()
         assert [note.name for note in notes(made)] == [instance(other)]
         assert [stopped(each) for each in (one, other)] == [False, False]
+
+
+@in_simulated_time
+async def test_no_key_is_made_where_the_own_quote_cannot_be_verified(tmp_path: Path) -> None:
+    """Nobody could be told of it, and whether the own code may know it is not known."""
+    made = await database()
+    async with (
+        engine_on(SimulatedStore(made), tmp_path / "a", used=_strange().collateral) as one,
+        engine_on(SimulatedStore(made), tmp_path / "b") as other,
+    ):
+        await until_idle()
+        before = one.view.position
+        with pytest.raises(UnavailableError, match="own quote"):
+            await update(one, manifest("second", holders=2))
+        await until_idle()
+        assert [each.view.position for each in (one, other)] == [before, before]
+        assert notes(made) == []
+        await upload(one, {"note": b"as before"})
 
 
 @in_simulated_time
