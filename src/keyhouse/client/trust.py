@@ -43,6 +43,7 @@ from keyhouse.client.http.connection import Connection
 from keyhouse.client.http.pinned_tls import watching_context
 from keyhouse.client.http.retries import Retries, Rules, Timeouts, exchange
 from keyhouse.client.log_policy import LOG_MAX_AGE, LogPolicy
+from keyhouse.client.memory.heads import Proven
 from keyhouse.client.memory.states import Memories, StateMemory, Watch
 from keyhouse.client.public_log import Ask, cosigned_checkpoint, newest_checkpoint
 from keyhouse.client.steps import Answer, Steps, work
@@ -266,7 +267,7 @@ def proving(
     policy: LogPolicy | None = None,
     now: datetime | None = None,
     ahead: int = 0,
-) -> Steps[LogHead | None]:
+) -> Steps[Proven | None]:
     """Return the head of a log that is proven to continue what was remembered ``before``.
 
     None: the log in ``answer`` is at most ``ahead`` leaves more than what was proven last, and
@@ -282,7 +283,7 @@ def proving(
     if policy is not None:
         seen = yield from cosigned_checkpoint(ask, watch.root_der, found)
         policy.require(seen, now or datetime.now(UTC))
-    return LogHead.of(found.size, found.root)
+    return Proven(LogHead.of(found.size, found.root), heads)
 
 
 def proven(

@@ -5,13 +5,21 @@ later and are not proven yet. All of them must be beginnings of any log that is 
 on: an older copy of the state that has overtaken them has another leaf for its own start.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from keyhouse.client.errors import TrustError
 from keyhouse.wire.address import Address
 from keyhouse.wire.log_head import LogHead, log_head_in
 
 Heads = tuple[LogHead, ...]
+
+
+class Proven(NamedTuple):
+    """A head that is proven to continue those that it ``covers``."""
+
+    head: LogHead
+    covers: Heads
+
 
 AHEAD: Final = 256
 """Leaves that a log may grow in a session before it is proven that it continues."""
@@ -73,9 +81,14 @@ def with_head(heads: Heads, seen: LogHead, address: Address) -> Heads:
     return tuple(sorted((*heads, seen), key=_size))
 
 
-def with_proven(heads: Heads, proven: LogHead) -> Heads:
-    """Return ``heads`` after it is proven that ``proven`` continues those that are not larger."""
-    return (proven, *(one for one in heads if one.size > proven.size))
+def with_proven(heads: Heads, proven: Proven, address: Address) -> Heads:
+    """Return ``heads`` after a proof: the head that continues those that it covers, and the others.
+
+    Others came meanwhile, perhaps from another process. Raises ``TrustError`` as ``with_head``.
+    """
+    found = with_head(heads, proven.head, address)
+    others = [one for one in found if one not in proven.covers and one != proven.head]
+    return tuple(sorted((proven.head, *others), key=_size))
 
 
 def _size(head: LogHead) -> int:

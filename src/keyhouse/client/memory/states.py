@@ -26,7 +26,14 @@ import msgspec
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.client.errors import TrustError
-from keyhouse.client.memory.heads import Heads, read_head, require_continued, with_head, with_proven
+from keyhouse.client.memory.heads import (
+    Heads,
+    Proven,
+    read_head,
+    require_continued,
+    with_head,
+    with_proven,
+)
 from keyhouse.client.steps import Answer
 from keyhouse.wire.address import Address
 from keyhouse.wire.log_head import LogHead
@@ -111,7 +118,7 @@ class Watch:
             return ()
         return with_head(heads, seen, self._address)
 
-    def check(self, known: Memories, answer: Answer, proven: LogHead | None = None) -> None:
+    def check(self, known: Memories, answer: Answer, proven: Proven | None = None) -> None:
         """Check an answer to a call that began when this was ``known``; remember its state.
 
         ``proven``: a head of the log that is proven to continue what is remembered. Raises
@@ -131,14 +138,14 @@ class Watch:
         self._memory.change(step)
 
     def _with_head(
-        self, memories: Memories, head: LogHead | None, proven: LogHead | None
+        self, memories: Memories, head: LogHead | None, proven: Proven | None
     ) -> Memories:
         before = self.heads(memories)
         if head is None or self._root not in memories.places:
             return memories
         heads = with_head(before, head, self._address)
         if proven is not None:
-            heads = with_proven(heads, proven)
+            heads = with_proven(heads, proven, self._address)
         if heads == before:
             return memories
         return msgspec.structs.replace(memories, heads={**memories.heads, self._root: heads})
