@@ -131,8 +131,13 @@ class Members:
             async with asyncio.timeout(WITHIN):
                 own = await self._own_now()
                 await self._require(member, notes.get(member.instance), store_id, replicas, own)
-        except TimeoutError:
-            raise UnavailableError("the quote of a member cannot be verified now") from None
+        except KeyhouseError:
+            raise
+        except Exception as error:  # noqa: BLE001 as above, and time may be up
+            failed = type(error).__qualname__
+            raise UnavailableError(
+                f"the quote of a member cannot be verified now: {failed}"
+            ) from None
 
     async def _require(
         self,
