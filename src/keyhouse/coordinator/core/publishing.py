@@ -71,8 +71,9 @@ class Publishing:
         Raises ``LogInvalidError`` for a leaf that could not be read, which is a bug.
         """
         if isinstance(command, UploadSecrets):
-            uploaded = (event for event in events if isinstance(event, SecretsUploaded))
-            self._uploads += [_uploads(event, _certificate(command)) for event in uploaded]
+            for event in events:
+                if isinstance(event, SecretsUploaded):
+                    self._uploads.append(_uploads(event, _hash_of(command.identity)))
             return
         if isinstance(command, MakeAnchor):
             self._end_uploads()

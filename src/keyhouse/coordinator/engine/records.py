@@ -21,7 +21,7 @@ _CODEC: Codec[Event] = Codec(Event, name="event")
 
 def encode_events(events: Iterable[Event]) -> Iterator[bytes]:
     """Yield each event as canonical bytes: equal in every process, and known to decode."""
-    return (_CODEC.encode_checked(event) for event in events)
+    return map(_CODEC.encode_checked, events)
 
 
 def encode_again(event: Event) -> bytes:

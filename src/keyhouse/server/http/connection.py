@@ -223,20 +223,18 @@ class HttpConnection:
             or not self._writable
         )
 
-    def _hold(self, held: bool) -> None:  # noqa: FBT001 - the one thing it takes
+    def _end_step(self) -> None:
+        """End the turn if it is used up; take bytes from the transport only if they can be read."""
+        if self._turn <= 0 and not self._yielded:
+            self._yielded = True
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        held = self._is_blocked()
         if held is not self._held and self._transport is not None and self._phase is not _CLOSING:
             self._held = held
             if held:
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
-
-    def _end_step(self) -> None:
-        """End the turn if it is used up; take bytes from the transport only if they can be read."""
-        if self._turn <= 0 and not self._yielded:
-            self._yielded = True
-            asyncio.get_running_loop().call_soon(self._begin_turn)
-        self._hold(self._is_blocked())
 
     def _begin_turn(self) -> None:
         self._yielded = False
