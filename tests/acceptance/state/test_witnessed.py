@@ -13,13 +13,14 @@ from support.cosigner import Cosigner
 from support.peers.witness import Answered, Witness, policy
 from support.peers.workloads import grpcio, request
 from support.process.server import Reply, Server
+from support.public_log import published_by
 from support.samples.deployment import manifest, user
 from support.samples.recovery import ciphertexts_of, hand_in, holders, recoverable
 from support.witnessed import require_held, until, until_held, until_served, upload
 
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import VerifierKey
-from keyhouse.transparency.leaf import Anchor, read_leaf
+from keyhouse.transparency.leaf import Anchor, LogBegun, read_leaf
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import Policy
 from keyhouse.transparency.tiles import bundled
@@ -147,6 +148,70 @@ def test_an_activation_with_a_limit_is_answered_when_witnesses_know_of_it(
             entries = bundled(client.get(f"/api/v2/log/tile/entries/000.p/{size}").body, size)
     Policy.read(policy(deployment.witnesses, 2)).require(note, VerifierKey.read(deployment.key))
     assert isinstance(read_leaf(entries[-1]), Anchor)
+
+
+def test_a_lost_state_continues_with_a_new_log(deployment: Deployment) -> None:
+    server = deployment.server
+    with server:
+        deployment.begin()
+        until_served(server)
+        upload(server, b"kept" * 4)
+    deployment.copy("old")
+    with server:
+        until_served(server)
+        for turn in range(3):
+            upload(server, bytes([turn]) * 16)
+    deployment.put_back("old")
+    given_up = VerifierKey.read(deployment.key).name
+    server = Server(server.data, arguments=("--begin-new-log", given_up))
+    with server:
+        until_held(server, "witnesses have not cosigned the start")
+        with server.client() as client:
+            key = client.get("/api/v2/log/key").data["verifierKey"]
+        for witness in deployment.witnesses:
+            witness.trust(key)
+        until_served(server)
+        upload(server, bytes(16))
+        server.kill()
+    assert VerifierKey.read(key).name == f"{given_up}/2"
+    with server:  # the log to give up is another one now
+        until_served(server)
+        with server.client() as client:
+            assert client.get("/api/v2/log/key").data["verifierKey"] == key
+            log = published_by(client)
+    begun = log.leaves[0]
+    assert isinstance(begun, LogBegun)
+    assert begun.previous is not None
+    assert (begun.previous.origin, begun.previous.reason) == (given_up, "--begin-new-log")
+    assert log.kinds == ["LogBegun", "Started", "SecretsUploaded", "Started"]
+
+
+def test_a_recovered_old_disk_continues_with_a_new_log(deployment: Deployment) -> None:
+    server, people = deployment.server, holders(2)
+    rules = {"Transparency": deployment.transparency()}
+    with server:
+        shares = ciphertexts_of(deployment.begin(recoverable(people, Config=rules)))
+        until_served(server)
+    (server.data / "sealed_key").unlink()
+    given_up = VerifierKey.read(deployment.key).name
+    server = Server(server.data, arguments=("--begin-new-log", given_up))
+    with server:
+        with server.client() as client:
+            for each in people:
+                share = each.share(shares[each.name])
+                assert hand_in(client, share, each.sign(share)).status == 200
+            key = client.get("/api/v2/log/key").data["verifierKey"]
+        for witness in deployment.witnesses:
+            witness.trust(key)
+        until_served(server)
+        update(server, recoverable(people, secrets=4, Config=rules))
+    with server:
+        until_served(server)
+        with server.client() as client:
+            log = published_by(client)
+    assert log.checkpoint.origin == f"{given_up}/2"
+    assert log.kinds == ["LogBegun", "Recovered", "Started", "UpdateProposed", "ManifestUpdated",
+                         "Started"]  # fmt: skip
 
 
 def test_always_serves_and_says_what_is_missing(deployment: Deployment) -> None:

@@ -217,6 +217,10 @@ def test_wrong_usage_is_named_with_what_would_be_right(arguments: list[str], tol
         (["--store-password-file", "f"], "--store-password-file has no effect"),
         (["--replace-lost-state"], "--replace-lost-state has no effect"),
         (
+            ["--begin-new-log", "a", "--store", "postgresql://a@b/c"],
+            "--begin-new-log does not go with --store",
+        ),
+        (
             [
                 "--store",
                 "postgresql://h/d",

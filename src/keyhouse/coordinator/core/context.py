@@ -4,7 +4,7 @@ import msgspec
 
 from keyhouse.base.errors import ForbiddenError
 from keyhouse.coordinator.core.policy import policy_of
-from keyhouse.coordinator.core.state import Member, Recovering, State
+from keyhouse.coordinator.core.state import Member, PublicLog, Recovering, State
 from keyhouse.manifest import SealMode, fingerprint
 
 
@@ -54,7 +54,12 @@ class Context(msgspec.Struct, frozen=True):
     signer: bytes = bytes(32)  # what quotes of this process say beside its measurement
     product: int = 0
     security_version: int = 0
+    given_up_log: str = ""  # origin of a log that a start gives up for a new one; empty: none
     at: str = ""  # where the journal stands: epoch.sequence.chain in hex; empty: there is none
+
+    def begins_log(self, log: PublicLog | None) -> bool:
+        """Tell whether a start begins a log: there is none, or it is the one to give up."""
+        return log is None or log.origin == self.given_up_log
 
     def require_kept(self, manifest: bytes) -> None:
         """Return if a state under ``manifest``, which is valid, can be kept where this one is.

@@ -25,7 +25,7 @@ from keyhouse.coordinator.core.events import (
     UpdateInitiated,
 )
 from keyhouse.coordinator.core.policy import policy_of
-from keyhouse.coordinator.core.state import Running, State
+from keyhouse.coordinator.core.state import PublicLog, Running, State
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.canonical import canonical
@@ -97,7 +97,12 @@ class Publishing:
             self._uploads = []
 
 
-def log_begun(event: LogBegun, keys: CoordinatorKeys, platform: str) -> leaves.LogBegun:
+def log_begun(
+    event: LogBegun,
+    keys: CoordinatorKeys,
+    platform: str,
+    previous: leaves.PreviousLog | None = None,
+) -> leaves.LogBegun:
     """Return the first leaf of a log."""
     return leaves.LogBegun(
         time=event.time,
@@ -105,9 +110,16 @@ def log_begun(event: LogBegun, keys: CoordinatorKeys, platform: str) -> leaves.L
         root=hashlib.sha256(keys.root_cert).hexdigest(),
         key=event.verifier,
         platform=platform,
-        previous=None,
+        previous=previous,
         imported=event.imported,
     )
+
+
+def _given_up(log: PublicLog | None) -> leaves.PreviousLog | None:
+    if log is None:
+        return None
+    frontier = log.frontier
+    return leaves.PreviousLog(log.origin, frontier.size, frontier.root.hex(), "--begin-new-log")
 
 
 def started(event: Started, context: Context) -> leaves.Started:
@@ -336,7 +348,7 @@ def start_events(
     record = start(context)
     said: list[Leaf] = []
     if begun is not None:
-        said.append(log_begun(begun, state.keys, state.platform))
+        said.append(log_begun(begun, state.keys, state.platform, _given_up(state.public_log)))
     said += recovered(context.now, context.at, holders)
     said.append(started(record, context))
     published = Published(tuple(map(encode_leaf, said)))

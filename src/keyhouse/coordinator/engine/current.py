@@ -31,6 +31,7 @@ class Process(NamedTuple):
     signer: bytes = bytes(32)
     product: int = 0
     security_version: int = 0
+    given_up_log: str = ""  # origin of a log that a start gives up for a new one; empty: none
 
 
 class Current:

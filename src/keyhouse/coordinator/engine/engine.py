@@ -201,12 +201,14 @@ class Engine:
 
         async def append() -> None:
             state, context, begun = self.view.running, self._current.context(), None
-            if state.public_log is None:
+            old = state.public_log
+            if context.begins_log(old):
+                old = None
                 begun, objects = LateLog.of(state, self.view.log, context.now)
                 self._writer.public_log = await self._writer.new_log(
                     begun.verifier, objects, on_disk=self._writer.on_disk
                 )
-            frontier = Frontier() if state.public_log is None else state.public_log.frontier
+            frontier = Frontier() if old is None else old.frontier
             started = await self._quotes.kept(
                 start_events(state, context, begun),
                 frontier,

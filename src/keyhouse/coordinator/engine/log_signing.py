@@ -1,8 +1,9 @@
 """The key of the transparency log: made with the log, vouched for by the root, signs its heads."""
 
 import hashlib
+import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -20,22 +21,32 @@ from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of
 from keyhouse.transparency.leaf import object_name
 from keyhouse.transparency.note import SignedNote
 
+_NUMBERED: Final = re.compile(r"(.+)/([2-9]|[1-9][0-9]{1,3})", re.ASCII | re.DOTALL)
 
-def make_log_key(keys: CoordinatorKeys, manifest: Manifest) -> LogKey:
+
+def make_log_key(keys: CoordinatorKeys, manifest: Manifest, *, after: str = "") -> LogKey:
     """Return a new key for the log of the deployment that ``keys`` are of.
 
-    Its name is the one in ``manifest``, the first one, or else made from the root certificate.
+    Its name is the one in ``manifest``, the first one, or else made from the root certificate; for
+    a log that takes the place of the one named ``after``, that name with the next number.
     """
     key = Ed25519PrivateKey.generate()
     given = manifest.config.transparency
     origin = given.origin if given is not None else ""
     origin = origin or f"keyhouse/{hashlib.sha256(keys.root_cert).hexdigest()[:32]}"
+    origin = _numbered(after) if after else origin
     verifier = str(VerifierKey(origin, ED25519, key.public_key().public_bytes_raw()))
     return LogKey(Secret(key.private_bytes_raw()), verifier, sign_log_key(keys, verifier))
 
 
+def _numbered(origin: str) -> str:
+    """Return ``origin`` with the next number: ``a/2`` after ``a``, ``a/3`` after ``a/2``."""
+    found = _NUMBERED.fullmatch(origin)
+    return f"{found[1]}/{int(found[2]) + 1}" if found else f"{origin}/2"
+
+
 class LateLog(NamedTuple):
-    """A log that begins in a deployment that had none: the journal is of an older version."""
+    """A log that begins in a deployment that had none, or whose log is given up."""
 
     begun: LogBegun
     objects: list[bytes]  # the manifests, and the lines of the update log so far
@@ -45,9 +56,9 @@ class LateLog(NamedTuple):
         """Return the log that begins with ``state`` and ``log``."""
         lines = b"\n".join(log.lines())
         pending = manifest_object(state.pending.manifest) if state.pending is not None else []
-        begun = make_log_key(state.keys, policy_of(state.manifest).manifest).begun(
-            time, object_name(lines)
-        )
+        after = "" if state.public_log is None else state.public_log.origin
+        key = make_log_key(state.keys, policy_of(state.manifest).manifest, after=after)
+        begun = key.begun(time, object_name(lines))
         return cls(begun, [lines, *manifest_object(state.manifest), *pending])
 
 

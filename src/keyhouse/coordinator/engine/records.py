@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from keyhouse.base.errors import BrokenError
-from keyhouse.coordinator.core.events import BaseBegun, Event
+from keyhouse.coordinator.core.events import BaseBegun, Event, LogBegun
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.publishing import leaves_of
 from keyhouse.coordinator.core.state import Running, State
@@ -57,6 +57,8 @@ class LogTail:
         """Look at the next event of the replay."""
         if isinstance(event, BaseBegun) and event.public_log is not None:
             self.filed = event.public_log.frontier
+        elif isinstance(event, LogBegun):
+            self.filed, self.leaves = Frontier(), []
         self.leaves += leaves_of((event,))
 
 

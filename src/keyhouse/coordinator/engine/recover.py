@@ -86,9 +86,10 @@ async def recover(
             serve = await recovery.make_ready(running.keys)
         now, position = clock.now(), opened.journal.position
         context = msgspec.structs.replace(context, now=now, at=at(position))
-        public_log, begun = await _log_of(writer, running, update_log.view(), tail, now)
+        public_log, begun = await _log_of(writer, running, update_log.view(), tail, context)
         holders = [each.name for each in recovery.submitted]
-        frontier = Frontier() if running.public_log is None else running.public_log.frontier
+        old = running.public_log if begun is None else None
+        frontier = Frontier() if old is None else old.frontier
         started = await quotes.kept(
             start_events(running, context, begun, holders),
             frontier,
@@ -106,12 +107,12 @@ async def recover(
 
 
 async def _log_of(
-    writer: JournalWriter, state: Running, log: LogView, tail: LogTail, now: int
+    writer: JournalWriter, state: Running, log: LogView, tail: LogTail, context: Context
 ) -> tuple[LogStore, LogBegun | None]:
-    """Return the transparency log of ``state``, and the event that begins it if it has none."""
-    if state.public_log is not None:
+    """Return the transparency log of ``state``, and the event that begins it if one has to."""
+    if state.public_log is not None and not context.begins_log(state.public_log):
         return await writer.opened_log(state.public_log.verifier, tail), None
-    late = LateLog.of(state, log, now)
+    late = LateLog.of(state, log, context.now)
     return await writer.new_log(late.begun.verifier, late.objects), late.begun
 
 

@@ -258,6 +258,7 @@ def _process(settings: Settings, platform: "Platform") -> "Process":
     return process_on(platform)._replace(
         first_manifest=rule,
         removed_may_cancel=not settings.no_cancel_by_removed,
+        given_up_log=settings.begin_new_log,
         shares_store=settings.store is not None,
     )
 

@@ -141,6 +141,11 @@ SETTINGS: Final = (
         is_switch=True,
     ),
     measured(
+        "--begin-new-log",
+        "give up the transparency log of this name (ORIGIN) for a new one, where the newest state"
+        " is lost and witnesses do not continue the old log",
+    ),
+    measured(
         "--no-cancel-by-removed",
         "let no user cancel a pending update whose manifest removes that user",
         is_switch=True,
@@ -291,6 +296,7 @@ class Settings(msgspec.Struct, frozen=True):
     claim_fingerprint: str  # lower case; empty: any manifest
     no_new_manifest_in_recovery: bool
     replace_lost_state: bool
+    begin_new_log: str  # origin of the log to give up; empty: none
     no_cancel_by_removed: bool
     pccs: str  # empty: none
     pccs_ca: Path | None
@@ -364,6 +370,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     if values["pccs_ca"] and not values["pccs"]:
         raise SettingRefusedError("--pccs-ca has no effect here", hint="it goes with --pccs")
     _check_store(values)
+    _check_new_log(values)
     _check_replicas(values)
     return Settings(**values, notes=_notes(values))
 
@@ -377,6 +384,14 @@ def _check_store(values: Mapping[str, Any]) -> None:
         raise SettingRefusedError(
             "--replace-lost-state and --no-new-manifest-in-recovery contradict each other",
             hint="leave one of them out",
+        )
+
+
+def _check_new_log(values: Mapping[str, Any]) -> None:
+    if values["begin_new_log"] and values["store"] is not None:
+        raise SettingRefusedError(
+            "--begin-new-log does not go with --store yet",
+            hint="the state of a database has one log for all coordinators",
         )
 
 
