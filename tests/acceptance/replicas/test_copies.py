@@ -3,7 +3,7 @@
 import asyncio
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,10 @@ from support.peers.postgres import PASSWORD, PostgresServer
 from support.peers.replicas import NAMES, Replicas, manifest
 from support.process.command import Ended, refused_start, run
 from support.process.server import Server
+from support.public_log import published_by
 from support.samples.deployment import user
+
+from keyhouse.manifest import fingerprint
 
 
 class Database:
@@ -58,6 +61,15 @@ def read(server: Server) -> bytes:
     return found
 
 
+def log_of(server: Server, before: Sequence[bytes] = ()) -> list[bytes]:
+    """Return the leaves of the whole log, which continues ``before`` and has its manifest."""
+    with server.client() as client:
+        found = published_by(client).entries
+        assert client.get(f"/api/v2/log/object/{fingerprint(manifest())}").body == manifest()
+    assert found[: len(before)] == [*before]
+    return found
+
+
 def copied(*words: str) -> Ended:
     done = run("store", "copy", *words)
     assert done.code == 0, done.err
@@ -72,7 +84,7 @@ def test_a_state_goes_to_a_database_and_comes_back(
         with alone.client() as client:
             assert client.set_manifest(manifest()).status == 200
         write(alone, b"alone")
-        before = state_of(alone)
+        before, said = state_of(alone), log_of(alone)
     words = (str(alone.data), database.url, *database.password)
     archive = copied(*words).out.split("archived  ")[1].strip()
     assert refused_start(alone.data).error.endswith("a manifest was set before")
@@ -80,6 +92,7 @@ def test_a_state_goes_to_a_database_and_comes_back(
     replicas.all.append(first)
     assert state_of(first) > before
     assert read(first) == b"alone"
+    said = log_of(first, said)
     other = replicas.started()  # on the same machine
     write(other, b"shared")
     assert first.stop() == 0
@@ -104,6 +117,7 @@ def test_a_state_goes_to_a_database_and_comes_back(
     with Server(alone.data) as server:
         assert state_of(server) > before
         assert read(server) == b"shared"
+        log_of(server, said)
         write(server, b"alone again")
     again = run("store", "copy", *out)
     assert (again.code, "has a state of its own" in again.err) == (1, True)
@@ -136,6 +150,7 @@ def test_a_backup_of_a_database_is_made_under_load_and_serves(
         with Server(data) as server:
             if found is not None:
                 assert read(server) == found
+                assert log_of(server)
             else:  # the recovery keys open it
                 with server.client() as client:
                     assert client.get("/api/v2/status").data["code"] == 1
