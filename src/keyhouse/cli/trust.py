@@ -17,7 +17,7 @@ app = Group()
 def show(memory: MemoryOption = "", *, as_json: AsJson = False) -> None:
     """Print the remembered coordinators.
 
-    Of each its address, the SHA-256 of its root and its newest state.
+    Of each its address, the SHA-256 of its root, its newest state, and the newest head of its log.
 
     Example: keyhouse trust show
     """
@@ -26,8 +26,7 @@ def show(memory: MemoryOption = "", *, as_json: AsJson = False) -> None:
         show_json({"coordinators": [_object(memories, where) for where in sorted(memories.roots)]})
         return
     for where in sorted(memories.roots):
-        root = memories.roots[where]
-        show_rows({"address": where, "root": root, "state": str(memories.highest(root))})
+        show_rows({name: value for name, value in _object(memories, where).items() if value})
 
 
 @app.command("forget")
@@ -75,4 +74,6 @@ def _required(option: str) -> "StateMemory":
 
 def _object(memories: "Memories", where: str) -> dict[str, str]:
     root = memories.roots[where]
-    return {"address": where, "root": root, "state": str(memories.highest(root))}
+    heads = memories.heads.get(root, ())
+    log = str(heads[-1]) if heads else ""
+    return {"address": where, "root": root, "state": str(memories.highest(root)), "log": log}
