@@ -8,9 +8,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.authority import is_signed_by_root
+from keyhouse.evidence.history import History, LogIdentity, LogView, follow
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import VerifierKey, verified
-from keyhouse.transparency.leaf import Leaf, read_leaf
+from keyhouse.transparency.leaf import Leaf, object_name, read_leaf
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, frontier_of
 from keyhouse.transparency.tree import Frontier, leaf_hash
@@ -58,7 +59,15 @@ def read_log(
     frontier = Frontier().extended(map(leaf_hash, entries))
     assert frontier.root == checkpoint.root
     assert frontier_of(lambda tile: read(f"tile/{tile.path}"), checkpoint.size) == frontier
+    _require_history(entries, LogIdentity(key.name, object_name(root), verifier))
     return Published(checkpoint, entries)
+
+
+def _require_history(entries: list[bytes], identity: LogIdentity) -> None:
+    """Follow the leaves as those do who verify evidence, but for manifests and approvals."""
+    history, log = History(identity), LogView(lambda _: None, lambda _: None)
+    for entry in entries:
+        history, _ = follow(history, read_leaf(entry), log)
 
 
 def published_by(client: Client) -> Published:
