@@ -54,7 +54,7 @@ def _see(files: LogFiles, name: str) -> LogSeen:
     signed = SignedNote.read(note)
     verified(signed, [key])
     checkpoint = Checkpoint.read(signed.text)
-    growing, objects = Growing(), 0
+    growing, objects = Growing(), set[str]()
 
     def read(path: str) -> bytes:
         return files.tile(Tile.read(path.removeprefix("tile/")))
@@ -62,9 +62,9 @@ def _see(files: LogFiles, name: str) -> LogSeen:
     for piece in entries_after(read, Frontier(), checkpoint.size, checkpoint.root):
         growing.extend(piece)
         for entry in piece:
-            objects += _objects(files, entry)
+            objects |= _objects(files, entry)
         _require_same(files, growing, partial=growing.size == checkpoint.size)
-    return LogSeen(name, checkpoint.size, objects)
+    return LogSeen(name, checkpoint.size, len(objects))
 
 
 def _key(files: LogFiles, name: str) -> VerifierKey:
@@ -84,8 +84,7 @@ def _require_same(files: LogFiles, growing: Growing, *, partial: bool) -> None:
     growing.drop(tiles)
 
 
-def _objects(files: LogFiles, entry: bytes) -> int:
-    """Return how many objects of a leaf are there. Raises for one with another hash."""
-    return sum(
-        files.object(name) is not None for name in objects_named(read_leaf(entry), files.object)
-    )
+def _objects(files: LogFiles, entry: bytes) -> set[str]:
+    """Return which objects of a leaf are there. Raises for one with another hash."""
+    named = objects_named(read_leaf(entry), files.object)
+    return {name for name in named if files.object(name) is not None}
