@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from msgspec.structs import replace
 from support.peers.console import Console, chromium, console, context_of
 from support.process.server import Server
 from support.samples.updates import together
@@ -39,10 +40,10 @@ def consoles(tmp_path: Path) -> Iterator[Callable[..., Console]]:
     """Start a console for a person at a coordinator; all end with the test."""
     with ExitStack() as ends:
 
-        def begin(server: Server, person: str = "", *words: str) -> Console:
+        def begin(server: Server, person: str = "", *words: str, **settings: str) -> Console:
             home = tmp_path / f"home-{person or 'anonymous'}"
             home.mkdir()
-            contexts = {"prod": context_of(server, home, person)}
+            contexts = {"prod": replace(context_of(server, home, person), **settings)}
             return ends.enter_context(console(home, contexts, *words))
 
         yield begin

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from support.cosigner import Cosigner
 from support.peers.console import Console, console, context_of
+from support.peers.witness import Witness, policy
 from support.process.server import Server
 from support.samples.deployment import user
 from support.samples.recovery import hand_in, holder, recoverable
 from support.samples.updates import together
+from support.witnessed import until_served
 
 from keyhouse.evidence.bundle import read_evidence
 from keyhouse.evidence.verify import verify
@@ -239,6 +242,26 @@ def test_a_rollback_turns_trust_red(
         assert "rollback" in page.inner_text(".distrust")
         page.click("text=Verify again")
         assert "rollback" in page.inner_text(".distrust")
+
+
+def test_witnesses_of_the_log_are_shown_and_demanded(
+    tmp_path: Path, consoles: Callable[..., Console], opened: "Callable[..., Page]"
+) -> None:
+    cosigner = Cosigner.ed25519("a.example/w")
+    server, file = Server(tmp_path / "data"), tmp_path / "witnesses"
+    with Witness(cosigner) as witness, server:
+        file.write_text(policy([witness], 1))
+        with server.client() as client:
+            transparency = {"Witnesses": policy([witness], 1), "Serve": "Witnessed"}
+            assert client.set_manifest(together(Transparency=transparency)).status == 200
+            page = opened(consoles(server, "alice", witness_policy=str(file)))
+            assert "Not trusted" in page.inner_text(".distrust h2")
+            witness.trust(client.get("/api/v2/log/key").data["verifierKey"])
+        until_served(server)
+        page.click("text=Verify again")
+        log = page.locator("section", has=page.get_by_text("Transparency log", exact=True))
+        assert "a quorum saw it" in log.inner_text()
+        assert log.locator(".people .agreed").inner_text().split("\n")[0] == "W0"
 
 
 def test_names_of_a_manifest_are_text_and_nothing_else(

@@ -10,10 +10,15 @@ from starlette.responses import Response
 
 from keyhouse.attestation import ExpectedIdentity, TcbStatus, Verdict
 from keyhouse.base.secret import Secret
+from keyhouse.client import CallRefusedError, LogCheckpoint, LogPolicy
 from keyhouse.console.deployments import Deployment, Link, root_fingerprint
 from keyhouse.console.page import View, fields_of, page, redirect
+from keyhouse.transparency.keys import VerifierKey
+from keyhouse.transparency.note import SignedNote
 from keyhouse.wire.vm_identity import bits_in_words
 
+_RUNNING: Final = 3
+_MISSING: Final = 404
 _AGE: Final = timedelta(minutes=5)  # after which the page verifies again
 _WORDS: Final = {
     TcbStatus.UP_TO_DATE: "The platform has every update that its vendor knows of.",
@@ -38,6 +43,16 @@ class Measured(msgspec.Struct, frozen=True):
     words: str = ""
 
 
+class Log(msgspec.Struct, frozen=True):
+    """The newest head of the log. ``seen``: when a quorum had seen it; None: no policy."""
+
+    origin: str
+    size: int
+    root: str
+    seen: datetime | None = None
+    witnesses: tuple[tuple[str, bool], ...] = ()  # a name, and whether it has cosigned
+
+
 @page("trust")
 async def show(request: Request, deployment: Deployment) -> View:
     """Show what is proven; verify again what was verified some time ago."""
@@ -60,17 +75,43 @@ async def show(request: Request, deployment: Deployment) -> View:
         "chain": [_certificate(der) for der in (trusted.intermediate_der, trusted.root_der)],
         "remembered": None if memory is None else memory.read().highest(root),
         "has_memory": memory is not None,
+        "log": await _log(link, status.code),
         "user": await _user(deployment, link, status.code),
     }
     return View("trust", values)
 
 
+def _witnesses(policy: LogPolicy, found: LogCheckpoint) -> tuple[tuple[str, bool], ...]:
+    note, key = SignedNote.read(found.note), VerifierKey.read(found.verifier)
+    signed = policy.witnesses.require(note, key)
+    return tuple((each.name, each.key in signed) for each in policy.witnesses.witnesses)
+
+
 async def _user(deployment: Deployment, link: Link, phase: int) -> str:
     """Return who the user is in the manifest in force; "" if nobody, or if there is none."""
-    running = 3
-    if not link.certificate or phase != running:
+    if not link.certificate or phase != _RUNNING:
         return ""
     return (await deployment.in_force()).user
+
+
+async def _log(link: Link, phase: int) -> Log | None:
+    """Return the newest head of the log, which continues what is remembered of it.
+
+    None: no manifest is enforced, or it has no log. Raises ``TrustError``, also without witnesses.
+    """
+    if phase != _RUNNING:
+        return None
+    try:
+        found = await link.coordinator.log_checkpoint()
+    except CallRefusedError as refusal:
+        if refusal.http_status == _MISSING:  # it is of a version without a log
+            return None
+        raise
+    policy = link.described.trust.log_policy
+    if policy is None:
+        return Log(found.origin, found.size, found.root.hex())
+    seen = policy.require(found, datetime.now(UTC))
+    return Log(found.origin, found.size, found.root.hex(), seen, _witnesses(policy, found))
 
 
 @page("trust")
