@@ -101,13 +101,13 @@ async def _log(link: Link, phase: int) -> Log | None:
     """
     if phase != _RUNNING:
         return None
+    policy = link.described.trust.log_policy
     try:
-        found = await link.coordinator.log_checkpoint()
+        found = await link.coordinator.witnessed_checkpoint()
     except CallRefusedError as refusal:
         if refusal.http_status == _MISSING:  # it is of a version without a log
             return None
         raise
-    policy = link.described.trust.log_policy
     if policy is None:
         return Log(found.origin, found.size, found.root.hex())
     seen = policy.require(found, datetime.now(UTC))
