@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 from keyhouse.base.errors import NotFoundError, RefusedError, UnavailableError
 from keyhouse.cli.output.bar import long_work
@@ -10,6 +10,9 @@ from keyhouse.cli.output.files import read_file
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser import Argument, AsJson, Option, command
 from keyhouse.cli.store.stopped import Directory, Stopped, require_stopped
+
+if TYPE_CHECKING:
+    from keyhouse.journal.offline.log_restore import Restored
 
 T = TypeVar("T", bytes, bytearray)
 
@@ -50,6 +53,10 @@ def restore(
         )
     with long_work("restoring the log", quiet=as_json):
         found = restore_log(directory, key, read)
+    _show(found, as_json=as_json)
+
+
+def _show(found: "Restored", *, as_json: bool) -> None:
     if as_json:
         show_json(
             {

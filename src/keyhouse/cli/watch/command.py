@@ -46,11 +46,9 @@ class Hosts(OptionGroup, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=list)
 
 
-@command
-def watch(
-    addresses: Hosts,
-    trusting: TrustOptions,
-    *,
+class Watching(OptionGroup, frozen=True, kw_only=True):
+    """How it is watched, and who is told."""
+
     state: Annotated[
         Path | None,
         Option(
@@ -58,19 +56,33 @@ def watch(
             help="what is known of the logs (default: keyhouse/watched-logs.json in"
             " $XDG_STATE_HOME or ~/.local/state)",
         ),
-    ] = None,
+    ] = None
     mirror: Annotated[
         Path | None, Option("--mirror", metavar="DIR", help="mirror the log here, too")
-    ] = None,
+    ] = None
     interval: Annotated[
         int, Option("--interval", metavar="SECONDS", help="how often to look", range=(1, 86_400))
-    ] = 60,
-    once: Annotated[bool, Option("--once", help="look once, then end")] = False,
+    ] = 60
+    once: Annotated[bool, Option("--once", help="look once, then end")] = False
     execute: Annotated[
         Path | None,
         Option("--exec", help="program to run for each alert, with its JSON as standard input"),
-    ] = None,
-    as_json: AsJson = False,
+    ] = None
+
+    def place(self) -> WatchState:
+        """Return where what is known is kept. Raises ``WrongUsageError`` if there is no place."""
+        place = self.state or default_state()
+        if place is None:
+            raise WrongUsageError(
+                "no place for what is known: neither XDG_STATE_HOME nor HOME is set",
+                hint="--state FILE",
+            )
+        return WatchState(place)
+
+
+@command
+def watch(
+    addresses: Hosts, how: Watching, trusting: TrustOptions, *, as_json: AsJson = False
 ) -> None:
     """Follow transparency logs, and tell what is new.
 
@@ -79,25 +91,19 @@ def watch(
 
     Example: keyhouse watch keys.example.com:4433 --attestation attestation.json --once
     """
-    place = state or default_state()
-    if place is None:
-        raise WrongUsageError(
-            "no place for what is known: neither XDG_STATE_HOME nor HOME is set",
-            hint="--state FILE",
-        )
-    hosts = addresses.hosts or [""]  # that of the context
-    if mirror is not None and len(hosts) > 1:
+    place, hosts = how.place(), addresses.hosts or [""]  # that of the context
+    if how.mirror is not None and len(hosts) > 1:
         raise WrongUsageError("a mirror is one of one log", hint="watch one HOST with --mirror")
-    tell = _Telling(execute, as_json=as_json)
+    tell = _Telling(how.execute, as_json=as_json)
     urls = addresses.witness_url
-    watched = [_Host(host, trusting, WatchState(place), mirror, urls, tell) for host in hosts]
+    watched = [_Host(host, trusting, place, how.mirror, urls, tell) for host in hosts]
     try:
         while True:
             for each in watched:
-                each.look(once=once)
-            if once:
+                each.look(once=how.once)
+            if how.once:
                 return
-            time.sleep(interval)
+            time.sleep(how.interval)
     except KeyboardInterrupt:
         return
 
