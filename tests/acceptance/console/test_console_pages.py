@@ -112,6 +112,7 @@ def test_two_people_approve_an_update_in_two_browsers(
 
         to(bob, "updates")
         assert bob.inner_text(".people .agreed").startswith("alice")
+        assert "agreed, signed" in bob.inner_text(".people .agreed")
         bob.click("text=Approve…")
         assert bob.get_attribute(".confirm[open] .copy", "data-copy") == digest
         bob.click("text=Approve this plan")

@@ -12,6 +12,7 @@ from keyhouse.client import PlanData
 from keyhouse.console.deployments import Deployment, Link
 from keyhouse.console.manifest_text import json_of, yaml_of
 from keyhouse.console.page import View, change, fields_of, page, redirect
+from keyhouse.console.signatures import signers
 from keyhouse.manifest import Action, fingerprint
 from keyhouse.views import plan as review
 from keyhouse.wire.base64_text import decode_base64
@@ -37,6 +38,7 @@ async def show(request: Request, deployment: Deployment) -> View:
             values["text"] = await asyncio.to_thread(yaml_of, in_force.manifest.raw)
         return View("updates", values)
     values["pending_fingerprint"] = fingerprint(pending.manifest)
+    values["signers"] = await signers(link.coordinator, in_force, pending.manifest)
     if values["may"]:
         values |= _reviewed(await link.coordinator.plan(pending.manifest))
     return View("updates", values)
