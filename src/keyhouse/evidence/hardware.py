@@ -1,5 +1,6 @@
 """Quotes of an evidence file: of its last checkpoint, and of starts."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 from keyhouse.attestation import (
@@ -47,7 +48,8 @@ def vouched_head(evidence: Evidence, pins: Pins, last: Milestone) -> Verdict:
 
 
 def vouched_start(
-    evidence: Evidence,
+    objects: Callable[[str], bytes | None],
+    root: bytes,
     pins: Pins | None,
     leaf: Started,
     before: tuple[int, bytes],
@@ -55,13 +57,13 @@ def vouched_start(
 ) -> tuple[Gap, ...]:
     """Return what is not proven of a start; its quote is of accepted code, at this place.
 
-    ``before``: size and root of the log before the leaf. ``time``: of the witnesses. Raises
-    ``RefusedError`` and ``HistoryRefusedError``.
+    ``objects``: those of the log; ``root``: the root certificate (DER). ``before``: size and root
+    of the log before the leaf. ``time``: of the witnesses. Raises ``RefusedError`` and
+    ``HistoryRefusedError``.
     """
     if pins is None or not leaf.quote:
         return ()  # told already
-    quote = evidence.objects.get(leaf.quote)
-    collateral = evidence.objects.get(leaf.collateral)
+    quote, collateral = objects(leaf.quote), objects(leaf.collateral)
     if quote is None or collateral is None:
         return (Gap.NO_COLLATERAL,)
     given, claimed = read_collateral(collateral), date_of(leaf.time // 1_000_000)
@@ -74,12 +76,12 @@ def vouched_start(
         verdict = Verifier(pins.vendor_root).verify(quote, given, min(claimed, time))
         gaps = (Gap.CLAIMED_TIME,)
     instance = bytes.fromhex(leaf.instance)
-    require_report_data(verdict.report_data, start_report_data(evidence.root, instance, *before))
+    require_report_data(verdict.report_data, start_report_data(root, instance, *before))
     said = (leaf.unique, leaf.signer, leaf.product, leaf.svn)
     code = (verdict.mrenclave.hex(), verdict.mrsigner.hex(), verdict.isvprodid, verdict.isvsvn)
     if said != code:
         raise HistoryRefusedError("the quote of the start is of another code than the entry says")
-    _require_accepted(verdict, pins, quote_binding(evidence.root))
+    _require_accepted(verdict, pins, quote_binding(root))
     return gaps
 
 

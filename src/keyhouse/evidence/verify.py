@@ -209,7 +209,9 @@ def _followed(
         leaf = read_leaf(entry)
         history, gaps = follow(history, leaf, log)
         if isinstance(leaf, Started):
-            gaps += vouched_start(evidence, pins, leaf, (index, tree.root(index)), current.time)
+            before = index, tree.root(index)
+            objects, root = evidence.objects.get, evidence.root
+            gaps += vouched_start(objects, root, pins, leaf, before, current.time)
         yield Judged(leaf, current.time, _timed(leaf, current.time, gaps), history)
 
 

@@ -92,6 +92,18 @@ def test_every_new_leaf_is_told_once(watcher: Watcher, tmp_path: Path) -> None:
     assert ended.code == 3
 
 
+def test_a_start_without_its_quote_is_an_alert(watcher: Watcher) -> None:
+    with watcher.server, watcher.server.client() as client:
+        assert client.set_manifest(manifest()).status == 200
+    (objects,) = (watcher.server.data / "log").glob("*/object")
+    for each in objects.iterdir():
+        each.unlink() if each.read_bytes() != manifest() else None
+    with watcher.server:
+        *_, first, second = watcher.told()
+    assert "the quote of the start, or its collateral, is not here" in first["why"][0]
+    assert (second["kind"], second.get("alert")) == ("started", None)
+
+
 def test_witnesses_tell_what_was_withheld(watcher: Watcher) -> None:
     older = watcher.state.with_name("older")
     with (

@@ -143,7 +143,7 @@ def _verified(
         verify_coordinator,
     )
 
-    expected, root = _expected(found), vendor_root(found.simulation_root)
+    expected, root = expected_of(found), vendor_root(found.simulation_root)
     collateral = _collateral(found, root)
     try:
         with working(f"verifying {found.host}"):
@@ -177,7 +177,7 @@ def log_policy_of(target: Target) -> LogPolicy | None:
     return LogPolicy.from_file(target.witness_policy, target.log_max_age or LOG_MAX_AGE)
 
 
-def _expected(target: Target) -> ExpectedIdentity:
+def expected_of(target: Target) -> ExpectedIdentity:
     """Return the identity of the attestation file; options replace its lists."""
     from keyhouse.client.trust_files import expected_identity
 

@@ -14,7 +14,8 @@ from keyhouse.base.errors import RefusedError, UnavailableError
 from keyhouse.base.printable import os_reason, printable
 from keyhouse.cli.log.folder import MirrorFolder
 from keyhouse.cli.log.mirror import mirrored
-from keyhouse.cli.options.connect import coordinator_of, log_policy_of
+from keyhouse.cli.options.connect import coordinator_of, expected_of, log_policy_of
+from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.output.show import show_json
 from keyhouse.cli.parser import Argument, AsJson, Option, OptionGroup, WrongUsageError, command
@@ -23,6 +24,7 @@ from keyhouse.cli.watch.look import BrokenLogError, Look, Seen
 from keyhouse.cli.watch.state import WatchState, default_state
 from keyhouse.cli.watch.witnesses import withheld
 from keyhouse.client import LogPolicy, TrustError
+from keyhouse.evidence.pins import Pins
 
 _RUNNING: Final = 3
 """The code of a coordinator that enforces a manifest."""
@@ -149,6 +151,12 @@ class _Host:
     ) -> None:
         found = Target.at(host, trusting).settled()
         self._policy: LogPolicy | None = log_policy_of(found)
+        self._pins = Pins(
+            vendor_root=vendor_root(found.simulation_root),
+            identity=expected_of(found),
+            policy=None,
+            now=datetime.now(UTC),
+        )
         # What is known of the log says more than a memory, and witnesses are judged here.
         self._target = msgspec.structs.replace(
             found, context="none", memory="none", witness_policy=None, log_max_age=None
@@ -191,7 +199,7 @@ class _Host:
             if status.code != _RUNNING:
                 raise UnavailableError(f"no manifest is in force: {status.message}")
             try:
-                seen = Look(self._target.host, coordinator).follow(known)
+                seen = Look(self._target.host, coordinator, self._pins).follow(known)
             except BrokenLogError as error:
                 kept = self._state.keep_broken(self._target.host, error.message, known, error.parts)
                 raise TrustError(

@@ -1,16 +1,14 @@
 """What a watcher tells: new leaves of a log, and what a person should look at."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Final
 
 import msgspec
 
-from keyhouse.evidence.history import Gap, History
+from keyhouse.evidence.history import History
 from keyhouse.evidence.wording import is_other_code, text_of
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import Leaf
-
-_TOLD_GAPS: Final = frozenset(Gap) - {Gap.NO_QUOTE, Gap.NO_COLLATERAL}
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -26,10 +24,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def of_leaf(
-    host: str, index: int, leaf: Leaf, before: History | None, gaps: tuple[Gap, ...]
+    host: str, index: int, leaf: Leaf, before: History | None, gaps: Iterable[str]
 ) -> Finding:
-    """Return what is told of a new leaf."""
-    why = [str(gap) for gap in gaps if gap in _TOLD_GAPS]
+    """Return what is told of a new leaf. ``gaps``: what could not be judged about it."""
+    why = [str(gap) for gap in gaps]
     if is_other_code(leaf, before):
         why.append("other code has started than before")
     if isinstance(leaf, leaves.UpdateCancelled):

@@ -10,9 +10,11 @@ from keyhouse.cli.watch.state import Watched
 from keyhouse.client import CallRefusedError, Coordinator, TrustError
 from keyhouse.client.public_log import LogCheckpoint
 from keyhouse.evidence.errors import HistoryRefusedError
+from keyhouse.evidence.hardware import vouched_start
 from keyhouse.evidence.history import History, LogIdentity, LogView, follow
+from keyhouse.evidence.pins import Pins
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.leaf import Leaf, object_name, read_leaf
+from keyhouse.transparency.leaf import Leaf, Started, object_name, read_leaf
 from keyhouse.transparency.reading import entries_after
 from keyhouse.transparency.tiles import nodes_of
 from keyhouse.transparency.tree import (
@@ -44,8 +46,9 @@ class BrokenLogError(TrustError):
 class Look:
     """A look at the log of ``coordinator``, which was verified and answers at ``host``."""
 
-    def __init__(self, host: str, coordinator: Coordinator) -> None:
+    def __init__(self, host: str, coordinator: Coordinator, pins: Pins) -> None:
         self._host = host
+        self._pins = pins
         self._coordinator = coordinator
         self._parts: dict[str, bytes] = {}  # as they came
         self._objects: dict[str, bytes | None] = {}
@@ -73,11 +76,21 @@ class Look:
             for entry in piece:
                 leaf = _leaf(entry)
                 step = follow(history, leaf, view)
-                findings.append(of_leaf(self._host, history.size, leaf, history, step.gaps))
-                history = step.history
-            frontier = frontier.extended(map(leaf_hash, piece))
+                why = (*step.gaps, *self._not_vouched(leaf, frontier))
+                findings.append(of_leaf(self._host, history.size, leaf, history, why))
+                history, frontier = step.history, frontier.extended([leaf_hash(entry)])
         watched = Watched(root, key, new.note.decode(), frontier, history)
         return Seen(watched, new, self._coordinator.witnessed_checkpoint(), findings)
+
+    def _not_vouched(self, leaf: Leaf, before: Frontier) -> tuple[str, ...]:
+        """Return why no quote vouches for a start by code that is expected; empty: one does."""
+        if not isinstance(leaf, Started):
+            return ()
+        place, root = (before.size, before.root), self._coordinator.trusted.root_der
+        try:
+            return vouched_start(self._object, root, self._pins, leaf, place, None)
+        except (RefusedError, HistoryRefusedError) as error:
+            return (f"no quote vouches for this start: {error.message}",)
 
     def _read(self, path: str) -> bytes:
         raw = self._coordinator.log_part(path)
