@@ -39,6 +39,8 @@ type history struct {
 	older        bool
 	recovering   []string
 	recoveringAt string
+	read         *manifest
+	readFrom     string
 }
 
 func followAll(file *evidence, trust *pins, t *tree) {
@@ -133,7 +135,10 @@ func (h *history) members() *manifest {
 	if !there {
 		return nil
 	}
-	return readManifest(raw)
+	if h.read == nil || h.readFrom != h.manifest {
+		h.read, h.readFrom = readManifest(raw), h.manifest
+	}
+	return h.read
 }
 
 func (h *history) begin(l *leaf) {
