@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
@@ -110,6 +111,6 @@ def test_whatever_is_put_anywhere_gives_findings_or_a_manifest(
             place: Any = document
             for step in path[:-1]:
                 place = place[step]
-            place[path[-1]] = value
+            place[path[-1]] = deepcopy(value)  # one may be put into what another has put
     with suppress(InvalidError):  # and no other exception
         check_fully(json.dumps(document).encode(), keys=KEYS, now=AT)
