@@ -37,7 +37,7 @@ from keyhouse.server.http.head import (
     readable_path,
 )
 from keyhouse.server.http.incoming import IncomingBody, too_many_bodies
-from keyhouse.server.http.known_head import NO_REQUEST, NOTHING, KnownHead, read_known
+from keyhouse.server.http.known_head import NO_REQUEST, NOTHING
 from keyhouse.server.http.service import HttpService
 from keyhouse.server.net.concurrency import QUEUED
 from keyhouse.server.net.transport import Transport
@@ -253,7 +253,8 @@ class HttpConnection:
             if end < 0:
                 self._begin_head(buffer[at:])
                 return False
-            self._known = self._read_known(buffer[at : end + 4])
+            identity = self._transport.identity if self._transport is not None else None
+            self._known = self._service.read_head(buffer[at : end + 4], identity)
             self._at = end + 4
         self._checked = 0
         self._request = self._known.request
@@ -266,11 +267,6 @@ class HttpConnection:
             self._deadline = self._service.now + self._service.limits.header_timeout
         check_beginning(beginning, self._checked, self._service.limits)
         self._checked = len(beginning)
-
-    def _read_known(self, raw: bytes) -> KnownHead:
-        service = self._service
-        identity = self._transport.identity if self._transport is not None else None
-        return read_known(raw, service.limits, identity, places=service.places)
 
     def _admit(self) -> None:
         if self._counts is not None:

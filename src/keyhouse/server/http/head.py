@@ -60,7 +60,6 @@ _ALLOWED: Final = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])
 _BROKEN_BEGINNING: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r(?!\n|\Z)")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST_METHOD: Final = 32
-_AT_LEAST: Final = re.compile(rb"\r\n(?i:keyhouse-at-least):[ \t]*([^\r]*)")
 
 
 class MalformedError(Exception):
@@ -119,12 +118,6 @@ def readable_path(beginning: bytes) -> str:
         return _target(match[1])[0]
     except MalformedError:
         return ""
-
-
-def at_least_in(head: bytes) -> bytes | None:
-    """Return ``Keyhouse-At-Least`` of a head that was read; None if it does not have it."""
-    values = _AT_LEAST.findall(head)
-    return b", ".join(value.rstrip(b" \t") for value in values) if values else None
 
 
 def read_head(head: bytes, limits: Limits) -> RequestHead:

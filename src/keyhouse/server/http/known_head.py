@@ -1,12 +1,14 @@
 """The head that a connection read last: clients repeat theirs, and the same bytes say the same."""
 
+import re
 from typing import Final, NamedTuple
 
 from keyhouse.server.http.exchange import Head, PlacedHead
-from keyhouse.server.http.head import RequestHead, at_least_in, read_head
+from keyhouse.server.http.head import RequestHead, read_head
 from keyhouse.server.net.limits import Limits
 
 _LONGEST: Final = 2048
+_AT_LEAST: Final = re.compile(rb"\r\n(?i:keyhouse-at-least):[ \t]*([^\r]*)")
 _NO_BYTES: Final[bytes | tuple[()]] = ()  # equals no bytes, and none begin with it
 
 
@@ -35,7 +37,7 @@ def read_known(raw: bytes, limits: Limits, identity: bytes | None, *, places: bo
     """
     request = read_head(raw, limits)
     head = Head(request.method, request.path, request.query, identity)
-    at_least = at_least_in(raw) if places else None
-    if at_least is not None:
+    if places and (named := _AT_LEAST.findall(raw)):
+        at_least = b", ".join(value.rstrip(b" \t") for value in named)
         head = PlacedHead(head.method, head.path, head.query, head.identity, at_least, head)
     return KnownHead(raw if len(raw) <= _LONGEST else _NO_BYTES, len(raw), request, head)

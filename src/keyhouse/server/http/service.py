@@ -8,6 +8,7 @@ from typing import Final
 from keyhouse.base.errors import BrokenError
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.exchange import Answer, Application
+from keyhouse.server.http.known_head import KnownHead, read_known
 from keyhouse.server.net.connections import Connections
 from keyhouse.server.net.fair_share import Pool
 from keyhouse.server.net.limits import Limits
@@ -44,6 +45,10 @@ class HttpService(Connections):
         self.anonymous_bodies = Pool(limits.body_memory // 2)
         self.known_bodies = Pool(limits.body_memory - limits.body_memory // 2)
         self._known_answers: dict[tuple[int, tuple[tuple[bytes, bytes], ...], bool], bytes] = {}
+
+    def read_head(self, raw: bytes, identity: bytes | None) -> KnownHead:
+        """Return what the head ``raw`` says. Raises ``MalformedError``."""
+        return read_known(raw, self.limits, identity, places=self.places)
 
     def head(self, answer: Answer, *, close: bool) -> bytes:
         """Return the bytes of an answer up to its body."""
