@@ -14,7 +14,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-const patience = 2 * time.Minute
+const patience = 10 * time.Second
 
 type call struct {
 	What     string
