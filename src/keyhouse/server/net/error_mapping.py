@@ -34,6 +34,7 @@ ERRORS: Final[Mapping[type[KeyhouseError], Wording]] = {
     errors.RefusedError: Wording(400, "error", Status.FAILED_PRECONDITION),
     errors.UnavailableError: Wording(503, "error", Status.UNAVAILABLE),
     errors.UnsettledError: Wording(503, "error", Status.UNAVAILABLE),
+    errors.StartAgainError: Wording(500, "error", Status.INTERNAL),
     errors.BrokenError: Wording(500, "error", Status.INTERNAL),
     KeyhouseError: Wording(500, "error", Status.INTERNAL),
 }
