@@ -1,18 +1,14 @@
 """Who has signed the pending update: as their own keys prove it, whatever the coordinator says."""
 
-from collections.abc import AsyncIterator
 from typing import Final
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.client import AsyncCoordinator
 from keyhouse.console.deployments import InForce
+from keyhouse.console.public_log import newest_leaves
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency.approval import Decision, SignedApproval
-from keyhouse.transparency.leaf import Leaf, UpdateApproved, UpdateProposed, name_in_leaf, read_leaf
-from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled
-
-_MOST_BUNDLES: Final = 16
-"""Bundles of entries that are read for it, from the newest back: 4,096 leaves."""
+from keyhouse.transparency.leaf import UpdateApproved, UpdateProposed, name_in_leaf
 
 _AGREED: Final = frozenset({Decision.PROPOSE, Decision.APPROVE})
 
@@ -26,7 +22,7 @@ async def signers(coordinator: AsyncCoordinator, in_force: InForce, pending: byt
     names = {name_in_leaf(name): name for name in users}
     found: set[str] = set()
     try:
-        async for leaf in _newest(coordinator):
+        async for leaf in newest_leaves(coordinator):
             if not isinstance(leaf, UpdateProposed | UpdateApproved):
                 continue
             if leaf.approval and leaf.user in names:
@@ -39,17 +35,6 @@ async def signers(coordinator: AsyncCoordinator, in_force: InForce, pending: byt
     except KeyhouseError:
         return set()
     return found
-
-
-async def _newest(coordinator: AsyncCoordinator) -> AsyncIterator[Leaf]:
-    """Yield the leaves, the newest first."""
-    size = (await coordinator.log_checkpoint()).size
-    last = (size - 1) // WIDTH
-    for index in range(last, max(last - _MOST_BUNDLES, -1), -1):
-        width = min(WIDTH, size - index * WIDTH)
-        raw = await coordinator.log_part(f"tile/{Tile(ENTRIES, index, width).path}")
-        for entry in reversed(bundled(raw, width)):
-            yield read_leaf(entry)
 
 
 def _has_signed(raw: bytes, certificate: bytes, user: str, pending: bytes) -> bool:

@@ -19,6 +19,7 @@ from support.witnessed import until_served
 
 from keyhouse.evidence.bundle import read_evidence
 from keyhouse.evidence.verify import verify
+from keyhouse.manifest import fingerprint
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -122,6 +123,16 @@ def test_two_people_approve_an_update_in_two_browsers(
         assert '"another"' in alice.inner_text("pre.source")
         to(alice, "history")
         assert "Manifest updated" in alice.inner_text("main")
+        assert "Coordinator started" in alice.inner_text(".timeline .code")
+        to(alice, "manifest/compare")
+        alice.check("input[name=left][value=earlier]")
+        alice.check("input[name=right][value='in force']")
+        alice.click("button:text('Compare')")
+        alice.wait_for_selector("text=Side by side")
+        old, new = (each.get_attribute("title") for each in alice.locator(".facts .hash").all())
+        assert (old, new) == (fingerprint(together()), fingerprint(together(word="another")))
+        assert "1 to change" in alice.inner_text("main")
+        to(alice, "history")
         with alice.expect_download() as download:
             alice.click("text=Evidence file")
         content = download.value.path().read_bytes()

@@ -1,6 +1,10 @@
-"""History: every change of the deployment, as its update log has it; and a file for outsiders."""
+"""History: every change of the deployment, by its update log; and a file for outsiders.
+
+Starts and recoveries are in the transparency log alone.
+"""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -13,16 +17,24 @@ from keyhouse.client.from_context import Described
 from keyhouse.console.deployments import Deployment
 from keyhouse.console.page import View, page
 from keyhouse.console.paging import paged
+from keyhouse.console.public_log import newest_leaves
 from keyhouse.evidence.bundle import MEDIA_TYPE, write_evidence
+from keyhouse.transparency.leaf import Leaf, Recovered, Started
 from keyhouse.views.evidence import evidence_of
 
-_KINDS: Final = {"manifest": "Manifests", "packages": "Packages", "secrets": "Secrets"}
+_KINDS: Final = {
+    "manifest": "Manifests",
+    "packages": "Packages",
+    "secrets": "Secrets",
+    "code": "Code",
+    "recovery": "Recoveries",
+}
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An entry of the log. ``details``: its further keys, in words."""
+    """An entry of a log. ``details``: its further keys, in words."""
 
-    time: str
+    time: str  # YYYY-MM-DDThh:mm:ss.mmmZ
     kind: str
     text: str
     user: str
@@ -31,11 +43,13 @@ class Event(msgspec.Struct, frozen=True):
 
 @page("history")
 async def show(request: Request, deployment: Deployment) -> View:
-    """Show the log, newest entry first; of one kind, or with a word, if that is asked for."""
+    """Show all, newest first; of one kind, or with a word, if that is asked for."""
     kind, word = request.query_params.get("kind", ""), request.query_params.get("q", "")
     link = await deployment.link()
     entries = await link.coordinator.update_log()
     events = [_event(entry) for entry in reversed(entries)]
+    events += [found async for leaf in newest_leaves(link.coordinator) if (found := _told(leaf))]
+    events.sort(key=lambda each: each.time, reverse=True)
     shown = [
         each
         for each in events
@@ -64,6 +78,23 @@ def _evidence(found: Described) -> bytes:
 
     with Coordinator.connect(found.address, trust, memory=found.memory) as coordinator:
         return write_evidence(evidence_of(coordinator, collateral))
+
+
+def _told(leaf: Leaf) -> Event | None:
+    """Return what the update log does not have."""
+    at = datetime.fromtimestamp(leaf.time / 1_000_000, UTC)
+    time = f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03}Z"
+    match leaf:
+        case Recovered():
+            holders = ("holders", ", ".join(leaf.holders))
+            return Event(time, "recovery", "State recovered", "", (holders,))
+        case Started():
+            code = {"version": leaf.version, "platform": leaf.platform, "UniqueID": leaf.unique}
+            proof = "in the log" if leaf.quote else "none"
+            details = ((name, value) for name, value in code.items() if value)
+            return Event(time, "code", "Coordinator started", "", (*details, ("quote", proof)))
+        case _:
+            return None
 
 
 def _event(entry: LogEntry) -> Event:

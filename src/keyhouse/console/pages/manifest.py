@@ -3,20 +3,24 @@
 import asyncio
 import difflib
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
 
 from keyhouse.base.errors import NotFoundError, RefusedError
+from keyhouse.client import AsyncCoordinator
 from keyhouse.console.access import Node, graph_of
 from keyhouse.console.deployments import Deployment, InForce
 from keyhouse.console.manifest_text import json_of, yaml_of
 from keyhouse.console.page import View, fields_of, page
 from keyhouse.console.paging import paged
 from keyhouse.console.picture import drawing_of
+from keyhouse.console.public_log import earlier_manifest, newest_leaves
 from keyhouse.manifest import Manifest, decode, fingerprint
 from keyhouse.manifest.diff import diff
+from keyhouse.transparency.leaf import ManifestSet, ManifestUpdated
 from keyhouse.views import difference
 from keyhouse.wire.json_parser import read_json
 from keyhouse.wire.secret_types import manifest_name
@@ -35,6 +39,13 @@ class Row(msgspec.Struct, frozen=True):
 
     name: str
     fields: tuple[tuple[str, str], ...]
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A manifest that was in force from ``time`` on."""
+
+    fingerprint: str
+    time: datetime
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -103,7 +114,7 @@ async def source(request: Request, deployment: Deployment) -> View:
 async def compare(request: Request, deployment: Deployment) -> View:
     """Show two manifests side by side, and what differs by meaning.
 
-    Each is the one in force, the pending one, or a text that was given.
+    Each is the one in force, the pending one, an earlier one of the log, or a text that was given.
     """
     fields = fields_of(request) if request.method == "POST" else {}
     link, in_force = await deployment.link(), await deployment.in_force()
@@ -115,6 +126,8 @@ async def compare(request: Request, deployment: Deployment) -> View:
     right = fields.get("right", "pending" if pending is not None else "")
     values: dict[str, Any] = {
         "known": tuple(known),
+        "earlier": (earlier := await _earlier(link.coordinator, in_force.fingerprint)),
+        "versions": {side: fields.get(f"{side}_version", "") for side in ("left", "right")},
         "left": left,
         "right": right,
         "texts": {side: fields.get(f"{side}_text", "") for side in ("left", "right")},
@@ -124,8 +137,11 @@ async def compare(request: Request, deployment: Deployment) -> View:
     }
     if not right:
         return View("compare", values)
-    old = _side(left, fields.get("left_text", ""), known)
-    new = _side(right, fields.get("right_text", ""), known)
+    for version in {fields.get(f"{side}_version", "") for side in ("left", "right")}:
+        if version in (each.fingerprint for each in earlier):
+            known[version] = await earlier_manifest(link.coordinator, version)
+    old = _side(fields, "left", left, known)
+    new = _side(fields, "right", right, known)
     return View("compare", {**values, "compared": await asyncio.to_thread(_compared, old, new)})
 
 
@@ -141,9 +157,21 @@ def _compared(old: bytes, new: bytes) -> dict[str, Any]:
     }
 
 
-def _side(named: str, text: str, known: Mapping[str, bytes]) -> bytes:
+async def _earlier(coordinator: AsyncCoordinator, in_force: str) -> list[Version]:
+    """Return the manifests that were in force before, the newest first."""
+    found = [
+        Version(leaf.manifest, datetime.fromtimestamp(leaf.time / 1_000_000, UTC))
+        async for leaf in newest_leaves(coordinator)
+        if isinstance(leaf, ManifestSet | ManifestUpdated)
+    ]
+    return [each for each in found if each.fingerprint != in_force]
+
+
+def _side(fields: Mapping[str, str], side: str, named: str, known: Mapping[str, bytes]) -> bytes:
     if named == "text":
-        return json_of(text)
+        return json_of(fields.get(f"{side}_text", ""))
+    if named == "earlier":
+        named = fields.get(f"{side}_version", "")
     if named not in known:
         raise NotFoundError(f"there is no manifest {named!r}", hint="load the page again")
     return known[named]

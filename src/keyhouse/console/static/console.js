@@ -128,11 +128,19 @@ if (revealed) {
 
 // --- files as text ---
 
-const fill = async (area, file) => {
-  area.value = await file.text();
-  const choice = document.querySelector(`input[type=radio][name="${area.name.replace("_text", "")}"][value=text]`);
+const choose = (input, value) => {
+  const side = input.name.split("_")[0];
+  const choice = document.querySelector(`input[type=radio][name="${side}"][value=${value}]`);
   if (choice) choice.checked = true;
 };
+const fill = async (area, file) => {
+  area.value = await file.text();
+  choose(area, "text");
+};
+
+for (const select of document.querySelectorAll("select[name$=_version]")) {
+  select.addEventListener("change", () => choose(select, "earlier"));
+}
 
 for (const input of document.querySelectorAll("input.to-text")) {
   input.addEventListener("change", () => {
@@ -149,10 +157,7 @@ for (const area of document.querySelectorAll("textarea[data-drop]")) {
     event.preventDefault();
     fill(area, file);
   });
-  area.addEventListener("input", () => {
-    const choice = document.querySelector(`input[type=radio][name="${area.name.replace("_text", "")}"][value=text]`);
-    if (choice) choice.checked = true;
-  });
+  area.addEventListener("input", () => choose(area, "text"));
 }
 
 // --- what is live ---
