@@ -455,6 +455,12 @@ def _check_reached(position: Position, known: Position | None) -> None:
         raise _rolled_back(position.epoch, position.sequence, known)
 
 
+_NEWEST = (
+    "restore the newest state directory, or recover from a backup; with --store see whether two"
+    " databases take writes"
+)
+
+
 def _rolled_back(epoch: int, sequence: int, known: Position) -> RolledBackError:
     return RolledBackError(
         f"the journal ends at {epoch}.{sequence} but was at {known.epoch}.{known.sequence} before: "
