@@ -465,8 +465,7 @@ def _rolled_back(epoch: int, sequence: int, known: Position) -> RolledBackError:
     return RolledBackError(
         f"the journal ends at {epoch}.{sequence} but was at {known.epoch}.{known.sequence} before: "
         "it was rolled back",
-        hint="restore the newest state directory, or recover from a backup; with --store see"
-        " whether two databases take writes",
+        hint=_NEWEST,
     )
 
 
@@ -474,6 +473,5 @@ def _continued_elsewhere(known: Position) -> RolledBackError:
     return RolledBackError(
         f"the journal has another record {known.sequence} than it had before: "
         "it was rolled back and then continued",
-        hint="restore the newest state directory, or recover from a backup; with --store see"
-        " whether two databases take writes",
+        hint=_NEWEST,
     )
