@@ -19,6 +19,7 @@ def test_short_run_measures_everything_without_errors_and_leaves_nothing(tmp_pat
     data.mkdir()
     figures = tmp_path / "figures.json"
     arguments = ["--quick", "--seconds", "0.05", "--rounds", "1", "--earlier-writes", "10"]
+    arguments += ["--earlier-activations", "20"]
     done = subprocess.run(
         [
             *(sys.executable, "-m", "benchmarks.run", *arguments),

@@ -38,7 +38,7 @@ PAGES = {
     "history": "History",
     "recovery": "Recovery",
 }
-SIZES = {"phone": (360, 640), "4K": (3840, 2160)}
+SIZES = ((360, 640), (3840, 2160))
 
 
 def to(page: "Page", path: str) -> None:
@@ -46,6 +46,12 @@ def to(page: "Page", path: str) -> None:
     answer = page.goto(f"{base}/d/prod/{path}")
     assert answer is not None
     assert answer.status == 200, page.inner_text("main")
+
+
+def violations(page: "Page", **rules: object) -> list[str]:
+    """Return what axe finds; what passes is not looked at more closely."""
+    found = Axe().run(page, options={"resultTypes": ["violations"], **rules}).response
+    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found["violations"]]
 
 
 def propose(page: "Page", raw: bytes) -> None:
@@ -56,42 +62,32 @@ def propose(page: "Page", raw: bytes) -> None:
     page.wait_for_selector("text=An update waits for agreement")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_page_is_open_to_keyboards_and_screen_readers(
-    deployment: Server,
-    consoles: Callable[..., Console],
-    opened: "Callable[..., Page]",
-    theme: str,
+def test_every_page_is_open_to_keyboards_and_screen_readers_and_fits_its_window(
+    deployment: Server, consoles: Callable[..., Console], opened: "Callable[..., Page]"
 ) -> None:
-    page = opened(consoles(deployment, "alice"), color_scheme=theme)
+    """Each page is loaded once: that is what takes long."""
+    page = opened(consoles(deployment, "alice"), color_scheme="light")
     found: dict[str, list[str]] = {}
+    too_wide = []
 
     for path, title in PAGES.items():
         to(page, path)
         assert page.inner_text("h1") == title
         assert f"{title} · prod · Keyhouse" == page.title()
-        options = {"resultTypes": ["violations"]}  # what passes is not looked at more closely
-        rules = {"runOnly": ["color-contrast"]} if theme == "dark" else {}
-        violations = Axe().run(page, options={**options, **rules}).response["violations"]
-        if violations:
-            found[path] = [f"{each['id']}: {each['nodes'][0]['html']}" for each in violations]
+        found[path] = violations(page)
+        page.emulate_media(color_scheme="dark")
+        found[path] += violations(page, runOnly=["color-contrast"])
+        page.emulate_media(color_scheme="light")
+        usual = page.viewport_size
+        for width, height in SIZES:
+            page.set_viewport_size({"width": width, "height": height})
+            if page.evaluate("document.documentElement.scrollWidth") > width:
+                too_wide.append((path, width))
+        assert usual is not None
+        page.set_viewport_size(usual)
 
-    assert found == {}
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_no_page_is_wider_than_its_window(
-    deployment: Server,
-    consoles: Callable[..., Console],
-    opened: "Callable[..., Page]",
-    size: str,
-) -> None:
-    width, height = SIZES[size]
-    page = opened(consoles(deployment, "alice"), viewport={"width": width, "height": height})
-
-    for path in PAGES:
-        to(page, path)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+    assert {path: told for path, told in found.items() if told} == {}
+    assert too_wide == []
 
 
 def test_two_people_approve_an_update_in_two_browsers(

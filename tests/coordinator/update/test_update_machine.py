@@ -357,4 +357,4 @@ class Updates(RuleBasedStateMachine):
 
 
 TestUpdates = pytest.mark.timeout(120)(Updates.TestCase)
-TestUpdates.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestUpdates.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
