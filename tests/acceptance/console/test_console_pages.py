@@ -66,7 +66,9 @@ def test_every_page_is_open_to_keyboards_and_screen_readers_and_fits_its_window(
     deployment: Server, consoles: Callable[..., Console], opened: "Callable[..., Page]"
 ) -> None:
     """Each page is loaded once: that is what takes long."""
-    page = opened(consoles(deployment, "alice"), color_scheme="light")
+    # Without transitions: in the midst of one, from theme to theme, colors are those of neither.
+    settings = {"color_scheme": "light", "reduced_motion": "reduce"}
+    page = opened(consoles(deployment, "alice"), **settings)
     found: dict[str, list[str]] = {}
     too_wide = []
 
