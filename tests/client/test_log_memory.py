@@ -190,6 +190,17 @@ def test_a_log_that_grows_by_much_is_proven_within_a_session(log: Log, look: Loo
             coordinator.status()
 
 
+def test_heads_that_are_proven_together_read_each_tile_once(log: Log, look: Look) -> None:
+    with look() as coordinator:
+        for _ in range(5):
+            log.grow(20)
+            coordinator.status()
+    log.requests.clear()
+    look().close()
+    tiles = [path for _, path, _ in log.requests if "/log/tile/" in path]
+    assert tiles == ["/api/v2/log/tile/0/000.p/103"]
+
+
 def test_a_copy_that_has_overtaken_the_memory_is_refused(log: Log, look: Look) -> None:
     with look() as coordinator:
         log.grow(20)
@@ -281,6 +292,7 @@ def _policy(tmp_path: Path) -> LogPolicy:
         ((60, 9999, 9999), "more than 3600 s ago"),
         ((60, -9999), ""),
         ((-9999, -9999), "later than it is here"),
+        ((-(2**62), -(2**62)), "later than it is here"),  # no date: after the year 9999
     ],
 )
 def test_a_quorum_of_witnesses_has_seen_the_log_not_long_ago(

@@ -80,10 +80,11 @@ def newest_checkpoint(ask: Ask, root_der: bytes, heads: Iterable[LogHead]) -> St
     note = yield from ask(calls.NEWEST_CHECKPOINT)
     with trusting():
         found = checkpoint_in(note, key.verifier_key)
+    parts: dict[Tile, bytes] = {}  # heads that are near each other need the same ones
     for head in heads:
         if head.size > found.size:
             raise contradicted(f"rollback: the log has {found.size} leaves, but was {head} before")
-        root = yield from _root_of(ask, head.size, found)
+        root = yield from _root_of(ask, head.size, found, parts)
         if LogHead.of(head.size, root) != head:
             raise contradicted(
                 f"fork: the log of {found.size} leaves does not continue {head}, which was seen"
@@ -102,7 +103,7 @@ def cosigned_checkpoint(ask: Ask, root_der: bytes, newest: LogCheckpoint) -> Ste
         found = checkpoint_in(note, newest.verifier)
     if found.size > newest.size:  # the log has grown meanwhile
         newest = yield from newest_checkpoint(ask, root_der, [LogHead.of(newest.size, newest.root)])
-    if found.size > newest.size or (yield from _root_of(ask, found.size, newest)) != found.root:
+    if found.size > newest.size or (yield from _root_of(ask, found.size, newest, {})) != found.root:
         raise contradicted(
             f"fork: the log of {newest.size} leaves does not continue the {found.size} that its"
             " witnesses saw"
@@ -110,17 +111,20 @@ def cosigned_checkpoint(ask: Ask, root_der: bytes, newest: LogCheckpoint) -> Ste
     return found
 
 
-def _root_of(ask: Ask, size: int, new: LogCheckpoint) -> Steps[bytes]:
-    """Return the root of the first ``size`` leaves of ``new``, proven by tiles."""
+def _root_of(ask: Ask, size: int, new: LogCheckpoint, parts: dict[Tile, bytes]) -> Steps[bytes]:
+    """Return the root of the first ``size`` leaves of ``new``, proven by tiles.
+
+    ``parts``: the tiles of ``new`` that have been read; those that it reads are added.
+    """
 
     def read(nodes: Nodes) -> tuple[bytes, list[bytes]]:
         return root_of(nodes, size), consistency_proof(nodes, size, new.size)
 
     if size == new.size:
         return new.root
-    parts: dict[Tile, bytes] = {}
     for tile in tiles_read(read, new.size):
-        parts[tile] = yield from ask(calls.log_part(f"tile/{tile.path}"))
+        if tile not in parts:
+            parts[tile] = yield from ask(calls.log_part(f"tile/{tile.path}"))
     with trusting():
         root, proof = read(nodes_of(parts.__getitem__, new.size))
         require_consistent(size, new.size, proof, root, new.root)

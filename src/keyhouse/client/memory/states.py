@@ -107,7 +107,7 @@ class Watch:
     def unproven(self, known: Memories, answer: Answer, ahead: int) -> Heads:
         """Return the heads that the log has to be proven to continue before ``answer`` is used.
 
-        None if it is what was proven last or, without other heads, at most ``ahead`` leaves more.
+        Empty if it is what was proven last, or at most ``ahead`` leaves more.
         Raises ``TrustError`` for an answer that contradicts what was ``known``.
         """
         if self._memory is None or _is_without_state(answer):

@@ -41,9 +41,11 @@ def sign_on_token(identity: TokenIdentity, certificate: bytes, message: bytes) -
         leave_no_core(process)
         try:
             signature, talk = process.communicate(message, _LONGEST)
-        except subprocess.TimeoutExpired:
+        except BaseException as error:  # also Ctrl-C, which does not reach the program
             process.kill()
             process.communicate()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
             raise ClientSetupError("the token does not answer", hint="is it plugged in?") from None
     if process.returncode or not signature:
         raise failure(talk) or ClientSetupError(
