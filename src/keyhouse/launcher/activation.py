@@ -65,7 +65,7 @@ async def activate(request: Request, anchor: Anchor | None, timeout: float) -> D
     Raises:
         CoordinatorNotTrustedError, ActivationRefusedError, AnswerUnreadableError,
             LaunchRefusedError: final.
-        NotReachable, NotReady: trying again may help.
+        NotReachableError, NotReadyError: trying again may help.
     """
     seen: list[bytes] = []
 

@@ -5,7 +5,7 @@
     RefusedError
      +-- LaunchRefusedError         what the launcher was given, or was told to do, cannot be
      +-- ActivationRefusedError     the coordinator said no, in its own words: never try again
-     +-- CoordinatorNotTrusted the peer is not proven to be the coordinator: never try again
+     +-- CoordinatorNotTrustedError the peer is not proven to be the coordinator: never try again
     UnavailableError
      +-- NotReachableError          no whole answer came; trying again may help
      +-- NotReadyError              the coordinator cannot activate now; trying again may help
