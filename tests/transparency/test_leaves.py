@@ -116,6 +116,7 @@ def _fits(name: str, value: object) -> bool:
         b"null",
         b'{"kind":"paid","time":1,"v":1}',
         b'{"kind":"anchor"}',
+        b'{"a":' + b"[" * 8_000,
         b"\xff",
         b'{"intermediate":"%b","kind":"manifest-set","manifest":"%b","recovery":null,"time":1,"v":2}',
         b'{"intermediate":"%b","kind":"manifest-set","kind":"manifest-set","manifest":"%b","recovery":null,"time":1,"v":1}',

@@ -36,6 +36,6 @@ def read_canonical(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
     """Return what ``raw`` is the one text of; None if ``decoder`` reads no such thing in it."""
     try:
         found = decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):  # its text repeats names
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # its text repeats names
         return None
     return found if _ENCODER.encode(found) == raw else None
