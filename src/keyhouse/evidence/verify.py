@@ -18,7 +18,7 @@ entries that it is about.
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 from cryptography import x509
@@ -45,7 +45,7 @@ _LATE: Final = 600  # seconds
 _TOLD: Final = 1000  # entries between two looks at how far it is
 
 
-class Judged(NamedTuple):
+class Judged(msgspec.Struct, frozen=True, gc=False):
     """An entry after its step. ``leaf`` is None if it is hidden; ``time``: of the witnesses."""
 
     leaf: Leaf | None

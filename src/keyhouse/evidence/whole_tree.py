@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from keyhouse.transparency.tree import Frontier, node_hash
+from keyhouse.transparency.tree import Frontier, nodes_above
 
 
 class WholeTree:
@@ -12,8 +12,7 @@ class WholeTree:
         row = list(hashes)
         self._rows = [row]
         while len(row) > 1:
-            pairs = zip(row[::2], row[1::2], strict=False)
-            row = [node_hash(left, right) for left, right in pairs]
+            row = nodes_above(row)
             self._rows.append(row)
 
     @property

@@ -42,7 +42,12 @@ _Decimal = Annotated[str, Meta(pattern=r"^(?:0|[1-9][0-9]{0,19})\Z")]
 
 
 class _Common(
-    msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="kind",
+    forbid_unknown_fields=True,
+    gc=False,  # a long log has many, and none refers to itself
 ):
     time: Whole
     v: Literal[1] = 1
@@ -170,7 +175,7 @@ class PackagesUpdated(_Common, frozen=True, tag="packages-updated"):
     approval: HashOrNone
 
 
-class Uploads(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Uploads(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """A user, the hash of the user's certificate, and the names of the secrets uploaded."""
 
     user: Name

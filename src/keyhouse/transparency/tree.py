@@ -37,11 +37,17 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return _sha256(_NODE + left + right).digest()
 
 
+def nodes_above(row: Sequence[bytes]) -> list[bytes]:
+    """Return the hashes of the nodes above ``row``; the last of an odd number has none yet."""
+    pairs = zip(row[::2], row[1::2], strict=False)
+    return [_sha256(_NODE + left + right).digest() for left, right in pairs]  # as node_hash
+
+
 def perfect_root(hashes: Sequence[bytes]) -> bytes:
     """Return the root of the perfect tree over ``hashes``, whose number is a power of two."""
-    row = list(hashes)
+    row = hashes
     while len(row) > 1:
-        row = [node_hash(row[i], row[i + 1]) for i in range(0, len(row), 2)]
+        row = nodes_above(row)
     return row[0]
 
 
