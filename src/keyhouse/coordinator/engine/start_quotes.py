@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from keyhouse.attestation import start_report_data
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.log import log
-from keyhouse.base.printable import os_reason
 from keyhouse.coordinator.core.events import Event, Published
 from keyhouse.journal import LogStore
 from keyhouse.transparency.leaf import Started, encode_leaf, object_name, read_leaf
@@ -82,8 +81,7 @@ class StartQuotes:
         quoted = await self.of(events, before, root_der)
         try:
             await store.put_objects(quoted.objects)
-        except (KeyhouseError, OSError) as error:  # the folder may be damaged: it is the host's
-            reason = os_reason(error) if isinstance(error, OSError) else error.message
-            log.warning("no quote about this start", reason=reason)
+        except KeyhouseError as error:  # the folder may be damaged: it is the host's
+            log.warning("no quote about this start", reason=error.message)
             return tuple(events)
         return quoted.events

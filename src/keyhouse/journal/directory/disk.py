@@ -55,10 +55,11 @@ class Disk:
 
     def check_file(self, path: Path) -> bool:
         """Refuse ``path`` unless it is a file that only this user can access; False if missing."""
-        try:
-            found = path.lstat()
-        except FileNotFoundError:
-            return False
+        with _named(path, "looked at"):
+            try:
+                found = path.lstat()
+            except FileNotFoundError:
+                return False
         _refuse(path, found, wanted=stat.S_ISREG, word="file")
         return True
 
