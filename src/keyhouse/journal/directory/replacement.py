@@ -265,12 +265,8 @@ def _named(owner: Owner | None) -> str:
 
 def _move(disk: Disk, home: Path, plan: Plan) -> None:
     place, archive, files = _origin(home, plan), home / ARCHIVE / plan.archive, _coming(plan)
-    journal_is_old = JOURNAL not in files or os.path.lexists(place / JOURNAL)
-    if journal_is_old:
-        for name in (*WAL_FILES, NEXT_INDEX):
-            _put_aside(disk, home / name, archive)
-        # Before the new journal is moved: SQLite would apply a WAL of the old one to it.
-        disk.sync_directory(home)
+    if JOURNAL not in files or os.path.lexists(place / JOURNAL):  # that in ``home`` is old
+        _put_wal_aside(disk, home, archive)
     for name in _old_files(home, plan):
         if name == INDEX:  # after the others are durably moved: it identifies their store
             disk.sync_directory(home)
@@ -283,6 +279,14 @@ def _move(disk: Disk, home: Path, plan: Plan) -> None:
     for directory in (archive, archive.parent, place, home):
         if os.path.lexists(directory):
             disk.sync_directory(directory)
+
+
+def _put_wal_aside(disk: Disk, home: Path, archive: Path) -> None:
+    """Put aside, durably, what SQLite would apply to a new journal."""
+    for name in (*WAL_FILES, NEXT_INDEX):
+        _put_aside(disk, home / name, archive)
+    if os.path.lexists(archive):  # otherwise nothing has left since the commit, which synced it
+        disk.sync_directory(home)
 
 
 def _erase(disk: Disk, home: Path) -> None:
