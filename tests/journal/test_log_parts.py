@@ -95,7 +95,7 @@ async def test_parts_move_to_a_directory_and_back(
     )
     assert one == two
     assert len(one) == 7
-    await database.put_log_part(bytes.fromhex(LOG), "../planted", b"")
+    await database.put_log_parts(bytes.fromhex(LOG), {"../planted": b""})
     with pytest.raises(LogInvalidError, match="not the path of a tile"):
         await copy_log_out(disk, database, paths[1])
     assert not (paths[1] / "log" / "planted").exists()

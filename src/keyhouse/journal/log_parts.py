@@ -35,8 +35,8 @@ class LogParts(Protocol):
         """Return the object ``name``; None if it is not there."""
         ...
 
-    async def put_object(self, raw: bytes) -> None:
-        """Keep ``raw`` under its name, durably."""
+    async def put_objects(self, objects: Sequence[bytes]) -> None:
+        """Keep ``objects`` under their names, durably; no part of the log names them before."""
         ...
 
     async def objects(self) -> list[str]:

@@ -1,6 +1,7 @@
 """Where the transparency log's tiles and objects are: in files, a database, or memory alone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from keyhouse.base.errors import KeyhouseError, NotFoundError
 from keyhouse.base.log import log
@@ -126,11 +127,10 @@ class LogStore:
 
     async def put_objects(self, objects: Sequence[bytes]) -> None:
         """Keep ``objects`` under the hashes of their bytes. Raises ``UnavailableError``."""
-        for raw in objects:
-            if self._files is None:
-                self._objects[object_name(raw)] = raw
-            else:
-                await self._files.put_object(raw)
+        if self._files is None:
+            self._objects.update((object_name(raw), raw) for raw in objects)
+        elif objects:
+            await self._files.put_objects(objects)
 
     async def write_checkpoint(self, note: bytes) -> None:
         """Put the newest checkpoint beside the files. Raises ``UnavailableError``."""
@@ -139,8 +139,7 @@ class LogStore:
 
     async def move_to(self, files: LogParts) -> None:
         """Move the log from memory to ``files``, durably. Raises ``UnavailableError``."""
-        for raw in self._objects.values():
-            await files.put_object(raw)
+        await files.put_objects(list(self._objects.values()))
         self._files, self._written = files, {}
         try:
             await self.sync()
@@ -154,16 +153,15 @@ class LogStore:
         files, growing = self._files, self._growing
         if files is None:
             return
-        try:
+        with _told_if_lost():
             if growing is not None:
                 self._growing = await _whole(files, growing)
             for name in await files.objects():
-                raw = await files.object(name)
-                if raw is not None:
-                    self._objects[name] = raw
+                with _told_if_lost():
+                    raw = await files.object(name)
+                    if raw is not None:
+                        self._objects[name] = raw
             await files.remove()
-        except KeyhouseError as error:
-            log.error("a part of the transparency log is lost", reason=str(error))
         self._files = None
 
     async def _load(self, files: LogParts, filed: Frontier) -> None:
@@ -196,6 +194,15 @@ class LogStore:
         growing.drop(complete)
         for tile in complete:
             del self._written[_place(tile)]
+
+
+@contextmanager
+def _told_if_lost() -> Iterator[None]:
+    """Log an error, for which the rest of the log is not given up."""
+    try:
+        yield
+    except KeyhouseError as error:
+        log.error("a part of the transparency log is lost", reason=str(error))
 
 
 def _place(tile: Tile) -> tuple[int, int]:

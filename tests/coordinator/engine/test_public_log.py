@@ -29,12 +29,13 @@ from support.samples.updates import together
 from keyhouse.authority import StoredSecret
 from keyhouse.base.errors import InvalidError, UnavailableError
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import Engine, Phase, View, prepare_update, signed_checkpoint
+from keyhouse.coordinator import Engine, Phase, StartQuote, View, prepare_update, signed_checkpoint
 from keyhouse.journal import DirectoryHome
 from keyhouse.journal.offline.backup import make_backup, restore_backup
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency import leaf
-from keyhouse.transparency.leaf import LEAF_BYTES, SecretsUploaded
+from keyhouse.transparency.leaf import LEAF_BYTES, SecretsUploaded, object_name
+from keyhouse.transparency.naming import objects_named
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile
 
 FIRST = ["LogBegun", "ManifestSet", "Started"]
@@ -150,19 +151,22 @@ async def test_a_crash_at_any_step_of_a_change_leaves_a_whole_log(tmp_path: Path
     )
     async with engine_over(home) as engine:
         await set_manifest(engine, alone())
-        begun = len(snapshots.taken)
         await upload(engine, {"note": CANARY})
         await engine._compact()
         await update(engine, alone("then"))
         await upload(engine, {"note": CANARY})
         whole = (await published(engine)).entries
-    sizes = []
-    for _, copy in snapshots.taken[begun:]:
+    sizes: list[int] = []
+    for _, copy in snapshots.taken:
         again = await DirectoryHome.open(
             copy, platform_kind="test", sealing_key=lambda _: Secret(bytes(32))
         )
         async with engine_over(again) as engine:
+            if engine.view.phase is Phase.ACCEPTING_MANIFEST:
+                assert not sizes
+                continue
             found = await published(engine)
+            await require_objects(engine, found)
         *before, start = found.entries
         assert found.kinds[-1] == "Started"
         assert before == whole[: len(before)]
@@ -171,6 +175,60 @@ async def test_a_crash_at_any_step_of_a_change_leaves_a_whole_log(tmp_path: Path
     assert sizes == sorted(sizes)
     assert {3, 4, 6, 7} <= {*sizes}
     assert all(CANARY not in each.read_bytes() for each in _files(data / "log"))
+
+
+async def require_objects(engine: Engine, found: Published) -> None:
+    """Require every object that a leaf names."""
+    for said in found.leaves:
+        for name in objects_named(said, lambda _: None):
+            assert object_name(await engine.public_log.object(name)) == name
+
+
+async def test_objects_are_durable_before_a_leaf_names_them(tmp_path: Path) -> None:
+    steps: list[str] = []
+    home = await DirectoryHome.open(
+        tmp_path / "data",
+        platform_kind="test",
+        sealing_key=lambda _: Secret(bytes(32)),
+        step=steps.append,
+    )
+    quote = StartQuote(b"a quote", b"its collateral")
+    async with engine_over(home, make_quote=lambda _: quote) as engine:
+        await set_manifest(engine, alone())
+        first = [fingerprint(alone()), *map(object_name, quote)]
+        _require_synced(steps, first, before="rename plan.new to plan")
+        steps.clear()
+        await update(engine, alone("then"))
+        _require_synced(steps, [fingerprint(alone("then"))], before="commit")
+        await require_objects(engine, await published(engine))
+
+
+def _require_synced(steps: list[str], names: list[str], *, before: str) -> None:
+    """Require that each object is synced, then their directory, and all of that once."""
+    said = steps[: steps.index(before)]
+    synced = [said.index(f"sync {name}") for name in names]
+    assert all(said.index(f"write {name}") < at for name, at in zip(names, synced, strict=True))
+    assert said.count("sync object/") == 1
+    assert max(synced) < said.index("sync object/")
+
+
+async def test_what_a_crash_left_of_an_object_costs_no_other(tmp_path: Path) -> None:
+    data, raw = tmp_path / "data", alone()
+    async with running_engine(data) as engine:
+        await set_manifest(engine, raw)
+        said = await published(engine)
+        then = alone("then", SealMode="Disabled")
+        for torn in (then, b"of a change that did not happen"):
+            file = log_folder(data) / "object" / object_name(torn)
+            file.write_bytes(torn[:3])
+            file.chmod(0o600)
+        with capture_logs() as logged:
+            await update(engine, then)
+        assert "a part of the transparency log is lost" in str(logged)
+        assert await engine.public_log.object(fingerprint(raw)) == raw
+        assert await engine.public_log.object(fingerprint(then)) == then
+        assert (await published(engine)).entries[: len(said.entries)] == said.entries
+    assert not (data / "log").exists()
 
 
 def _files(folder: Path) -> list[Path]:

@@ -119,8 +119,7 @@ class Commits:
     async def _make_durable(self, decided: Decided) -> None:
         command, state = decided.accepted[0].waiting.command, decided.state
         if decided.payloads:
-            if decided.objects:
-                await self._writer.public_log.put_objects(decided.objects)
+            await self._writer.public_log.put_objects(decided.objects)
             await self._writer.append(decided.payloads)
             return
         assert isinstance(state, Running)  # noqa: S101 a manifest was just set

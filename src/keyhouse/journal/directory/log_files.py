@@ -9,13 +9,13 @@ file's end is written again: the journal has every leaf since its base.
 import hashlib
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from keyhouse.base.errors import UnavailableError
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.layout import PUBLIC_LOG
-from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import object_name
 from keyhouse.transparency.note import MOST_BYTES
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundle, bundled
@@ -77,18 +77,24 @@ class LogFiles:
             raise missing(f"object/{name}")
         return raw
 
-    def put_object(self, raw: bytes, expected: str = "") -> None:
-        """Keep ``raw`` under its name, durably.
+    def put_objects(self, objects: Iterable[bytes]) -> None:
+        """Keep ``objects`` under their names, durably, before any leaf names them.
 
-        Raises ``LogInvalidError`` if another name was ``expected``.
+        A crash may leave less of one: its hash shows that, and the next call writes it again. What
+        is there is synced, too: it may be from a process that was killed before it did that.
         """
-        name = object_name(raw)
-        if expected not in {"", name}:
-            raise LogInvalidError("an object has another hash than its name says")
-        path = self._object(name)
-        self._make_directories(path.parent)
-        if self._disk.read(path, limit=LARGEST_OBJECT) != raw:
-            self._disk.write(path, raw)
+        found = {self._object(object_name(raw)): raw for raw in objects}
+        if not found:
+            return
+        folder = self.folder / "object"
+        self._make_directories(folder)
+        for path, raw in found.items():
+            if self._disk.read(path, limit=LARGEST_OBJECT) != raw:
+                self._disk.remove(path)
+                self._disk.write_new(path, raw)
+        for path in found:
+            self._disk.sync_file(path)
+        self._disk.sync_directory(folder)
 
     def objects(self) -> list[str]:
         """Return the names of the objects that are there."""

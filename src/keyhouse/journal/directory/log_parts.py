@@ -35,9 +35,9 @@ class DirectoryParts:
         """Return the object ``name``."""
         return await off_loop(self._files.object, name)
 
-    async def put_object(self, raw: bytes) -> None:
-        """Keep ``raw`` under its name."""
-        await off_loop(self._files.put_object, raw)
+    async def put_objects(self, objects: Sequence[bytes]) -> None:
+        """Keep ``objects`` under their names."""
+        await off_loop(self._files.put_objects, objects)
 
     async def objects(self) -> list[str]:
         """Return the names of the objects."""

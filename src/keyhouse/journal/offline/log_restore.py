@@ -16,7 +16,7 @@ from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.keys import VerifierKey, verified
-from keyhouse.transparency.leaf import read_leaf
+from keyhouse.transparency.leaf import object_name, read_leaf
 from keyhouse.transparency.naming import objects_named
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.reading import entries_after
@@ -133,7 +133,9 @@ class _Restoring:
             if raw is None:
                 self._missing.append(name)
                 continue
-            self._files.put_object(raw, name)
+            if object_name(raw) != name:
+                raise LogInvalidError("an object has another hash than its name says")
+            self._files.put_objects([raw])
             self._objects += 1
 
     def _object(self, name: str) -> bytes | None:

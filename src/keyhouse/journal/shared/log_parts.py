@@ -38,8 +38,8 @@ class DatabaseParts:
     ) -> None:
         """Keep these tiles. Every change of a database is durable."""
         del unsynced, durable
-        for tile, whole, _ in work:
-            await self._database.put_log_part(self._log, _path(tile), whole)
+        parts = {_path(tile): whole for tile, whole, _ in work}
+        await self._database.put_log_parts(self._log, parts)
 
     async def object(self, name: str) -> bytes | None:
         """Return the object ``name``."""
@@ -48,9 +48,10 @@ class DatabaseParts:
             raise missing(f"object/{name}")
         return raw
 
-    async def put_object(self, raw: bytes) -> None:
-        """Keep ``raw`` under its name."""
-        await self._database.put_log_part(self._log, _OBJECT + object_name(raw), raw)
+    async def put_objects(self, objects: Sequence[bytes]) -> None:
+        """Keep ``objects`` under their names."""
+        parts = {_OBJECT + object_name(raw): raw for raw in objects}
+        await self._database.put_log_parts(self._log, parts)
 
     async def objects(self) -> list[str]:
         """Return the names of the objects."""
@@ -59,7 +60,7 @@ class DatabaseParts:
 
     async def write_checkpoint(self, note: bytes) -> None:
         """Replace the checkpoint."""
-        await self._database.put_log_part(self._log, "checkpoint", note)
+        await self._database.put_log_parts(self._log, {"checkpoint": note})
 
     async def remove(self) -> None:
         """Keep it: a state that is shared is kept."""
@@ -70,7 +71,7 @@ async def copy_log_in(disk: Disk, path: Path, database: PostgresDatabase) -> Non
     for log, part in await off_loop(lambda: list(_files(disk, path))):
         raw = await off_loop(lambda file: disk.read(file, limit=LARGEST_OBJECT), path / log / part)
         if raw is not None:
-            await database.put_log_part(bytes.fromhex(Path(log).name), part, raw)
+            await database.put_log_parts(bytes.fromhex(Path(log).name), {part: raw})
 
 
 async def copy_log_out(disk: Disk, database: PostgresDatabase, target: Path) -> None:

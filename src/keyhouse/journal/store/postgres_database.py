@@ -1,7 +1,7 @@
 """What replicas share beside the journal: which store is served, claims, sealed keys and notes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 from zlib import crc32
@@ -61,8 +61,9 @@ ORDER BY at DESC LIMIT $5"""
 _LOG_PART = """
 SELECT raw FROM keyhouse.note
 WHERE store_id = $1 AND kind = 'log' AND name = $2 AND octet_length(raw) <= $3"""
-_PUT_LOG_PART = """
-INSERT INTO keyhouse.note AS n VALUES ($1, 'log', $2, $3)
+_PUT_LOG_PARTS = """
+INSERT INTO keyhouse.note AS n
+SELECT $1, 'log', r.* FROM unnest($2::bytea[], $3::bytea[]) AS r
 ON CONFLICT (store_id, kind, name) DO UPDATE SET raw = excluded.raw, at = now()
 WHERE substr(n.raw, 1, octet_length(excluded.raw)) <> excluded.raw"""
 _LOG_PARTS = "SELECT name FROM keyhouse.note WHERE store_id = $1 AND kind = 'log'"
@@ -227,10 +228,12 @@ class PostgresDatabase:
         names = [_bytes(name, _LONGEST_NAME * 2) for (name,) in rows]
         return sorted(name.decode("ascii", "replace") for name in names)
 
-    async def put_log_part(self, log: bytes, name: str, raw: bytes) -> None:
-        """Keep a part of a transparency log, durably; one that begins with it stays as it is."""
-        async with self._asking() as connection:
-            await connection.execute(_PUT_LOG_PART, log, name.encode(), raw)
+    async def put_log_parts(self, log: bytes, parts: Mapping[str, bytes]) -> None:
+        """Keep parts of a transparency log, durably; one that begins with its new bytes stays."""
+        if parts:
+            names = [name.encode() for name in parts]
+            async with self._asking() as connection:
+                await connection.execute(_PUT_LOG_PARTS, log, names, list(parts.values()))
 
     async def close(self) -> None:
         """Close the connection, which gives claims back. It may be closed twice."""
