@@ -32,10 +32,11 @@ class Watcher:
     def host(self) -> str:
         return f"127.0.0.1:{self.server.port}"
 
-    def look(self, *words: str) -> Ended:
+    def look(self, *words: str, host: bool = True, once: bool = True) -> Ended:
         simulation = self.server.data / "simulation"
         return run(
-            *("watch", self.host, "--once", "--state", str(self.state), *words),
+            *("watch", *host * (self.host,), *once * ("--once",), *words),
+            *("--state", str(self.state)),
             *("--attestation", str(simulation / "attestation.json")),
             *("--simulation-root", str(simulation / "root.pem")),
         )
@@ -83,8 +84,9 @@ def test_every_new_leaf_is_told_once(watcher: Watcher, tmp_path: Path) -> None:
         assert cancelled["why"][-1] == "an update was cancelled"
         mirror = tmp_path / "mirror"
         watcher.upload(1)
-        ended = watcher.look("--mirror", str(mirror))
+        ended = watcher.look("--mirror", str(mirror), "--witness-url", "http://w.example")
         assert " 7 secrets-uploaded: writer uploaded: note\n" in ended.out
+        assert "witness-silent: the witness at http://w.example cannot be asked" in ended.out
         assert (mirror / "checkpoint").exists()
     alerts = [json.loads(line) for line in watcher.alerts.read_text().splitlines()]
     assert [each["index"] for each in alerts] == [5, 6]
@@ -147,7 +149,7 @@ def told(ended: Ended, kind: str) -> list[dict[str, Any]]:
     return [each for each in found if each["kind"] == kind]
 
 
-def test_a_log_that_does_not_continue_is_kept_and_ends_the_watch(watcher: Watcher) -> None:
+def test_a_log_that_does_not_continue_is_kept_and_others_are_watched(watcher: Watcher) -> None:
     older = watcher.state.with_name("older")
     with watcher.server, watcher.server.client() as client:
         assert client.set_manifest(manifest()).status == 200
@@ -160,11 +162,21 @@ def test_a_log_that_does_not_continue_is_kept_and_ends_the_watch(watcher: Watche
     with watcher.server:
         watcher.upload(9)
         before = watcher.state.read_bytes()
-        ended = watcher.look()
-        assert (ended.code, ended.out) == (4, "")
-        assert f"the log at {watcher.host} is broken: the proof does not hold" in ended.err
-    assert watcher.state.read_bytes() == before
-    (kept,) = watcher.state.parent.glob("*.broken-*")
+        ended = watcher.look(once=False)
+        broken = f"the log at {watcher.host} is broken: the proof does not hold"
+        (kept,) = watcher.state.parent.glob("*.broken-*")
+        (line,) = ended.out.splitlines()
+        assert (ended.code, line[0]) == (4, "!")
+        assert f"{watcher.host} ended: {broken} (what was served is kept in {kept};" in line
+        assert broken in ended.err
+        assert watcher.state.read_bytes() == before
+        same = watcher.host.replace("127.0.0.1", "localhost")  # of which nothing is known
+        ended = watcher.look("--json", "127.0.0.1:1", same)
+        found = [json.loads(line) for line in ended.out.splitlines()]
+        assert ended.code == 4
+        assert [each["kind"] for each in found[:2]] == ["ended", "ended"]
+        assert [each["index"] for each in found[2:]] == list(range(13))
+        assert watcher.look("127.0.0.1:1", same, host=False).code == 3
     found = json.loads(kept.read_text())
     assert found["known"]["frontier"]["size"] == known
     assert b"\n13\n" in base64.b64decode(found["served"]["checkpoint"])

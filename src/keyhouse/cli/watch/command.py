@@ -4,13 +4,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
 
-from keyhouse.base.errors import RefusedError, UnavailableError
+from keyhouse.base.errors import KeyhouseError, RefusedError, UnavailableError
 from keyhouse.base.printable import os_reason, printable
 from keyhouse.cli.log.folder import MirrorFolder
 from keyhouse.cli.log.mirror import mirrored
@@ -22,7 +23,7 @@ from keyhouse.cli.parser import Argument, AsJson, Option, OptionGroup, WrongUsag
 from keyhouse.cli.watch.findings import Finding
 from keyhouse.cli.watch.look import BrokenLogError, Look, Seen
 from keyhouse.cli.watch.state import WatchState, default_state
-from keyhouse.cli.watch.witnesses import withheld
+from keyhouse.cli.watch.witnesses import Asked, ask
 from keyhouse.client import LogPolicy, TrustError
 from keyhouse.evidence.pins import Pins
 
@@ -89,7 +90,8 @@ def watch(
     """Follow transparency logs, and tell what is new.
 
     Every leaf is verified. Alerts begin with a ! and tell why. A log that contradicts itself or
-    what was known ends the command with exit code 4; what broke the proof is kept.
+    what was known is not followed further, and what broke the proof is kept. The other hosts are;
+    with none left, or when it is interrupted, the command ends with exit code 4.
 
     Example: keyhouse watch keys.example.com:4433 --attestation attestation.json --once
     """
@@ -99,15 +101,27 @@ def watch(
     tell = _Telling(how.execute, as_json=as_json)
     urls = addresses.witness_url
     watched = [_Host(host, trusting, place, how.mirror, urls, tell) for host in hosts]
-    try:
-        while True:
-            for each in watched:
-                each.look(once=how.once)
+    failed: list[KeyhouseError] = []
+    with suppress(KeyboardInterrupt):
+        while watched:
+            watched = [each for each in watched if _goes_on(each, failed, once=how.once)]
             if how.once:
-                return
-            time.sleep(how.interval)
-    except KeyboardInterrupt:
-        return
+                break
+            if watched:
+                time.sleep(how.interval)
+    if failed:  # each was told; scripts go by the gravest
+        raise next((each for each in failed if isinstance(each, TrustError)), failed[0])
+
+
+def _goes_on(host: "_Host", failed: list[KeyhouseError], *, once: bool) -> bool:
+    """Look at ``host``, and tell whether it can be watched further; why not is in ``failed``."""
+    try:
+        host.look(once=once)
+    except KeyhouseError as error:
+        host.alert("ended", error.message, error.hint)
+        failed.append(error)
+        return False
+    return True
 
 
 class _Telling:
@@ -163,7 +177,7 @@ class _Host:
         )
         own = () if self._policy is None else self._policy.witnesses.witnesses
         self._urls = [*urls, *(each.url for each in own if each.url)]
-        self._withheld = ""
+        self._asked = Asked()
         self._state = state
         self._mirror = mirror
         self._tell = tell
@@ -179,15 +193,17 @@ class _Host:
         except UnavailableError as error:
             if once:
                 raise
-            self._alert("silence", error.message)
+            self.alert("silence", error.message)
             return
         for finding in seen.findings:
             self._tell(finding)
         self._state.keep(self._target.host, seen.watched)
-        if self._withheld:
-            self._alert("withheld", self._withheld)
+        if self._asked.withheld:
+            self.alert("withheld", self._asked.withheld)
         elif problem := self._not_witnessed(seen):
-            self._alert("not-witnessed", problem)
+            self.alert("not-witnessed", problem)
+        elif self._asked.silent:
+            self.alert("witness-silent", self._asked.silent)
         elif self._wrong:
             self._wrong = ""
             self._tell(Finding(host=self._target.host, kind="answers", text="as it should again"))
@@ -205,7 +221,7 @@ class _Host:
                 raise TrustError(
                     error.message, hint=f"what was served is kept in {kept}; show it to others"
                 ) from None
-            self._withheld = withheld(coordinator, seen.newest, self._urls)
+            self._asked = ask(coordinator, seen.newest, self._urls)
             if self._mirror is not None:
                 mirrored(coordinator, MirrorFolder(self._mirror))
         return seen
@@ -219,11 +235,12 @@ class _Host:
             return error.message
         return ""
 
-    def _alert(self, kind: str, text: str) -> None:
+    def alert(self, kind: str, text: str, hint: str = "") -> None:
         """Tell what is wrong, unless that was the last that was told."""
-        if kind != self._wrong:
-            self._wrong = kind
-            self._tell(Finding(host=self._target.host, kind=kind, text=text, alert=True))
+        if kind == self._wrong:
+            return
+        self._wrong, why = kind, (hint,) if hint else ()
+        self._tell(Finding(host=self._target.host, kind=kind, text=text, alert=True, why=why))
 
 
 def _line(finding: Finding) -> str:

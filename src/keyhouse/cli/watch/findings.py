@@ -15,7 +15,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that was noticed. ``alert``: a person should look at it."""
 
     host: str
-    kind: str  # of the leaf, or: silence, answers, not-witnessed, withheld
+    kind: str  # of the leaf, or: silence, answers, not-witnessed, withheld, witness-silent, ended
     text: str
     alert: bool = False
     index: int | None = None  # of the leaf

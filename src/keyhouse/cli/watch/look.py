@@ -79,6 +79,7 @@ class Look:
                 why = (*step.gaps, *self._not_vouched(leaf, frontier))
                 findings.append(of_leaf(self._host, history.size, leaf, history, why))
                 history, frontier = step.history, frontier.extended([leaf_hash(entry)])
+            self._forget_entries()
         watched = Watched(root, key, new.note.decode(), frontier, history)
         return Seen(watched, new, self._coordinator.witnessed_checkpoint(), findings)
 
@@ -93,9 +94,15 @@ class Look:
             return (f"no quote vouches for this start: {error.message}",)
 
     def _read(self, path: str) -> bytes:
-        raw = self._coordinator.log_part(path)
-        self._parts[path] = raw
-        return raw
+        if path not in self._parts:  # nothing that has a path changes
+            self._parts[path] = self._coordinator.log_part(path)
+        return self._parts[path]
+
+    def _forget_entries(self) -> None:
+        """Forget the entries so far: they were proven, and a log may have very many."""
+        self._parts = {
+            path: raw for path, raw in self._parts.items() if not path.startswith("tile/entries/")
+        }
 
     def _root(self, new: LogCheckpoint, size: int) -> bytes | None:
         """Return the root of the first ``size`` leaves; None: the log has not so many."""
