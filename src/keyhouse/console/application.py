@@ -33,14 +33,27 @@ def application(console: Console, port: int) -> Guard:
         yield
         await console.deployments.close()
 
-    at = "/d/{name}"
-    routes = [
+    app = Starlette(routes=[*_own_routes(), *_routes_at("/d/{name}")], lifespan=lifespan)
+    app.state.console = console
+    app.state.port = port
+    return Guard(app, console.gate, port)
+
+
+def _own_routes() -> list[Route]:
+    """Return the routes of the console itself."""
+    return [
         Route("/", first_page),
         Route(OPEN, come_in),
         Route("/here", here_still),
         Route("/lock", lock, methods=["POST"]),
         Route("/favicon.ico", icon),
         Route("/static/{file}", static),
+    ]
+
+
+def _routes_at(at: str) -> list[Route]:
+    """Return the pages of a deployment, below the path ``at``."""
+    return [
         Route(at, to_trust),
         Route(f"{at}/trust", trust.show),
         Route(f"{at}/trust/verify", trust.verify, methods=["POST"]),
@@ -49,6 +62,7 @@ def application(console: Console, port: int) -> Guard:
         Route(f"{at}/manifest/picture", manifest.picture),
         Route(f"{at}/manifest/source", manifest.source),
         Route(f"{at}/manifest/compare", manifest.compare, methods=["GET", "POST"]),
+        Route(f"{at}/manifest/compare/older", manifest.older, methods=["POST"]),
         Route(f"{at}/updates", updates.show),
         Route(f"{at}/updates/plan", updates.plan, methods=["POST"]),
         Route(f"{at}/updates/propose", updates.propose, methods=["POST"]),
@@ -59,14 +73,11 @@ def application(console: Console, port: int) -> Guard:
         Route(f"{at}/secrets/write", secrets.write, methods=["POST"]),
         Route(f"{at}/workloads", workloads.show),
         Route(f"{at}/history", history.show),
+        Route(f"{at}/history/older", history.older, methods=["POST"]),
         Route(f"{at}/history/evidence", history.evidence),
         Route(f"{at}/recovery", recovery.show),
         Route(f"{at}/recovery/shares", recovery.shares, methods=["POST"]),
     ]
-    app = Starlette(routes=routes, lifespan=lifespan)
-    app.state.console = console
-    app.state.port = port
-    return Guard(app, console.gate, port)
 
 
 async def come_in(request: Request) -> Response:

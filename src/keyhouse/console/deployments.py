@@ -30,6 +30,7 @@ from keyhouse.client import (
 )
 from keyhouse.client.contexts import Context, contexts_path, read
 from keyhouse.client.from_context import Described, described
+from keyhouse.console.public_log import PublicLog
 from keyhouse.manifest import Manifest, Permissions, decode
 
 _TIMEOUT: Final = 30.0  # seconds for a whole call
@@ -60,6 +61,7 @@ class Deployment:
         self.name = name
         self.context = context
         self.read_only = read_only
+        self.log = PublicLog()
         self.distrust: TrustError | None = None
         self._password: Secret | None = None
         self._link: Link | None = None

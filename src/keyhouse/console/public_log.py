@@ -1,34 +1,141 @@
-"""The transparency log of a deployment, as pages show it. Only its newest part is read."""
+"""The transparency log of a deployment, as pages show it: its newest part, and more in steps.
 
+What was read is proven to be in the log, and kept: leaves never change.
+"""
+
+import asyncio
 import hashlib
-from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, Protocol
+
+import msgspec
 
 from keyhouse.base.errors import NotFoundError
-from keyhouse.client import AsyncCoordinator, CallRefusedError, TrustError
-from keyhouse.transparency.leaf import Leaf, read_leaf
-from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled
+from keyhouse.client import AsyncCoordinator, CallRefusedError, LogCheckpoint, TrustError
+from keyhouse.client.public_log import trusting
+from keyhouse.transparency.leaf import (
+    Leaf,
+    ManifestSet,
+    ManifestUpdated,
+    Recovered,
+    Started,
+    UpdateApproved,
+    UpdateProposed,
+    known_leaf,
+)
+from keyhouse.transparency.reading import entries_after
+from keyhouse.transparency.tiles import WIDTH, frontier_of, right_edge
+from keyhouse.transparency.tree import Frontier, leaf_hash
 
-_MOST_BUNDLES: Final = 16
-"""Bundles of entries that are read, from the newest back: 4,096 leaves."""
+STEP: Final = 16 * WIDTH
+"""Entries that one load of a page reads at most."""
 
+_SHOWN: Final = (ManifestSet, ManifestUpdated, Recovered, Started, UpdateApproved, UpdateProposed)
 _MISSING: Final = 404
 
 
-async def newest_leaves(coordinator: AsyncCoordinator) -> AsyncIterator[Leaf]:
-    """Yield the leaves, the newest first; none if the coordinator is of a version without a log."""
-    try:
-        size = (await coordinator.log_checkpoint()).size
-    except CallRefusedError as refusal:
-        if refusal.http_status != _MISSING:
-            raise
-        return
-    last = (size - 1) // WIDTH
-    for index in range(last, max(last - _MOST_BUNDLES, -1), -1):
-        width = min(WIDTH, size - index * WIDTH)
-        raw = await coordinator.log_part(f"tile/{Tile(ENTRIES, index, width).path}")
-        for entry in reversed(bundled(raw, width)):
-            yield read_leaf(entry)
+class Source(Protocol):
+    """What parts of a log come from: an ``AsyncCoordinator``."""
+
+    async def log_checkpoint(self) -> LogCheckpoint:
+        """Return the newest checkpoint, which is proven."""
+        ...
+
+    async def log_part(self, path: str) -> bytes:
+        """Return a tile or an object, which is not proven yet."""
+        ...
+
+
+class LogPart(msgspec.Struct, frozen=True):
+    """All entries of a log of ``size`` but the first ``before``; a version without a log has none.
+
+    ``leaves``: those that pages show, the newest first. ``unknown``: entries that this version
+    cannot read.
+    """
+
+    leaves: tuple[Leaf, ...] = ()
+    before: int = 0
+    size: int = 0
+    unknown: int = 0
+
+
+class _Read(msgspec.Struct, frozen=True):
+    """Consecutive entries of a log, oldest first, and the frontier behind them."""
+
+    leaves: tuple[Leaf, ...]
+    unknown: int
+    end: Frontier
+
+
+class PublicLog:
+    """What has been read of the log of a deployment."""
+
+    def __init__(self) -> None:
+        self._reading = asyncio.Lock()
+        self._origin = ""
+        self._begin = Frontier()
+        self._read = _Read((), 0, Frontier())
+
+    async def newest(self, source: Source) -> LogPart:
+        """Return what has been read, up to the newest entry. Raises ``TrustError``."""
+        async with self._reading:
+            try:
+                head = await source.log_checkpoint()
+            except CallRefusedError as refusal:
+                if refusal.http_status != _MISSING:
+                    raise
+                return LogPart()
+            if head.origin == self._origin and head.size - self._read.end.size <= STEP:
+                new = await _proven(source, self._read.end, head.size, head.root)
+                self._read = _joined(self._read, new)
+            else:  # another log, or too far behind: what is between would be missing
+                begin = await _frontier(source, _a_step_before(-(-head.size // WIDTH) * WIDTH))
+                self._read = await _proven(source, begin, head.size, head.root)
+                self._begin, self._origin = begin, head.origin
+            found = self._read
+            return LogPart(found.leaves[::-1], self._begin.size, head.size, found.unknown)
+
+    async def older(self, source: Source) -> None:
+        """Read a step further back. Raises ``TrustError``."""
+        async with self._reading:
+            end = self._begin
+            begin = await _frontier(source, _a_step_before(end.size))
+            self._read = _joined(await _proven(source, begin, end.size, end.root), self._read)
+            self._begin = begin
+
+
+def _a_step_before(size: int) -> int:
+    return max(0, size - STEP)
+
+
+def _joined(old: _Read, new: _Read) -> _Read:
+    return _Read(old.leaves + new.leaves, old.unknown + new.unknown, new.end)
+
+
+async def _frontier(source: Source, size: int) -> Frontier:
+    """Return the frontier that the log had with ``size`` leaves; it is not proven."""
+    tiles = {tile: await source.log_part(f"tile/{tile.path}") for tile in right_edge(size)}
+    with trusting():
+        return frontier_of(tiles.__getitem__, size)
+
+
+async def _proven(source: Source, known: Frontier, size: int, root: bytes) -> _Read:
+    """Return the entries after ``known`` of the tree of ``size`` leaves with ``root``.
+
+    They are proven to be in it, and ``known`` as well.
+    """
+    loop = asyncio.get_running_loop()
+
+    def part(path: str) -> bytes:
+        return asyncio.run_coroutine_threadsafe(source.log_part(path), loop).result()
+
+    def read() -> _Read:
+        entries = [each for piece in entries_after(part, known, size, root) for each in piece]
+        leaves = [known_leaf(each) for each in entries]
+        shown = tuple(each for each in leaves if isinstance(each, _SHOWN))
+        return _Read(shown, leaves.count(None), known.extended(map(leaf_hash, entries)))
+
+    with trusting():
+        return await asyncio.to_thread(read)
 
 
 async def earlier_manifest(coordinator: AsyncCoordinator, fingerprint: str) -> bytes:

@@ -3,9 +3,9 @@
 from typing import Final
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.client import AsyncCoordinator
+from keyhouse.client import AsyncCoordinator, TrustError
 from keyhouse.console.deployments import InForce
-from keyhouse.console.public_log import newest_leaves
+from keyhouse.console.public_log import LogPart
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency.approval import Decision, SignedApproval
 from keyhouse.transparency.leaf import UpdateApproved, UpdateProposed, name_in_leaf
@@ -13,16 +13,19 @@ from keyhouse.transparency.leaf import UpdateApproved, UpdateProposed, name_in_l
 _AGREED: Final = frozenset({Decision.PROPOSE, Decision.APPROVE})
 
 
-async def signers(coordinator: AsyncCoordinator, in_force: InForce, pending: bytes) -> set[str]:
-    """Return the users whose signed approval of the ``pending`` manifest is in the log.
+async def signers(
+    coordinator: AsyncCoordinator, log: LogPart, in_force: InForce, pending: bytes
+) -> set[str]:
+    """Return the users whose signed approval of the ``pending`` manifest is in ``log``.
 
-    Nobody if the log cannot be read now: who has agreed is known without it.
+    Nobody if an approval cannot be read now: who has agreed is known without it. Raises
+    ``TrustError``.
     """
     users = in_force.manifest.users
     names = {name_in_leaf(name): name for name in users}
     found: set[str] = set()
     try:
-        async for leaf in newest_leaves(coordinator):
+        for leaf in log.leaves:
             if not isinstance(leaf, UpdateProposed | UpdateApproved):
                 continue
             if leaf.approval and leaf.user in names:
@@ -32,6 +35,8 @@ async def signers(coordinator: AsyncCoordinator, in_force: InForce, pending: byt
                     found.add(name)
             if isinstance(leaf, UpdateProposed):
                 break
+    except TrustError:
+        raise
     except KeyhouseError:
         return set()
     return found

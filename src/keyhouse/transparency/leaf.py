@@ -238,6 +238,14 @@ def read_leaf(raw: bytes) -> Leaf:
     return leaf
 
 
+def known_leaf(raw: bytes) -> Leaf | None:
+    """Return the leaf in ``raw``; None: it is not of a kind that this version knows."""
+    try:
+        return read_leaf(raw)
+    except LogInvalidError:
+        return None
+
+
 def name_in_leaf(name: str) -> str:
     """Return how a leaf writes a name that people chose: as it is, or the hash of a long one.
 

@@ -11,7 +11,7 @@ from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser import Argument, AsJson, Option, WrongUsageError, command
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.leaf import Leaf, read_leaf
+from keyhouse.transparency.leaf import Leaf, known_leaf
 from keyhouse.transparency.naming import objects_named
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def mirrored(coordinator: "Coordinator", folder: "MirrorFolder") -> Mirrored:
         try:
             for piece in entries_after(coordinator.log_part, growing.frontier, new.size, new.root):
                 for entry in piece:
-                    leaf = _leaf(entry)
+                    leaf = known_leaf(entry)
                     unread += leaf is None
                     missing += _copy_objects(coordinator, folder, leaf) if leaf else ()
                 growing.extend(piece)
@@ -133,14 +133,6 @@ def mirrored(coordinator: "Coordinator", folder: "MirrorFolder") -> Mirrored:
         cosigned = coordinator.witnessed_checkpoint()
         folder.publish(growing, cosigned.note if cosigned.size == new.size else new.note)
     return Mirrored(new.size, new.size - before, missing, unread)
-
-
-def _leaf(entry: bytes) -> Leaf | None:
-    """Return the leaf; None: it is of a newer version."""
-    try:
-        return read_leaf(entry)
-    except LogInvalidError:
-        return None
 
 
 def _copy_objects(

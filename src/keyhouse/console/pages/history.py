@@ -15,9 +15,8 @@ from keyhouse.attestation import Collateral
 from keyhouse.client import Coordinator, LogEntry
 from keyhouse.client.from_context import Described
 from keyhouse.console.deployments import Deployment
-from keyhouse.console.page import View, page
+from keyhouse.console.page import View, page, redirect
 from keyhouse.console.paging import paged
-from keyhouse.console.public_log import newest_leaves
 from keyhouse.evidence.bundle import MEDIA_TYPE, write_evidence
 from keyhouse.transparency.leaf import Leaf, Recovered, Started
 from keyhouse.views.evidence import evidence_of
@@ -48,15 +47,24 @@ async def show(request: Request, deployment: Deployment) -> View:
     link = await deployment.link()
     entries = await link.coordinator.update_log()
     events = [_event(entry) for entry in reversed(entries)]
-    events += [found async for leaf in newest_leaves(link.coordinator) if (found := _told(leaf))]
+    log = await deployment.log.newest(link.coordinator)
+    events += [found for leaf in log.leaves if (found := _told(leaf))]
     events.sort(key=lambda each: each.time, reverse=True)
     shown = [
         each
         for each in events
         if (not kind or each.kind == kind) and word.casefold() in _searched(each)
     ]
-    values = {"kinds": _KINDS, "kind": kind, "word": word, "total": len(events)}
+    values = {"kinds": _KINDS, "kind": kind, "word": word, "total": len(events), "log": log}
     return View("history", {**values, "events": paged(request, shown)})
+
+
+@page("history")
+async def older(request: Request, deployment: Deployment) -> Response:
+    """Read more of the log, for starts and recoveries before those that are shown."""
+    del request
+    await deployment.log.older((await deployment.link()).coordinator)
+    return redirect(deployment, "history")
 
 
 @page("history")

@@ -8,16 +8,16 @@ from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
+from starlette.responses import Response
 
 from keyhouse.base.errors import NotFoundError, RefusedError
-from keyhouse.client import AsyncCoordinator
 from keyhouse.console.access import Node, graph_of
 from keyhouse.console.deployments import Deployment, InForce
 from keyhouse.console.manifest_text import json_of, yaml_of
-from keyhouse.console.page import View, fields_of, page
+from keyhouse.console.page import View, fields_of, page, redirect
 from keyhouse.console.paging import paged
 from keyhouse.console.picture import drawing_of
-from keyhouse.console.public_log import earlier_manifest, newest_leaves
+from keyhouse.console.public_log import LogPart, earlier_manifest
 from keyhouse.manifest import Manifest, decode, fingerprint
 from keyhouse.manifest.diff import diff
 from keyhouse.transparency.leaf import ManifestSet, ManifestUpdated
@@ -126,7 +126,8 @@ async def compare(request: Request, deployment: Deployment) -> View:
     right = fields.get("right", "pending" if pending is not None else "")
     values: dict[str, Any] = {
         "known": tuple(known),
-        "earlier": (earlier := await _earlier(link.coordinator, in_force.fingerprint)),
+        "log": (log := await deployment.log.newest(link.coordinator)),
+        "earlier": (earlier := _earlier(log, in_force.fingerprint)),
         "versions": {side: fields.get(f"{side}_version", "") for side in ("left", "right")},
         "left": left,
         "right": right,
@@ -145,6 +146,14 @@ async def compare(request: Request, deployment: Deployment) -> View:
     return View("compare", {**values, "compared": await asyncio.to_thread(_compared, old, new)})
 
 
+@page("manifest")
+async def older(request: Request, deployment: Deployment) -> Response:
+    """Read more of the log, for manifests before those that are offered."""
+    del request
+    await deployment.log.older((await deployment.link()).coordinator)
+    return redirect(deployment, "manifest/compare")
+
+
 def _compared(old: bytes, new: bytes) -> dict[str, Any]:
     before, after = decode(old), decode(new)
     changes = diff(before, after)
@@ -157,11 +166,11 @@ def _compared(old: bytes, new: bytes) -> dict[str, Any]:
     }
 
 
-async def _earlier(coordinator: AsyncCoordinator, in_force: str) -> list[Version]:
+def _earlier(log: LogPart, in_force: str) -> list[Version]:
     """Return the manifests that were in force before, the newest first."""
     found = [
         Version(leaf.manifest, datetime.fromtimestamp(leaf.time / 1_000_000, UTC))
-        async for leaf in newest_leaves(coordinator)
+        for leaf in log.leaves
         if isinstance(leaf, ManifestSet | ManifestUpdated)
     ]
     return [each for each in found if each.fingerprint != in_force]

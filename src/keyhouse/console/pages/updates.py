@@ -37,8 +37,9 @@ async def show(request: Request, deployment: Deployment) -> View:
         if request.query_params.get("from") == "force":
             values["text"] = await asyncio.to_thread(yaml_of, in_force.manifest.raw)
         return View("updates", values)
+    values["log"] = await deployment.log.newest(link.coordinator)
     values["pending_fingerprint"] = fingerprint(pending.manifest)
-    values["signers"] = await signers(link.coordinator, in_force, pending.manifest)
+    values["signers"] = await signers(link.coordinator, values["log"], in_force, pending.manifest)
     if values["may"]:
         values |= _reviewed(await link.coordinator.plan(pending.manifest))
     return View("updates", values)

@@ -1,0 +1,49 @@
+"""What pages say about the part of the log that they show."""
+
+import time
+
+from keyhouse.client.contexts import Context
+from keyhouse.console.deployments import Deployment
+from keyhouse.console.gate import Gate
+from keyhouse.console.page import SECTIONS, Console
+from keyhouse.console.paging import Page
+from keyhouse.console.public_log import LogPart
+
+
+def history(log: LogPart) -> str:
+    """Return the page History over ``log``, without its line breaks."""
+    console = Console(Gate(60, time.monotonic), "", read_only=True)
+    values = {
+        "sections": SECTIONS,
+        "section": "history",
+        "deployment": Deployment("prod", Context(address="h:1"), read_only=True),
+        "contexts": ("prod",),
+        "read_only": True,
+        "csrf": "token",
+        "idle": 60,
+        "total": 0,
+        "kinds": {},
+        "kind": "",
+        "word": "",
+        "events": Page((), 0, 1, "", ""),
+        "log": log,
+    }
+    return " ".join(console.html("history.html", values).split())
+
+
+def test_a_log_that_is_shown_whole_needs_no_words() -> None:
+    page = history(LogPart((), 0, 12_000))
+    assert "of the transparency log" not in page
+    assert "older entries" not in page
+
+
+def test_a_part_says_which_entries_it_is_and_how_to_read_more() -> None:
+    page = history(LogPart((), 7_904, 12_000))
+    assert "are those in the entries 7,905 to 12,000 of 12,000 of the transparency log." in page
+    assert 'action="/d/prod/history/older"' in page
+    assert 'name="csrf" value="token"' in page
+
+
+def test_entries_that_are_not_understood_are_named() -> None:
+    assert "1 entry of the transparency log cannot be read" in history(LogPart((), 0, 9, 1))
+    assert "2 entries of the transparency log cannot be read" in history(LogPart((), 0, 9, 2))
