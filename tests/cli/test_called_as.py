@@ -51,11 +51,11 @@ def test_a_module_is_called_by_its_interpreter(monkeypatch: pytest.MonkeyPatch) 
     assert called_as() == (sys.executable, "-m", "keyhouse.cli")
 
 
-def test_a_program_in_an_environment_of_uvx_is_called_by_uvx(
+def test_a_program_in_an_environment_of_uvx_is_called_by_its_place(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(program.parent))
     monkeypatch.setenv("UV", "/usr/bin/uv")
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
     monkeypatch.setattr(sys, "argv", [str(program), "dev"])
-    assert called_as() == ("uvx", "--from", "keyhouse[dev]", "keyhouse")
+    assert called_as() == (str(program),)

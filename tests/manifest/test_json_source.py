@@ -97,6 +97,7 @@ def test_invalid_json_has_a_reason_and_a_place(
 
     assert problem is not None
     assert problem.problem == f"invalid JSON: {reason}"
+    assert "yaml" not in problem.hint
     assert span is not None
     assert (span.line, span.column) == caret
 

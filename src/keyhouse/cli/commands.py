@@ -53,7 +53,7 @@ COMMANDS: Final = {
     ),
     "Operate a coordinator": (
         Entry("serve", "commands:serve", "Run the coordinator"),
-        Entry("store", "store.group:app", "Check, list and restore stores of state directories"),
+        Entry("store", "store.group:app", "Prepare, copy, check, list and restore stores"),
         Entry("backup", "store.group:backup", "Make a backup of a state directory"),
         Entry("restore", "store.group:restore_backup", "Put a backup into a state directory"),
         Entry("collateral", "attest.collateral:app", "Fetch, show and check what verifies quotes"),

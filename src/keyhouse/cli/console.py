@@ -71,7 +71,8 @@ def _serving() -> Callable[..., None]:
         if missing.name not in _EXTRA:
             raise
         raise ConsoleMissingError(
-            f"the console needs {missing.name}", hint="install keyhouse[console]"
+            f"the console needs {missing.name}",
+            hint="in a clone of Keyhouse: pip install '.[console]'",
         ) from None
     return serve
 

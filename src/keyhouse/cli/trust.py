@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated
 
+import click
+
 from keyhouse.base.errors import NotFoundError
 from keyhouse.cli.options.memory import MemoryOption, memory_of
 from keyhouse.cli.output.show import show_json, show_rows
@@ -25,6 +27,8 @@ def show(memory: MemoryOption = "", *, as_json: AsJson = False) -> None:
     if as_json:
         show_json({"coordinators": [_object(memories, where) for where in sorted(memories.roots)]})
         return
+    if not memories.roots:
+        click.echo("no coordinator is remembered; --memory FILE names another memory", err=True)
     for where in sorted(memories.roots):
         show_rows({name: value for name, value in _object(memories, where).items() if value})
 

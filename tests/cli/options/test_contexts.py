@@ -123,6 +123,7 @@ def test_contexts_that_are_added_at_the_same_time_are_all_kept() -> None:
         (("add", "none"), "cannot name a context"),
         (("add", "x", "--cert", "c"), "go together"),
         (("add", "x", "--address", "https://x"), "not host:port"),
+        (("add", "x", "--log-max-age", "60"), "--log-max-age has no effect here"),
         (("add", "x", "--cert", "c", "--key", "k", "--pkcs12", "p"), "two users"),
         (("use", "nobody"), "there is no context"),
         (("remove", "nobody"), "there is no context"),
@@ -359,3 +360,10 @@ def test_name_that_is_taken_for_another_host_is_told(option: str) -> None:
 def test_without_a_context_one_word_names_no_secret() -> None:
     with pytest.raises(WrongUsageError, match="no secret"):
         split_words(["h"], TrustOptions())
+
+
+def test_an_empty_memory_says_so() -> None:
+    shown = done("trust", "show", "--memory", "memory.json")
+
+    assert shown.stdout == ""
+    assert "no coordinator is remembered" in shown.stderr

@@ -127,8 +127,7 @@ def _require_simulation() -> None:
     except PlatformMissingError as missing:
         raise PlatformMissingError(
             f"keyhouse dev cannot start: {missing.message}",
-            hint="pip install 'keyhouse[dev]'; without installing anything: uvx --from"
-            " 'keyhouse[dev]' keyhouse dev",
+            hint="in a clone of Keyhouse: scripts/setup runtime, or pip install ./simulation",
         ) from None
 
 

@@ -16,7 +16,6 @@ from keyhouse.cli.dev.folder import USER, Folder
 
 _NAME: Final = "keyhouse"
 _SPECIAL: Final = frozenset('"$`\\!')  # to a shell between double quotes
-_UVX: Final = ("uvx", "--from", "keyhouse[dev]", _NAME)
 
 
 def called_as() -> tuple[str, ...]:
@@ -24,14 +23,14 @@ def called_as() -> tuple[str, ...]:
 
     ``keyhouse`` where the shell finds this very program by that name, else the place of it: in a
     clone it is in an environment that is not on PATH. An environment of uvx is on the PATH of
-    what runs in it only.
+    what runs in it only. The words do not install it by its name: what a package index has under
+    that name may be another program.
     """
     called, found = Path(sys.argv[0]), shutil.which(_NAME)
     if called.name == "__main__.py":
         return (sys.executable, "-m", "keyhouse.cli")
-    if "UV" in os.environ and "VIRTUAL_ENV" not in os.environ:
-        return _UVX
-    if not called.is_file() or (found is not None and called.samefile(found)):
+    in_uvx = "UV" in os.environ and "VIRTUAL_ENV" not in os.environ
+    if not called.is_file() or (found is not None and called.samefile(found) and not in_uvx):
         return (_NAME,)
     return (str(called.absolute()),)
 

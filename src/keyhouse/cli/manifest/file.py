@@ -77,7 +77,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
             from keyhouse.cli.output.source_text import FileInvalidError
             from keyhouse.manifest.source.json_source import json_problem
 
-            syntax = json_problem(self.written) if self.form == "json" else None
+            syntax = json_problem(self.written, or_yaml=True) if self.form == "json" else None
             problems = [syntax] if syntax else getattr(refusal, "problems", ())
             if not problems:
                 raise

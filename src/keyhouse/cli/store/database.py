@@ -66,7 +66,8 @@ def complete_url(url: str, password_file: Path | None, standbys: int = 0) -> Sec
         )
     if find_spec("asyncpg") is None:
         raise RefusedError(
-            "databases need a library that is not installed", hint="install keyhouse[postgres]"
+            "databases need a library that is not installed",
+            hint="in a clone of Keyhouse: pip install '.[postgres]'",
         )
     return store_url(url, password_file, standbys)
 

@@ -57,10 +57,11 @@ def json_places(data: bytes) -> SourceMap:
     return places
 
 
-def json_problem(data: bytes) -> Problem | None:
+def json_problem(data: bytes, *, or_yaml: bool = False) -> Problem | None:
     """Return why ``data`` is invalid JSON and how to fix it; None if it is valid.
 
-    It stands where ``json_places`` has "". Nothing of the text is in the problem.
+    It stands where ``json_places`` has "". Nothing of the text is in the problem. ``or_yaml``: a
+    file with another name could be YAML.
     """
     try:
         text = text_of(data)
@@ -69,7 +70,7 @@ def json_problem(data: bytes) -> Problem | None:
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
-        reason, hint = _reason(text, _fault(text, error.pos))
+        reason, hint = _reason(text, _fault(text, error.pos), or_yaml=or_yaml)
         return Problem("", f"invalid JSON: {reason}", hint)
     except (RecursionError, ValueError):  # over a limit that the reader names
         return None
@@ -106,7 +107,7 @@ def _fault(text: str, at: int) -> int:
     return len(before) - 1 if text[at : at + 1] in _CLOSING and before.endswith(",") else at
 
 
-def _reason(text: str, at: int) -> tuple[str, str]:
+def _reason(text: str, at: int, *, or_yaml: bool) -> tuple[str, str]:
     """Return what is wrong where the scanner stopped, and a hint.
 
     Told by the text there: the library's messages differ between versions of Python.
@@ -119,6 +120,7 @@ def _reason(text: str, at: int) -> tuple[str, str]:
     opener, char = _innermost(before), here[:1]
     end, quotes = _CLOSED.get(opener, "value"), 'put text between double quotes: "..."'
     in_number = char in _DIGITS and text[at - 1 : at].isdigit()
+    object_hint = "if it is YAML, its name must end in .yaml" if or_yaml else "check the file"
     open_string = char == '"' and not _WORD.match(text, at)
     cases = (
         (not here, f"it ends before its {end}", ""),
@@ -127,7 +129,7 @@ def _reason(text: str, at: int) -> tuple[str, str]:
         (char == "'", "single quotes", 'JSON has double quotes only: "..."'),
         (open_string, "a string that does not end", ""),
         (in_number, "an invalid number", "put it between quotes if it is text"),
-        (not before, "it does not begin with {", "if it is YAML, its name must end in .yaml"),
+        (not before, "it does not begin with {", object_hint),
         (not opener, "further text after its end", ""),
         (char in _CLOSING and char != end, f"{char} where {end} is needed", ""),
         (opener == "{" and before[-1] in "{,", "a name without quotes", quotes),

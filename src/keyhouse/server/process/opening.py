@@ -148,7 +148,8 @@ def _shared_home() -> "type[SharedHome]":
         if missing.name != "asyncpg":
             raise
         raise SettingRefusedError(
-            "--store needs a library that is not installed", hint="install keyhouse[postgres]"
+            "--store needs a library that is not installed",
+            hint="in a clone of Keyhouse: pip install '.[postgres]'",
         ) from None
     return SharedHome
 
