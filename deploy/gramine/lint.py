@@ -30,6 +30,8 @@ PASSED_THROUGH: Final = frozenset(
         "KEYHOUSE_METRICS_ADDR",
         "KEYHOUSE_STARTUP_MANIFEST",
         "KEYHOUSE_STARTUP_RECOVERY_FILE",
+        "KEYHOUSE_STORE",
+        "KEYHOUSE_STORE_STANDBYS",
     }
 )
 """Variables of settings of the class *host*: the only ones that the host may choose."""

@@ -193,7 +193,7 @@ def without_file_checks(text: str) -> str:
 class EnclaveServer(Server):
     """A coordinator under ``gramine-direct``; ``data`` is its directory on the host.
 
-    ``amd``: a directory there with collateral of AMD.
+    ``amd``: a directory there with collateral of AMD. ``store``: the URL of a database.
     """
 
     patience = 180.0  # seconds: thousands of digests are checked
@@ -206,8 +206,10 @@ class EnclaveServer(Server):
         mount: str = PLAIN,
         arguments: Sequence[str] = (),
         amd: Path | None = None,
+        store: str = "",
     ) -> None:
         super().__init__(data)
+        self._store = {"KEYHOUSE_STORE": store} if store else {}
         self.metrics_port = free_port()
         data.mkdir(mode=0o700, exist_ok=True)
         self._folder = data.parent / f"{data.name}-enclave"
@@ -227,6 +229,7 @@ class EnclaveServer(Server):
             "KEYHOUSE_CLIENT_ADDR": f"127.0.0.1:{self.port}",
             "KEYHOUSE_MESH_ADDR": f"127.0.0.1:{self.mesh_port}",
             "KEYHOUSE_METRICS_ADDR": f"127.0.0.1:{self.metrics_port}",
+            **self._store,
         }
         return subprocess.Popen(
             ["gramine-direct", "keyhouse"],
