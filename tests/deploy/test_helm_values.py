@@ -1,5 +1,6 @@
 """What the chart makes of the values that people set is what Kubernetes takes, and is closed."""
 
+import asyncio
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from typing import Any, Final
 import jsonschema_rs
 import kubernetes_validate
 import pytest
+from support.peers.postgres import PASSWORD, PostgresServer
 from support.process.helm import CHART, DIGEST, GIVEN, NATIVE, SGX, check, helm, refusal, template
 from support.process.server import Server
 from support.process.start import on_path
@@ -23,7 +25,7 @@ _GRAMINE: Final = CHART.parents[1] / "gramine" / "keyhouse.manifest.template"
 _PCCS: Final = "https://pccs.example:8081/sgx/certification/v4/"
 _AESM: Final = {"image": {"repository": "registry.example/aesm", "digest": DIGEST}}
 _BACKUP: Final = {"backup": {"enabled": True}, "persistence": {"accessMode": "ReadWriteOnce"}}
-_STORE: Final = {
+_STORE: Final[dict[str, Any]] = {
     "store": {"existingSecret": "database"},
     "networkPolicy": {"egress": [{"ports": [{"port": 5432}, {"port": 53, "protocol": "UDP"}]}]},
 }
@@ -45,6 +47,13 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
         },
     },
     "backups": {**SGX, **_BACKUP},
+    "backups of a database": {
+        **NATIVE,
+        **_STORE,
+        "filesSecret": "database-ca",
+        "persistence": {"accessMode": "ReadWriteOnce"},
+        "backup": {"enabled": True, "storeSecret": "database-backup"},
+    },
     "volumes that exist": {
         **NATIVE,
         "persistence": {"existingClaim": "state"},
@@ -83,6 +92,16 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
     },
     "a manifest and files": {**NATIVE, "startupManifest": "first", "filesSecret": "files"},
     "three on a database": {**NATIVE, **_STORE, "filesSecret": "database-ca"},
+    "enclaves on a database": {**SGX, **_STORE},
+    "several in each pod": {
+        **NATIVE,
+        "store": {"existingSecret": "database", "replicasPerPod": 3},
+        "networkPolicy": {
+            **_STORE["networkPolicy"],
+            "metricsFrom": [{"namespaceSelector": {"matchLabels": {"a": "b"}}}],
+        },
+        "metrics": {"serviceMonitor": True},
+    },
     "five that ask for standbys": {
         **NATIVE,
         "store": {"existingSecret": "database", "replicas": 5, "standbys": 2},
@@ -189,12 +208,15 @@ def test_a_field_that_kubernetes_does_not_know_is_found() -> None:
 
 
 def test_an_enclave_is_told_by_variables_that_its_manifest_passes_through() -> None:
-    _, container = coordinator(_SETS["an enclave, with the node's AESM"])
+    _, container = coordinator(_SETS["enclaves on a database"])
     assert not {"args", "command"} & set(container)  # they are measured
-    given = {each["name"]: each["value"] for each in container["env"]}
+    url = "postgresql://u:p@192.0.2.9/d"
+    given = {each["name"]: each.get("value", url) for each in container["env"]}
     passed = gramine()["loader"]["env"]
     assert all(passed[name] == {"passthrough": True} for name in given)
     settings = read_settings([], given)
+    assert settings.store is not None
+    assert settings.store.reveal().decode() == url
     assert settings.client_addr == ("", 4433)
     assert settings.mesh_addr == ("", 2001)
     assert settings.metrics_addr == ("", 9944)
@@ -269,27 +291,16 @@ def test_tls_is_passed_through_to_the_client_api() -> None:
     assert rule_host == "keys.example"
 
 
-def test_the_backup_of_the_cron_job_is_one_of_the_running_coordinator(
-    tmp_path: Path,
-) -> None:
-    state, backups = tmp_path / "state", tmp_path / "backups"
+def back_up(**places: Path) -> None:
+    """Run the script of the CronJob, which keeps three, with other directories."""
     text = (CHART / "templates" / "backup.yaml").read_text(encoding="utf-8")  # without helm too
     script = re.search(r"args:\n +- \|\n(.+?)\n +securityContext", text, re.DOTALL)
     assert script is not None
     words = script[1].replace("{{ .Values.backup.keep }}", "3")
-    complete = [f"2026010{day}T021700Z" for day in range(1, 5)]
-    killed, running = "20260105T021700Z", "20260106T021700Z"  # neither has digests
-    for name in (*complete, killed, running, "by-hand"):
-        (backups / name).mkdir(parents=True)
-    for name in complete:
-        (backups / name / "SHA256SUMS").touch()
-    os.utime(backups / killed, (0, 0))
-    for path, ours in (("/data/state", state), ("/backups", backups)):
-        assert words.count(path) == 1
-        words = words.replace(path, str(ours))
-    with Server(state) as server, on_path() as path:
-        with closing(server.client()) as client:
-            assert client.set_manifest(manifest()).status == 200
+    for name in ("data", "backups", "database"):
+        assert f" /{name}" in words
+        words = re.sub(rf"(?<=[ (])/{name}\b", str(places[name]), words)
+    with on_path() as path:
         done = subprocess.run(
             ["/bin/sh", "-euc", words],
             env={"PATH": path},
@@ -298,10 +309,48 @@ def test_the_backup_of_the_cron_job_is_one_of_the_running_coordinator(
             check=False,
         )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_backup_of_the_cron_job_is_one_of_the_running_coordinator(
+    tmp_path: Path,
+) -> None:
+    state, backups = tmp_path / "state", tmp_path / "backups"
+    complete = [f"2026010{day}T021700Z" for day in range(1, 5)]
+    killed, running = "20260105T021700Z", "20260106T021700Z"  # neither has digests
+    for name in (*complete, killed, running, "by-hand"):
+        (backups / name).mkdir(parents=True)
+    for name in complete:
+        (backups / name / "SHA256SUMS").touch()
+    os.utime(backups / killed, (0, 0))
+    with Server(state) as server:
+        with closing(server.client()) as client:
+            assert client.set_manifest(manifest()).status == 200
+        back_up(data=tmp_path, backups=backups, database=tmp_path / "none")
     *older, newest, other = sorted(each.name for each in backups.iterdir())
     assert (older, other) == ([*complete[2:], running], "by-hand")
     assert {each.name for each in (backups / newest).iterdir()} >= {"journal.db", "SHA256SUMS"}
     assert (backups / newest).stat().st_mode & 0o777 == 0o700
+
+
+def test_the_backup_of_the_cron_job_is_one_of_the_database_where_that_has_the_state(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    url = postgres.url(asyncio.run(postgres.database())).reveal().decode()
+    database, backups = tmp_path / "database", tmp_path / "backups"
+    database.mkdir()
+    backups.mkdir()
+    (database / "url").write_text(url.replace(f":{PASSWORD}", "") + "\n")
+    (database / "password").write_text(PASSWORD + "\n")
+    with Server(tmp_path / "state", environment={"KEYHOUSE_STORE": url}) as server:
+        with closing(server.client()) as client:
+            assert client.set_manifest(manifest()).status == 200
+        back_up(data=tmp_path, backups=backups, database=database)
+    (made,) = backups.iterdir()
+    assert {each.name for each in made.iterdir()} >= {"journal.db", "sealed_key", "SHA256SUMS"}
+    (tmp_path / "state" / "sealed_key").unlink()  # as where no processor can seal
+    made.rename(backups / "20260101T021700Z")
+    back_up(data=tmp_path, backups=backups, database=database)
+    assert not (max(backups.iterdir()) / "sealed_key").exists()
 
 
 @pytest.mark.parametrize(
@@ -331,9 +380,21 @@ def test_values_that_contradict_each_other_are_refused_in_words(
     [
         ({"metrics": {"enabled": False}}, "metrics.enabled: must be true"),
         ({"persistence": {"existingClaim": "one"}}, "persistence.existingClaim: must be empty"),
-        (_BACKUP, "backup.enabled: must be false"),
+        (_BACKUP, "backup.storeSecret: must be set"),
         ({"networkPolicy": {}}, "networkPolicy.egress: must allow the database"),
-        ({"arguments": [], "sgx": {"enabled": True}}, "store.existingSecret: must be empty"),
+        (
+            {
+                "arguments": [],
+                "sgx": {"enabled": True},
+                "store": {"existingSecret": "database", "replicasPerPod": 2},
+            },
+            "store.replicasPerPod: must be 1 with sgx.enabled",
+        ),
+        ({"store": {"replicasPerPod": 2}}, "store.replicasPerPod: must be 1 without"),
+        (
+            {"store": {}, "backup": {"storeSecret": "one"}},
+            "backup.storeSecret: must be empty without",
+        ),
     ],
     ids=lambda each: each.partition(" ")[0] if isinstance(each, str) else "",
 )
@@ -364,8 +425,46 @@ def test_the_pods_of_a_shared_state_are_apart_and_one_at_a_time_is_taken_away() 
     assert url["valueFrom"] == {"secretKeyRef": {"name": "database", "key": "url"}}
     given = {"KEYHOUSE_STORE": "postgresql://u:p@db.example/d", standbys["name"]: "2"}
     settings = read_settings(container["args"][1:], given)
-    assert settings.store_standbys == 2
+    assert (settings.store_standbys, settings.replicas) == (2, 1)
     assert "PodDisruptionBudget k-keyhouse" not in template(NATIVE)
+
+
+def test_several_coordinators_of_a_pod_have_metrics_of_their_own() -> None:
+    values = _SETS["several in each pod"]
+    _, container = coordinator(values)
+    given = {each["name"]: each.get("value", "postgresql://u@h/d") for each in container["env"]}
+    settings = read_settings(container["args"][1:], given)
+    assert settings.replicas == 3
+    assert settings.metrics_addr is not None
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    metrics = {"metrics": 9944, "metrics-2": 9945, "metrics-3": 9946}
+    assert ports == {"client": 4433, "mesh": 2001, **metrics}
+    assert settings.metrics_addr.port == metrics["metrics"]
+    made = template(values)
+    served = made["Service k-keyhouse-metrics"]["spec"]["ports"]
+    assert {each["targetPort"]: each["port"] for each in served} == metrics
+    asked = made["ServiceMonitor k-keyhouse"]["spec"]["endpoints"]
+    assert [each["port"] for each in asked] == list(metrics)
+    *_, allowed = made["NetworkPolicy k-keyhouse"]["spec"]["ingress"]
+    assert [each["port"] for each in allowed["ports"]] == list(metrics)
+
+
+def test_a_backup_of_a_database_reaches_it_from_the_node_of_the_first_pod() -> None:
+    values = _SETS["backups of a database"]
+    made = template(values)
+    pod = made["CronJob k-keyhouse-backup"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (near,) = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    labels = near["labelSelector"]["matchLabels"]
+    assert labels["statefulset.kubernetes.io/pod-name"] == "k-keyhouse-0"
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    assert volumes["data"]["persistentVolumeClaim"] == {"claimName": "data-k-keyhouse-0"}
+    assert volumes["database"]["secret"]["secretName"] == "database-backup"
+    mounted = {each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+    assert mounted == {"/data", "/backups", "/database", "/etc/keyhouse"}
+    policies = [made[f"NetworkPolicy k-keyhouse{each}"]["spec"] for each in ("", "-backup")]
+    assert policies[0]["egress"] == policies[1]["egress"]
+    alone = template(_SETS["backups"])["NetworkPolicy k-keyhouse-backup"]["spec"]
+    assert "egress" not in alone
 
 
 @pytest.mark.parametrize(

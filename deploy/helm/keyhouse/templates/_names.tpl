@@ -22,6 +22,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
+{{- /* The ports of the metrics, by name: of each coordinator in a pod. */}}
+{{- define "keyhouse.metricsPorts" -}}
+metrics: {{ .Values.metrics.port }}
+{{- range $more := until (sub (int .Values.store.replicasPerPod) 1 | int) }}
+metrics-{{ add $more 2 }}: {{ add $.Values.metrics.port $more 1 }}
+{{- end }}
+{{- end }}
+
 {{- define "keyhouse.claim" -}}
 {{ .Values.persistence.existingClaim | default (printf "data-%s-0" (include "keyhouse.name" .)) }}
 {{- end }}

@@ -71,6 +71,9 @@ env:
     valueFrom:
       secretKeyRef: {name: {{ . }}, key: url}
   - {name: KEYHOUSE_STORE_STANDBYS, value: {{ $.Values.store.standbys | quote }}}
+  {{- if gt (int $.Values.store.replicasPerPod) 1 }}
+  - {name: KEYHOUSE_REPLICAS, value: {{ $.Values.store.replicasPerPod | quote }}}
+  {{- end }}
 {{- end }}
 {{- range $name, $value := .Values.host }}
   - {name: {{ $name }}, value: {{ $value | quote }}}

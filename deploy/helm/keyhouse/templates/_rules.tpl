@@ -12,11 +12,14 @@
 {{- if and .Values.sgx.pccs.url (not (and .Values.sgx.enabled .Values.sgx.aesm.image.repository)) }}{{ fail "sgx.pccs.url: is for the AESM in the pod: set sgx.enabled and sgx.aesm.image, or configure the AESM of the nodes" }}{{ end }}
 {{- if and .Values.backup.enabled (not .Values.persistence.existingClaim) (eq .Values.persistence.accessMode "ReadWriteOncePod") }}{{ fail "persistence.accessMode: must be ReadWriteOnce or ReadWriteMany with backup.enabled, which mounts the volume too" }}{{ end }}
 {{- if .Values.store.existingSecret }}
-{{- if .Values.sgx.enabled }}{{ fail "store.existingSecret: must be empty with sgx.enabled, the signed image does not take a store yet" }}{{ end }}
+{{- if and .Values.sgx.enabled (gt (int .Values.store.replicasPerPod) 1) }}{{ fail "store.replicasPerPod: must be 1 with sgx.enabled, an enclave shares no address with others" }}{{ end }}
 {{- if not .Values.metrics.enabled }}{{ fail "metrics.enabled: must be true with store.existingSecret, whose pods are probed at /live and /ready" }}{{ end }}
 {{- if .Values.persistence.existingClaim }}{{ fail "persistence.existingClaim: must be empty with store.existingSecret, each pod has a volume of its own" }}{{ end }}
-{{- if .Values.backup.enabled }}{{ fail "backup.enabled: must be false with store.existingSecret, back up the database" }}{{ end }}
+{{- if and .Values.backup.enabled (not .Values.backup.storeSecret) }}{{ fail "backup.storeSecret: must be set with backup.enabled and store.existingSecret" }}{{ end }}
 {{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.egress) }}{{ fail "networkPolicy.egress: must allow the database, and DNS, with store.existingSecret" }}{{ end }}
+{{- else }}
+{{- if gt (int .Values.store.replicasPerPod) 1 }}{{ fail "store.replicasPerPod: must be 1 without store.existingSecret" }}{{ end }}
+{{- if .Values.backup.storeSecret }}{{ fail "backup.storeSecret: must be empty without store.existingSecret" }}{{ end }}
 {{- end }}
 {{- range $name := list "ingress" "tlsRoute" }}
 {{- $door := index $.Values $name }}
