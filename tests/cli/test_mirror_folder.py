@@ -6,6 +6,7 @@ import pytest
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.cli.log.folder import MirrorFolder
+from keyhouse.client.public_log import LogCheckpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.leaf import object_name
@@ -24,6 +25,24 @@ def test_an_interrupted_mirror_continues(tmp_path: Path) -> None:
     assert not (folder.path / "size").exists()
     assert (folder.path / "tile/entries/003.p/233").exists()
     assert (folder.path / "checkpoint").read_bytes() == b"a note"
+
+
+def test_partial_tiles_end_with_the_whole_one(tmp_path: Path) -> None:
+    folder, log = MirrorFolder(tmp_path), Growing()
+    log.extend(b"%d" % number for number in range(200))
+    folder.publish(log, b"a note")
+    seen = LogCheckpoint("a", 200, log.frontier.root, b"a note", "a+key")
+    partial = [tmp_path / f"tile/{each}/000.p" for each in ("0", "entries")]
+    assert all((each / "200").exists() for each in partial)
+
+    log.extend(b"%d" % number for number in range(200, 300))
+    folder.put(log, partial=False)
+    assert not any(each.exists() for each in partial)
+    there = folder.growing(seen)  # as after a crash: readers still see the old checkpoint
+    assert there.frontier.root == seen.root
+    (tmp_path / "tile/entries/000").write_bytes(b"")
+    with pytest.raises(RefusedError, match="is damaged"):
+        folder.growing(seen)
 
 
 def test_what_is_damaged_or_of_another_log_is_refused(tmp_path: Path) -> None:

@@ -114,6 +114,18 @@ def bundled(raw: bytes, width: int, *, whole: bool = True) -> list[bytes]:
     return entries
 
 
+def narrowed(raw: bytes, tile: Tile) -> bytes:
+    """Return the bytes of ``tile`` from ``raw``, those of it or of one that is wider.
+
+    Raises ``LogInvalidError`` if it has less.
+    """
+    if tile.level == ENTRIES:
+        return bundle(bundled(raw, tile.width, whole=False))
+    found = raw[: HASH_BYTES * tile.width]
+    _hashes(found, tile)
+    return found
+
+
 def nodes_of(read: Callable[[Tile], bytes], size: int) -> Nodes:
     """Return the nodes of the tree of ``size`` leaves, from its tiles as ``read`` returns them.
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import rmtree
 from typing import Final
 
 from keyhouse.base.durable_files import locked, rename, sync_directory, write_new
@@ -19,7 +20,7 @@ from keyhouse.client.public_log import LogCheckpoint, checkpoint_in
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.leaf import object_name
-from keyhouse.transparency.tiles import WIDTH, Tile, frontier_of
+from keyhouse.transparency.tiles import WIDTH, Tile, frontier_of, narrowed
 
 _PUBLIC: Final = 0o644  # a web server reads them
 
@@ -81,6 +82,7 @@ class MirrorFolder:
                 self._write(f"tile/{tile.path}", raw)
             if tile.width == WIDTH:
                 complete.append(tile)
+                self._remove_beginnings(tile)
         growing.drop(complete)
 
     def begin(self, growing: Growing) -> None:
@@ -106,9 +108,20 @@ class MirrorFolder:
 
     def _tile(self, tile: Tile) -> bytes:
         raw = self._read(f"tile/{tile.path}")
+        if raw is None:  # the run that completed it did not come to its end
+            raw = self._read(f"tile/{tile.full.path}")
         if raw is None:
             raise LogInvalidError("a tile is missing")
-        return raw
+        return narrowed(raw, tile)
+
+    def _remove_beginnings(self, tile: Tile) -> None:
+        """Remove the partial tiles of ``tile``, which is here whole: readers take that instead."""
+        folder = self.path / f"tile/{tile.path}.p"
+        if folder.is_dir():
+            try:
+                rmtree(folder)
+            except OSError as error:
+                raise _unwritable(folder, error) from None
 
     def _read(self, name: str) -> bytes | None:
         try:

@@ -16,10 +16,10 @@ from typing import Final
 from keyhouse.base.errors import UnavailableError
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.layout import PUBLIC_LOG
+from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import object_name
 from keyhouse.transparency.note import MOST_BYTES
-from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundle, bundled
-from keyhouse.transparency.tree import HASH_BYTES
+from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, narrowed
 
 LARGEST_OBJECT: Final = 32 * 1024 * 1024
 """Bytes of the largest object: more than any manifest has."""
@@ -47,12 +47,10 @@ class LogFiles:
         Raises ``UnavailableError`` if the files have less than that.
         """
         raw = self._disk.read(self._path(tile), limit=_LARGEST_TILE) or b""
-        if tile.level == ENTRIES:
-            return bundle(bundled(raw, tile.width, whole=False))
-        raw = raw[: HASH_BYTES * tile.width]
-        if len(raw) < HASH_BYTES * tile.width:
-            raise missing(f"tile/{tile.path}")
-        return raw
+        try:
+            return narrowed(raw, tile)
+        except LogInvalidError:
+            raise missing(f"tile/{tile.path}") from None
 
     def grow(self, tile: Tile, whole: bytes, known: int, *, durable: bool) -> None:
         """Make the file of ``tile`` hold ``whole``; its first ``known`` bytes were written before.

@@ -20,8 +20,8 @@ from keyhouse.transparency.leaf import object_name, read_leaf
 from keyhouse.transparency.naming import objects_named
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.reading import entries_after
-from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundle, bundled
-from keyhouse.transparency.tree import HASH_BYTES, Frontier
+from keyhouse.transparency.tiles import WIDTH, Tile, narrowed
+from keyhouse.transparency.tree import Frontier
 
 Mirror = Callable[[str], bytes | None]
 """Returns the part of a mirror at this path; None: it has none."""
@@ -107,9 +107,7 @@ class _Restoring:
             raw = self._mirror(f"tile/{there.full.path}")
         if raw is None:
             raise RefusedError(f"the mirror has no tile/{there.path}", hint="use another mirror")
-        if tile.level == ENTRIES:
-            return bundle(bundled(raw, tile.width, whole=False))
-        return raw[: HASH_BYTES * tile.width]
+        return narrowed(raw, tile)
 
     def _write(self, growing: Growing) -> None:
         """Write the tiles that differ from those in the state directory."""

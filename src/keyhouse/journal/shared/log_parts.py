@@ -10,9 +10,9 @@ from keyhouse.journal.directory.layout import PUBLIC_LOG
 from keyhouse.journal.directory.log_files import LARGEST_OBJECT, missing
 from keyhouse.journal.log_parts import Grown
 from keyhouse.journal.store.postgres_database import PostgresDatabase
+from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import object_name
-from keyhouse.transparency.tiles import ENTRIES, Tile, bundle, bundled
-from keyhouse.transparency.tree import HASH_BYTES
+from keyhouse.transparency.tiles import ENTRIES, Tile, narrowed
 
 _OBJECT: Final = "object/"
 
@@ -27,11 +27,10 @@ class DatabaseParts:
     async def tile(self, tile: Tile) -> bytes:
         """Return the bytes of ``tile``."""
         raw = await self._database.log_part(self._log, _path(tile)) or b""
-        if tile.level == ENTRIES:
-            return bundle(bundled(raw, tile.width, whole=False))
-        if len(raw) < HASH_BYTES * tile.width:
-            raise missing(f"tile/{tile.path}")
-        return raw[: HASH_BYTES * tile.width]
+        try:
+            return narrowed(raw, tile)
+        except LogInvalidError:
+            raise missing(f"tile/{tile.path}") from None
 
     async def write(
         self, work: Sequence[Grown], unsynced: Sequence[Tile], *, durable: bool
