@@ -21,6 +21,9 @@ def main() -> None:
 
         isolate("keyhouse.cli", sys.argv[1:])
         gc.disable()  # the start makes no garbage that is in cycles; ``serve`` ends this
+        from keyhouse.base.process.packed_code import use_packed_code
+
+        use_packed_code()
         from keyhouse.server.process.serve import main as serve
 
         sys.exit(serve(sys.argv[2:], _explained))

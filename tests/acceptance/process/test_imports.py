@@ -61,3 +61,20 @@ def test_start_imports_nothing_that_only_later_calls_need(tmp_path: Path) -> Non
             for name in found
             if any(name == each or name.startswith(f"{each}.") for each in _NOT_NEEDED)
         }
+
+
+def test_start_takes_its_code_from_the_packed_file(tmp_path: Path) -> None:
+    # As scripts/setup does; a module that was changed since is not taken from the file.
+    pack = [sys.executable, "-I", "-m", "keyhouse.server.process.pack_code"]
+    subprocess.run(pack, env={}, timeout=60, check=True)
+    server = Server(tmp_path / "data", cold=True)
+    words = server._command[1:]
+    server._command = [sys.executable, "-I", "-B", "-v", "-m", "keyhouse.cli", *words]
+    with server, server.client() as anyone:
+        assert anyone.get("/api/v2/status").status == 200
+        report = server.logged()
+    loaders = dict(re.findall(r"^import '([\w.]+)' # <(?:[\w.]+\.)?(\w+)", report, re.MULTILINE))
+    packed = {name for name, loader in loaders.items() if loader == "_PackedLoader"}
+    assert {"asyncio", "typing", "keyhouse.server.process.serving"} <= packed
+    left = {name for name, loader in loaders.items() if loader == "SourceFileLoader"}
+    assert len(left) < 30, sorted(left)  # before the file is open, and what a first start makes
