@@ -62,7 +62,7 @@ def test_objects_that_the_log_has_not_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"entries": None}, "not all of its entries"),
+        ({"entries": None}, f"{ENTRIES_TILE} is missing"),
         ({"entries": bundle([b"{}"] * 11)}, "not those of its checkpoint"),
         ({next(iter(EVIDENCE.objects)): b"another"}, "another content"),
     ],

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from keyhouse.base.progress import advance, begin
 from keyhouse.evidence.bundle import MEDIA_TYPE, Entry, Evidence, Head, Hidden, LogKey
@@ -13,7 +14,8 @@ from keyhouse.transparency.keys import VerifierKey, verified
 from keyhouse.transparency.leaf import object_name, read_leaf
 from keyhouse.transparency.naming import objects_named
 from keyhouse.transparency.note import SignedNote
-from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, nodes_of
+from keyhouse.transparency.reading import entries_between
+from keyhouse.transparency.tiles import WIDTH, nodes_of
 from keyhouse.transparency.tree import inclusion_proof, leaf_hash, require_included
 
 Parts = Callable[[str], bytes | None]
@@ -42,15 +44,9 @@ def collect(
     signed = SignedNote.read(note)
     verified(signed, [VerifierKey.read(key.key)])
     checkpoint = Checkpoint.read(signed.text)
-    entries = entries_of(parts, checkpoint)
-    objects = {object_name(collateral): collateral}
+    entries, tree = _log_of(parts, checkpoint)
     said = [read_leaf(entry) for entry in entries]
-    begin("fetching objects", len(said))
-    for leaf in said:
-        for name in objects_named(leaf, objects.get):
-            if name not in objects:
-                objects |= _object(parts, name)
-        advance(1)
+    objects = _objects_of(parts, said, {object_name(collateral): collateral})
     shown: list[Entry] = [
         Hidden(leaf_hash(entry)) if hide_anchors and isinstance(leaf, leaves.Anchor) else entry
         for entry, leaf in zip(entries, said, strict=True)
@@ -64,36 +60,56 @@ def collect(
         intermediate=intermediate,
         log=key,
         head=head,
-        checkpoints=(*_continued(earlier, entries, checkpoint), note.decode()),
+        checkpoints=(*_continued(earlier, tree, checkpoint), note.decode()),
         entries=tuple(shown),
         objects=objects,
     )
 
 
-def entries_of(parts: Parts, checkpoint: Checkpoint) -> list[bytes]:
-    """Return all entries of the tree of ``checkpoint``.
+def _log_of(parts: Parts, checkpoint: Checkpoint) -> tuple[list[bytes], WholeTree]:
+    """Return all entries of the log of ``checkpoint``, and its tree.
 
     Raises ``LogInvalidError`` if they are not there, or are those of another tree.
     """
     begin("fetching entries", checkpoint.size)
-    found: list[bytes] = []
-    for first in range(0, checkpoint.size, WIDTH):
-        tile = Tile(ENTRIES, first // WIDTH, min(WIDTH, checkpoint.size - first))
-        raw = parts(f"tile/{tile.path}")
-        if raw is None:
-            raise LogInvalidError(
-                "the log has not all of its entries", hint="a mirror or a backup may have them"
-            )
-        found += bundled(raw, tile.width)
-        advance(tile.width)
-    if WholeTree(list(map(leaf_hash, found))).root(checkpoint.size) != checkpoint.root:
-        raise LogInvalidError("the entries of the log are not those of its checkpoint")
-    return found
 
+    def read(path: str) -> bytes:
+        advance(WIDTH)
+        return _part(parts, path)
 
-def _continued(notes: Sequence[str], entries: Sequence[bytes], last: Checkpoint) -> Iterator[str]:
-    """Yield those of ``notes`` that are of less than the whole log, by size."""
+    entries = list(entries_between(read, 0, checkpoint.size, checkpoint.size))
     tree = WholeTree(list(map(leaf_hash, entries)))
+    if tree.root(checkpoint.size) != checkpoint.root:
+        raise LogInvalidError("the entries of the log are not those of its checkpoint")
+    return entries, tree
+
+
+def _part(parts: Parts, path: str) -> bytes:
+    """Return the tile or bundle at ``path``. Raises ``LogInvalidError`` if it is missing."""
+    raw = parts(path)
+    if raw is None:
+        raise LogInvalidError(
+            f"the log does not have all of its parts: {path} is missing",
+            hint="a mirror or a backup may have it",
+        )
+    return raw
+
+
+def _objects_of(
+    parts: Parts, said: Sequence[leaves.Leaf], objects: dict[str, bytes]
+) -> dict[str, bytes]:
+    """Return ``objects`` with those that the leaves name, as far as the log has them."""
+    begin("fetching objects", len(said))
+    for leaf in said:
+        for name in objects_named(leaf, objects.get):
+            if name not in objects:
+                objects |= _object(parts, name)
+        advance(1)
+    return objects
+
+
+def _continued(notes: Sequence[str], tree: WholeTree, last: Checkpoint) -> Iterator[str]:
+    """Yield those of ``notes`` that are of less than the whole log, by size."""
     found = [(Checkpoint.read(SignedNote.read(each.encode()).text), each) for each in notes]
     for checkpoint, note in sorted(found, key=lambda each: each[0].size):
         if checkpoint.origin != last.origin or checkpoint.size > last.size:
@@ -124,18 +140,9 @@ def proof_of(parts: Parts, note: bytes, index: int) -> bytes:
     if not 0 <= index < checkpoint.size:
         raise LogInvalidError(f"the log has entries 0 to {checkpoint.size - 1}")
 
-    def read(tile: Tile) -> bytes:
-        found = parts(f"tile/{tile.path}")
-        if found is None:
-            raise LogInvalidError(
-                "the log has not all of its tiles", hint="a mirror or a backup may have them"
-            )
-        return found
-
-    first = index - index % WIDTH
-    tile = Tile(ENTRIES, index // WIDTH, min(WIDTH, checkpoint.size - first))
-    entry = bundled(read(tile), tile.width)[index - first]
-    proof = inclusion_proof(nodes_of(read, checkpoint.size), index, checkpoint.size)
+    entry = next(entries_between(partial(_part, parts), index, index + 1, checkpoint.size))
+    nodes = nodes_of(lambda tile: _part(parts, f"tile/{tile.path}"), checkpoint.size)
+    proof = inclusion_proof(nodes, index, checkpoint.size)
     require_included(leaf_hash(entry), index, checkpoint.size, proof, checkpoint.root)
     lines = (
         b"c2sp.org/tlog-proof@v1",

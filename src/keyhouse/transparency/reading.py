@@ -34,15 +34,18 @@ def entries_after(read: Read, known: Frontier, size: int, root: bytes) -> Iterat
     nodes = nodes_of(lambda tile: read(f"tile/{tile.path}"), size)
     _require_in(nodes, known, size, root)
     while known.size < size:
-        piece = list(_entries(read, known.size, size))
+        end = min(size, known.size - known.size % PIECE + PIECE)
+        piece = list(entries_between(read, known.size, end, size))
         known = known.extended(map(leaf_hash, piece))
         _require_in(nodes, known, size, root)
         yield piece
 
 
-def _entries(read: Read, first: int, size: int) -> Iterator[bytes]:
-    """Yield the entries from ``first`` on, up to the end of a piece."""
-    end = min(size, first - first % PIECE + PIECE)
+def entries_between(read: Read, first: int, end: int, size: int) -> Iterator[bytes]:
+    """Yield the entries from ``first`` to the end of the bundle that has ``end`` - 1.
+
+    They are not proven. Raises as ``entries_after``.
+    """
     for index in range(first // WIDTH, -(-end // WIDTH)):
         tile = Tile(ENTRIES, index, min(WIDTH, size - index * WIDTH))
         yield from bundled(read(f"tile/{tile.path}"), tile.width)[max(first - index * WIDTH, 0) :]

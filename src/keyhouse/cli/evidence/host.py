@@ -1,6 +1,6 @@
 """`keyhouse evidence export | proof`: files from a verified coordinator's log."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -65,11 +65,9 @@ def export(
         "objects": len(evidence.objects),
         "bytes": len(content),
     }
-    if as_json:
-        show_json(found)
-        return
-    show_rows({name: str(value) for name, value in found.items()})
-    click.echo("who gets the file needs the SHA-256 of the root from elsewhere", err=True)
+    _show(found, as_json=as_json)
+    if not as_json:
+        click.echo("who gets the file needs the SHA-256 of the root from elsewhere", err=True)
 
 
 def proof(
@@ -96,7 +94,10 @@ def proof(
         number = int(index) if index.isascii() and index.isdigit() and len(index) < 19 else -1  # noqa: PLR2004
         content = proof_of(parts_of(coordinator), coordinator.witnessed_checkpoint().note, number)
         file.write(content)
-    found = {"file": output, "bytes": len(content)}
+    _show({"file": output, "bytes": len(content)}, as_json=as_json)
+
+
+def _show(found: Mapping[str, object], *, as_json: bool) -> None:
     if as_json:
         show_json(found)
     else:
