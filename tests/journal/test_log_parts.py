@@ -10,11 +10,11 @@ from support.peers.postgres import PostgresServer
 from keyhouse.base.errors import NotFoundError, UnavailableError
 from keyhouse.journal import LogStore
 from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.log_files import LogFiles
+from keyhouse.journal.directory.log_files import LogFiles, put_part
 from keyhouse.journal.directory.log_parts import DirectoryParts
 from keyhouse.journal.shared.log_parts import DatabaseParts, copy_log_in, copy_log_out
 from keyhouse.journal.store.postgres_database import PostgresDatabase
-from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.journal.store.protocol import StoreDamagedError
 from keyhouse.transparency.tiles import ENTRIES, Tile, bundled
 from keyhouse.transparency.tree import Frontier, leaf_hash
 
@@ -96,6 +96,19 @@ async def test_parts_move_to_a_directory_and_back(
     assert one == two
     assert len(one) == 7
     await database.put_log_parts(bytes.fromhex(LOG), {"../planted": b""})
-    with pytest.raises(LogInvalidError, match="not the path of a tile"):
+    with pytest.raises(StoreDamagedError, match="something else among the parts"):
         await copy_log_out(disk, database, paths[1])
     assert not (paths[1] / "log" / "planted").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["x", "not-a-log/checkpoint", f"{LOG}/x", f"{LOG}/{64 * '0'}", f"{LOG}/entries/000.p/2"]
+)
+async def test_a_file_that_is_not_a_part_is_named(
+    database: PostgresDatabase, tmp_path: Path, name: str
+) -> None:
+    disk = Disk()
+    put_part(disk, tmp_path, f"log/{name}", b"")
+    with pytest.raises(StoreDamagedError, match=f"log/{name} is not a part"):
+        await copy_log_in(disk, tmp_path, database)
+    assert await database.logs() == []

@@ -9,7 +9,7 @@ file's end is written again: the journal has every leaf since its base.
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -127,13 +127,43 @@ class LogFiles:
         return self.folder / "object" / name
 
     def _make_directories(self, folder: Path) -> None:
-        missing = [folder]
-        while missing[-1].parent != self._top:
-            missing.append(missing[-1].parent)
-        for each in reversed(missing):
-            if not os.path.lexists(each):
-                self._disk.make_directory(each)
-                self._disk.sync_directory(each.parent)
+        _make_directories(self._disk, self._top, folder)
+
+
+def all_parts(disk: Disk, state_directory: Path) -> Iterator[str]:
+    """Yield the path, below the state directory, of each file of each log in it.
+
+    Raises ``StoreUnreadableError``, and ``InsecureFileError`` for directories of others.
+    """
+    folders = [PUBLIC_LOG] if os.path.lexists(state_directory / PUBLIC_LOG) else []
+    while folders:
+        folder = folders.pop()
+        disk.check_directory(state_directory / folder)
+        for name in disk.names(state_directory / folder):
+            path = f"{folder}/{name}"
+            if (state_directory / path).is_dir():
+                folders.append(path)
+            elif not name.endswith(".tmp"):
+                yield path
+
+
+def put_part(disk: Disk, state_directory: Path, path: str, raw: bytes) -> None:
+    """Make the file at ``path``, as ``all_parts`` yields it, hold ``raw``, durably."""
+    file = state_directory / path
+    _make_directories(disk, state_directory, file.parent)
+    if disk.read(file, limit=LARGEST_OBJECT) != raw:
+        disk.write(file, raw)
+
+
+def _make_directories(disk: Disk, top: Path, folder: Path) -> None:
+    """Make ``folder`` and what is missing between it and ``top``, durably."""
+    missing = [folder]
+    while missing[-1].parent != top:
+        missing.append(missing[-1].parent)
+    for each in reversed(missing):
+        if not os.path.lexists(each):
+            disk.make_directory(each)
+            disk.sync_directory(each.parent)
 
 
 def missing(part: str) -> UnavailableError:

@@ -6,7 +6,6 @@ How the journal is copied: ``journal/directory/journal_copy.py``.
 equal bytes, and the key of an epoch is written before its first record.
 """
 
-import os
 import time
 from pathlib import Path
 
@@ -16,15 +15,8 @@ from keyhouse.journal.directory.acquire import refuse_rollback_journal
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.index_file import FILE_LIMIT as INDEX_LIMIT
 from keyhouse.journal.directory.journal_copy import copy_journal
-from keyhouse.journal.directory.layout import (
-    INDEX,
-    JOURNAL,
-    NEXT_INDEX,
-    PUBLIC_LOG,
-    SEALED_KEY,
-    TOMBSTONE,
-)
-from keyhouse.journal.directory.log_files import LARGEST_OBJECT
+from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY, TOMBSTONE
+from keyhouse.journal.directory.log_files import LARGEST_OBJECT, all_parts, put_part
 from keyhouse.journal.directory.sealing import FILE_LIMIT as KEY_LIMIT
 from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
 from keyhouse.journal.store.protocol import Step, no_step
@@ -107,18 +99,7 @@ def copy_public_log(disk: Disk, source: Path, target: Path) -> None:
     what is copied after a journal has all that this journal's base does not have. Raises
     ``UnavailableError``, and refusals of files that other users can access.
     """
-    if not os.path.lexists(source / PUBLIC_LOG):
-        return
-    folders = [PUBLIC_LOG]
-    while folders:
-        folder = folders.pop()
-        disk.check_directory(source / folder)
-        disk.make_directory(target / folder)
-        for name in disk.names(source / folder):
-            path = f"{folder}/{name}"
-            if (source / path).is_dir():
-                folders.append(path)
-            elif not name.endswith(".tmp"):
-                raw = disk.read(source / path, limit=LARGEST_OBJECT)
-                if raw is not None and disk.read(target / path, limit=LARGEST_OBJECT) != raw:
-                    disk.write(target / path, raw)
+    for part in all_parts(disk, source):
+        raw = disk.read(source / part, limit=LARGEST_OBJECT)
+        if raw is not None:
+            put_part(disk, target, part, raw)

@@ -1,20 +1,24 @@
 """The parts of a transparency log in a database, and how they move to a directory and back."""
 
-import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from keyhouse.base.printable import printable
 from keyhouse.journal.directory.disk import Disk, off_loop
 from keyhouse.journal.directory.layout import PUBLIC_LOG
-from keyhouse.journal.directory.log_files import LARGEST_OBJECT, missing
+from keyhouse.journal.directory.log_files import LARGEST_OBJECT, all_parts, missing, put_part
 from keyhouse.journal.log_parts import Grown
 from keyhouse.journal.store.postgres_database import PostgresDatabase
+from keyhouse.journal.store.protocol import StoreDamagedError
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import object_name
 from keyhouse.transparency.tiles import ENTRIES, Tile, narrowed
 
 _OBJECT: Final = "object/"
+_OBJECT_PART: Final = re.compile(r"object/[0-9a-f]{64}", re.ASCII)
+_FILE: Final = re.compile(rf"{PUBLIC_LOG}/(?P<log>[0-9a-f]{{32}})/(?P<part>.+)", re.ASCII)
 
 
 class DatabaseParts:
@@ -66,54 +70,46 @@ class DatabaseParts:
 
 
 async def copy_log_in(disk: Disk, path: Path, database: PostgresDatabase) -> None:
-    """Copy the logs in the state directory ``path`` to ``database``."""
-    for log, part in await off_loop(lambda: list(_files(disk, path))):
-        raw = await off_loop(lambda file: disk.read(file, limit=LARGEST_OBJECT), path / log / part)
+    """Copy the logs in the state directory ``path`` to ``database``.
+
+    Raises ``StoreDamagedError`` for a file that is not a part of a log: nothing else is kept.
+    """
+    for file in await off_loop(lambda: list(all_parts(disk, path))):
+        found = _FILE.fullmatch(file)
+        if found is None or not _is_part(found["part"]):
+            raise StoreDamagedError(
+                f"{printable(file)} is not a part of a transparency log", hint="move it away"
+            )
+        raw = await off_loop(lambda part: disk.read(part, limit=LARGEST_OBJECT), path / file)
         if raw is not None:
-            await database.put_log_parts(bytes.fromhex(Path(log).name), {part: raw})
+            await database.put_log_parts(bytes.fromhex(found["log"]), {found["part"]: raw})
 
 
 async def copy_log_out(disk: Disk, database: PostgresDatabase, target: Path) -> None:
-    """Copy the logs in ``database`` to the state directory ``target``, durably."""
+    """Copy the logs in ``database`` to the state directory ``target``, durably.
+
+    Raises ``StoreDamagedError`` for a name of a part that the server has made up.
+    """
     for log in await database.logs():
         for part in await database.log_part_names(log):
+            if not _is_part(part):
+                raise StoreDamagedError(
+                    "the database has something else among the parts of a transparency log",
+                    hint="restore the database from a backup",
+                )
             raw = await database.log_part(log, part)
-            file = target / PUBLIC_LOG / log.hex() / _checked(part)
             if raw is not None:
-                await off_loop(_put, disk, target, file, raw)
+                path = f"{PUBLIC_LOG}/{log.hex()}/{part}"
+                await off_loop(put_part, disk, target, path, raw)
 
 
-def _checked(part: str) -> str:
-    """Return the name of a file, which a server might make up. Raises ``UnavailableError``."""
-    if part == "checkpoint" or (part.startswith(_OBJECT) and part.removeprefix(_OBJECT).isalnum()):
-        return part
-    tile = Tile.read(part.removeprefix("hashes/"))
-    if _path(tile) != part:
-        raise missing("part")
-    return part
-
-
-def _put(disk: Disk, target: Path, file: Path, raw: bytes) -> None:
-    folders = [file.parent]
-    while folders[-1].parent != target:
-        folders.append(folders[-1].parent)
-    for folder in reversed(folders):
-        if not os.path.lexists(folder):
-            disk.make_directory(folder)
-    disk.write(file, raw)
-
-
-def _files(disk: Disk, path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the folder of each log, and the names of its files below that."""
-    if not os.path.lexists(path / PUBLIC_LOG):
-        return
-    disk.check_directory(path / PUBLIC_LOG)
-    for log in disk.names(path / PUBLIC_LOG):
-        folder = path / PUBLIC_LOG / log
-        for found, _, names in os.walk(folder):
-            for name in names:
-                if not name.endswith(".tmp"):
-                    yield f"{PUBLIC_LOG}/{log}", str(Path(found, name).relative_to(folder))
+def _is_part(name: str) -> bool:
+    if name == "checkpoint" or _OBJECT_PART.fullmatch(name):
+        return True
+    try:
+        return _path(Tile.read(name.removeprefix("hashes/"))) == name
+    except LogInvalidError:
+        return False
 
 
 def _path(tile: Tile) -> str:
