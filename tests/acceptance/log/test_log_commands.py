@@ -115,7 +115,14 @@ def test_a_check_of_the_store_looks_at_the_log(watched: Watched) -> None:
         assert (code, bool(found["problem"])) == (1, True), path
         assert "keyhouse log restore" in found["hint"]
         file.write_bytes(whole)
-    assert log()[0] == 0
+    (watched.log_folder() / "checkpoint").unlink()  # as after a crash before any clean stop
+    code, found = log()
+    assert (code, "no checkpoint yet" in found["found"]) == (0, True)
+    folder = watched.server.data / "log"
+    folder.chmod(0o755)
+    code, found = log()
+    assert (code, found["problem"]) == (1, "log has mode 0755: others can reach it")
+    folder.chmod(0o700)
 
 
 def test_fsck_of_others_finds_nothing_in_a_mirror(watched: Watched) -> None:

@@ -22,6 +22,7 @@ class Database:
 
     def __init__(self, server: PostgresServer, folder: Path) -> None:
         name = asyncio.run(server.database())
+        self.name = name
         self.secret = server.url(name)
         self.url = self.secret.reveal().decode().replace(f":{PASSWORD}", "")
         password = folder / f"password-{name}"
@@ -154,3 +155,55 @@ def test_a_backup_of_a_database_is_made_under_load_and_serves(
             else:  # the recovery keys open it
                 with server.client() as client:
                     assert client.get("/api/v2/status").data["code"] == 1
+
+
+def test_a_database_is_verified_while_it_is_served(
+    replicas: Replicas, database: Database, postgres: PostgresServer
+) -> None:
+    servers = replicas.founded(2)
+    write(servers[0], b"kept")
+
+    def verified(*more: str) -> tuple[int, dict[str, str], str]:
+        ended = run("store", "verify", database.url, *database.password, "--json", *more)
+        told = json.loads(ended.out)
+        assert told["decrypted"] is bool(more)
+        problems = {each["file"].split("/")[0]: each["problem"] for each in told["files"]}
+        return ended.code, problems, told["state"]
+
+    key = ("--sealed-key", str(servers[1].data / "sealed_key"))
+    whole = dict.fromkeys(("recovery_index", "journal.db", "log"), "")
+    epoch, sequence = state_of(servers[0])
+    code, problems, state = verified()
+    assert (code, problems) == (0, whole)
+    assert state.startswith(f"{epoch}.{sequence}.")
+    code, problems, _ = verified(*key, "--platform", "simulation")
+    assert (code, problems) == (0, whole | {"sealed_key": "", "contents": ""})
+    for server in servers:
+        assert server.stop() == 0  # which leaves a checkpoint
+    damage = "overlay(raw placing 'X'::bytea from octet_length(raw))"
+    asyncio.run(
+        postgres.ask(
+            f"UPDATE keyhouse.note SET raw = {damage} WHERE name = 'hashes/0/000'",  # noqa: S608
+            database=database.name,
+        )
+    )
+    code, problems, _ = verified()
+    assert (code, bool(problems.pop("log"))) == (1, True)
+    asyncio.run(postgres.ask("DELETE FROM keyhouse.record", database=database.name))
+    ended = run("store", "verify", database.url, *database.password)
+    assert (ended.code, "does not end with its last record" in ended.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("postgresql://u@h/d", "--stopped"), "--stopped has no effect here"),
+        (("postgresql://u@h/d", "--platform", "simulation"), "--platform needs the key"),
+        ((".", "--sealed-key", "sealed_key"), "--sealed-key has no effect here"),
+    ],
+)
+def test_words_that_do_not_fit_what_is_verified_are_refused(
+    words: tuple[str, ...], told: str
+) -> None:
+    ended = run("store", "verify", *words)
+    assert (ended.code, told in ended.err) == (1, True)

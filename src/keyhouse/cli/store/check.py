@@ -93,11 +93,16 @@ class StoreChecked(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def check_store(
-    folder: Path, platform: Platform | None, logs: Iterable[LogSeen] = ()
+    folder: Path,
+    platform: Platform | None,
+    logs: Iterable[LogSeen] = (),
+    *,
+    needs_key: bool = True,
 ) -> StoreChecked:
     """Return what is found in ``folder``, a private copy; without a platform only what shows.
 
-    ``logs``: what was found of the transparency logs beside the store, which are not copied.
+    ``logs``: what was found of the transparency logs beside the store. ``needs_key``: it is a
+    problem if the sealed key is missing.
 
     Raises:
         NoStoreError: there is nothing of a store.
@@ -113,12 +118,9 @@ async def check_store(
             f"there is no store: {ended or 'no manifest was ever set here'}",
             hint="name a state directory, or one of the directories in its archive",
         )
-    files: tuple[FileChecked, ...] = (
-        _of_key(key, journal),
-        _of_index(index, journal),
-        _of_journal(journal),
-    )
-    files = (*files, *map(_of_log, logs))
+    files = (_of_index(index, journal), _of_journal(journal), *map(_of_log, logs))
+    if key is not None or needs_key:
+        files = (_of_key(key, journal), *files)
     tombstone = _look(lambda: see_tombstone(folder))
     if tombstone is not None:
         files = (*files, _of_tombstone(tombstone))
@@ -226,6 +228,8 @@ def _of_log(found: LogSeen) -> FileChecked:
     if found.problem:
         hint = "keyhouse log restore brings it back from a mirror; nothing else depends on it"
         return FileChecked(where, found.problem, hint)
+    if not found.size:
+        return FileChecked(where, found="no checkpoint yet: a start compares it with the journal")
     return FileChecked(where, found=f"{found.size} leaves, {found.objects} objects")
 
 

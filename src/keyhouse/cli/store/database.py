@@ -28,10 +28,23 @@ KeyFile = Annotated[
     Option(
         "--sealed-key",
         metavar="FILE",
-        help="with a URL: sealed_key in the --data-dir of a coordinator, for the backup; without it"
-        " only the recovery keys open the backup",
+        help="with a URL: sealed_key in the --data-dir of a coordinator; without it only the"
+        " recovery keys open the records",
     ),
 ]
+
+
+Source = Annotated[
+    str,
+    Argument(metavar="DIR", help="a state directory, or postgresql://USER@HOST/DATABASE"),
+]
+
+
+def refuse_words_of_databases(password_file: Path | None, key_file: Path | None) -> None:
+    """Refuse what goes with the URL of a database only."""
+    if password_file or key_file:
+        flag = "--password-file" if password_file else "--sealed-key"
+        raise RefusedError(f"{flag} has no effect here", hint="it goes with the URL of a database")
 
 
 def is_url(text: str) -> bool:

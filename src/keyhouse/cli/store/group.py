@@ -1,64 +1,39 @@
 """`keyhouse store`, `backup` and `restore`: check, list, back up and restore state directories."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_table
 from keyhouse.cli.parser import Argument, AsJson, Group, command
 from keyhouse.cli.store.copy import copy
-from keyhouse.cli.store.database import KeyFile, PasswordFile, complete_url, connected, init, is_url
+from keyhouse.cli.store.database import (
+    KeyFile,
+    PasswordFile,
+    Source,
+    complete_url,
+    connected,
+    init,
+    is_url,
+    refuse_words_of_databases,
+)
 from keyhouse.cli.store.directories import SealedFor, existing, verifier
 from keyhouse.cli.store.stopped import Directory, Stopped, require_stopped
+from keyhouse.cli.store.verify import show_checked, verify
 
 if TYPE_CHECKING:
-    from keyhouse.cli.store.check import FileChecked, StoreChecked
+    from keyhouse.cli.store.check import StoreChecked
     from keyhouse.journal.offline.archive import StoreSeen
     from keyhouse.journal.offline.backup import Verify
 
 app = Group()
 app.command("init")(init)
+app.command("verify")(verify)
 app.command("copy")(copy)
-
-
-@app.command("verify")
-def verify(
-    directory: Directory,
-    *,
-    platform: SealedFor = "",
-    stopped: Stopped = False,
-    as_json: AsJson = False,
-) -> None:
-    """Check everything in a store.
-
-    A copy is read: nothing in the store changes.
-
-    Its coordinator has to be stopped. DIR may also be a store under archive/.
-
-    Example: keyhouse store verify keyhouse-data --platform simulation
-    """
-    from keyhouse.cli.store.check import check_store, sealing_platform
-    from keyhouse.journal.offline.log_check import see_logs
-    from keyhouse.journal.offline.private_copy import private_copy
-
-    directory = existing(directory)
-    require_stopped(directory, stopped=stopped)
-    opener = sealing_platform(platform, directory) if platform else None
-    with long_work("checking the store", quiet=as_json), private_copy(directory) as copy:
-        logs = list(see_logs(directory))
-        checked = asyncio.run(check_store(copy, opener, logs))
-    if as_json:
-        show_json(checked)
-    else:
-        _show_checked(checked)
-    if not checked.ok:
-        sys.exit(1)
 
 
 @app.command("list")
@@ -117,10 +92,7 @@ def restore(
 
 @command
 def backup(
-    source: Annotated[
-        str,
-        Argument(metavar="DIR", help="a state directory, or postgresql://USER@HOST/DATABASE"),
-    ],
+    source: Source,
     target: Annotated[Path, Argument(metavar="BACKUP", help="a new directory")],
     *,
     platform: SealedFor = "",
@@ -140,17 +112,15 @@ def backup(
     """
     found: list[StoreChecked] = []
     if is_url(source):
-        verify = verifier(platform, (key_file or target).absolute().parent, found)
-        made = _backup_of_database(source, password_file, target.absolute(), key_file, verify)
-    elif password_file or key_file:
-        flag = "--password-file" if password_file else "--sealed-key"
-        raise RefusedError(f"{flag} has no effect here", hint="it goes with the URL of a database")
+        check = verifier(platform, (key_file or target).absolute().parent, found)
+        made = _backup_of_database(source, password_file, target.absolute(), key_file, check)
     else:
+        refuse_words_of_databases(password_file, key_file)
         from keyhouse.journal.offline.backup import make_backup
 
         directory = existing(Path(source), "name an existing one")
-        verify = verifier(platform, directory, found)
-        made = make_backup(directory, target.absolute(), verify)
+        check = verifier(platform, directory, found)
+        made = make_backup(directory, target.absolute(), check)
     with long_work("backing up", quiet=as_json):
         asyncio.run(made)
     _show_checked_at("backup", target, found[0], as_json=as_json)
@@ -178,10 +148,10 @@ def restore_backup(
     from keyhouse.journal.offline.backup import restore_backup as put_back
 
     directory, found = directory.absolute(), list["StoreChecked"]()
-    verify = verifier(platform, directory, found)
+    check = verifier(platform, directory, found)
     source = existing(source, "name an existing one")
     with long_work("restoring", quiet=as_json):
-        asyncio.run(put_back(source, directory, verify))
+        asyncio.run(put_back(source, directory, check))
     _show_checked_at("restored", directory, found[0], as_json=as_json)
     if not as_json:
         click.echo(
@@ -192,33 +162,13 @@ def restore_backup(
 
 
 async def _backup_of_database(
-    url: str, password_file: Path | None, target: Path, key_file: Path | None, verify: "Verify"
+    url: str, password_file: Path | None, target: Path, key_file: Path | None, check: "Verify"
 ) -> None:
     complete = complete_url(url, password_file)
     from keyhouse.journal.shared.copy_out import back_up_database
 
     async with connected(url, password_file) as database:
-        await back_up_database(complete, database, target, key_file, verify)
-
-
-def _show_checked(checked: "StoreChecked") -> None:
-    """Print what was found about a store, for people."""
-    for each in checked.files:
-        _show_file(each)
-    if checked.state:
-        click.echo(f"store     {checked.store_id}")
-        click.echo(f"state     {checked.state}")
-    if checked.manifest:
-        click.echo(f"manifest  {checked.manifest}")
-    if not checked.decrypted:
-        click.echo("not decrypted: only what shows without the key was checked", err=True)
-
-
-def _show_file(checked: "FileChecked") -> None:
-    word = "WRONG" if checked.problem else "ok"
-    click.echo(f"{checked.file:<15} {word:<6} {printable(checked.problem or checked.found)}")
-    if checked.problem:
-        click.echo(f"    hint: {printable(checked.hint)}")
+        await back_up_database(complete, database, target, key_file, check)
 
 
 def _show_stores(stores: "list[StoreSeen]") -> None:
@@ -244,4 +194,4 @@ def _show_checked_at(word: str, path: Path, checked: "StoreChecked", *, as_json:
         show_json({word: str(path), "checked": checked})
         return
     click.echo(f"{word:<15} {printable(str(path))}")
-    _show_checked(checked)
+    show_checked(checked)

@@ -29,7 +29,7 @@ class LogSeen(NamedTuple):
     """What was found of the log in the directory ``name``; ``problem``: why it is not whole."""
 
     name: str
-    size: int = 0  # leaves, up to its checkpoint
+    size: int = 0  # leaves, up to its checkpoint; 0: it has none
     objects: int = 0
     problem: str = ""
 
@@ -39,7 +39,13 @@ def see_logs(directory: Path) -> Iterator[LogSeen]:
     disk = Disk()
     if not os.path.lexists(directory / PUBLIC_LOG):
         return
-    for name in sorted(disk.names(directory / PUBLIC_LOG)):
+    try:
+        disk.check_directory(directory / PUBLIC_LOG)
+        names = disk.names(directory / PUBLIC_LOG)
+    except KeyhouseError as error:
+        yield LogSeen("", problem=error.message)
+        return
+    for name in names:
         try:
             yield _see(LogFiles(directory, name, disk), name)
         except KeyhouseError as error:

@@ -89,20 +89,30 @@ async def back_up_database(
     """
 
     async def fill(disk: Disk) -> None:
-        for _ in range(_ATTEMPTS):
-            raw = None if key is None else _read_key(disk, key)
-            whole, index = await read_database(url, database)
-            # It has the place that its coordinator has seen: never one behind the records.
-            if key is None or raw == _read_key(disk, key):
-                break
-        else:
-            raise UnavailableError(f"{SEALED_KEY} changes all the time", hint="try again")
-        await _fill(target, disk, whole, index)
-        await copy_log_out(disk, database, target)  # after the journal
-        if raw is not None:
-            disk.write(target / SEALED_KEY, raw)
+        await copy_database(url, database, target, key, disk)
 
     await make_backup_of(fill, target, verify)
+
+
+async def copy_database(
+    url: Secret, database: PostgresDatabase, target: Path, key: Path | None, disk: Disk
+) -> None:
+    """Fill the directory ``target`` with the store that ``database`` serves, compared with it.
+
+    ``key``: a sealed key to go with it; coordinators may run meanwhile.
+    """
+    for _ in range(_ATTEMPTS):
+        raw = None if key is None else _read_key(disk, key)
+        whole, index = await read_database(url, database)
+        # It has the place that its coordinator has seen: never one behind the records.
+        if key is None or raw == _read_key(disk, key):
+            break
+    else:
+        raise UnavailableError(f"{SEALED_KEY} changes all the time", hint="try again")
+    await _fill(target, disk, whole, index)
+    await copy_log_out(disk, database, target)  # after the journal
+    if raw is not None:
+        disk.write(target / SEALED_KEY, raw)
 
 
 def _only_key(path: Path, disk: Disk) -> bytes:
