@@ -230,10 +230,13 @@ class PostgresDatabase:
 
     async def put_log_parts(self, log: bytes, parts: Mapping[str, bytes]) -> None:
         """Keep parts of a transparency log, durably; one that begins with its new bytes stays."""
-        if parts:
-            names = [name.encode() for name in parts]
+        names = sorted(parts)  # in one order for all, who would otherwise wait for each other
+        raws = [parts[name] for name in names]
+        if names:
             async with self._asking() as connection:
-                await connection.execute(_PUT_LOG_PARTS, log, names, list(parts.values()))
+                await connection.execute(
+                    _PUT_LOG_PARTS, log, [name.encode() for name in names], raws
+                )
 
     async def close(self) -> None:
         """Close the connection, which gives claims back. It may be closed twice."""
