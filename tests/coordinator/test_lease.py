@@ -59,11 +59,27 @@ def test_nothing_is_served_before_the_start_is_cosigned() -> None:
     lease.spend()
 
 
-def test_without_witnesses_nothing_is_held() -> None:
+def test_without_witnesses_nothing_is_held_and_nobody_waits() -> None:
     lease = Lease(FixedClock().elapsed, OWN)
     lease.follow(state(3, Witnesses=""))
     lease.spend()
-    assert (lease.policies, lease.work.is_set()) == ((), False)
+    assert (lease.policies, lease.work.is_set(), lease.note) == ((), False, "")
+    assert asyncio.run(lease.told()) is None
+
+
+def test_a_start_long_after_the_process_has_its_whole_lease() -> None:
+    clock = FixedClock()
+    lease = Lease(clock.elapsed, OWN)
+    clock.let_pass(7200 * SECOND)  # for a manifest, or in recovery mode
+    lease.begin()
+    lease.follow(state(3))
+    lease.granted(3, b"")
+    lease.spend()
+    clock.let_pass(3599 * SECOND)
+    lease.begin()  # what is decided later renews nothing
+    clock.let_pass(SECOND)
+    with pytest.raises(HeldError):
+        lease.spend()
 
 
 def test_the_time_of_a_lease_begins_before_it_is_asked_for() -> None:
@@ -125,6 +141,21 @@ def test_a_refusal_that_lasts_outlives_a_lease() -> None:
     lease.refused("forked", lasting=True)
     with pytest.raises(HeldError, match="forked"):
         lease.spend()
+    assert lease.note == "held: forked"
+
+
+def test_who_waits_is_told_when_no_witness_will_cosign_any_more() -> None:
+    async def wait() -> list[bool | None]:
+        lease, _ = started()
+        lease.follow(state(3, AnchorBefore=["Counters"]))
+        waiting = [lease.told(patience=60.0), lease.anchor(Anchored.COUNTERS, patience=60.0)]
+        tasks = [asyncio.create_task(each) for each in waiting]
+        await asyncio.sleep(0)
+        lease.refused("forked", lasting=True)
+        late = [lease.told(patience=60.0), lease.anchor(Anchored.COUNTERS, patience=60.0)]
+        return [await each for each in (*tasks, *late)]
+
+    assert asyncio.run(wait()) == [False] * 4
 
 
 def test_other_witnesses_begin_where_those_before_agree() -> None:
@@ -142,7 +173,7 @@ def test_other_witnesses_begin_where_those_before_agree() -> None:
 
 
 def test_what_waits_for_an_anchor_is_told_when_it_is_cosigned() -> None:
-    async def wait() -> list[bool]:
+    async def wait() -> list[bool | None]:
         lease, _ = started()
         rules = {"AnchorBefore": ["Counters"]}
         lease.follow(state(3, **rules))

@@ -50,7 +50,7 @@ class _Nonce(NamedTuple):
     """A leaf with random bytes of this process: a log of ``size`` leaves has it."""
 
     size: int
-    made: Mark  # not later than the random bytes
+    made: Mark  # before the leaf
 
 
 class Lease:
@@ -70,9 +70,9 @@ class Lease:
         self._nonce: _Nonce | None = None
         self._ends: Mark | None = None  # None: nothing of this process is cosigned
         self._trouble = ""
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        self._demanded: list[asyncio.Future[None]] = []
-        self._started = self.mark()
+        self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
+        self._demanded: list[asyncio.Future[bool]] = []
+        self._began = self.mark()
         self.former: tuple[str, ...] = ()
         self.policies: tuple[Policy, ...] = ()  # the quorum of each is needed, in this order
         self.witnessed = 0  # the size of the log that a quorum has cosigned
@@ -85,6 +85,11 @@ class Lease:
         """Return this moment."""
         return Mark(self._elapsed(), self._operations)
 
+    def begin(self) -> None:
+        """Take this moment for that of the start, if its leaf is not in the log yet."""
+        if self._nonce is None:
+            self._began = self.mark()
+
     def follow(self, state: State) -> None:
         """Take over ``state``, which is published."""
         if not isinstance(state, Running) or state.public_log is None:
@@ -96,7 +101,7 @@ class Lease:
             self._adopt(rules or Transparency())
         self._size = state.public_log.frontier.size
         if self._nonce is None and state.instance == self._instance:
-            self._nonce = _Nonce(self._size, self._started)
+            self._nonce = _Nonce(self._size, self._began)
         if self.policies:
             self.work.set()
 
@@ -127,6 +132,12 @@ class Lease:
         if now.elapsed >= ends.elapsed or now.operations >= ends.operations:
             return self._trouble or NO_QUORUM
         return NO_QUORUM if self._size - self.witnessed > MOST_WAITING else ""
+
+    @property
+    def note(self) -> str:
+        """What to tell people of what witnesses have not cosigned; empty: there is nothing."""
+        reason = self.held if self.policies else ""
+        return reason and (f"held: {reason}" if self.is_enforced else f"served although {reason}")
 
     @property
     def is_due(self) -> bool:
@@ -170,33 +181,43 @@ class Lease:
             self._trouble = ""
         for wanted, waiting in self._waiting:
             if wanted <= size and not waiting.done():
-                waiting.set_result(None)
+                waiting.set_result(True)
         self._waiting = [each for each in self._waiting if not each[1].done()]
 
     def refused(self, trouble: str, *, lasting: bool) -> None:
         """Take over that there was no quorum, and why; if ``lasting``, until a restart."""
         self._trouble = trouble
         self.is_condemned = lasting
+        if lasting:  # nobody waits for what will not come
+            for waiting in (*(each for _, each in self._waiting), *self.demands()):
+                if not waiting.done():
+                    waiting.set_result(False)
+            self._waiting = []
 
-    def demands(self) -> "list[asyncio.Future[None]]":
+    def demands(self) -> "list[asyncio.Future[bool]]":
         """Return who waits for an anchor that begins from now on."""
         found, self._demanded = self._demanded, []
         return found
 
-    def demand(self, waiting: "list[asyncio.Future[None]]") -> None:
+    def demand(self, waiting: "list[asyncio.Future[bool]]") -> None:
         """Have an anchor made for those who are ``waiting``."""
         self._demanded += [each for each in waiting if not each.done()]
 
-    def anchored(self, size: int, made: Mark, demands: "list[asyncio.Future[None]]") -> None:
+    def anchored(self, size: int, made: Mark, demands: "list[asyncio.Future[bool]]") -> None:
         """Take over that an anchor, begun at ``made``, is in the log of ``size``."""
         self._nonce = _Nonce(size, made)
         self._waiting += [(size, each) for each in demands]
 
-    async def told(self, *, patience: float = PATIENCE) -> bool:
-        """Wait until a quorum has cosigned all that is durable now; tell whether it has."""
-        if not self.policies or self.witnessed >= self._size:
-            return bool(self.policies)
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def told(self, *, patience: float = PATIENCE) -> bool | None:
+        """Wait until a quorum has cosigned all that is durable now; tell whether it has.
+
+        None: there are no witnesses.
+        """
+        if not self.policies:
+            return None
+        if self.is_condemned or self.witnessed >= self._size:
+            return not self.is_condemned
+        waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((self._size, waiting))
         return await self._awaited(waiting, patience)
 
@@ -205,18 +226,18 @@ class Lease:
 
         Tell whether it has.
         """
-        if not self.policies or what not in self._rules.anchor_before:
+        if not self.policies or self.is_condemned or what not in self._rules.anchor_before:
             return False
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.demand([waiting])
         return await self._awaited(waiting, patience)
 
-    async def _awaited(self, waiting: "asyncio.Future[None]", patience: float) -> bool:
+    async def _awaited(self, waiting: "asyncio.Future[bool]", patience: float) -> bool:
         self.work.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
-                await waiting
-        return waiting.done() and not waiting.cancelled()
+                return await waiting
+        return False
 
     def _adopt(self, rules: Transparency) -> None:
         """Go by ``rules`` from now on: other witnesses begin where those before agree."""

@@ -182,6 +182,7 @@ class UpdateAnswer(Readable, frozen=True, kw_only=True, rename="camel"):
     missing_users: tuple[str, ...] = ()  # who may still agree; may be more than are needed
     # by key name: kept first of all
     recovery_secrets: Sometimes[dict[str, bytes]] = msgspec.field(default={})
+    witnessed: Sometimes[bool] = False  # whether a quorum of witnesses knows; false: there are none
 
     @property
     def applied(self) -> bool:
@@ -237,10 +238,11 @@ class RecoverySecretsData(Readable, frozen=True, rename="camel"):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How many recovery secrets are needed still."""
+    """How many recovery secrets are needed still; ``witnessed`` as in the answer to an update."""
 
     remaining: UInt64
     message: str = ""
+    witnessed: Sometimes[bool] = False
 
 
 class SignedQuote(Readable, frozen=True, kw_only=True, rename="camel"):

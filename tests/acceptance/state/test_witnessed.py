@@ -82,11 +82,13 @@ def _deployment(tmp_path: Path) -> Iterator[Deployment]:
         yield Deployment(tmp_path, witnesses)
 
 
-def update(server: Server, raw: bytes) -> None:
+def update(server: Server, raw: bytes) -> Reply:
     """Apply the manifest ``raw`` as its only user who may: that begins an epoch."""
     with server.client(user("admin")) as client:
         sent = {"manifest": base64.b64encode(raw).decode()}
-        assert client.post("/api/v2/update", sent).status == 200
+        answer = client.post("/api/v2/update", sent)
+        assert answer.status == 200
+        return answer
 
 
 def test_a_new_log_waits_for_witnesses_to_know_its_key(deployment: Deployment) -> None:
@@ -320,6 +322,18 @@ def test_frozen_clock_ends_at_10000(deployment: Deployment) -> None:
         until_served(server)
 
 
+def test_a_witness_that_never_answers_keeps_nobody_waiting(deployment: Deployment) -> None:
+    server, rules = deployment.server, {"Transparency": deployment.transparency()}
+    deployment.witnesses[2].speaks.clear()
+    with server:
+        deployment.begin(recoverable([], Config=rules))
+        until_served(server)
+        answers = (update(server, recoverable([], secrets=4 + n, Config=rules)) for n in range(9))
+        assert any(
+            answer.data["witnessed"] for answer in answers
+        )  # on a busy machine not the first
+
+
 def test_former_witnesses_cosign_first_also_after_a_restart(deployment: Deployment) -> None:
     server, former = deployment.server, deployment.witnesses
     cosigners = [Cosigner.ed25519(f"{name}.example/new") for name in "abc"]
@@ -332,7 +346,9 @@ def test_former_witnesses_cosign_first_also_after_a_restart(deployment: Deployme
                 witness.trust(deployment.key)
             deployment.fail()
             rules = {**deployment.transparency(), "Witnesses": policy(others, 2)}
-            update(server, recoverable([], Config={"Transparency": rules}))
+            answer = update(server, recoverable([], Config={"Transparency": rules}))
+            assert answer.data["witnessed"] is False
+            assert b"no quorum of the witnesses has cosigned this yet" in answer.body
             until_held(server, "witnesses have not cosigned the start")
         with server:
             until_held(server, "witnesses have not cosigned the start")
@@ -366,6 +382,9 @@ def test_recovery_from_old_disk_is_held(deployment: Deployment) -> None:
         with server.client() as client:
             for each in people:
                 share = each.share(shares[each.name])
-                assert hand_in(client, share, each.sign(share)).status == 200
+                answer = hand_in(client, share, each.sign(share))
+                assert answer.status == 200
+        assert answer.data["witnessed"] is False
+        assert "; held: " in answer.data["message"]
         until_held(server, "rolled back")
         require_held(server)

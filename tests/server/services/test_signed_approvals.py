@@ -21,7 +21,6 @@ from keyhouse.coordinator import (
     CancelUpdate,
     Engine,
     PlanChangedError,
-    View,
 )
 from keyhouse.manifest import fingerprint
 from keyhouse.server.services.preparation import Preparation
@@ -94,7 +93,7 @@ class People(NamedTuple):
         sent = Proposal(raw, plan, envelope)
         return await self.updates.acknowledge(user(by).der, lambda: sent)
 
-    async def cancel(self, by: str, envelope: bytes | None) -> View:
+    async def cancel(self, by: str, envelope: bytes | None) -> Agreement:
         return await self.updates.cancel(user(by).der, lambda: envelope)
 
     def sign(self, by: str, decision: Decision, sent: bytes, **other: Any) -> bytes:

@@ -34,7 +34,8 @@ class Answered(NamedTuple):
 class Witness:
     """Cosigns for the logs in ``logs``; ``told`` has the statuses that it has answered.
 
-    ``instead``: what it answers whatever is asked, if that is set.
+    ``instead``: what it answers whatever is asked, if that is set. While ``speaks`` is not set it
+    takes what is sent, and answers nothing.
     """
 
     def __init__(self, cosigner: Cosigner) -> None:
@@ -44,6 +45,8 @@ class Witness:
         self.notes: list[bytes] = []
         self.told: list[int] = []
         self.instead: Answered | None = None
+        self.speaks = threading.Event()
+        self.speaks.set()
         self._changed = threading.Condition()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -68,6 +71,7 @@ class Witness:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.speaks.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -118,6 +122,7 @@ class Witness:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                witness.speaks.wait()
                 with witness._changed:
                     answer = Answered(404)
                     if self.path == "/log/add-checkpoint":

@@ -47,7 +47,7 @@ class Current:
     ) -> None:
         self._writer = writer
         self._log = update_log
-        self._published: Callable[[], None] = lambda: None
+        self._published: list[Callable[[], None]] = []
         self._process = Context(now=0, **process._asdict())
         self.clock = clock
         self.lease: Final = Lease(clock.elapsed, process.instance)
@@ -55,7 +55,7 @@ class Current:
 
     def on_view(self, published: Callable[[], None]) -> None:
         """Call ``published`` after each new view."""
-        self._published = published
+        self._published.append(published)
 
     def now(self) -> int:
         """Return the security time: microseconds since 1970, never before what is journalled."""
@@ -64,6 +64,7 @@ class Current:
 
     def context(self) -> Context:
         """Return what a change is decided with now, beside the state."""
+        self.lease.begin()
         return replace(self._process, now=self.now(), at=at(self._writer.position))
 
     def publish(self, state: State, events: Sequence[Event]) -> None:
@@ -73,7 +74,8 @@ class Current:
             log.warning("a workload runs on another platform than before", **moved._asdict())
         self.view = View(state, self._writer.position, self._log.view())
         self.lease.follow(state)
-        self._published()
+        for published in self._published:
+            published()
 
     def replace(self, state: State, update_log: UpdateLog) -> None:
         """Show ``state`` with ``update_log``, which were read as a whole."""

@@ -12,17 +12,23 @@ from keyhouse.coordinator.core.commands import AgreeWitnesses, MakeAnchor
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.coordinator.engine.log_signing import signed_checkpoint
+from keyhouse.coordinator.engine.read_gate import ReadGate
 from keyhouse.coordinator.lease import DAMAGED, FORKED, NO_QUORUM, ROLLED_BACK, STARTING
+from keyhouse.coordinator.witnessing.asking import Asking
 from keyhouse.coordinator.witnessing.submission import Asks, Outcome, Submission
 from keyhouse.transparency.keys import VerifierKey
 from keyhouse.transparency.note import Signature, SignedNote
 from keyhouse.transparency.policy import Policy, Witness
+from keyhouse.transparency.tree import LARGEST
 
 REFRESHED_AFTER: Final = 600.0
 """Seconds after which a checkpoint is cosigned again, for clients that look at its age."""
 
 GATHERED_FOR: Final = 1.0
 """Seconds that leaves wait for others, where nobody waits for them to be cosigned."""
+
+STRAGGLERS: Final = 1.0
+"""Seconds that other witnesses have to answer once a quorum has: clients may want more of them."""
 
 LAST_WITHIN: Final = 2.0
 """Seconds that the last leaves have to be cosigned before the coordinator stops."""
@@ -40,10 +46,12 @@ class Witnessing:
         self._engine: Final = engine
         self._lease: Final = engine.lease
         self._connect: Final = connect
+        self._gate: Final = ReadGate(engine) if engine.shares_store else None
         self._fresh_until = 0.0
         self._gather_until = 0.0
         self._sizes: dict[VerifierKey, int] = {}
         self._whys: dict[str, str] = {}
+        self._alarm = ""  # what the log was told last: that there can be no quorum, and why
 
     async def run(self) -> None:
         """Work until cancelled. Without witnesses it waits for a manifest that names some."""
@@ -126,68 +134,80 @@ class Witnessing:
         self, submission: Submission, policies: tuple[Policy, ...], asks: Asks
     ) -> bool:
         """Submit to the witnesses of each policy in turn, until one has no quorum."""
-        signatures: list[Signature] = [*submission.note.signatures]
+        signatures = submission.note.signatures
         for policy in policies:
-            found = await self._answers(submission, policy.witnesses, asks)
-            keys = {witness.key for witness, outcome in found.items() if outcome.note is not None}
+            async with Asking(submission, policy, self._sizes, asks) as asking:
+                has_quorum = await asking.quorum()
+                if self._lease.policies is not policies:
+                    return True  # an update has named others meanwhile
+                if has_quorum and policy is policies[-1]:
+                    # Who waits is answered now, though one witness may be slow or away.
+                    self._granted(submission, (*signatures, *asking.cosignatures))
+                    await self._agree(self._lease.former)
+                    await asking.others(STRAGGLERS)
+                signatures = (*signatures, *asking.cosignatures)
+            found = await self._explained(asking.found)
             self._tell(found)
-            if self._lease.policies is not policies:
-                return True  # an update has named others meanwhile
-            if not policy.holds(keys):
+            if not has_quorum:
                 self._refused(policy, found)
                 return False
-            signatures += [
-                line
-                for outcome in found.values()
-                if outcome.note is not None
-                for line in outcome.note.signatures[1:]
-                if line not in signatures
-            ]
-        held, former = self._lease.held, self._lease.former
-        note = SignedNote(submission.note.text, tuple(signatures))
-        self._lease.granted(submission.size, note.encode())
+        if self._lease.policies is policies:
+            self._granted(submission, signatures)
+        return True
+
+    def _granted(self, submission: Submission, signatures: Iterable[Signature]) -> None:
+        lines = tuple(dict.fromkeys(signatures))  # a witness may be in two policies
+        held = self._lease.held
+        self._lease.granted(submission.size, SignedNote(submission.note.text, lines).encode())
         self._fresh_until = _now() + REFRESHED_AFTER
+        self._alarm = ""
         self._engine.show_again()
         if held and not self._lease.held:
             log.info("a quorum of the witnesses has cosigned", size=submission.size)
+
+    async def _agree(self, former: tuple[str, ...]) -> None:
+        """Have the journal say that the witnesses before have cosigned what replaces them."""
         if former:
             with suppress(KeyhouseError):  # then they are asked again
                 await self._engine.submit(AgreeWitnesses(former))
-        return True
 
-    async def _answers(
-        self, submission: Submission, witnesses: Iterable[Witness], asks: Asks
-    ) -> dict[Witness, Outcome]:
-        """Return what each of ``witnesses`` says."""
+    async def _explained(self, found: dict[Witness, Outcome]) -> dict[Witness, Outcome]:
+        """Return ``found`` without claims to have more that other replicas explain.
 
-        async def ask(witness: Witness) -> tuple[Witness, Outcome]:
-            outcome = await submission.to(witness, self._sizes.get(witness.key, 0), asks)
-            if outcome.note is not None:
-                self._sizes[witness.key] = submission.size
-            return witness, outcome
-
-        return dict(await asyncio.gather(*map(ask, witnesses)))
+        What they submit is in the store before, so a view of the store that was read after the
+        answers has it. If the store cannot be read now, no such claim says anything.
+        """
+        if self._gate is None or not any(outcome.has for outcome in found.values()):
+            return found
+        size = LARGEST
+        with suppress(KeyhouseError):
+            await self._gate.passed()
+            log_now = self._engine.view.running.public_log
+            size = log_now.frontier.size if log_now is not None else 0
+        return {
+            witness: Outcome() if 0 < outcome.has <= size else outcome
+            for witness, outcome in found.items()
+        }
 
     def _refused(self, policy: Policy, found: dict[Witness, Outcome]) -> None:
         """Tell the lease that there is no quorum, and whether there can be one.
 
         What a single witness claims decides nothing: nobody signs a refusal. It does if without
-        those who refuse no quorum is left.
+        those who refuse no quorum is left. A store that others share may show the newest state
+        again, so then it is asked for on.
         """
         ahead = {each.key for each, outcome in found.items() if outcome.has}
         forked = {each.key for each, outcome in found.items() if outcome.contradicts}
         left = {each.key for each in policy.witnesses} - ahead - forked
         lost = not policy.holds(left)
-        if lost and ahead and self._engine.shares_store and not forked:
-            self._engine.look()  # another replica was faster
-            lost = False
         trouble = FORKED if forked else ROLLED_BACK
         if not lost:
             damaged = any(outcome.damaged for outcome in found.values())
             trouble = DAMAGED if damaged else NO_QUORUM if self._lease.witnessed else STARTING
-        if lost:
+        if lost and trouble != self._alarm:
             log.error("witnesses refuse this state", reason=trouble)
-        self._lease.refused(trouble, lasting=lost)
+        self._alarm = trouble if lost else ""
+        self._lease.refused(trouble, lasting=lost and (bool(forked) or self._gate is None))
         self._engine.show_again()
 
     def _tell(self, found: dict[Witness, Outcome]) -> None:

@@ -58,10 +58,10 @@ def status_message(view: View, engine: Engine, *, simulated: bool, standbys: int
     caveats = [TRUSTED_FOR_FRESHNESS] if engine.shares_store else []
     if standbys:
         caveats.append(kept_on(standbys))
-    begin, lease = _MESSAGES[view.phase], engine.lease
-    if lease.policies and (reason := lease.held):
-        begin = f"held: {reason}" if lease.is_enforced else f"{begin}; served although {reason}"
-    message = "; ".join((begin, *_known(view.state, engine.now()), *caveats))
+    note = engine.lease.note
+    begin = [] if note and engine.lease.is_enforced else [_MESSAGES[view.phase]]
+    begin += [note] if note else []
+    message = "; ".join((*begin, *_known(view.state, engine.now()), *caveats))
     return message + (_SIMULATION if simulated else "")
 
 

@@ -51,11 +51,17 @@ class PublicKey(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far the recovery has come. ``remaining`` 0: the state is recovered."""
+    """How far the recovery has come. ``remaining`` 0: the state is recovered.
+
+    Then ``witnessed`` tells whether a quorum of the witnesses has cosigned that state, if the
+    manifest names any, and ``note`` what follows if not.
+    """
 
     remaining: int
     received: tuple[str, ...]
     view: View
+    witnessed: bool | None = None
+    note: str = ""
 
     @property
     def message(self) -> str:
@@ -63,7 +69,8 @@ class Progress(msgspec.Struct, frozen=True):
         names = ", ".join(quoted(name) for name in self.received)
         if self.remaining:
             return f"shares are in of: {names}; {self.remaining} more needed"
-        return f"recovered with the shares of: {names}; verify the coordinator again"
+        recovered = f"recovered with the shares of: {names}; verify the coordinator again"
+        return f"{recovered}; {self.note}" if self.note else recovered
 
 
 class RecoverySession:
@@ -173,7 +180,9 @@ class RecoverySession:
             log.warning("the recovery failed; all shares are needed again", reason=str(error))
             raise
         self.end()
-        return Progress(0, tuple(sorted(submission.name for submission in submitted)), view)
+        received = tuple(sorted(submission.name for submission in submitted))
+        lease = self._engine.lease
+        return Progress(0, received, view, await lease.told(), lease.note)
 
     def _recovering(self) -> Recovering:
         """Return the state; raise ``WrongPhaseError`` and forget everything when it is over."""

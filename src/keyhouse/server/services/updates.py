@@ -47,11 +47,15 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """How far an update has come. Nothing missing: it is applied."""
+    """How far an update has come. Nothing missing: it is applied, or cancelled.
+
+    ``witnessed``: whether a quorum of the witnesses knows it; None: there are none.
+    """
 
     view: View
     missing: int = 0
     missing_users: tuple[str, ...] = ()
+    witnessed: bool | None = None
     recovery_secrets: dict[str, bytes] = {}  # by key name, if the update renewed them
     notes: tuple[str, ...] = ()
 
@@ -95,10 +99,10 @@ class Updates:
             )
 
         command, view = await self._preparation.submitted(prepare)
-        await self._engine.lease.told()
+        notes = tuple(map(str, command.warnings))
         if isinstance(command, UpdatePackages):
-            return Agreement(view, notes=tuple(map(str, command.warnings)))
-        return _agreement(view, command, (*command.notes, *map(str, command.warnings)))
+            return await self._told(Agreement(view, notes=notes))
+        return await self._told(_agreement(view, command, (*command.notes, *notes)))
 
     async def acknowledge(self, identity: bytes | None, read: Callable[[], Proposal]) -> Agreement:
         """Agree to the pending manifest; the last agreement that is needed applies it.
@@ -122,11 +126,11 @@ class Updates:
             with suppress(RefusedError):  # another may have cancelled it, or replaced it, meanwhile
                 await self._engine.submit(CancelUpdate(identity=None, manifest=sent.manifest))
             raise
-        await self._engine.lease.told()
-        return _agreement(view, command, command.application.notes if command.application else ())
+        notes = command.application.notes if command.application else ()
+        return await self._told(_agreement(view, command, notes))
 
-    async def cancel(self, identity: bytes, read: Callable[[], bytes | None]) -> View:
-        """Give the pending manifest up; return the view without it.
+    async def cancel(self, identity: bytes, read: Callable[[], bytes | None]) -> Agreement:
+        """Give the pending manifest up; return that nothing is missing.
 
         ``read`` returns the caller's approval of that, if there is one.
         """
@@ -138,7 +142,12 @@ class Updates:
             return prepare_cancellation(view.running, identity, approved)
 
         _, view = await self._preparation.submitted(prepare)
-        return view
+        return await self._told(Agreement(view))
+
+    async def _told(self, agreement: Agreement) -> Agreement:
+        """Return ``agreement`` when the witnesses know of it, or have had some seconds for that."""
+        witnessed = await self._engine.lease.told()
+        return msgspec.structs.replace(agreement, witnessed=witnessed)
 
     async def _approved(self, identity: bytes | None, envelope: bytes | None) -> Approved | None:
         """Return what the caller has signed, if anything: bound to a head that this log has had.

@@ -17,6 +17,7 @@ from keyhouse.wire.client_api import (
     RecoveryIndexData,
     RecoverySecretsData,
 )
+from keyhouse.wire.sent import LEFT_OUT
 
 
 def read_public_key(
@@ -55,7 +56,8 @@ async def upload_share(
             "the upload is incomplete", fields=missing, hint="send both in base64"
         )
     progress = await recovery.upload(upload.recovery_secret, upload.recovery_secret_signature)
-    data = Progress(progress.remaining, progress.message)
+    witnessed = LEFT_OUT if progress.witnessed is None else progress.witnessed
+    data = Progress(progress.remaining, progress.message, witnessed)
     return answers.success(data, progress.view)
 
 

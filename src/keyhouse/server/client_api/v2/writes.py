@@ -8,7 +8,7 @@ import msgspec
 
 from keyhouse.attestation import QuoteRefusedError
 from keyhouse.base.errors import BadRequestError, InvalidError, Problem
-from keyhouse.server.client_api.agreements import acknowledged, updated
+from keyhouse.server.client_api.agreements import acknowledged, unwitnessed, updated
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.bodies import warnings_message
 from keyhouse.server.client_api.routes import INLINE, user_of
@@ -105,7 +105,8 @@ async def cancel_update(
     body: bytes,
 ) -> Answer:
     """Give the pending manifest up; answer ``data``. ``read`` returns the approval in a body."""
-    return answers.success(data, await updates.cancel(user_of(head), lambda: read(body)))
+    agreement = await updates.cancel(user_of(head), lambda: read(body))
+    return answers.success(data, agreement.view, "; ".join(unwitnessed(agreement)))
 
 
 async def sign_quote(
