@@ -47,10 +47,6 @@ def collect(
     entries, tree = _log_of(parts, checkpoint)
     said = [read_leaf(entry) for entry in entries]
     objects = _objects_of(parts, said, {object_name(collateral): collateral})
-    shown: list[Entry] = [
-        Hidden(leaf_hash(entry)) if hide_anchors and isinstance(leaf, leaves.Anchor) else entry
-        for entry, leaf in zip(entries, said, strict=True)
-    ]
     root, intermediate = certificates
     return Evidence(
         media_type=MEDIA_TYPE,
@@ -61,9 +57,15 @@ def collect(
         log=key,
         head=head,
         checkpoints=(*_continued(earlier, tree, checkpoint), note.decode()),
-        entries=tuple(shown),
+        entries=tuple(_without_anchors(entries, said) if hide_anchors else entries),
         objects=objects,
     )
+
+
+def _without_anchors(entries: Sequence[bytes], said: Sequence[leaves.Leaf]) -> Iterator[Entry]:
+    """Yield ``entries``, of anchors the hash alone."""
+    for entry, leaf in zip(entries, said, strict=True):
+        yield Hidden(leaf_hash(entry)) if isinstance(leaf, leaves.Anchor) else entry
 
 
 def _log_of(parts: Parts, checkpoint: Checkpoint) -> tuple[list[bytes], WholeTree]:

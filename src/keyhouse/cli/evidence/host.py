@@ -17,6 +17,18 @@ from keyhouse.cli.parser import Argument, AsJson, Option
 if TYPE_CHECKING:
     from keyhouse.client import Coordinator
 
+Earlier = Annotated[
+    str,
+    Option(
+        "--earlier",
+        metavar="FILE",
+        help="evidence file of the same log, whose checkpoints are kept for their times",
+    ),
+]
+HideAnchors = Annotated[
+    bool,
+    Option("--hide-anchors", help="only hashes of entries that say where the journal stood"),
+]
 Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="new file, 0600")]
 
 
@@ -24,18 +36,8 @@ def export(
     target: Target,
     output: Output,
     *,
-    earlier: Annotated[
-        str,
-        Option(
-            "--earlier",
-            metavar="FILE",
-            help="evidence file of the same log, whose checkpoints are kept for their times",
-        ),
-    ] = "",
-    hide_anchors: Annotated[
-        bool,
-        Option("--hide-anchors", help="only hashes of entries that say where the journal stood"),
-    ] = False,
+    earlier: Earlier = "",
+    hide_anchors: HideAnchors = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a deployment's whole history into an evidence file.

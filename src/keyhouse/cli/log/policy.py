@@ -46,13 +46,7 @@ def check(
             }
         )
         return
-    if policy.witnesses:
-        rows = [
-            (each.name, each.key.name, _algorithm(each), each.url or "-")
-            for each in policy.witnesses
-        ]
-        show_table(("WITNESS", "KEY NAME", "ALGORITHM", "URL"), rows)
-        click.echo()
+    _show_witnesses(policy)
     liars = str(policy.liars_borne) if policy.liars_borne >= 0 else f"none: {_FORK}"
     show_rows(
         {
@@ -72,6 +66,16 @@ def read_policy(file: str) -> Policy:
     except LogInvalidError as fault:
         hint = "lines are: witness NAME KEY URL, group NAME NUMBER MEMBERS, quorum NAME"
         raise RefusedError(fault.message, hint=hint) from None
+
+
+def _show_witnesses(policy: Policy) -> None:
+    if not policy.witnesses:
+        return
+    rows = [
+        (each.name, each.key.name, _algorithm(each), each.url or "-") for each in policy.witnesses
+    ]
+    show_table(("WITNESS", "KEY NAME", "ALGORITHM", "URL"), rows)
+    click.echo()
 
 
 def _algorithm(witness: Witness) -> str:
