@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from support.peers.peer import Peer, certify, serving
 from support.samples.odd_certificates import odd_certificates
+from support.samples.snp_vms import VM
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,
@@ -92,6 +93,13 @@ def test_a_quote_played_back_is_refused(tmp_path: Path) -> None:
     peer = Peer.new()
     peer.answer_nonce = b"an earlier one"
     with pytest.raises(TrustError, match="another certificate or nonce"):
+        verify(peer, tmp_path)
+
+
+def test_a_coordinator_in_a_confidential_vm_of_amd_is_refused_plainly(tmp_path: Path) -> None:
+    peer = Peer.new()
+    peer.bend_quote = lambda _: peer.platform.snp_quote(VM, bytes(64))
+    with pytest.raises(TrustError, match="a report of SEV-SNP"):
         verify(peer, tmp_path)
 
 

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 from support.evidence import BEGUN, GOLDEN, Maker, golden_pins, history
 from support.evidence_damage import FILES, HISTORIES
+from support.samples.snp_vms import VM
 
 from keyhouse.evidence.bundle import Evidence, read_evidence, write_evidence
 from keyhouse.evidence.errors import EvidenceRefusedError, Step
@@ -121,6 +122,18 @@ def test_a_package_update_may_be_several_leaves_of_one_approval(maker: Maker) ->
     said.insert(5, {**said[3], "time": said[4]["time"]})
     with pytest.raises(EvidenceRefusedError, match="another place"):
         verify(maker.evidence(said), maker.pins())
+
+
+def test_a_coordinator_in_a_confidential_vm_of_amd_is_refused_plainly(
+    maker: Maker, evidence: Evidence
+) -> None:
+    report = maker.platform.snp_quote(VM, bytes(64))
+    head = replace(evidence.head, quote=report, collateral="0" * 64)
+
+    with pytest.raises(EvidenceRefusedError, match="a report of SEV-SNP") as refused:
+        verify(replace(evidence, head=head), maker.pins())
+
+    assert refused.value.step is Step.HARDWARE
 
 
 def test_no_witnesses_are_told(maker: Maker, evidence: Evidence) -> None:

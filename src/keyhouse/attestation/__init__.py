@@ -48,7 +48,7 @@ from keyhouse.attestation.quote.snp import SnpMeasurements
 from keyhouse.attestation.quote.td import TdMeasurements
 from keyhouse.attestation.quote.verdict import Freshness, Verdict
 from keyhouse.attestation.tcb import accept_tcb
-from keyhouse.attestation.verifier import Verifier
+from keyhouse.attestation.verifier import Verifier, require_dcap
 from keyhouse.wire.snp import SnpIdentity, SnpTcb
 from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.tdx import TdxIdentity
@@ -109,6 +109,7 @@ __all__ = [
     "report_data",
     "require_as_new",
     "require_binding",
+    "require_dcap",
     "require_report_data",
     "require_sound",
     "start_report_data",

@@ -162,6 +162,20 @@ def _for_library(collateral: Collateral) -> "dcap_qvl.QuoteCollateralV3":
     )
 
 
+def require_dcap(quote: bytes) -> None:
+    """Raise ``QuoteRefusedError`` if ``quote``, of a coordinator, is a report of SEV-SNP.
+
+    Those of workloads are verified by coordinators, which have AMD's collateral in their settings.
+    """
+    if read_form(quote).tee is Tee.SNP:
+        raise QuoteRefusedError(
+            QuoteProblem.WRONG_PLATFORM,
+            "the coordinator attests with a report of SEV-SNP, which only other coordinators"
+            " verify so far",
+            hint="run the coordinator that others verify in SGX or TDX",
+        )
+
+
 @functools.lru_cache(maxsize=64)
 def _matching_tcb_info(collateral: Collateral) -> _TcbInfo:
     try:

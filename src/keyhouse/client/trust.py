@@ -28,6 +28,7 @@ from keyhouse.attestation import (
     Verifier,
     appraise,
     quote_binding,
+    require_dcap,
 )
 from keyhouse.attestation.collateral.chain import read_chain
 from keyhouse.base.errors import RefusedError
@@ -303,6 +304,7 @@ def proven(
         intermediate, root = _chain(data.cert)
         _require_served(leaf, root)
         _require_issued(intermediate, root)
+        require_dcap(data.quote)
         verdict = Verifier(trust.root_ca_der).verify(
             data.quote, _for(trust.collateral, data.quote), now or datetime.now(UTC)
         )

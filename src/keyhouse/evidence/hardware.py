@@ -11,6 +11,7 @@ from keyhouse.attestation import (
     appraise,
     quote_binding,
     read_collateral,
+    require_dcap,
 )
 from keyhouse.attestation.quote.binding import (
     head_report_data,
@@ -32,6 +33,8 @@ def vouched_head(evidence: Evidence, pins: Pins, last: Milestone) -> Verdict:
     Raises ``EvidenceRefusedError``.
     """
     head = evidence.head
+    with refused_at(Step.HARDWARE):
+        require_dcap(head.quote)
     collateral = evidence.objects.get(head.collateral)
     if collateral is None:
         raise EvidenceRefusedError(Step.HARDWARE, "the collateral of the quote is not in the file")
