@@ -76,14 +76,7 @@ class Coordinator:
 
     def exchange(self, path: str, body: bytes, user: User | None = None) -> tuple[float, bytes]:
         """As ``post``; return the answer's body too."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE  # loopback, and nothing of worth is sent
-        if user is not None:
-            context.load_cert_chain(user.certificate, user.key)
-        connection = http.client.HTTPSConnection(
-            "127.0.0.1", self.port, timeout=_TIMEOUT_SECONDS, context=context
-        )
+        connection = self.connection(user)
         try:
             connection.connect()
             begun = time.perf_counter()
@@ -100,6 +93,17 @@ class Coordinator:
                 f"POST {path} was answered with {answer.status}: {_message(content)}"
             )
         return took, content
+
+    def connection(self, user: User | None = None) -> http.client.HTTPSConnection:
+        """Return a connection, which is not open yet, as ``user`` or as nobody."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE  # loopback, and nothing of worth is sent
+        if user is not None:
+            context.load_cert_chain(user.certificate, user.key)
+        return http.client.HTTPSConnection(
+            "127.0.0.1", self.port, timeout=_TIMEOUT_SECONDS, context=context
+        )
 
     def _start(self) -> Process:
         begun = time.perf_counter()

@@ -1,0 +1,141 @@
+"""Coordinators on a database or on SQLite, and the load that they are put under."""
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from benchmarks.coordinator import STATUS, Coordinator
+from benchmarks.figures import SMALL
+from benchmarks.load_report import LoadReport
+from benchmarks.loading import Job, LoadProgram, run_load
+from benchmarks.manifests import User, read_target
+from benchmarks.processes import Processors, TroubleError
+from benchmarks.scenarios import SECRETS, Requests
+
+__all__ = ["SIZE", "Given", "Loads", "behind_one_address", "beside"]
+
+SIZE: Final = SECRETS[SMALL]
+"""How many secrets there are."""
+
+_WARMUP_SECONDS: Final = 0.3
+_READERS: Final = 64
+_WRITERS: Final = 8
+_SERVES: Final = '"serving the Client API"'
+_POLL_SECONDS: Final = 0.05
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What every part of the benchmark is given. ``folder`` is new."""
+
+    folder: Path
+    user: User
+    requests: Requests
+    seconds: float
+    rounds: int
+    program: LoadProgram
+    keyhouse: Path
+    processors: Processors
+
+    def started(self, name: str, arguments: Sequence[str] = ()) -> Coordinator:
+        """Start a coordinator with a directory of its own."""
+        return Coordinator(
+            self.keyhouse,
+            self.folder / name,
+            processor=self.processors.server,
+            arguments=arguments,
+        )
+
+
+def beside(given: Given, first: Coordinator, name: str) -> Path:
+    """Return a new directory for a coordinator on the simulated machine of ``first``."""
+    folder = given.folder / name
+    shutil.copytree(first.data / "simulation", folder / "data" / "simulation")
+    (folder / "data").chmod(0o700)
+    return folder
+
+
+class Loads:
+    """Coordinators of one kind; clients are shared among them. One alone is at the first."""
+
+    def __init__(self, servers: Sequence[Coordinator], given: Given) -> None:
+        self._servers = servers
+        self._given = given
+
+    def figures(self) -> Iterator[tuple[str, float]]:
+        """Yield each figure of one round."""
+        first = self._servers[:1]
+        alone = self._run(self._given.requests.writes(SIZE, 1), first)
+        yield "upload alone, p50 µs", alone.latency_us.p50
+        clients = max(_WRITERS // len(self._servers), 1)
+        many = self._run(self._given.requests.writes(SIZE, clients), self._servers)
+        yield "upload, 8 clients, /s", many.requests_per_second
+        yield "upload, 8 clients, p99 µs", many.latency_us.p99
+        read = self._run(Job(read_target(0), clients=1, user=self._given.user), first)
+        yield "read alone, p50 µs", read.latency_us.p50
+        clients = max(_READERS // len(self._servers), 1)
+        job = Job(read_target(0), clients=clients, user=self._given.user)
+        reads = self._run(job, self._servers)
+        yield "read, 64 clients, /s", reads.requests_per_second
+        yield "read, 64 clients, CPU µs", _cpu(reads)
+
+    def _run(self, job: Job, servers: Sequence[Coordinator]) -> LoadReport:
+        """Return the report of the slowest, with the rate of all. Raises ``TroubleError``."""
+
+        def one(server: Coordinator) -> LoadReport:
+            return run_load(
+                self._given.program, job, port=server.port, pid=server.process.pid,
+                processor=self._given.processors.load, seconds=self._given.seconds,
+                warmup=_WARMUP_SECONDS,
+            )  # fmt: skip
+
+        with ThreadPoolExecutor(len(servers)) as pool:
+            reports = list(pool.map(one, servers))
+        if any(report.errors for report in reports):
+            raise TroubleError(f"requests failed: {[report.statuses for report in reports]}")
+        rate = sum(report.requests_per_second for report in reports)
+        slowest = max(reports, key=lambda report: report.latency_us.p99)
+        return msgspec.structs.replace(slowest, requests_per_second=rate)
+
+
+def behind_one_address(
+    given: Given, place: Path, count: int, arguments: Sequence[str]
+) -> Iterator[tuple[str, float]]:
+    """Yield what ``count`` replicas of one `keyhouse serve` in ``place`` do, on any processor."""
+    types = place / "types"
+    types.write_text("app\n")
+    jobs = {
+        "new connection, P-256": Job(STATUS, clients=8, new_connections=True, curve="p256"),
+        "new connection, hybrid": Job(STATUS, clients=8, new_connections=True, curve="hybrid"),
+        "activation": Job("/", clients=16, new_connections=True, types=types),
+        "activation, kept connection": Job("/", clients=16, types=types),
+        "read": Job(read_target(0), clients=_READERS, user=given.user),
+    }
+    (place / "log").unlink(missing_ok=True)
+    more = [*arguments, "--replicas", str(count)]
+    server = Coordinator(given.keyhouse, place, processor=None, arguments=more)
+    try:
+        while (place / "log").read_text().count(_SERVES) < count:
+            time.sleep(_POLL_SECONDS)
+        for _ in range(given.rounds):
+            for what, job in jobs.items():
+                report = run_load(
+                    given.program, job, port=server.mesh_port if job.types else server.port,
+                    pid=server.process.pid, processor=None, seconds=given.seconds,
+                    warmup=_WARMUP_SECONDS,
+                )  # fmt: skip
+                if report.errors:
+                    raise TroubleError(f"{what}: requests failed: {report.statuses}")
+                yield f"one address: {what}, /s", report.requests_per_second
+                yield f"one address: {what}, CPU µs", _cpu(report)
+    finally:
+        server.stop()
+
+
+def _cpu(report: LoadReport) -> float:
+    if report.server_cpu is None:
+        raise TroubleError("no request was answered in time: measure for more --seconds")
+    return report.server_cpu.us_per_request
