@@ -66,6 +66,26 @@ def test_what_is_unknown_in_a_file_stands_at_its_line(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("attest", "explain", "FILE"),
+        ("collateral", "fetch", "FILE", "--pccs", "https://localhost:1"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_every_command_names_a_file_that_is_not_a_quote(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "wrong.quote").write_bytes(b"\xff\xfe")
+
+    ended = run(*(word.replace("FILE", "wrong.quote") for word in words), folder=tmp_path)
+
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("error: wrong.quote: the quote is malformed: ")
+    assert "hint: a quote is binary, or base64" in ended.err
+
+
 def test_a_program_gets_code_line_and_column(tmp_path: Path) -> None:
     (tmp_path / "wrong.json").write_bytes(_COMMA)
 

@@ -49,6 +49,7 @@ from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
 from keyhouse.attestation.platforms.find import SIMULATED_AMD, SIMULATED_BUNDLES, SimulatedTcb
 from keyhouse.base.durable_files import replace_file, sync_directory, sync_file
 from keyhouse.base.errors import BrokenError, RefusedError
+from keyhouse.base.printable import os_reason
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation import amd_vendor
 from keyhouse_simulation.machine import Machine, make_machine, pem
@@ -91,7 +92,7 @@ def open_platform(
             return _open(folder, now, tcb, upkeep=upkeep)
     except OSError as exc:
         raise RefusedError(
-            f"the folder of the simulated machine, {folder}, cannot be used: {exc.strerror}",
+            f"the folder of the simulated machine, {folder}, cannot be used: {os_reason(exc)}",
             hint="choose a state directory that this user can write to",
         ) from None
 

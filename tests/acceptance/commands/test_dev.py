@@ -190,9 +190,18 @@ def test_its_terminal_tells_what_happens_in_colour(tmp_path: Path) -> None:
         (("--manifest", "wrong.json"), "error: wrong.json"),
         (("--folder", "wrong.json"), "error: cannot use the folder wrong.json: "),
         (("--listen", "192.0.2.1"), "error: cannot listen at 192.0.2.1: "),
+        (("--listen", "not an address"), "error: cannot listen at not an address: it is not an"),
         (("--no-user", "--ephemeral"), "error: --no-user has no effect here"),
     ],
-    ids=["no file", "port in use", "no manifest", "no folder", "another machine", "no sample"],
+    ids=[
+        "no file",
+        "port in use",
+        "no manifest",
+        "no folder",
+        "another machine",
+        "no address",
+        "no sample",
+    ],
 )
 def test_what_cannot_be_started_leaves_no_context(
     tmp_path: Path, words: tuple[str, str], problem: str

@@ -187,7 +187,7 @@ def test_a_report_of_amd_is_explained_with_its_own_files(tmp_path: Path) -> None
     assert reasons == ["SNP.HostData", "SNP.MinimumTCB"]
     assert "Tee" in [each["rule"] for each in packages["td"]["reasons"]]
     text = explain(tmp_path / "quote", *words).out
-    assert "AMD states none" in text
+    assert "AMD states no status" in text
     assert "(ABI 0.31, SMT, always 1)" in text
 
     (folder / "amd.pem").unlink()
@@ -210,7 +210,7 @@ def test_a_quote_may_come_in_base64_and_with_the_bytes_of_no_quote_it_is_refused
         text.write_bytes(junk)
         ended = explain(text, "--collateral", str(BUNDLE))
         assert ended.code == 1
-        assert ended.err.startswith("error: the quote is malformed")
+        assert ended.err.startswith(f"error: {text}: the quote is malformed")
 
 
 @pytest.mark.parametrize("at", ["tomorrow", "2025-07-01T00:00:00", "1969-01-01"])

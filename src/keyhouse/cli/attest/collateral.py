@@ -12,7 +12,7 @@ import msgspec
 from keyhouse.base.errors import RefusedError
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl, ca_of, vendor_root
 from keyhouse.cli.output.bar import long_work
-from keyhouse.cli.output.files import read_file, reading, write_output
+from keyhouse.cli.output.files import reading, write_output
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup
 
@@ -56,10 +56,13 @@ class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
         if bool(self.quote) == bool(self.fmspc):
             raise RefusedError(
                 "no platform: pass a file with its quote, or --fmspc",
-                hint="name a file with its quote, or --fmspc",
+                hint="such as: keyhouse collateral fetch coordinator.quote --pccs URL",
             )
         if self.quote:
-            return platform_kind(read_file(self.quote), root_ca)
+            from keyhouse.cli.attest.quote_file import reading_quote
+
+            with reading_quote(self.quote) as raw:
+                return platform_kind(raw, root_ca)
         if not _FMSPC.fullmatch(self.fmspc):
             raise RefusedError("invalid --fmspc", hint="12 hexadecimal digits")
         return PlatformKind(Tee(self.tee), self.fmspc.lower(), PckCa(self.ca))
@@ -148,9 +151,11 @@ def check(
     rows = _rows(facts)
     found = _as_object(facts)
     if quote is not None:
-        raw = read_file(str(quote))
-        require_kind(facts, platform_kind(raw, root_ca))
-        status = str(Verifier(root_ca).verify(raw, collateral, now).tcb_status)
+        from keyhouse.cli.attest.quote_file import reading_quote
+
+        with reading_quote(str(quote)) as raw:
+            require_kind(facts, platform_kind(raw, root_ca))
+            status = str(Verifier(root_ca).verify(raw, collateral, now).tcb_status)
         rows["quote"] = f"verifies: {status}"
         found["tcbStatus"] = status
     if simulation_root is not None:

@@ -11,7 +11,7 @@ from keyhouse.attestation.quote.report import read_report
 from keyhouse.attestation.quote.td import identity_of
 from keyhouse.base.errors import RefusedError
 from keyhouse.cli.attest.event_log import read_event_log, replayed
-from keyhouse.cli.attest.quote_explanation import quote_of_file
+from keyhouse.cli.attest.quote_file import reading_quote
 from keyhouse.cli.output.files import read_file
 from keyhouse.cli.output.show import show_json, show_rows, show_table
 from keyhouse.cli.parser import TRUST_FAILED, Argument, AsJson, Option
@@ -40,7 +40,7 @@ def events(
     """
     found = read_event_log(read_file(str(log)))
     registers = replayed(found)
-    quoted = {} if quote is None else _registers(read_file(str(quote)))
+    quoted = {} if quote is None else _registers(str(quote))
     equal = {name: quoted[name] == value for name, value in registers.items() if quoted}
     if as_json:
         show_json({"events": found, "registers": registers, "asInQuote": equal})
@@ -66,9 +66,10 @@ def _compared(equal: bool | None) -> str:  # noqa: FBT001  private
     return "  as in the quote" if equal else "  DIFFERS from the quote"
 
 
-def _registers(content: bytes) -> dict[str, str]:
+def _registers(quote: str) -> dict[str, str]:
     """Return the registers of a quote, which is not verified. Raises ``RefusedError``."""
-    td = read_report(read_form(quote_of_file(content))).td
+    with reading_quote(quote) as content:
+        td = read_report(read_form(content)).td
     if td is None:
         raise RefusedError("the quote is not of a confidential VM", hint="name another file")
     values: dict[str, str] = msgspec.to_builtins(identity_of(td))

@@ -18,13 +18,8 @@ from keyhouse.attestation.collateral.amd import read_amd_path
 from keyhouse.attestation.platforms.find import SIMULATED_AMD
 from keyhouse.base.errors import RefusedError
 from keyhouse.cli.attest.events import events
-from keyhouse.cli.attest.quote_explanation import (
-    Appraised,
-    Explanation,
-    Trust,
-    explain_quote,
-    quote_of_file,
-)
+from keyhouse.cli.attest.quote_explanation import Appraised, Explanation, Trust, explain_quote
+from keyhouse.cli.attest.quote_file import reading_quote
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.output.files import read_file, reading
@@ -106,7 +101,8 @@ def explain(
 
     Exit code 4: it does not verify, or was not verified. 1: no package of the manifest admits it.
     """
-    explanation = appraisal.explain(quote_of_file(read_file(str(quote))))
+    with reading_quote(str(quote)) as content:
+        explanation = appraisal.explain(content)
     if as_json:
         show_json(explanation.as_json())
     else:
@@ -193,7 +189,7 @@ def _rows(explanation: Explanation) -> dict[str, str]:
 
 def _platform(verdict: Verdict) -> dict[str, str]:
     if verdict.tcb_status is None or verdict.tcb_date is None:
-        status = "AMD states none: MinimumTCB of a package says what is admitted"
+        status = "AMD states no status: MinimumTCB of a package says what is admitted"
         return {"TCB status": status, "platform": f"CHIP_ID {verdict.ppid.hex()}"}
     return {
         "TCB status": verdict.tcb_status,

@@ -14,7 +14,7 @@ from keyhouse.attestation.quote.report import Report, read_report
 from keyhouse.attestation.quote.snp import require_sound_snp, snp_identity_of
 from keyhouse.attestation.quote.td import identity_of, require_sound
 from keyhouse.base.errors import RefusedError
-from keyhouse.cli.attest.quote_explanation import quote_of_file
+from keyhouse.cli.attest.quote_file import quote_of_file
 from keyhouse.cli.output.files import read_file
 from keyhouse.cli.output.measurements import rows_of_vm
 from keyhouse.cli.output.show import show_json, show_rows
@@ -168,7 +168,6 @@ def _file(path: Path) -> Path:
         return path
     found = sorted(path.glob("*.sig"))
     if len(found) != 1:
-        raise NoEnclaveError(
-            f"{path} has {len(found)} signatures (*.sig)", hint="name the one that is meant"
-        )
+        hint = "name one of them" if found else "name the file of a signature, or of a quote"
+        raise NoEnclaveError(f"{path} has {len(found)} signatures (*.sig)", hint=hint)
     return found[0]

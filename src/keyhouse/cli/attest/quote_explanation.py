@@ -19,8 +19,6 @@ from keyhouse.attestation.appraisal import Mismatch, Rule, mismatches
 from keyhouse.attestation.quote.report import Report, read_report
 from keyhouse.attestation.quote.snp import snp_identity_of
 from keyhouse.attestation.quote.td import identity_of
-from keyhouse.base.errors import BadRequestError
-from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.snp import SnpIdentity
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse.wire.vm_identity import VmIdentity
@@ -93,14 +91,6 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
             "platform": None if self.verdict is None else _platform(self.verdict),
             "packages": self.packages,
         }
-
-
-def quote_of_file(content: bytes) -> bytes:
-    """Return the quote of a file. No quote is base64: it begins with a byte that is no letter."""
-    try:
-        return decode_base64(content.decode("ascii").strip())
-    except (UnicodeDecodeError, BadRequestError):
-        return content
 
 
 class Trust(msgspec.Struct, frozen=True):

@@ -66,7 +66,9 @@ def can_listen(host: str, port: int) -> bool:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             return False
-        reason = os_reason(error)
+        # The numbers of look-ups are other ones.
+        is_name = isinstance(error, socket.gaierror)
+        reason = "it is not an address" if is_name else os_reason(error)
         raise WrongUsageError(
             f"cannot listen at {host}: {reason}",
             hint="--listen names an IPv4 address of this machine",

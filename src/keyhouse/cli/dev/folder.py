@@ -64,7 +64,9 @@ def opened(path: Path | None) -> Iterator[Folder]:
     try:
         _make(path)
     except OSError as error:
-        raise FolderUnusableError(f"cannot use the folder {path}: {os_reason(error)}") from None
+        raise FolderUnusableError(
+            f"cannot use the folder {path}: {os_reason(error)}", hint="name another --folder"
+        ) from None
     found = Folder(path)
     try:
         with unused(found.state):
