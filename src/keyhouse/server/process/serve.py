@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from keyhouse.server.metrics.listener import Observability
     from keyhouse.server.net.acceptor import Acceptor
     from keyhouse.server.process.replicas import Sharing
+    from keyhouse.server.process.serving import Listeners
     from keyhouse.server.services.quote_checks import QuoteChecks
 
 T = TypeVar("T")
@@ -142,7 +143,6 @@ async def _serve_home(
 ) -> None:
     from keyhouse.server.process.opening import sealing_note, witnessed, writing
     from keyhouse.server.process.quote_checks import quote_checks
-    from keyhouse.server.process.serving import serving
     from keyhouse.server.services.collateral_memory import JournalledMarks
 
     # With a shared store it may wait for other coordinators, for as long as they serve.
@@ -159,22 +159,35 @@ async def _serve_home(
             await _apply_startup_manifest(settings, engine)
             async with (
                 _among_others(settings, platform, home, engine, checks, sharing) as looking,
-                serving(
-                    engine,
-                    platform,
-                    checks,
-                    settings.mesh_addr,
-                    certificate_days=settings.marble_certificate_days,
-                    metrics=metrics,
-                    replicated=sharing is not None,
-                    standbys=settings.store_standbys,
-                    inherited=settings.replica.workload_api,
-                ) as listeners,
+                _answering(settings, platform, engine, checks, metrics) as listeners,
             ):
                 await _start(settings, platform.kind, engine, listeners.client_api)
                 async with _warmed_up(checks):
                     ending = (task,) if looking is None else (task, looking)
                     await _until_stopped(ending, stop, *listeners)
+
+
+def _answering(
+    settings: Settings,
+    platform: "Platform",
+    engine: "Engine",
+    checks: "QuoteChecks",
+    metrics: "Observability | None",
+) -> "AbstractAsyncContextManager[Listeners]":
+    """Have what answers, as the settings say, until the context ends."""
+    from keyhouse.server.process.serving import serving
+
+    return serving(
+        engine,
+        platform,
+        checks,
+        settings.mesh_addr,
+        certificate_days=settings.marble_certificate_days,
+        metrics=metrics,
+        replicated=settings.store is not None,
+        standbys=settings.store_standbys,
+        inherited=settings.replica.workload_api,
+    )
 
 
 @asynccontextmanager
