@@ -455,10 +455,10 @@ def _check_reached(position: Position, known: Position | None) -> None:
         raise _rolled_back(position.epoch, position.sequence, known)
 
 
-_NEWEST = (
-    "restore the newest state directory, or recover from a backup; with --store see whether two"
-    " databases take writes"
-)
+NEWEST = "restore the newest state directory, or recover from a backup"
+"""What to do about a journal that was rolled back."""
+
+_NEWEST = f"{NEWEST}; with --store see whether two databases take writes"
 
 
 def _rolled_back(epoch: int, sequence: int, known: Position) -> RolledBackError:

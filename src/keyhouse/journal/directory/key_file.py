@@ -9,7 +9,7 @@ from keyhouse.journal.directory.disk import Disk, off_loop
 from keyhouse.journal.directory.found import WrongPlatformError
 from keyhouse.journal.directory.layout import SEALED_KEY
 from keyhouse.journal.directory.sealing import Contents, EpochKey, SealedKey
-from keyhouse.journal.journal import RolledBackError
+from keyhouse.journal.journal import NEWEST, RolledBackError
 from keyhouse.journal.store.protocol import StoreDamagedError
 
 
@@ -74,7 +74,7 @@ def key_of(contents: Contents, epoch: int) -> EpochKey:
         raise RolledBackError(
             f"journal.db is at epoch {epoch}, sealed_key at epoch {contents.keys[0].epoch}: "
             "the journal was rolled back",
-            hint="restore the newest state directory, or recover from a backup",
+            hint=NEWEST,
         )
     raise StoreDamagedError(
         f"sealed_key is at epoch {contents.keys[0].epoch}, journal.db at epoch {epoch}: "
