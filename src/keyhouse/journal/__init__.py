@@ -13,6 +13,7 @@ from keyhouse.journal.directory.found import (
     WrongPlatformError,
 )
 from keyhouse.journal.directory.home import DirectoryHome
+from keyhouse.journal.directory.in_step import Home
 from keyhouse.journal.directory.inspect import (
     JournalSeen,
     KeySeen,
@@ -24,7 +25,6 @@ from keyhouse.journal.directory.inspect import (
 )
 from keyhouse.journal.directory.log_files import log_name
 from keyhouse.journal.directory.tombstone import Tombstone
-from keyhouse.journal.home import Home
 from keyhouse.journal.journal import (
     Journal,
     RolledBackError,

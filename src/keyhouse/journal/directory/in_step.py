@@ -1,15 +1,17 @@
-"""What homes do alike: calls wait for each other, and the sealed key fits the journal."""
+"""What homes promise and do alike: calls in turn, and a sealed key that fits the journal."""
 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
+from keyhouse.journal.directory.found import Fresh, Locked, Opened
 from keyhouse.journal.directory.sealing import EpochKey
 from keyhouse.journal.journal import Journal
+from keyhouse.journal.log_parts import LogParts
 from keyhouse.journal.store.records import Note, Position
 
 
@@ -79,18 +81,55 @@ class StoreInStep(ABC):
         """Keep what fits the present epoch only: the one that was prepared has not begun."""
 
 
-S = TypeVar("S", bound=StoreInStep)
+S_co = TypeVar("S_co", bound=StoreInStep, covariant=True)
 
 
-class HomeInTurn(ABC, Generic[S]):
-    """A home whose calls wait for each other. Its methods are those of ``Home``."""
+class HomeInTurn(ABC, Generic[S_co]):
+    """One deployment's journal, with its sealed key and its recovery index.
+
+    Belongs to one process; calls wait for each other. Errors are those of ``Journal``, and what
+    the implementation names.
+    """
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
-        self._held: S | None = None
+        self._held: S_co | None = None
+
+    @abstractmethod
+    async def load(self) -> Fresh | Locked | Opened:
+        """Read what is kept here. A home that others share waits until this one may serve it."""
+
+    @abstractmethod
+    async def establish(
+        self,
+        *,
+        store_id: bytes,
+        dek: Secret,
+        base: Iterable[bytes],
+        policy: str,
+        recovery_index: bytes = b"",
+        after: Position | None = None,
+    ) -> Journal:
+        """Return the journal of a new deployment, durable; an old one is archived.
+
+        With ``after`` it continues a journal in memory at that position. ``UnavailableError``:
+        nothing changed. ``BrokenError``: a restart finds which of the two is kept.
+        """
+
+    @abstractmethod
+    async def archive(self) -> None:
+        """Put aside what is kept, for a deployment that keeps nothing."""
+
+    @abstractmethod
+    async def destroy(self, time: int) -> None:
+        """Erase the open store at ``time``, in microseconds since 1970."""
+
+    @abstractmethod
+    async def recover(self, dek: Secret) -> Opened:
+        """Open a locked store with a recovered data key. Nothing is written or sealed yet."""
 
     async def reseal(self, policy: str) -> None:
-        """Seal the key for this machine: the next start needs no recovery."""
+        """Seal the key for this machine under ``policy``: the next start needs no recovery."""
         async with self._turn:
             await self._require_open().reseal(policy)
 
@@ -111,8 +150,9 @@ class HomeInTurn(ABC, Generic[S]):
     ) -> Position:
         """Return once ``base`` has replaced everything; None leaves key, policy or index unchanged.
 
-        The sealed key has both data keys before the commit, so that a crash at any moment leaves a
-        journal and a key that opens it. Errors as for ``Journal.append``.
+        ``notes`` are left for those who share the home, with the epoch. The sealed key has both
+        data keys before the commit, so that a crash at any moment leaves a journal and a key that
+        opens it. Errors as for ``Journal.append``.
         """
         async with self._turn:
             return await self._require_sealed().begin_epoch(
@@ -130,6 +170,14 @@ class HomeInTurn(ABC, Generic[S]):
             await self._require_sealed().write_head()
 
     @abstractmethod
+    def log_parts(self, name: str) -> LogParts:
+        """Return where the parts of the transparency log ``name`` are kept."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Release everything. It may be closed twice."""
+
+    @abstractmethod
     async def _close_store(self) -> None:
         """Release the store, if one is open."""
 
@@ -137,13 +185,17 @@ class HomeInTurn(ABC, Generic[S]):
         if self._held is not None and self._held.is_sealed:
             raise BrokenError("the store is open: it cannot be replaced or recovered")
 
-    def _require_open(self) -> S:
+    def _require_open(self) -> S_co:
         if self._held is None:
             raise BrokenError("the store is not open")
         return self._held
 
-    def _require_sealed(self) -> S:
+    def _require_sealed(self) -> S_co:
         held = self._require_open()
         if not held.is_sealed:
             raise BrokenError("the store was recovered and has not been sealed yet")
         return held
+
+
+Home: TypeAlias = HomeInTurn[StoreInStep]
+"""What an engine is promised of the place where its state is kept, whichever it is."""
