@@ -66,9 +66,8 @@ def can_listen(host: str, port: int) -> bool:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             return False
-        # The numbers of look-ups are other ones.
-        is_name = isinstance(error, socket.gaierror)
-        reason = "it is not an address" if is_name else os_reason(error)
+        unknown = (error.errno or 0) < 0  # those of look-ups are not errors of the system
+        reason = "it is not an address" if unknown else os_reason(error)
         raise WrongUsageError(
             f"cannot listen at {host}: {reason}",
             hint="--listen names an IPv4 address of this machine",
