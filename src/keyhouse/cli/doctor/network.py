@@ -56,10 +56,11 @@ def pccs_findings(url: str, pccs_ca: Path | None, now: datetime) -> Iterator[Fin
     import httpx
 
     from keyhouse.attestation.collateral.pccs import Pccs
+    from keyhouse.base.services import tls_context
 
     try:
         Pccs(url, ca_of(pccs_ca))  # refuses addresses and authorities that cannot be used
-        context = _context(ca_of(pccs_ca))
+        context = tls_context(ca_of(pccs_ca))
         with (
             httpx.Client(verify=context, trust_env=False, timeout=_PATIENCE) as client,
             client.stream("GET", f"{url.rstrip('/')}/{_QE_IDENTITY}") as answer,
@@ -105,16 +106,6 @@ def _version(described: bytes) -> Finding:
         return Finding("its version", "ok", f"{theirs}, as here")
     fix = "take the same version on both sides, where you can"
     return Finding("its version", "warning", f"{theirs}; here it is {VERSION}", fix)
-
-
-def _context(ca_pem: bytes) -> ssl.SSLContext:
-    # Made by hand: the default context would obey SSLKEYLOGFILE.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if ca_pem:
-        context.load_verify_locations(cadata=ca_pem.decode("ascii"))
-    else:
-        context.set_default_verify_paths()
-    return context
 
 
 def database_findings(url: str, password_file: Path | None, needed: int) -> Iterator[Finding]:
