@@ -292,6 +292,11 @@ def test_a_check_names_everything_that_is_wrong_at_once(tmp_path: Path, file: Pa
     assert set(wrong(found)) == {"--platform", "--data-dir", "--dns-names"}
     ended, found = check(tmp_path / "new", "--dns-names", " , ")
     assert wrong(found)["--dns-names"].startswith("--dns-names has no name in it")
+    (tmp_path / "own").mkdir(mode=0o700)
+    (tmp_path / "own" / "recovery_index").touch(mode=0o600)
+    ended, found = check(tmp_path / "own", "--store", f"postgresql://u@/d?host={tmp_path}")
+    assert set(wrong(found)) == {"--data-dir", "--store"}
+    assert "a state of its own" in wrong(found)["--data-dir"]
     ended, found = check(data, "--client-addr", "nowhere")
     assert (ended.code, list(wrong(found))) == (1, ["settings"])
     ended = run("serve", "--check-config", "--data-dir", str(tmp_path / "no" / "data"))

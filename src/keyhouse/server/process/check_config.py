@@ -22,6 +22,7 @@ from keyhouse.base.errors import InvalidError, KeyhouseError
 from keyhouse.base.printable import printable
 from keyhouse.coordinator import NewDeployment, check_fully
 from keyhouse.journal import check_state_directory
+from keyhouse.journal.directory.acquire import require_no_state
 from keyhouse.journal.directory.layout import JOURNAL
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
 from keyhouse.manifest import fingerprint
@@ -74,6 +75,7 @@ def findings_of(settings: Settings) -> Iterator[Finding]:
     if settings.store is None:
         yield from _try("--confirm-clock", lambda: require_clock(folder, confirmed=confirmed))[1]
     else:
+        yield from _try("--data-dir", lambda: require_no_state(folder))[1]
         yield from _try("--store", lambda: asyncio.run(reach_database(settings)))[1]
         yield Finding("--store", is_problem=False, text=TRUSTED_FOR_FRESHNESS)
     if settings.replicas > 1:
