@@ -1,4 +1,4 @@
-"""Finish an environment for an image: without its tools, compiled alike each time, checked.
+"""Finish an environment for an image: without its tools, compiled, packed, checked.
 
 Usage: python -I -B finish.py ENVIRONMENT, with that environment's Python. Run by the Dockerfile.
 """
@@ -31,9 +31,11 @@ def main(environment: Path) -> int:
         return 1
     Path("data").mkdir(mode=0o700, exist_ok=True)
     python = environment / "bin" / "python3"
-    return subprocess.run(  # noqa: S603 our own interpreter, fixed words
-        [python, "-I", "-B", "-m", "keyhouse.cli", "version"], check=False
-    ).returncode
+    for words in (("keyhouse.server.process.pack_code",), ("keyhouse.cli", "version")):
+        ended = subprocess.run([python, "-I", "-B", "-m", *words], check=False)  # noqa: S603 fixed
+        if ended.returncode:
+            return ended.returncode
+    return 0
 
 
 def _remove(environment: Path, packages: Path, tool: str) -> None:

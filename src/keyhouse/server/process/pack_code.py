@@ -77,6 +77,7 @@ def write_packed(file: Path, modules: Iterable[ModuleSpec]) -> None:
         offset += len(bytecode)
     content: Any = (setting(), rows)  # of types that marshal takes
     index = dumps(content)
+    file.parent.mkdir(exist_ok=True)
     beside = file.with_suffix(".new")
     beside.write_bytes(b"".join((len(index).to_bytes(LENGTH_SIZE, "big"), index, *codes)))
     beside.replace(file)
