@@ -84,7 +84,10 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
         if not text:
             return None
         if not (text.isascii() and text.isdecimal() and len(text) < _DIGITS) or not int(text):
-            raise ContextUnusableError("log-max-age in the context is not a number of seconds")
+            raise ContextUnusableError(
+                "log-max-age in the context is not a number of seconds",
+                hint="keyhouse context add NAME --replace writes it again",
+            )
         return int(text)
 
     @property

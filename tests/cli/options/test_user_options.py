@@ -132,6 +132,15 @@ def test_wrong_passphrase_is_refused(tmp_path: Path) -> None:
         given.identity(TARGET)
 
 
+def test_a_pkcs12_file_without_a_password_names_the_option(tmp_path: Path) -> None:
+    (tmp_path / "me.p12").write_bytes(b"encrypted")
+
+    with pytest.raises(ClientSetupError, match=r"me\.p12: .*cannot be read") as refused:
+        User(pkcs12=tmp_path / "me.p12").identity(TARGET)
+
+    assert "--pkcs12-password-file" in refused.value.hint
+
+
 def test_passphrase_that_nothing_is_encrypted_with_is_refused(tmp_path: Path) -> None:
     given = replace(encrypted(tmp_path), key_password=tmp_path / "passphrase")
     (tmp_path / "ann.key").write_bytes(user("ann").key_pem)

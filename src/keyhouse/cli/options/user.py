@@ -1,7 +1,8 @@
 """A user's certificate and key: in PEM files, in a PKCS #12 file, or on a token."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -201,7 +202,8 @@ def _from_pem(
         pem = Secret(read_file(str(key)))
         passphrase = passphrase_of(key, pem, password)
         if passphrase is not None:
-            found = read_pem(read_file(str(certificate)), pem, passphrase)
+            with _naming(key):
+                found = read_pem(read_file(str(certificate)), pem, passphrase)
     found.present(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     return found
 
@@ -210,7 +212,21 @@ def _from_pkcs12(user: User) -> "PemIdentity":
     from keyhouse.client import read_pkcs12
 
     content = Secret(read_file(str(user.pkcs12)))
-    return read_pkcs12(content, password_for(f"password of {user.pkcs12}", user.pkcs12_password))
+    password = password_for(f"password of {user.pkcs12}", user.pkcs12_password)
+    hint = "" if password else "--pkcs12-password-file FILE has its password in the first line"
+    with _naming(user.pkcs12, hint=hint):
+        return read_pkcs12(content, password)
+
+
+@contextmanager
+def _naming(path: Path | None, *, hint: str = "") -> Iterator[None]:
+    """Let what is wrong with the content of a file name it; ``hint`` replaces that of the error."""
+    from keyhouse.client import ClientSetupError
+
+    try:
+        yield
+    except ClientSetupError as error:
+        raise ClientSetupError(f"{path}: {error.message}", hint=hint or error.hint) from None
 
 
 def _on_token(user: User, config: Path) -> "TokenIdentity":
