@@ -174,6 +174,11 @@ class Anchored(StrEnum):
     LIMITED_ACTIVATIONS = "LimitedActivations"
 
 
+_NOTICED: Final = (
+    "clients that remember notice an operator who puts an old state back, or runs it twice; nothing"
+    " stops that"
+)
+
 LEASE_SECONDS: Final = 3600
 LEASE_OPERATIONS: Final = 10_000
 
@@ -204,6 +209,18 @@ class Config(msgspec.Struct, frozen=True):
     rotate_root_secret: bool = False
     replicas: Replicas | None = None  # None: nobody is handed the data key
     transparency: Transparency | None = None  # None: nobody witnesses the transparency log
+
+    @property
+    def rollback_note(self) -> str:
+        """What to tell people of rollbacks and forks; empty: witnesses stop them, or no disk."""
+        if self.seal_mode is SealMode.DISABLED:
+            return ""
+        transparency = self.transparency
+        if transparency is None or not transparency.witnesses:
+            return f"no witnesses: {_NOTICED}"
+        if transparency.serve == Serving.WITNESSED:
+            return ""
+        return f"witnesses are asked, not waited for (Serve: Always): {_NOTICED}"
 
 
 class Manifest(msgspec.Struct, frozen=True):

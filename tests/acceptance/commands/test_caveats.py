@@ -54,3 +54,13 @@ def test_a_manifest_without_them_has_no_caveats(tmp_path: Path) -> None:
     with server, server.client() as client:
         assert "message" not in client.set_manifest(manifest()).envelope
         assert "; " not in client.get("/api/v2/status").data["message"]
+
+
+def test_the_log_says_at_each_start_that_nothing_stops_a_rollback(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data")
+    with server, server.client() as client:
+        assert "no witnesses: " not in server.logged()
+        assert client.set_manifest(manifest()).status == 200
+    with server:
+        pass
+    assert server.logged().count("no witnesses: clients that remember") == 2

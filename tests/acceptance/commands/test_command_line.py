@@ -84,6 +84,9 @@ def test_status_of_a_trusted_coordinator(
     assert "\x1b" not in ended.out
     found = one_object(status(servers[phase], "--json"))
     assert (found["code"], found["simulation"]) == (code, True)
+    note = str(found["notProtected"])
+    assert note.startswith("no witnesses: ") if code == Phase.RUNNING else note == ""
+    assert ("rollback  no witnesses: " in ended.out) is bool(note)
 
 
 def test_nobody_at_the_address_is_unreachable(running: Server) -> None:

@@ -43,6 +43,7 @@ def test_a_coordinator_that_is_well(running: Server, tmp_path: Path) -> None:
     assert "SIMULATED" in found["coordinator"]["found"]
     for check in ("state", "its version", "root certificate", "intermediate certificate"):
         assert found[check]["level"] == "ok", found[check]
+    assert "no witnesses: " in found["rollback"]["found"]
     assert found["state directory"]["found"] != "private, and nobody is using it"
 
 

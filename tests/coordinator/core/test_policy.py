@@ -3,10 +3,16 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
+from typing import Any
 
+import pytest
+from support.cosigner import Cosigner
+from support.samples import deployment
 from support.samples.manifests import full
 
 from keyhouse.coordinator import Policy, policy_of
+
+WITNESSES = f"witness W {Cosigner.ed25519().verifier} https://w.example\nquorum W\n"
 
 
 def manifest(number: int) -> bytes:
@@ -46,3 +52,39 @@ def test_threads_that_ask_at_the_same_time_get_the_same_policy() -> None:
         with ThreadPoolExecutor(4) as threads:
             made = [threads.submit(ask) for _ in range(4)]
             assert len({id(each.result()) for each in made}) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({}, "no witnesses: "),
+        ({"Transparency": {"SignedApprovals": True}}, "no witnesses: "),
+        ({"Transparency": {"Witnesses": WITNESSES}}, "witnesses are asked, not waited for"),
+        ({"Transparency": {"Witnesses": WITNESSES, "Serve": "Witnessed"}}, ""),
+        ({"SealMode": "Disabled"}, ""),
+    ],
+)
+def test_it_is_told_whether_anything_stops_a_rollback(config: dict[str, Any], said: str) -> None:
+    note = policy_of(deployment.manifest(**config)).manifest.config.rollback_note
+    assert note.startswith(said)
+    assert bool(note) is bool(said)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "rolls activation limits and monotonic counters back: only clients"),
+        ({"AnchorBefore": ["Counters"]}, "activation limits and monotonic counters back: only"),
+        ({"Serve": "Witnessed"}, "and monotonic counters back as far as the last anchor"),
+        ({"Serve": "Witnessed", "AnchorBefore": ["Counters"]}, "rolls activation limits back as"),
+        ({"Serve": "Witnessed", "AnchorBefore": ["Counters", "LimitedActivations"]}, ""),
+    ],
+)
+def test_it_is_told_how_far_limits_and_counters_can_be_rolled_back(
+    more: dict[str, Any], said: str
+) -> None:
+    rules = {"Witnesses": WITNESSES, **more}
+    content = json.loads(deployment.manifest(Transparency=rules, FeatureGates=["MonotonicCounter"]))
+    content["Marbles"]["app"]["MaxActivations"] = 3
+    caveats = policy_of(json.dumps(content).encode()).caveats
+    assert [said in caveat for caveat in caveats] == ([True] if said else [])

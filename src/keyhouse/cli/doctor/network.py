@@ -16,10 +16,10 @@ from keyhouse.base.version import VERSION
 from keyhouse.cli.doctor.finding import Finding, check_clock, check_expiry, check_start, failed
 from keyhouse.cli.options.pccs import ca_of
 from keyhouse.cli.options.target import Target
+from keyhouse.cli.status import RUNNING, rollback_note
 from keyhouse.cli.store.database import connected
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS, kept_on
 
-_WORKS: Final = 3
 _PATIENCE: Final = 10.0
 _QE_IDENTITY: Final = "sgx/certification/v4/qe/identity"
 
@@ -33,6 +33,7 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
         proven = trusted(target, timeout=None if target.timeout else _PATIENCE)
         with Coordinator(proven, timeout=target.timeouts()) as coordinator:
             status, described = coordinator.status(), coordinator.openapi()
+            note = rollback_note(coordinator) if status.code == RUNNING else ""
     except KeyhouseError as error:
         yield failed("coordinator", error)
         return
@@ -40,6 +41,9 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
     simulated = " of a SIMULATED machine" if target.simulation_root is not None else ""
     yield Finding("coordinator", "ok", f"verified; TCB {verdict.tcb_status}{simulated}")
     yield _state(status.code, status.message)
+    if note:
+        fix = "name witnesses in the manifest, with Serve Witnessed"
+        yield Finding("rollback", "warning", note, fix)
     yield _version(described)
     for check, der in (
         ("root certificate", proven.root_der),
@@ -91,7 +95,7 @@ def _clock_by(date: str, now: datetime) -> Finding:
 
 
 def _state(code: int, message: str) -> Finding:
-    if code == _WORKS:
+    if code == RUNNING:
         return Finding("state", "ok", f"{code}  {message}")
     fix = "keyhouse recover" if code == 1 else "keyhouse manifest set"
     return Finding("state", "warning", f"{code}  {message}", fix)

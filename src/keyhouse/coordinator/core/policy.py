@@ -12,10 +12,13 @@ from keyhouse.coordinator.core.recipe import Recipe, recipe_of
 from keyhouse.coordinator.core.state import Running
 from keyhouse.manifest import (
     Action,
+    Anchored,
     FeatureGate,
     Manifest,
     Permissions,
     SealMode,
+    Serving,
+    Transparency,
     decode,
     index_templates,
 )
@@ -111,18 +114,30 @@ def _caveats(manifest: Manifest) -> Iterator[str]:
     """Yield what ``manifest`` promises less than it seems to: for status, log and answers."""
     if manifest.infrastructures:
         yield "nothing enforces Infrastructures"
+    yield from _rolled_back(manifest)
+
+
+def _rolled_back(manifest: Manifest) -> Iterator[str]:
+    """Yield what a host that restores an old disk does to limits and counters, if anything."""
+    config = manifest.config
+    transparency = config.transparency or Transparency()
+    witnessed = transparency.serve == Serving.WITNESSED
+    anchored = transparency.anchor_before if witnessed else ()
     limits = any(marble.max_activations for marble in manifest.marbles.values())
-    counters = FeatureGate.MONOTONIC_COUNTER in manifest.config.feature_gates
-    if limits or counters:
-        what = " and ".join(
-            name
-            for name, used in (("activation limits", limits), ("monotonic counters", counters))
-            if used
-        )
-        yield (
-            f"a host that restores an old disk rolls {what} back:"
-            " only clients that remember where the journal stood notice"
-        )
+    counters = FeatureGate.MONOTONIC_COUNTER in config.feature_gates
+    names = []
+    if limits and Anchored.LIMITED_ACTIVATIONS not in anchored:
+        names.append("activation limits")
+    if counters and Anchored.COUNTERS not in anchored:
+        names.append("monotonic counters")
+    if not names:
+        return
+    how_far = (
+        " as far as the last anchor, unless AnchorBefore names them"
+        if witnessed
+        else ": only clients that remember where the journal stood notice"
+    )
+    yield f"a host that restores an old disk rolls {' and '.join(names)} back{how_far}"
 
 
 class _Cache:

@@ -20,6 +20,7 @@ from keyhouse.coordinator.core.commands import Command, RecordActivations
 from keyhouse.coordinator.core.context import FirstManifestRule
 from keyhouse.coordinator.core.events import Activated
 from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.publishing import start_events
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
@@ -60,7 +61,7 @@ class Engine:
         self._writer = writer
         self._quotes = StartQuotes(make_quote)
         self._process = process
-        self._warned_of = b""
+        self._told_of = b""
         self.counts: Final = EngineCounts()
         self._intake = Intake(self.counts)
         self._current = Current(writer, clock, process, state, update_log or UpdateLog())
@@ -230,7 +231,7 @@ class Engine:
         """
         intake = self._intake
         try:
-            await self._warn_of_expiry()
+            await self._tell_of_manifest()
             while await intake.has_work():
                 if intake.behind:  # others may write all the time: then changes take place as well
                     intake.behind = False
@@ -239,7 +240,7 @@ class Engine:
                     await self._recover(recovery)
                 elif batch := intake.take():
                     await self._serve(batch)
-                await self._warn_of_expiry()
+                await self._tell_of_manifest()
                 await self._tend()
         except BrokenError as error:
             intake.broken = error
@@ -277,11 +278,13 @@ class Engine:
         checkpoint = signed_checkpoint(log) if log is not None else b""
         await self._writer.close(clean=not self.is_broken, checkpoint=checkpoint)
 
-    async def _warn_of_expiry(self) -> None:
-        """Log which certificates end soon, for each manifest that comes into force."""
+    async def _tell_of_manifest(self) -> None:
+        """Log what is not protected, and which certificates end soon, once for each manifest."""
         state = self.view.state
-        if isinstance(state, Running) and state.manifest != self._warned_of:
-            self._warned_of = state.manifest
+        if isinstance(state, Running) and state.manifest != self._told_of:
+            self._told_of = state.manifest
+            if note := policy_of(state.manifest).manifest.config.rollback_note:
+                log.info(note)
             await asyncio.to_thread(warn_of_expiry, state, self.now())
 
     async def _recover(self, waiting: WaitingRecovery) -> None:
