@@ -33,6 +33,6 @@ def quoted(text: str) -> str:
     return json.dumps(shown, ensure_ascii=not shown.isprintable())
 
 
-def beginning(text: str) -> str:
-    """Return ``text``, of a long one the first 100 characters and dots."""
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+def beginning(text: str, most: int = _SHOWN) -> str:
+    """Return ``text``, of a long one the first ``most`` characters and dots."""
+    return text if len(text) <= most else text[:most] + "..."

@@ -46,7 +46,7 @@ COMMANDS: Final = {
     ),
     "Secrets": (Entry("secret", "secret:app", "Read and upload secrets"),),
     "Workloads": (
-        Entry("workload", "workload:app", "List the workloads that have joined"),
+        Entry("workload", "workload:app", "List workloads that have joined, or were refused"),
         Entry("run", "commands:launch", "Join a deployment as a workload, then become a program"),
         Entry("attest", "attest.group:app", "Explain quotes, and rehearse how they are judged"),
         Entry("package-info", "attest.package_info:package_info", _OF_ENCLAVE),

@@ -1,4 +1,4 @@
-"""`keyhouse workload list`: who has joined, when and as what, and what was counted."""
+"""`keyhouse workload`: who has joined, what was counted of them, and who was refused."""
 
 import sys
 import time
@@ -14,13 +14,20 @@ from keyhouse.cli.parser import AsJson, Group, Option
 from keyhouse.manifest import Manifest, decode
 
 if TYPE_CHECKING:
-    from keyhouse.client import Activation, ActivationLimit, Coordinator, WorkloadCounters
+    from keyhouse.client import (
+        Activation,
+        ActivationLimit,
+        Coordinator,
+        RefusedActivation,
+        WorkloadCounters,
+    )
 
 app = Group()
 
 _HEAD: Final = ("time", "type", "package", "TCB", "uuid", "names", "")
 _ALWAYS: Final = 6  # columns that are shown even if they are empty
 _LIMITS: Final = ("type", "package", "activations")
+_REFUSED: Final = ("newest", "times", "type", "package", "uuid", "reason")
 _SHOWN: Final = 3  # counters of a workload in the table
 _WIDTHS: Final = (24, 12, 12, 18, 36, 0, 0)  # of columns that grow, without a table
 
@@ -41,7 +48,7 @@ def list_workloads(
     ] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """List who has joined, oldest first, with counters and the use of limits.
+    """List who has joined, oldest first, with counters and limits.
 
     It answers users who may update the manifest.
 
@@ -62,6 +69,35 @@ def list_workloads(
             _watch(found, manifest, interval, as_json=as_json)
         except KeyboardInterrupt:
             return
+
+
+@app.command("refused")
+def list_refused(target: Target, user: User, *, as_json: AsJson = False) -> None:
+    """List activations that were refused, with reasons, newest first.
+
+    It answers users who may update the manifest.
+
+    Example: keyhouse workload refused localhost:4433 --cert alice.crt --key alice.key
+    --attestation attestation.json --simulation-root root.pem
+
+    They are those that the coordinator which answers has refused since it was started; of several
+    coordinators each knows its own. Equal ones are counted. A type without a package is not in the
+    manifest.
+    """
+    with coordinator_of(target, user) as coordinator:
+        found = coordinator.refused_activations()
+    if as_json:
+        show_json(found)
+        return
+    if not found.refused:
+        sys.stdout.write(f"nothing was refused since {printable(found.since)}\n")
+        return
+    show_table(_REFUSED, [_refused_row(each) for each in found.refused])
+
+
+def _refused_row(each: "RefusedActivation") -> tuple[str, ...]:
+    reason = f"{each.reason} ({each.hint})" if each.hint else each.reason
+    return (each.time, str(each.count), each.marble_type, each.package, each.uuid, reason)
 
 
 class _Trail:

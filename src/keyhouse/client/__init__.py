@@ -80,6 +80,8 @@ if TYPE_CHECKING:
         Offer as Offer,
         Pending as Pending,
         Progress as Progress,
+        RefusedActivation as RefusedActivation,
+        RefusedActivations as RefusedActivations,
         SecretObject as SecretObject,
         SignedQuote as SignedQuote,
         Status as Status,
@@ -126,7 +128,8 @@ else:
             "keyhouse.wire.address": "DEFAULT_PORT:CLIENT_API_PORT Address",
             "keyhouse.wire.client_api": (
                 "Activation ActivationLimit Activations Counters LogEntry LogKeyData Offer "
-                "Pending Progress SecretObject SignedQuote Status UpdateAnswer WorkloadCounters"
+                "Pending Progress RefusedActivation RefusedActivations SecretObject SignedQuote "
+                "Status UpdateAnswer WorkloadCounters"
             ),
             "keyhouse.wire.plan": "Plan PlanChange PlanData",
             "keyhouse.wire.secret_types": "SecretUpload:UserSecret",

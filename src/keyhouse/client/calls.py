@@ -130,6 +130,7 @@ RECOVERY_SECRETS: Final = Call(
     _get("/api/v2/recovery-secrets"),
     lambda answer: data_of(answer, wire.RecoverySecretsData).recovery_secrets,
 )
+REFUSED: Final = Call(_get("/api/v2/refused-activations"), _data(wire.RefusedActivations))
 LOG_KEY: Final = Call(_get("/api/v2/log/key", 1 << 16), _data(wire.LogKeyData))
 CHECKPOINT: Final = Call(_get("/api/v2/log/checkpoint", 1 << 18), content)
 NEWEST_CHECKPOINT: Final = Call(

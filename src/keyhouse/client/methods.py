@@ -22,6 +22,7 @@ from keyhouse.wire.client_api import (
     Offer,
     Pending,
     Progress,
+    RefusedActivations,
     SecretObject,
     SignedQuote,
     Status,
@@ -77,6 +78,14 @@ class Methods:
         newest.
         """
         return self._connection.run(operations.activations(self._session, start))
+
+    def refused_activations(self) -> RefusedActivations:
+        """Return which activations were refused, and why, newest first; for users who may update.
+
+        They are those that the process that answers has refused since it began: with several
+        coordinators, each knows its own. Equal ones are counted.
+        """
+        return self._connection.run(operations.refused_activations(self._session))
 
     def counters(self, start: int | None = None) -> Counters:
         """Return limits and counters of workloads in a page of the trail; for users who may update.
@@ -265,6 +274,14 @@ class AsyncMethods:
         newest.
         """
         return await self._connection.run(operations.activations(self._session, start))
+
+    async def refused_activations(self) -> RefusedActivations:
+        """Return which activations were refused, and why, newest first; for users who may update.
+
+        They are those that the process that answers has refused since it began: with several
+        coordinators, each knows its own. Equal ones are counted.
+        """
+        return await self._connection.run(operations.refused_activations(self._session))
 
     async def counters(self, start: int | None = None) -> Counters:
         """Return limits and counters of workloads in a page of the trail; for users who may update.

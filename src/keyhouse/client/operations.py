@@ -52,6 +52,7 @@ from keyhouse.wire.client_api import (
     Offer,
     Pending,
     Progress,
+    RefusedActivations,
     SecretObject,
     SignedQuote,
     Status,
@@ -135,6 +136,15 @@ def activations(session: Session, start: int | None = None) -> Steps[Activations
     newest.
     """
     return (yield from carry(session, calls.reading_activations(start)))
+
+
+def refused_activations(session: Session) -> Steps[RefusedActivations]:
+    """Return which activations were refused, and why, newest first; for users who may update.
+
+    They are those that the process that answers has refused since it began: with several
+    coordinators, each knows its own. Equal ones are counted.
+    """
+    return (yield from carry(session, calls.REFUSED))
 
 
 def counters(session: Session, start: int | None = None) -> Steps[Counters]:

@@ -289,6 +289,39 @@ class Activations(msgspec.Struct, frozen=True):
     next: UInt64
 
 
+class RefusedActivation(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
+):
+    """Activations that were refused for one reason; ``count`` of them, the newest at ``time``.
+
+    Type and UUID, that of the newest, are what they claimed: at most 100 characters of each.
+    ``quoted``: the quote verified and was made for the workload, so its measurements are true.
+    """
+
+    time: str = ""  # YYYY-MM-DDThh:mm:ss.mmmZ
+    first: str = ""
+    count: UInt64 = 0
+    marble_type: str
+    uuid: str = ""
+    package: str = ""  # of the type, in the manifest of then
+    quoted: bool = False
+    unique_id: str = msgspec.field(default="", name="uniqueID")  # MRENCLAVE
+    signer_id: str = msgspec.field(default="", name="signerID")  # MRSIGNER
+    mrtd: str = ""
+    measurement: str = ""
+    tcb_status: str = ""
+    code: str  # of the error, as in metrics and logs
+    reason: str
+    hint: str = ""
+
+
+class RefusedActivations(msgspec.Struct, frozen=True):
+    """What one process has refused ``since`` it began, the newest first."""
+
+    refused: tuple[RefusedActivation, ...]
+    since: str
+
+
 class ActivationLimit(msgspec.Struct, frozen=True, rename="camel"):
     """How often a marble type was activated, of the times that its MaxActivations allows."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.peers.joined import asked_to_join
 from support.peers.openapi import OPERATIONS, Target, recorded, require_described
 from support.process.server import Client, Reply, Server
 from support.samples.deployment import User, user
@@ -112,6 +113,9 @@ def test_every_call_succeeds_as_it_is_described(tmp_path: Path) -> None:
             witness.done(client, "POST", "/api/v2/manifest", _wrapped(_manifest(keys, 3)))
         sealed = _updated(witness, server, keys)
         _read(witness, server, user("reader"))
+        assert asked_to_join(server, "of nobody").answer is None
+        with server.client(user("admin")) as client:
+            assert witness.done(client, "GET", "/api/v2/refused-activations")["refused"]
         with server.client() as client:
             witness.done(client, "GET", "/api/v2/log/key")
             witness.done(client, "GET", "/api/v2/log/quote?nonce=" + "A" * 22)

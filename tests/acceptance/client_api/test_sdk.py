@@ -124,6 +124,7 @@ def test_both_kinds_of_session_have_every_operation_of_the_interface(
         "/api/v2/recover": {"recover", "recover_with"},
         "/api/v2/recover/public-key": {"recovery_offer"},
         "/api/v2/recovery-secrets": {"recovery_secrets"},
+        "/api/v2/refused-activations": {"refused_activations"},
         "/api/v2/secrets": {"secrets", "write_secrets"},
         "/api/v2/sign-quote": {"sign_quote"},
         "/api/v2/status": {"status"},

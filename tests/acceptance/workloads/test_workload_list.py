@@ -1,4 +1,4 @@
-"""`keyhouse workload list`: who joined, read from a terminal."""
+"""`keyhouse workload`: who joined, and who was refused, read from a terminal."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 import pytest
-from support.peers.joined import joined
+from support.peers.joined import asked_to_join, joined
 from support.process.command import run
 from support.process.server import Server
 from support.process.start import start
@@ -81,6 +81,24 @@ def test_counters_and_limits_are_listed(server: Server, words: tuple[str, ...]) 
     assert found["limits"] == {"few": {"activations": 1, "maxActivations": 1}}
     counters = {"a": 7, "b": 7, "c": 7, "d": 7}
     assert found["workloads"] == [{"marbleType": "few", "uuid": marble, "counters": counters}]
+
+
+def test_who_was_refused_is_listed_with_the_reason(server: Server, words: tuple[str, ...]) -> None:
+    marble = str(uuid.uuid4())
+    for marble_type, named in (("web", "x"), ("other", ""), ("other", marble)):
+        assert asked_to_join(server, marble_type, named).answer is None
+    words = (words[0], "refused", *words[2:])
+
+    found = json.loads(run(*words, "--json").out)
+    other, web = found["refused"][:2]
+    assert (other["marbleType"], other["count"], other["uuid"]) == ("other", 2, marble)
+    assert (web["marbleType"], web["package"], web["code"]) == ("web", "app", "invalid")
+    assert web["time"] <= other["first"] <= other["time"]
+    assert found["since"] <= web["time"]
+    shown = run(*words).out.splitlines()
+    assert shown[0].split() == ["newest", "times", "type", "package", "uuid", "reason"]
+    reason = 'the manifest has no marble type "other" (types are case-sensitive;'
+    assert reason in shown[1]
 
 
 def test_watching_prints_who_joins_until_it_is_interrupted(

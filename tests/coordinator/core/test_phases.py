@@ -50,6 +50,7 @@ EXPECTED = {
     Operation.COUNT: "403 403 yes",
     Operation.ACTIVATE: "409 409 yes",
     Operation.READ_ACTIVATIONS: "401 401 yes",
+    Operation.READ_REFUSED: "401 401 yes",
     Operation.READ_COUNTERS: "401 401 yes",
 }
 

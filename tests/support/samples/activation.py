@@ -21,6 +21,7 @@ from keyhouse.server.services.activation_outcomes import ActivationCounts
 from keyhouse.server.services.activations import Activations
 from keyhouse.server.services.events import Events
 from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse.server.services.refusals import Refusals
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from support.samples.deployment import NOW, FixedClock, moment, running_engine, set_manifest, user
 from support.samples.signing_request import signing_request
@@ -101,6 +102,7 @@ class Deployment:
         self.engine = engine
         self.counts = ActivationCounts()
         self.events = Events()
+        self.refusals = Refusals(engine.now())
         self.seconds = 0.0  # of what bounds the telling of refusals
         self._checks = QuoteChecks(platform().root_ca, collateral_for, lambda: moment(engine.now()))
         self.activations = Activations(
@@ -109,6 +111,7 @@ class Deployment:
             simulated=simulated,
             events=self.events,
             counts=self.counts,
+            refusals=self.refusals,
             gate=gate,
             pace=lambda: self.seconds,
         )

@@ -58,6 +58,7 @@ class Operation(StrEnum):
     COUNT = "counting"
     ACTIVATE = "activating a marble"
     READ_ACTIVATIONS = "reading the audit trail of activations"
+    READ_REFUSED = "reading refused activations"
     READ_COUNTERS = "reading counters"
 
 
@@ -95,6 +96,7 @@ TABLE: Mapping[Operation, tuple[Outcome, Outcome, Outcome]] = {
     Operation.COUNT: (_NO_GATE, _NO_GATE, _YES),
     Operation.ACTIVATE: (_NOT_NOW, _NOT_NOW, _YES),
     Operation.READ_ACTIVATIONS: (_NO_USERS, _NO_USERS, _YES),
+    Operation.READ_REFUSED: (_NO_USERS, _NO_USERS, _YES),
     Operation.READ_COUNTERS: (_NO_USERS, _NO_USERS, _YES),
 }
 

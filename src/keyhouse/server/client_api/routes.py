@@ -23,6 +23,7 @@ from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse.server.services.quote_signing import QuoteSigning
 from keyhouse.server.services.quotes import Quotes
 from keyhouse.server.services.recovery import RecoverySession
+from keyhouse.server.services.refusals import Refusals
 from keyhouse.server.services.updates import Updates
 from keyhouse.server.services.user_secrets import SecretWrites
 
@@ -56,6 +57,7 @@ class UseCases(NamedTuple):
     quote_signing: QuoteSigning
     counters: Counters
     public_log: PublicLog
+    refusals: Refusals
 
 
 class Caller(StrEnum):

@@ -28,6 +28,7 @@ from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse.server.services.quote_signing import QuoteSigning
 from keyhouse.server.services.quotes import Quotes
 from keyhouse.server.services.recovery import RecoverySession
+from keyhouse.server.services.refusals import Refusals
 from keyhouse.server.services.updates import Updates
 from keyhouse.server.services.user_secrets import SecretWrites
 from keyhouse.server.workload_api.listener import WorkloadListener
@@ -92,6 +93,7 @@ def client_api(
             QuoteSigning(engine, checks),
             Counters(engine),
             PublicLog(engine, answers, quotes),
+            Refusals(engine.now()),
         )
         dispatcher = Dispatcher(ROUTES, use_cases)
         application: Application = dispatcher
@@ -133,6 +135,7 @@ async def serving(
             simulated=simulated,
             events=events,
             counts=activated,
+            refusals=api.use_cases.refusals,
             gate=gate,
             lifetime=LIFETIME if certificate_days is None else timedelta(days=certificate_days),
         )

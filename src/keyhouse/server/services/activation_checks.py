@@ -7,6 +7,7 @@ from uuid import UUID
 
 from keyhouse.attestation import IdentityRefusedError, Verdict, quote_binding
 from keyhouse.attestation.appraisal import admit
+from keyhouse.attestation.quote.binding import require_binding
 from keyhouse.attestation.quote.form import MAX_QUOTE
 from keyhouse.base.errors import ForbiddenError, InvalidError, Problem, UnauthenticatedError
 from keyhouse.base.place import quoted
@@ -82,6 +83,15 @@ def require_admitted(
             f"package {quoted(package)} does not admit the workload: {refused.message}",
             hint=refused.hint,
         ) from refused
+
+
+def is_made_for(verdict: Verdict, identity: bytes) -> bool:
+    """Tell whether the quote was made for ``identity``: anybody can show one that others made."""
+    try:
+        require_binding(verdict.report_data, quote_binding(identity))
+    except IdentityRefusedError:
+        return False
+    return True
 
 
 def _uuid_refused(problem: str, hint: str) -> InvalidError:

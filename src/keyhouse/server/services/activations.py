@@ -45,6 +45,7 @@ from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.manifest import Anchored
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
 from keyhouse.server.services.activation_checks import (
+    is_made_for,
     read_uuid,
     require_admitted,
     require_identity,
@@ -54,6 +55,7 @@ from keyhouse.server.services.activation_checks import (
 from keyhouse.server.services.activation_outcomes import UNKNOWN, ActivationCounts, RefusalLog
 from keyhouse.server.services.events import Activation, Events
 from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse.server.services.refusals import Refusals
 
 WAITING: Final = 4096
 """Activations that may wait for their turn to have slow certificates made.
@@ -76,7 +78,7 @@ class Activations:
     """Decides on activations by the engine's current view.
 
     ``gate`` confirms views where there are other writers. ``lifetime`` is that of the certificates
-    of workloads. ``pace`` bounds what is told of refusals.
+    of workloads. ``pace`` bounds what is told of refusals; ``refusals`` keeps them.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Activations:
         simulated: bool,
         events: Events | None,
         counts: ActivationCounts,
+        refusals: Refusals,
         gate: ReadGate | None = None,
         lifetime: timedelta = LIFETIME,
         pace: Callable[[], float] = time.monotonic,
@@ -101,7 +104,8 @@ class Activations:
         self._executor = BoundedExecutor(
             "activate", ConcurrencyLimit(WAITING, "too many workloads are being activated")
         )
-        self._refusals = RefusalLog(events, pace)
+        self._refusals = refusals
+        self._refusal_log = RefusalLog(events, pace)
 
     async def activate(self, request: ActivationRequest, identity: bytes | None) -> Parameters:
         """Return what the workload is started with, once its activation is counted or noted.
@@ -118,13 +122,15 @@ class Activations:
             UnavailableError: not now.
             BrokenError: whether the activation counts is not known until a restart.
         """
-        label = self._label(request.marble_type)
+        recipe = self._recipe(request.marble_type)
+        label = UNKNOWN if recipe is None else recipe.marble_type
         self.counts.attempted(label)
+        workload: _Workload | None = None
         try:
             workload = await self._read(request, identity)
             given, activated = await self._join(workload)
         except KeyhouseError as problem:
-            self._refused(request, problem)
+            self._refused(request, recipe, workload, problem)
             raise
         self._succeeded(label, request, activated)
         return given
@@ -227,11 +233,11 @@ class Activations:
         require(Operation.ACTIVATE, view.phase)
         return view.running
 
-    def _label(self, marble_type: str) -> str:
+    def _recipe(self, marble_type: str) -> Recipe | None:
         state = self._engine.view.state
-        if isinstance(state, Running) and policy_of(state.manifest).recipe(marble_type):
-            return marble_type
-        return UNKNOWN
+        if not isinstance(state, Running):
+            return None
+        return policy_of(state.manifest).recipe(marble_type)
 
     def _succeeded(self, label: str, request: ActivationRequest, activated: Activated) -> None:
         self.counts.activated(label, quoted=activated.quoted)
@@ -245,6 +251,21 @@ class Activations:
             event = Activation(activated.marble_type, activated.uuid, request.quote or None)
             self._events.activated(event, at=activated.time * 1000)
 
-    def _refused(self, request: ActivationRequest, problem: KeyhouseError) -> None:
+    def _refused(
+        self,
+        request: ActivationRequest,
+        recipe: Recipe | None,
+        workload: _Workload | None,
+        problem: KeyhouseError,
+    ) -> None:
+        now = self._engine.now()
         self.counts.refused(problem)
-        self._refusals.refused(self._engine.now(), request, problem)
+        self._refusal_log.refused(now, request, problem)
+        self._refusals.add(now, request, recipe, _proven(workload), problem)
+
+
+def _proven(workload: _Workload | None) -> Verdict | None:
+    """Return what the quote proves of the workload itself; None: nothing."""
+    if workload is None or workload.verdict is None:
+        return None
+    return workload.verdict if is_made_for(workload.verdict, workload.identity) else None

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from keyhouse.base.place import beginning
+
 MOST: Final = 10_000
 """Activations that are kept; older ones are forgotten."""
 
@@ -77,9 +79,8 @@ class Events:
 
     def refused(self, refusal: Refusal, *, at: int) -> None:
         """Add a refused one. Who calls this bounds how often."""
-        if len(refusal.reason) > LONGEST_REASON:
-            cut = refusal.reason[:LONGEST_REASON] + "..."
-            refusal = msgspec.structs.replace(refusal, reason=cut)
+        shown = beginning(refusal.reason, LONGEST_REASON)
+        refusal = msgspec.structs.replace(refusal, reason=shown)
         self._refusals.append(self._event(_Event(time=rfc3339(at), refusal=refusal)))
 
     def as_json(self) -> bytes:

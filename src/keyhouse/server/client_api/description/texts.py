@@ -216,6 +216,12 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
         query=_PLACE,
         refused=(BadRequestError, ForbiddenError),
     ),
+    ("GET", "/api/v2/refused-activations"): Described(
+        summary="The activations that the process that answers has refused since it began, "
+        "newest first; equal ones are counted.",
+        data=wire.RefusedActivations,
+        refused=(ForbiddenError,),
+    ),
     ("GET", "/api/v2/counters"): Described(
         summary="The activations used of each limit, and the monotonic counters of the workloads "
         "in a page of the audit trail; without a place the newest.",

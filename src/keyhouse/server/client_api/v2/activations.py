@@ -1,4 +1,4 @@
-"""The audit trail of activations and what was counted, for operators: page by page."""
+"""The audit trail of activations, page by page, what was counted, and what was refused."""
 
 from itertools import accumulate
 from typing import Final
@@ -9,8 +9,9 @@ from keyhouse.base.errors import BadRequestError
 from keyhouse.coordinator import Running, View, policy_of
 from keyhouse.coordinator.core.decide_activation import COUNTERS
 from keyhouse.server.client_api.answers import Answers
-from keyhouse.server.http.exchange import Answer, Head
+from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.http.query import values
+from keyhouse.server.services.refusals import Refusals
 from keyhouse.wire.client_api import ActivationLimit, Activations, Counters, WorkloadCounters
 from keyhouse.wire.sent import encoded
 
@@ -45,6 +46,20 @@ def read_activations(answers: Answers, view: View, head: Head) -> Answer:
     lines = _bounded(lines)
     entries = tuple(map(encoded, lines))
     return answers.success(Activations(entries, begin, following + len(lines)), view)
+
+
+def read_refused(refusals: Refusals, answers: Answers, view: View, head: Head) -> Admission:
+    """Answer which activations this process has refused, to a user who may update the manifest.
+
+    They are not of a view, whose answers are kept: this one is made for each call.
+    """
+    policy_of(view.running.manifest).authorize_update(head.identity)
+
+    async def fresh(body: bytes) -> Answer:
+        del body
+        return answers.success(refusals.newest_first(), view)
+
+    return Admission(0, fresh)
 
 
 def read_counters(answers: Answers, view: View, head: Head) -> Answer:

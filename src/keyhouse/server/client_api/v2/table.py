@@ -10,7 +10,7 @@ from keyhouse.server.client_api.bodies import LogBody
 from keyhouse.server.client_api.public_log import OBJECT, TILE
 from keyhouse.server.client_api.routes import Caller, get, post
 from keyhouse.server.client_api.v2 import reads, recovery, writes
-from keyhouse.server.client_api.v2.activations import read_activations, read_counters
+from keyhouse.server.client_api.v2.activations import read_activations, read_counters, read_refused
 from keyhouse.server.http.body import ENCODED_BYTES
 from keyhouse.wire.client_api import MessageData
 
@@ -165,6 +165,12 @@ ROUTES: Final = (
         "/api/v2/activations",
         Operation.READ_ACTIVATIONS,
         lambda to: partial(read_activations, to.answers),
+        _USER,
+    ),
+    get(
+        "/api/v2/refused-activations",
+        Operation.READ_REFUSED,
+        lambda to: partial(read_refused, to.refusals, to.answers),
         _USER,
     ),
     get(
