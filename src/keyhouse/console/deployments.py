@@ -15,7 +15,7 @@ import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from keyhouse.base.errors import NotFoundError
+from keyhouse.base.errors import NotFoundError, RefusedError
 from keyhouse.base.pem import is_encrypted
 from keyhouse.base.secret import Secret
 from keyhouse.client import (
@@ -30,6 +30,7 @@ from keyhouse.client import (
 )
 from keyhouse.client.contexts import Context, contexts_path, read
 from keyhouse.client.from_context import Described, described
+from keyhouse.client.tokens.config import read_token_file
 from keyhouse.console.public_log import PublicLog
 from keyhouse.manifest import Manifest, Permissions, decode
 
@@ -117,20 +118,27 @@ class Deployment:
         match self.context.user_is_on:
             case "files":
                 return _is_encrypted(Path(self.context.key))
-            case "pkcs12" | "token":
+            case "pkcs12":
                 return True
+            case "token":
+                return not _has_pin(self.context.pkcs11_config)
             case "":
                 return False
 
     async def unlock(self, password: Secret) -> None:
-        """Use the user's key with ``password`` from now on. Raises ``ClientSetupError``."""
+        """Use the user's key with ``password`` from now on, once it has been used.
+
+        Only that shows whether it is right, and a token locks after a few wrong ones. Raises
+        ``ClientSetupError``, and as ``link``.
+        """
         before, self._password = self._password, password
+        await self.close()
         try:
-            await asyncio.to_thread(self._described)
+            await (await self.link()).coordinator.status()
         except BaseException:
             self._password = before
+            await self.close()
             raise
-        await self.close()
 
     async def verify_again(self) -> None:
         """Verify the coordinator with a fresh nonce, whatever was found before."""
@@ -202,6 +210,13 @@ def _is_encrypted(key: Path) -> bool:
         return is_encrypted(key.read_bytes())
     except OSError:
         return False  # what reads it again says why it cannot
+
+
+def _has_pin(config: str) -> bool:
+    try:
+        return bool(read_token_file(Path(config).read_bytes(), config).pin)
+    except (OSError, RefusedError):
+        return True  # as above: then using it says what is wrong
 
 
 def _certificate_of(user: User | None) -> bytes:

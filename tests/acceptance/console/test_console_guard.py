@@ -4,51 +4,15 @@ import http.client
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
-from http.cookies import SimpleCookie
-from typing import NamedTuple
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
-from support.peers.console import Console
+from support.peers.console import Console, ask, cookie_of, csrf_of
 from support.process.server import Server
 
 pytestmark = pytest.mark.acceptance
-
-
-class Answer(NamedTuple):
-    status: int
-    headers: Mapping[str, str]
-    text: str
-
-
-def ask(
-    found: Console, path: str, headers: Mapping[str, str] | None = None, **fields: str
-) -> Answer:
-    body = urlencode(fields) if fields else None
-    with closing(http.client.HTTPConnection("127.0.0.1", found.port, timeout=30)) as connection:
-        connection.request("POST" if fields else "GET", path, body, dict(headers or {}))
-        answer = connection.getresponse()
-        got = {name.lower(): value for name, value in answer.getheaders()}
-        return Answer(answer.status, got, answer.read().decode())
-
-
-def cookie_of(found: Console) -> dict[str, str]:
-    """Open the link as a browser does; return the header with the cookie."""
-    parts = urlsplit(found.link)
-    answer = ask(found, f"{parts.path}?{parts.query}")
-    assert answer.status == 200
-    kept = SimpleCookie(answer.headers["set-cookie"])
-    (name,) = kept
-    assert kept[name]["httponly"]
-    assert kept[name]["samesite"] == "strict"
-    return {"cookie": f"{name}={kept[name].value}"}
-
-
-def csrf_of(found: Console, cookie: Mapping[str, str]) -> str:
-    page = ask(found, "/d/prod/trust", cookie).text
-    return page.split('data-csrf="')[1].split('"')[0]
 
 
 def test_a_link_works_once(deployment: Server, consoles: Callable[..., Console]) -> None:

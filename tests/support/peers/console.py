@@ -1,14 +1,16 @@
 """A console as one person runs it, and their browser."""
 
+import http.client
 import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from http.cookies import SimpleCookie
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from msgspec.structs import replace
@@ -21,7 +23,7 @@ from support.samples.deployment import user
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-__all__ = ["Console", "chromium", "console", "context_of"]
+__all__ = ["Answer", "Console", "ask", "chromium", "console", "context_of", "cookie_of", "csrf_of"]
 
 CHROMIUM: Final = shutil.which("chromium")
 
@@ -65,7 +67,7 @@ def context_of(server: Server, home: Path, person: str = "") -> Context:
 
 @contextmanager
 def console(
-    home: Path, contexts: dict[str, Context], *words: str, current: str = "prod"
+    home: Path, contexts: dict[str, Context], *words: str, current: str = "prod", **variables: str
 ) -> Iterator[Console]:
     """Run `keyhouse console` with ``contexts``, for a user whose home is ``home``."""
     write(home / ".config" / "keyhouse" / "contexts.toml", Contexts(current, contexts))
@@ -76,7 +78,7 @@ def console(
                 ("console", "--json", *words),
                 output=said,
                 errors=errors,
-                environment={"HOME": str(home)},
+                environment={"HOME": str(home), **variables},
                 folder=home,
             )
         try:
@@ -104,3 +106,41 @@ def chromium() -> "Iterator[Browser]":
             yield browser
         finally:
             browser.close()
+
+
+class Answer(NamedTuple):
+    """What the console answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+
+def ask(
+    found: Console, path: str, headers: Mapping[str, str] | None = None, **fields: str
+) -> Answer:
+    """Ask the console as a program does; with ``fields`` it is a form."""
+    body = urlencode(fields) if fields else None
+    with closing(http.client.HTTPConnection("127.0.0.1", found.port, timeout=30)) as connection:
+        connection.request("POST" if fields else "GET", path, body, dict(headers or {}))
+        answer = connection.getresponse()
+        got = {name.lower(): value for name, value in answer.getheaders()}
+        return Answer(answer.status, got, answer.read().decode())
+
+
+def cookie_of(found: Console) -> dict[str, str]:
+    """Open the link as a browser does; return the header with the cookie."""
+    parts = urlsplit(found.link)
+    answer = ask(found, f"{parts.path}?{parts.query}")
+    assert answer.status == 200
+    kept = SimpleCookie(answer.headers["set-cookie"])
+    (name,) = kept
+    assert kept[name]["httponly"]
+    assert kept[name]["samesite"] == "strict"
+    return {"cookie": f"{name}={kept[name].value}"}
+
+
+def csrf_of(found: Console, cookie: Mapping[str, str]) -> str:
+    """Return the token that forms of the session send back."""
+    page = ask(found, "/d/prod/trust", cookie).text
+    return page.split('data-csrf="')[1].split('"')[0]

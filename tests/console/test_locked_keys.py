@@ -1,0 +1,26 @@
+"""Whether the key of a context has to be unlocked before it is used."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from keyhouse.client.contexts import Context
+from keyhouse.console.deployments import Deployment
+
+
+@pytest.mark.parametrize(("pin", "locked"), [({}, True), ({"Pin": "1234"}, False)])
+def test_a_token_whose_file_has_the_pin_is_not_locked(
+    tmp_path: Path, pin: dict[str, str], *, locked: bool
+) -> None:
+    file = tmp_path / "token.json"
+    context = Context(pkcs11_config=str(file), pkcs11_key_label="EC")
+    deployment = Deployment("prod", context, read_only=False)
+    assert not deployment.needs_password  # using it says what is wrong with the file
+    file.write_text("{")
+    assert not deployment.needs_password
+
+    file.write_text(json.dumps({"Path": "/lib.so", "TokenLabel": "house", **pin}))
+    assert deployment.needs_password is locked
+    assert deployment.is_anonymous is locked
+    assert not Deployment("prod", context, read_only=True).needs_password
