@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from keyhouse.client import CallRefusedError, LogCheckpoint, TrustError
+from keyhouse.client.errors import CallUnknownError
 from keyhouse.console.public_log import STEP, LogPart, PublicLog
 from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.leaf import Anchor, Recovered, encode_leaf
@@ -157,13 +158,15 @@ async def test_entries_of_a_newer_version_are_counted() -> None:
 
 async def test_a_version_without_a_log_has_no_entries() -> None:
     class Older(Log):
-        status = 404
+        answer: Exception = CallUnknownError("the coordinator does not know this call")
 
         async def log_checkpoint(self) -> LogCheckpoint:
-            raise CallRefusedError(self.status, "not here")
+            raise self.answer
 
     log = Older(0)
     assert await PublicLog().newest(log) == LogPart()
-    log.status = 409
+    log.answer = CallRefusedError(404, "not here")
+    assert await PublicLog().newest(log) == LogPart()
+    log.answer = CallRefusedError(409, "not now")
     with pytest.raises(CallRefusedError):
         await PublicLog().newest(log)

@@ -11,6 +11,7 @@ import msgspec
 
 from keyhouse.base.errors import NotFoundError
 from keyhouse.client import AsyncCoordinator, CallRefusedError, LogCheckpoint, TrustError
+from keyhouse.client.errors import CallUnknownError
 from keyhouse.client.public_log import trusting
 from keyhouse.transparency.leaf import (
     Leaf,
@@ -80,6 +81,8 @@ class PublicLog:
         async with self._reading:
             try:
                 head = await source.log_checkpoint()
+            except CallUnknownError:
+                return LogPart()
             except CallRefusedError as refusal:
                 if refusal.http_status != _MISSING:
                     raise

@@ -3,13 +3,14 @@
 import base64
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from support.peers.console import Answer, Console, ask, console, context_of, cookie_of, csrf_of
+from support.peers.joined import asked_to_join
 from support.process.server import Server
 from support.process.softhsm import LIBRARY, PIN, TOKEN, needs_engine, on_token
 from support.public_log import published_by
@@ -47,6 +48,20 @@ class Visitor:
 def hidden(page: str, name: str) -> str:
     """Return the value of a hidden field."""
     return page.split(f'name="{name}" value="')[1].split('"', maxsplit=1)[0]
+
+
+def test_refused_workloads_are_shown_with_the_reason_and_what_to_do(
+    deployment: Server, consoles: Callable[..., Console]
+) -> None:
+    for _ in range(2):
+        assert asked_to_join(deployment, "<b>missing", "<i>one").answer is None
+
+    page = Visitor(consoles(deployment, "alice")).get("workloads")
+    assert "the manifest has no marble type &#34;&lt;b&gt;missing&#34;" in page
+    assert "types are case-sensitive; GET /api/v2/manifest shows them" in page
+    assert '<td>2 <small>since <time datetime="' in page
+    assert "&lt;i&gt;one" in page
+    assert "Of several coordinators each knows its own refusals only" in page
 
 
 @needs_engine

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from keyhouse.attestation import ExpectedIdentity, TcbStatus, Verdict
 from keyhouse.base.secret import Secret
 from keyhouse.client import CallRefusedError, LogCheckpoint, LogPolicy
+from keyhouse.client.errors import CallUnknownError
 from keyhouse.console.deployments import Deployment, Link, root_fingerprint
 from keyhouse.console.page import View, fields_of, page, redirect
 from keyhouse.transparency.keys import VerifierKey
@@ -104,8 +105,10 @@ async def _log(link: Link, phase: int) -> Log | None:
     policy = link.described.trust.log_policy
     try:
         found = await link.coordinator.witnessed_checkpoint()
+    except CallUnknownError:  # it is of a version without a log
+        return None
     except CallRefusedError as refusal:
-        if refusal.http_status == _MISSING:  # it is of a version without a log
+        if refusal.http_status == _MISSING:  # an older version has begun this deployment
             return None
         raise
     if policy is None:

@@ -1,4 +1,4 @@
-"""Workloads: who has joined, when and as what, and what was counted of them."""
+"""Workloads: who has joined, what was counted of them, and who was refused."""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -7,7 +7,8 @@ from typing import Final
 import msgspec
 from starlette.requests import Request
 
-from keyhouse.client import Activation
+from keyhouse.client import Activation, AsyncCoordinator, RefusedActivations
+from keyhouse.client.errors import CallUnknownError
 from keyhouse.console.deployments import Deployment
 from keyhouse.console.page import View, page
 from keyhouse.console.paging import paged
@@ -28,7 +29,7 @@ class Bar(msgspec.Struct, frozen=True):
 
 @page("workloads")
 async def show(request: Request, deployment: Deployment) -> View:
-    """Show the newest page of the audit trail, its plot, and the limits."""
+    """Show the newest page of the audit trail, its plot, the limits, and what was refused."""
     word = request.query_params.get("q", "")
     link = await deployment.link()
     in_force = await deployment.in_force()
@@ -44,9 +45,18 @@ async def show(request: Request, deployment: Deployment) -> View:
         "bars": plot([each.time for each in trail.activations]),
         "limits": counted.limits,
         "counters": counters,
+        "refusals": await _refusals(link.coordinator),
         "marbles": in_force.manifest.marbles,
     }
     return View("workloads", values)
+
+
+async def _refusals(coordinator: AsyncCoordinator) -> RefusedActivations | None:
+    """Return what was refused; None: the coordinator is of a version that does not tell."""
+    try:
+        return await coordinator.refused_activations()
+    except CallUnknownError:
+        return None
 
 
 def plot(times: list[str]) -> list[Bar]:
