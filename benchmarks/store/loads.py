@@ -21,7 +21,7 @@ __all__ = ["SIZE", "Given", "Loads", "behind_one_address", "beside"]
 SIZE: Final = SECRETS[SMALL]
 """How many secrets there are."""
 
-_WARMUP_SECONDS: Final = 0.3
+_HANDSHAKE_SECONDS: Final = 0.015  # of warm-up for each client, whose first answer waits for it
 _READERS: Final = 64
 _WRITERS: Final = 8
 _SERVES: Final = '"serving the Client API"'
@@ -89,7 +89,7 @@ class Loads:
             return run_load(
                 self._given.program, job, port=server.port, pid=server.process.pid,
                 processor=self._given.processors.load, seconds=self._given.seconds,
-                warmup=_WARMUP_SECONDS,
+                warmup=_warmup(job),
             )  # fmt: skip
 
         with ThreadPoolExecutor(len(servers)) as pool:
@@ -125,7 +125,7 @@ def behind_one_address(
                 report = run_load(
                     given.program, job, port=server.mesh_port if job.types else server.port,
                     pid=server.process.pid, processor=None, seconds=given.seconds,
-                    warmup=_WARMUP_SECONDS,
+                    warmup=_warmup(job),
                 )  # fmt: skip
                 if report.errors:
                     raise TroubleError(f"{what}: requests failed: {report.statuses}")
@@ -133,6 +133,10 @@ def behind_one_address(
                 yield f"one address: {what}, CPU µs", _cpu(report)
     finally:
         server.stop()
+
+
+def _warmup(job: Job) -> float:
+    return max(0.3, _HANDSHAKE_SECONDS * job.clients)
 
 
 def _cpu(report: LoadReport) -> float:
