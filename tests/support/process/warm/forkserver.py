@@ -7,8 +7,8 @@ first on a connection to the other, is a request: JSON with ``arguments``, ``env
 child's process id and, at its end, its exit code (four bytes each, native order, negative for a
 signal).
 
-Two forks for each child: the first stays to wait for the second, so that the nursery itself never
-does anything but fork. It ends when the other end of the first socket is closed.
+The nursery forks, and waits for those that it forked: nothing else, so it has no threads. It ends
+when the other end of the first socket is closed.
 """
 
 import atexit
@@ -110,18 +110,42 @@ def _below(packages: Sequence[str]) -> Iterator[str]:
                 yield each.name
 
 
-def _become(kind: str, request: Any, descriptors: Sequence[int]) -> None:
-    """Return in the child alone, with everything set but what it runs."""
-    *streams, ends = descriptors
-    child = os.fork()
-    if child:
-        for descriptor in streams:
-            os.close(descriptor)
-        os.write(ends, EXIT.pack(child))
+class _Children:
+    """The processes that run, by descriptors that can be read from once they have ended."""
+
+    def __init__(self) -> None:
+        self._running: dict[int, tuple[int, int]] = {}  # process ids, and where their ends are told
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._running)
+
+    def add(self, child: int, ends: int) -> None:
+        """Tell the process id of ``child`` to ``ends``, and its exit code when it has ended."""
+        self._running[os.pidfd_open(child)] = (child, ends)
+        _tell(ends, child)
+
+    def bury(self, ended: int) -> None:
+        """Tell how the process at the descriptor ``ended`` has ended."""
+        child, ends = self._running.pop(ended)
         _, status = os.waitpid(child, 0)
-        os.write(ends, EXIT.pack(os.waitstatus_to_exitcode(status)))
-        os._exit(0)
-    os.close(ends)
+        _tell(ends, os.waitstatus_to_exitcode(status))
+        os.close(ends)
+        os.close(ended)
+
+    def forget(self) -> None:
+        """Close what belongs to the nursery, in a child of it."""
+        for ended, (_, ends) in self._running.items():
+            os.close(ended)
+            os.close(ends)
+
+
+def _tell(ends: int, number: int) -> None:
+    with suppress(OSError):  # nobody wants to know
+        os.write(ends, EXIT.pack(number))
+
+
+def _become(kind: str, request: Any, streams: Sequence[int]) -> None:
+    """Set everything, in a child, but what it runs."""
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -137,33 +161,36 @@ def _become(kind: str, request: Any, descriptors: Sequence[int]) -> None:
     sys.argv[:] = request["arguments"]
 
 
-def _children(kind: str, control: socket.socket, listener: socket.socket) -> bool:
+def _fork_on_request(kind: str, control: socket.socket, listener: socket.socket) -> bool:
     """Fork a child for each request; return True in a child, False at the end."""
+    children = _Children()
     while True:
-        ready, _, _ = select.select([control, listener], [], [])
+        ready, _, _ = select.select([control, listener, *children], [], [])
+        for ended in {*children} & {*ready}:
+            children.bury(ended)
         if control in ready:
             raw, descriptors, _, _ = socket.recv_fds(control, LONGEST_REQUEST, 4)
             if not raw:
-                _bury()
                 return False
-        else:
+        elif listener in ready:
             with listener.accept()[0] as connection:
                 raw, descriptors, _, _ = socket.recv_fds(connection, LONGEST_REQUEST, 4)
-        if raw and os.fork() == 0:
-            control.close()
-            listener.close()
-            _become(kind, json.loads(raw), descriptors)
+        else:
+            continue
+        if not raw:  # a shell's that has ended
+            continue
+        *streams, ends = descriptors
+        child = os.fork()
+        if child == 0:
+            for each in (control, listener):
+                each.close()
+            children.forget()
+            os.close(ends)
+            _become(kind, json.loads(raw), streams)
             return True
-        for descriptor in descriptors:
+        children.add(child, ends)
+        for descriptor in streams:
             os.close(descriptor)
-        _bury()
-
-
-def _bury() -> None:
-    """Take note of the processes that have ended their waiting, without waiting for others."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 def _run() -> None:
@@ -194,7 +221,7 @@ def main() -> None:
     kind, *numbers = sys.argv[1:]
     _preload(kind)
     control, listener = (socket.socket(fileno=int(number)) for number in numbers)
-    if _children(kind, control, listener):
+    if _fork_on_request(kind, control, listener):
         _run()
 
 
