@@ -5,16 +5,18 @@ import importlib.util
 import inspect
 import os
 import py_compile
+import re
 import sys
 from collections.abc import Callable, Iterator
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from keyhouse.base.process.packed_code import use_packed_code
-from keyhouse.server.process.pack_code import write_packed
+from keyhouse.server.process.pack_code import compiled_patterns, write_packed
 
 _TIME_NS = 1_700_000_000_123_456_789
 _NAMES = ("packed_sample", "packed_sample.part")
@@ -174,3 +176,39 @@ def test_library_is_found_by_the_file(sample: Sample) -> None:
     usual = importlib.util.find_spec("msgspec._core")
     assert usual is not None
     assert found.origin == usual.origin
+
+
+def test_patterns_are_as_if_compiled_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples: list[tuple[Any, int]] = [
+        (r"(?P<word>\w+)-(?P=word)", re.IGNORECASE),
+        (rb"[a-f]{2,4}+$", 0),
+        ("[\x80-\U0010ffff]", 0),
+    ]
+    for text, flags in samples:
+        re.compile(text, flags)
+    file = tmp_path / "patterns.packed"
+    write_packed(file, (), compiled_patterns())
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.setattr(re, "_cache", {})
+    use_packed_code(str(file))
+    taken: dict[tuple[type, object, int], re.Pattern[str]] = getattr(re, "_cache")  # noqa: B009
+    assert {(text, int(flags)) for text, flags in samples} <= {key[1:] for key in taken}
+    compiler = importlib.import_module("re._compiler")
+    for (_, text, flags), pattern in taken.items():
+        fresh = compiler.compile(text, flags)
+        assert (pattern, pattern.groups, pattern.groupindex) == (
+            fresh,
+            fresh.groups,
+            fresh.groupindex,
+        )
+    assert re.compile(*samples[0]).fullmatch("Hey-hey")
+
+
+def test_patterns_are_for_this_interpreter_only(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_packed(sample.file, (), [(0, ("never-compiled", 32, [1], 0, {}, (None,)))])
+    sys.path.append(str(sample.file.parent))
+    monkeypatch.setattr(re, "_cache", {})
+    use_packed_code(str(sample.file))
+    assert getattr(re, "_cache") == {}  # noqa: B009

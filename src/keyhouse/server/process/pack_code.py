@@ -3,7 +3,9 @@
 Run it where Keyhouse is installed; bytecode that is missing is written, too.
 """
 
+import _sre  # type: ignore[import-not-found]  # built into CPython
 import importlib
+import re
 import struct
 import sys
 from collections.abc import Iterable, Iterator
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from keyhouse.base.process.packed_code import LENGTH_SIZE, PACKED, setting, time_and_size
 
 if TYPE_CHECKING:
-    from keyhouse.base.process.packed_code import Row
+    from keyhouse.base.process.packed_code import Compiled, Row
 
 _HEADER: Final = 16  # bytes of a file of bytecode before its code
 _UNCHECKED: Final = b"\x01\0\0\0"
@@ -34,7 +36,8 @@ _IMPORTED_LATER: Final = (
 
 def main() -> int:
     """Write the file for this interpreter; return the exit code."""
-    write_packed(Path(PACKED), import_start())
+    modules = list(import_start())
+    write_packed(Path(PACKED), modules, compiled_patterns())
     return 0
 
 
@@ -57,8 +60,43 @@ def _found(name: str) -> ModuleSpec | None:
     return PathFinder.find_spec(name, getattr(parent, "__path__", None))
 
 
-def write_packed(file: Path, modules: Iterable[ModuleSpec]) -> None:
-    """Write the code of ``modules`` to ``file``, replacing it whole.
+def compiled_patterns() -> list["Compiled"]:
+    """Return the regular expressions that this process has compiled and ``re`` still knows."""
+    known: dict[tuple[type, Any, int], re.Pattern[Any]] = getattr(re, "_cache", {})
+    found = []
+    for (_, text, flags), pattern in tuple(known.items()):
+        compiled = _compiled(text, flags)
+        if _sre.compile(*compiled) == pattern and not pattern.flags & re.LOCALE:
+            found.append((flags, compiled))
+    return found
+
+
+def _compiled(text: Any, flags: int) -> tuple[Any, ...]:
+    """Return what the compiler of regular expressions gives the engine for ``text``."""
+    compiler: Any = importlib.import_module("re._compiler")
+
+    class Engine:
+        given: tuple[Any, ...] = ()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(_sre, name)
+
+        def compile(self, text: Any, flags: int, code: list[int], *groups: Any) -> None:
+            self.given = (text, int(flags), list(map(int, code)), *groups)  # constants, too
+
+    engine = Engine()
+    compiler._sre = engine  # noqa: SLF001
+    try:
+        compiler.compile(text, flags)
+    finally:
+        compiler._sre = _sre  # noqa: SLF001
+    return engine.given
+
+
+def write_packed(
+    file: Path, modules: Iterable[ModuleSpec], patterns: Iterable["Compiled"] = ()
+) -> None:
+    """Write the code of ``modules``, and ``patterns``, to ``file``, replacing it whole.
 
     Left out is what has no bytecode that Python would take: it is imported as ever.
     """
@@ -75,7 +113,7 @@ def write_packed(file: Path, modules: Iterable[ModuleSpec]) -> None:
         rows[spec.name] = (origin, expected, offset, len(bytecode), is_package)
         codes.append(bytecode)
         offset += len(bytecode)
-    content: Any = (setting(), rows)  # of types that marshal takes
+    content: Any = (setting(), rows, tuple(patterns))  # of types that marshal takes
     index = dumps(content)
     file.parent.mkdir(exist_ok=True)
     beside = file.with_suffix(".new")
