@@ -5,11 +5,13 @@ from typing import Final
 from fuzz.campaign import Attack
 from fuzz.target import Target
 from fuzz.targets.attestation import CollateralTarget, QuoteTarget
+from fuzz.targets.evidence_files import EvidenceTarget
 from fuzz.targets.frames import FrameTarget
 from fuzz.targets.http_heads import HttpTarget
 from fuzz.targets.journals import JournalTarget
 from fuzz.targets.json_texts import JsonTarget
 from fuzz.targets.kills import KillTarget
+from fuzz.targets.log_texts import LogTarget
 from fuzz.targets.notes import NoteTarget
 from fuzz.targets.replicas import ReplicaTarget
 from fuzz.targets.requests import RequestTarget
@@ -27,6 +29,8 @@ _KINDS: Final[tuple[type[Target], ...]] = (
         RequestTarget,
         ShareTarget,
         NoteTarget,
+        LogTarget,
+        EvidenceTarget,
         FrameTarget,
         JournalTarget,
         ReplicaTarget,

@@ -14,7 +14,7 @@ from keyhouse.transparency.errors import LogInvalidError
 from support.evidence import Maker, Said, history
 from support.evidence_damage import changed
 
-__all__ = ["damaged"]
+__all__ = ["damaged", "signed_again", "with_other_bytes", "with_other_value"]
 
 
 def damaged(maker: Maker, number: int, seed: int) -> Iterator[bytes]:
@@ -25,14 +25,20 @@ def damaged(maker: Maker, number: int, seed: int) -> Iterator[bytes]:
     for index in range(number):
         match index % 3:
             case 0:
-                yield _with_other_bytes(good, chosen)
+                yield with_other_bytes(good, chosen)
             case 1:
-                yield changed(good, lambda document: _somewhere(document, chosen))
+                yield with_other_value(good, chosen)
             case _:
-                yield _signed_again(maker, said, chosen) or good
+                yield signed_again(maker, said, chosen) or good
 
 
-def _with_other_bytes(raw: bytes, chosen: random.Random) -> bytes:
+def with_other_value(raw: bytes, chosen: random.Random) -> bytes:
+    """Return the file with one value of its JSON changed."""
+    return changed(raw, lambda document: _somewhere(document, chosen))
+
+
+def with_other_bytes(raw: bytes, chosen: random.Random) -> bytes:
+    """Return the file with one byte changed, left out or repeated."""
     place = chosen.randrange(len(raw))
     match chosen.randrange(3):
         case 0:
@@ -43,7 +49,7 @@ def _with_other_bytes(raw: bytes, chosen: random.Random) -> bytes:
             return raw[:place] + raw[place : place + 1] + raw[place:]
 
 
-def _signed_again(maker: Maker, said: list[Said], chosen: random.Random) -> bytes:
+def signed_again(maker: Maker, said: list[Said], chosen: random.Random) -> bytes:
     """Return the file of a history with one change; nothing if the maker cannot sign that."""
     altered = copy.deepcopy(said)
     if chosen.random() < 0.3:
