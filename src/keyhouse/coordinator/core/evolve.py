@@ -35,7 +35,7 @@ from keyhouse.coordinator.core.events import (
     UpdateInitiated,
     WitnessesAgreed,
 )
-from keyhouse.coordinator.core.state import Counters, PublicLog, Running, State
+from keyhouse.coordinator.core.state import Counters, Pending, PublicLog, Running, State
 
 _RESTORE: Final = "restore a backup"
 
@@ -60,22 +60,18 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911, 
         case Started():
             return _started(running, event)
         case SecretsUploaded():
-            secrets = _with_uploads(running.secrets, event)
-            running = with_leaves(running, event.leaves) if event.leaves else running
-            return replace(running, time=_later(running, event.time), secrets=secrets)
+            return _secrets_uploaded(running, event)
         case CollateralSeen():
             marks = running.collateral_marks.update(event.marks)
             return replace(running, time=_later(running, event.time), collateral_marks=marks)
         case PackagesUpdated():
             return _packages_updated(_deciding(running), event)
         case UpdateInitiated():
-            running = _deciding(running)
-            return replace(running, time=_later(running, event.time), pending=event.pending)
+            return _with_pending(_deciding(running), event.time, event.pending)
         case UpdateAcknowledged():
-            return replace(running, time=_later(running, event.time), pending=event.pending)
+            return _with_pending(running, event.time, event.pending)
         case UpdateCancelled():
-            running = _deciding(running)
-            return replace(running, time=_later(running, event.time), pending=None)
+            return _with_pending(_deciding(running), event.time, None)
         case ManifestUpdated():
             return _manifest_updated(_deciding(running), event)
         case MarblesActivated():
@@ -148,13 +144,16 @@ def _started(running: Running, event: Started) -> Running:
     return replace(running, time=time, instance=event.instance, members=members)
 
 
-def _with_uploads(
-    secrets: Map[str, StoredSecret], event: SecretsUploaded
-) -> Map[str, StoredSecret]:
-    grown = secrets.mutate()
+def _with_pending(running: Running, time: int, pending: Pending | None) -> Running:
+    return replace(running, time=_later(running, time), pending=pending)
+
+
+def _secrets_uploaded(running: Running, event: SecretsUploaded) -> Running:
+    grown = running.secrets.mutate()
     for upload in event.uploads:
         grown[upload.name] = upload.value
-    return grown.finish()
+    running = with_leaves(running, event.leaves) if event.leaves else running
+    return replace(running, time=_later(running, event.time), secrets=grown.finish())
 
 
 def _log_begun(running: Running, event: LogBegun) -> Running:

@@ -88,14 +88,10 @@ async def recover(
         context = msgspec.structs.replace(context, now=now, at=at(position))
         public_log, begun = await _log_of(writer, running, update_log.view(), tail, context)
         holders = [each.name for each in recovery.submitted]
+        begins = start_events(running, context, begun, holders)
         old = running.public_log if begun is None else None
         frontier = Frontier() if old is None else old.frontier
-        started = await quotes.kept(
-            start_events(running, context, begun, holders),
-            frontier,
-            running.keys.root_cert,
-            public_log,
-        )
+        started = await quotes.kept(begins, frontier, running.keys.root_cert, public_log)
         await writer.take_over(opened, encode_events(started), running, public_log)
     except BaseException:
         await writer.relock()

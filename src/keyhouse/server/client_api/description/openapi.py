@@ -73,6 +73,19 @@ _LATER: Final = {
 }
 
 
+_INFO: Final = {
+    "title": "Keyhouse Client API",
+    "version": VERSION,
+    "summary": "The trusted coordinator of a confidential-computing cluster.",
+    "description": "Verify the coordinator's quote before you believe an answer. Any other "
+    "path or method is 405. Names of fields in requests match in any case; unknown ones "
+    "are ignored. Where several coordinators share a store, a request may have the header "
+    "Keyhouse-At-Least, a value of Keyhouse-State: who does not see that state answers "
+    "503, and 409 if its own does not continue it.",
+    "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+}
+
+
 def openapi(routes: Iterable[Route]) -> Schema:
     """Return the description of ``routes`` as JSON values."""
     components: dict[str, Schema] = {}
@@ -83,17 +96,7 @@ def openapi(routes: Iterable[Route]) -> Schema:
     return {
         "openapi": "3.1.0",
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
-        "info": {
-            "title": "Keyhouse Client API",
-            "version": VERSION,
-            "summary": "The trusted coordinator of a confidential-computing cluster.",
-            "description": "Verify the coordinator's quote before you believe an answer. Any other "
-            "path or method is 405. Names of fields in requests match in any case; unknown ones "
-            "are ignored. Where several coordinators share a store, a request may have the header "
-            "Keyhouse-At-Least, a value of Keyhouse-State: who does not see that state answers "
-            "503, and 409 if its own does not continue it.",
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
+        "info": _INFO,
         "tags": [
             {"name": "v2", "description": "Version 2."},
             {"name": "v1", "description": "Version 1, for older clients."},
