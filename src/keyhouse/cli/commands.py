@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from importlib import import_module
 from typing import Final, NamedTuple
 
@@ -135,6 +136,7 @@ def leave_out() -> None:
 def run() -> None:
     """Run the command that was typed and end the process; no traceback is ever shown."""
     stand_in_streams()
+    warnings.simplefilter("ignore")  # libraries warn of odd certificates in words of their own
     leave_out()
     try:
         try:

@@ -232,3 +232,19 @@ def test_nothing_secret_is_in_it(exported: Exported) -> None:
     assert canaries.found_in(exported.file.read_bytes()) == []
     assert all(canaries.found_in(each) == [] for each in (*parts, *evidence.objects.values()))
     assert canaries.found_in_files([exported.data / "log"]) == []
+
+
+def test_a_library_says_nothing_of_an_odd_certificate(exported: Exported) -> None:
+    document = json.loads(exported.file.read_bytes())
+    root = bytearray(base64.b64decode(document["root"]))
+    serial = root.index(b"\xa0\x03\x02\x01\x02\x02") + 7
+    root[serial] = 0x81  # negative
+    document["root"] = base64.b64encode(root).decode()
+    odd = exported.folder / "odd.json"
+    plain = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    odd.write_text(f"{plain}\n")
+
+    done = run("evidence", "show", "odd.json", folder=exported.folder)
+
+    assert done.code == 4
+    assert done.err.startswith("error: not proven, at the step log key"), done.err

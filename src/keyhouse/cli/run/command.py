@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -81,6 +82,7 @@ def main(arguments: Sequence[str]) -> int:
     """Become the program, or return why not: 1 refused, 2 usage, 3 unreachable, 4 trust failed."""
     environment = release_environment()
     # What libraries log of a connection may hold what came over it, and goes nowhere.
+    warnings.simplefilter("ignore")
     logging.basicConfig(handlers=[logging.NullHandler()])
     report = Report(as_json=reports_in_json(os.environ))
     try:
