@@ -98,12 +98,12 @@ def _look_elsewhere(sample: Sample) -> None:
     sys.path.append(str(sample.file.parent))
 
 
-def _leave_no_index(sample: Sample) -> None:
+def _cut_in_the_setting(sample: Sample) -> None:
     _write(sample.part, "other")
     sample.file.write_bytes(sample.file.read_bytes()[:40])
 
 
-def _leave_no_code(sample: Sample) -> None:
+def _cut_at_the_end(sample: Sample) -> None:
     _write(sample.part, "other")
     sample.file.write_bytes(sample.file.read_bytes()[:-1])
 
@@ -126,7 +126,14 @@ def _folder(sample: Sample) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        *(_change_time, _change_size, _look_elsewhere, _leave_no_index, _leave_no_code, _garbage),
+        *(
+            _change_time,
+            _change_size,
+            _look_elsewhere,
+            _cut_in_the_setting,
+            _cut_at_the_end,
+            _garbage,
+        ),
         *(_none, _folder),
     ],
 )
@@ -157,7 +164,7 @@ def test_unchecked_bytecode_is_packed_without_a_check(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("mode", [None, py_compile.PycInvalidationMode.CHECKED_HASH])
-def test_bytecode_that_may_be_outdated_is_not_packed(
+def test_outdated_bytecode_is_not_packed(
     sample: Sample, mode: py_compile.PycInvalidationMode | None
 ) -> None:
     sample.compile(mode)

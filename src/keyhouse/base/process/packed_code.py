@@ -1,7 +1,7 @@
-"""The code of a start in one file: its modules are found and read with two system calls each.
+"""The code of a start in one file, which is read at once.
 
 Python looks through folders for each module, then opens, checks and reads a file of bytecode: with
-more than 500 modules that was a sixth of a start. The file is made where Keyhouse is installed
+more than 500 modules that was a fifth of a start. The file is made where Keyhouse is installed
 (``keyhouse.server.process.pack_code``), of the bytecode that is there. A module comes from it only
 for the interpreter, the search path and the place that it was made for, and, as with bytecode,
 while time and size of the source are the same. All else is imported as ever: nothing needs it.
@@ -9,11 +9,11 @@ while time and size of the source are the same. All else is imported as ever: no
 Compiling regular expressions was a tenth of a start. The file has what their compiler made of each,
 which depends on its text, its flags and the interpreter only.
 
-::
+Both parts are as ``marshal`` writes them::
 
-    0   length of the index, 8 bytes, big-endian
-    8   index, as ``marshal`` writes it: the setting, by module a ``Row``, and each ``Compiled``
-    ..  the code of each module, as in its file of bytecode
+    0   length of the setting, 8 bytes, big-endian
+    8   setting: what the file depends on
+    ..  by module a ``Row``, and each ``Compiled``
 """
 
 import _sre  # type: ignore[import-not-found]  # built into CPython
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
     from typing import Any
 
-    Row = tuple[str, tuple[int, int] | None, int, int, bool]
-    """Path of the source or library; its time (ns) and size, None: any; offset and length of the
-    code, 0: a library; and whether it is a package."""
+    Row = tuple[str, tuple[int, int] | None, CodeType | None, bool]
+    """Path of the source or library; its time (ns) and size, None: any; its code, None: a library;
+    and whether it is a package."""
 
     Compiled = tuple[int, tuple[Any, ...]]
     """Flags that ``re.compile`` is given, and what its compiler gives ``_sre.compile``."""
@@ -54,12 +54,27 @@ def use_packed_code(file: str = PACKED) -> None:
         handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return
-    length, made_for, rows, patterns = _index(handle)
-    if made_for == setting():
-        sys.meta_path.insert(0, _PackedFinder(handle, LENGTH_SIZE + length, rows))
-        _know(patterns)
-    else:
+    try:
+        rows, patterns = _content(handle)
+    except (OSError, EOFError, TypeError, ValueError):
+        return
+    finally:
         os.close(handle)
+    sys.meta_path.insert(0, _PackedFinder(rows))
+    _know(patterns)
+
+
+def _content(handle: int) -> "tuple[dict[str, Row], Sequence[Compiled]]":
+    """Return the modules and patterns; raise what ``marshal`` raises if they do not fit."""
+    size = os.fstat(handle).st_size
+    length = int.from_bytes(os.read(handle, LENGTH_SIZE), "big")
+    made_for = loads(os.read(handle, min(length, size)))  # noqa: S302 written like the bytecode
+    if made_for != setting():
+        return {}, ()
+    content: tuple[dict[str, Row], Sequence[Compiled]]
+    content = loads(os.read(handle, size))  # noqa: S302 as above
+    rows, patterns = content
+    return rows, patterns
 
 
 def _know(patterns: "Sequence[Compiled]") -> None:
@@ -71,23 +86,10 @@ def _know(patterns: "Sequence[Compiled]") -> None:
         known[type(compiled[0]), compiled[0], flags] = _sre.compile(*compiled)
 
 
-def _index(handle: int) -> "tuple[int, object, dict[str, Row], Sequence[Compiled]]":
-    """Return the length of the index, for which setting it is, its rows and patterns."""
-    try:
-        length = int.from_bytes(os.read(handle, LENGTH_SIZE), "big")
-        index = os.read(handle, min(length, os.fstat(handle).st_size))
-        made_for, rows, patterns = loads(index)  # noqa: S302 of this installation, like its bytecode
-    except (OSError, EOFError, TypeError, ValueError):
-        return 0, None, {}, ()
-    return length, made_for, rows, patterns
-
-
 class _PackedFinder:
-    """Finds the modules that are in an open file, each once."""
+    """Finds the modules of a packed file, each once."""
 
-    def __init__(self, handle: int, start: int, rows: "dict[str, Row]") -> None:
-        self._handle = handle
-        self._start = start
+    def __init__(self, rows: "dict[str, Row]") -> None:
         self._rows = rows
 
     def find_spec(
@@ -98,15 +100,14 @@ class _PackedFinder:
         row = self._rows.pop(name, None)
         if row is None:
             return None
-        origin, expected, offset, length, is_package = row
+        origin, expected, code, is_package = row
         if (found := time_and_size(origin)) is None or expected not in {None, found}:
             return None
-        if not length:
+        if code is None:
             spec = ModuleSpec(name, ExtensionFileLoader(name, origin), origin=origin)
         else:
             folder, _, source = origin.rpartition("/")
-            loader = _PackedLoader(name, origin, self._handle, self._start + offset, length)
-            spec = ModuleSpec(name, loader, origin=origin)
+            spec = ModuleSpec(name, _PackedLoader(name, origin, code), origin=origin)
             spec.cached = f"{folder}/__pycache__/{source.removesuffix('.py')}.{_TAG}.pyc"
             spec.submodule_search_locations = [folder] if is_package else None
         spec.has_location = True
@@ -114,19 +115,16 @@ class _PackedFinder:
 
 
 class _PackedLoader(SourceFileLoader):
-    """Takes the code of one module out of the file; the module is like any from its source."""
+    """Has the code of one module, once; all else is like any module's from its source."""
 
-    def __init__(self, name: str, origin: str, handle: int, offset: int, length: int) -> None:
+    def __init__(self, name: str, origin: str, code: "CodeType") -> None:
         super().__init__(name, origin)
-        self._place = (handle, length, offset)
+        self._code: CodeType | None = code
 
     def get_code(self, fullname: str) -> "CodeType | None":
-        """Return the code; from the bytecode or the source if the file has been cut."""
-        code = os.pread(*self._place)
-        if len(code) < self._place[1]:
-            return super().get_code(fullname)
-        made: CodeType = loads(code)  # noqa: S302 as above
-        return made
+        """Return the code; when asked again, from the bytecode or the source."""
+        code, self._code = self._code, None
+        return code or super().get_code(fullname)
 
 
 def time_and_size(path: str) -> tuple[int, int] | None:

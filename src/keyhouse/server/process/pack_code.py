@@ -6,11 +6,10 @@ Run it where Keyhouse is installed; bytecode that is missing is written, too.
 import _sre  # type: ignore[import-not-found]  # built into CPython
 import importlib
 import re
-import struct
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
+from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import MAGIC_NUMBER
 from marshal import dumps
 from pathlib import Path
@@ -21,9 +20,7 @@ from keyhouse.base.process.packed_code import LENGTH_SIZE, PACKED, setting, time
 if TYPE_CHECKING:
     from keyhouse.base.process.packed_code import Compiled, Row
 
-_HEADER: Final = 16  # bytes of a file of bytecode before its code
 _UNCHECKED: Final = b"\x01\0\0\0"
-_UINT32: Final = 0xFFFFFFFF
 
 _IMPORTED_LATER: Final = (
     *("ctypes", "uvloop", "cryptography.hazmat.backends.openssl", "keyhouse.coordinator"),
@@ -96,49 +93,39 @@ def _compiled(text: Any, flags: int) -> tuple[Any, ...]:
 def write_packed(
     file: Path, modules: Iterable[ModuleSpec], patterns: Iterable["Compiled"] = ()
 ) -> None:
-    """Write the code of ``modules``, and ``patterns``, to ``file``, replacing it whole.
-
-    Left out is what has no bytecode that Python would take: it is imported as ever.
-    """
-    rows: dict[str, Row] = {}
-    codes: list[bytes] = []
-    offset = 0
-    for spec in modules:
-        origin, code = spec.origin, _code(spec)
-        if origin is None or code is None:
-            continue
-        is_checked, bytecode = code
-        expected = time_and_size(origin) if is_checked else None
-        is_package = spec.submodule_search_locations is not None
-        rows[spec.name] = (origin, expected, offset, len(bytecode), is_package)
-        codes.append(bytecode)
-        offset += len(bytecode)
-    content: Any = (setting(), rows, tuple(patterns))  # of types that marshal takes
-    index = dumps(content)
+    """Write the code of ``modules``, and ``patterns``, to ``file``, replacing it whole."""
+    rows = {spec.name: row for spec in modules if (row := _row(spec)) is not None}
+    made_for: Any = setting()
+    content: Any = (rows, tuple(patterns))  # of types that marshal takes
+    head = dumps(made_for)
     file.parent.mkdir(exist_ok=True)
     beside = file.with_suffix(".new")
-    beside.write_bytes(b"".join((len(index).to_bytes(LENGTH_SIZE, "big"), index, *codes)))
+    beside.write_bytes(len(head).to_bytes(LENGTH_SIZE, "big") + head + dumps(content))
     beside.replace(file)
 
 
-def _code(spec: ModuleSpec) -> tuple[bool, bytes] | None:
-    """Return whether time and size of the source count, and the code; of a library none.
-
-    None if there is no bytecode that Python would take.
-    """
+def _row(spec: ModuleSpec) -> "Row | None":
+    """Return what is known of a module; None if it has no file of its own."""
     if not spec.has_location or spec.origin is None:
         return None
     if isinstance(spec.loader, ExtensionFileLoader):
-        return False, b""
-    try:
-        source, bytecode = Path(spec.origin).stat(), Path(spec.cached or "").read_bytes()
-    except OSError:
+        return spec.origin, None, None, False
+    if not isinstance(spec.loader, SourceFileLoader):
         return None
-    known, code = bytecode[:_HEADER], bytecode[_HEADER:]
-    if known.startswith(MAGIC_NUMBER + _UNCHECKED):
-        return False, code
-    numbers = (0, int(source.st_mtime) & _UINT32, source.st_size & _UINT32)
-    return (True, code) if known == MAGIC_NUMBER + struct.pack("<III", *numbers) else None
+    expected = time_and_size(spec.origin)
+    code = spec.loader.get_code(spec.name)
+    if code is None or expected is None:
+        return None
+    is_package = spec.submodule_search_locations is not None
+    return spec.origin, None if _is_unchecked(spec) else expected, code, is_package
+
+
+def _is_unchecked(spec: ModuleSpec) -> bool:
+    """Tell whether Python takes the bytecode of a module whatever its source is."""
+    try:
+        return Path(spec.cached or "").read_bytes().startswith(MAGIC_NUMBER + _UNCHECKED)
+    except OSError:
+        return False
 
 
 if __name__ == "__main__":
