@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from support.captured_log import capture_logs
+from support.cosigner import Cosigner
 from support.peers.hand_off import Asker, Giver, left, put, serving
 from support.samples.deployment import upload
 from support.samples.machines import NOW, OTHER_CODE, PPIDS, machines, platform, verified, vouched
@@ -76,6 +77,26 @@ async def test_without_the_section_nobody_is_given_anything(tmp_path: Path) -> N
             assert await answered(Asker(database), giver) is None
         assert refusals(entries) == ["not-configured"]
         assert [note.kind for note in database.notes if note.kind != "member"] == ["ask"]
+
+
+async def test_nobody_is_given_a_state_that_witnesses_do_not_know(tmp_path: Path) -> None:
+    policy = f"witness W {Cosigner.ed25519().verifier} https://w.example\nquorum W\n"
+    rules = {"Witnesses": policy, "Serve": "Witnessed", "LeaseOperations": 2}
+    async with serving(tmp_path, ANYBODY, Transparency=rules) as (giver, database):
+        asker, lease = Asker(database), giver.engine.lease
+        with capture_logs() as entries:
+            assert await answered(asker, giver) is None
+            assert await answered(asker, giver) is None
+        told = [each["reason"] for each in entries if "no data key is handed" in each["event"]]
+        [reason] = told
+        assert "witnesses have not cosigned the start" in str(reason)
+        log = giver.engine.view.running.public_log
+        assert log is not None
+        lease.granted(log.frontier.size, b"a checkpoint")
+        assert await answered(asker, giver) is not None
+        assert await answered(Asker(database), giver) is not None
+        with capture_logs():  # each one was an operation, and the lease is used up
+            assert await answered(Asker(database), giver) is None
 
 
 OUT_OF_DATE = TcbInfo(status=TcbStatus.OUT_OF_DATE)

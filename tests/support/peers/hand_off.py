@@ -88,14 +88,14 @@ class Giver:
 
 @asynccontextmanager
 async def serving(
-    path: Path, replicas: object, used: Collateral | None = None
+    path: Path, replicas: object, used: Collateral | None = None, **more: object
 ) -> AsyncIterator[tuple[Giver, Database]]:
-    """Have a replica serve whose manifest has ``replicas`` as ``Config.Replicas``.
+    """Have a replica serve whose manifest has ``replicas`` as ``Config.Replicas``, and ``more``.
 
     ``used``: the collateral that it verifies with.
     """
     database = Database()
-    config: dict[str, Any] = {} if replicas is None else {"Replicas": replicas}
+    config: dict[str, Any] = {**more} if replicas is None else {"Replicas": replicas, **more}
     await begin(SimulatedStore(database), manifest(1, SealMode="Disabled", **config))
     store = SimulatedStore(database)
     async with engine_on(store, path) as engine:

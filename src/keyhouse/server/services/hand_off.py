@@ -50,6 +50,7 @@ from keyhouse.coordinator.hand_off.notes import (
     read_give,
     read_quoted,
 )
+from keyhouse.coordinator.lease import HeldError
 from keyhouse.journal import Position
 from keyhouse.journal.store.protocol import Notes
 from keyhouse.journal.store.records import Note
@@ -126,7 +127,8 @@ class OwnQuotes:
 class KeyGiver:
     """Answers asks with the data key of ``engine``. ``settings``: SHA-256 of the measured ones.
 
-    It stops for good when someone who may have the key has seen more of the journal than it has.
+    It stops for good when someone who may have the key has seen more of the journal than it has. It
+    gives nothing while witnesses have not cosigned the state: an old one may admit other code.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class KeyGiver:
         self._settings = settings
         self._done = _Remembered()
         self._ahead = _Remembered()
+        self._told_held = False
         self.behind: BehindError | None = None
 
     async def look(self) -> None:
@@ -155,7 +158,8 @@ class KeyGiver:
         Raises ``UnavailableError`` if the store does not answer.
         """
         refused: list[tuple[Note, NoteRefusedError | QuoteRefusedError]] = []
-        for note in await self._notes.notes("ask"):
+        asked = await self._notes.notes("ask")
+        for note in asked if asked and self._is_witnessed() else ():
             digest = hashlib.sha256(note.raw).digest()
             if self.behind is not None or digest in self._done:
                 continue
@@ -193,6 +197,7 @@ class KeyGiver:
         held = self._held()
         require_admitted(verdict, held.replicas, own)
         require_not_ahead(ask.known, held.place)
+        self._engine.lease.spend()
         give = make_give(message, held, self._instance)
         raw = (await self._quotes.vouched(give)).encode()
         await self._notes.put_note(Note("give", ask.instance, raw))
@@ -203,6 +208,18 @@ class KeyGiver:
             platform=verdict.ppid.hex(),
             version=ask.version,
         )
+
+    def _is_witnessed(self) -> bool:
+        """Tell whether witnesses let this process serve; if not, the log says so once."""
+        try:
+            self._engine.lease.require()
+        except HeldError as error:
+            if not self._told_held:
+                log.warning("no data key is handed over now", reason=error.message)
+            self._told_held = True
+            return False
+        self._told_held = False
+        return True
 
     def _held(self) -> Held:
         held = self._engine.held
