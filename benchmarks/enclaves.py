@@ -146,7 +146,7 @@ class _Run:
         *,
         holds: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Note latency and rate of a load, if what the row says ``holds`` at its end.
+        """Note latency, rate and cost of a load, if what the row says ``holds`` at its end.
 
         Raises ``TroubleError`` if a request failed.
         """
@@ -167,6 +167,8 @@ class _Run:
             return
         self.figures.note(f"{row}, p50 µs", kind, report.latency_us.p50)
         self.figures.note(f"{row} {_MORE_IS_BETTER}", kind, report.requests_per_second)
+        if report.server_cpu is not None:
+            self.figures.note(f"{row}, CPU µs", kind, report.server_cpu.us_per_request)
 
 
 def measure_enclaves(options: Options, folder: Path, processors: Processors) -> EnclaveFigures:
@@ -213,15 +215,20 @@ def _requests(run: _Run, rounds: int) -> None:
     for one in serving.values():
         one.hold_secrets(_FEW, run.user)
     for _ in range(rounds):
-        for kind in _BOTH:
-            run.load("status, 1 client", kind, serving[kind], Job(STATUS, clients=1))
+        for clients in (1, 32):
+            for kind in _BOTH:
+                job = Job(STATUS, clients=clients)
+                run.load(f"status, {_clients(clients)}", kind, serving[kind], job)
         for clients in (1, 8):
             job = msgspec.structs.replace(upload, clients=clients)
-            row = f"upload, {clients} client{'s'[: clients > 1]}"
             for kind, one in serving.items():
-                run.load(row, kind, one, job)
+                run.load(f"upload, {_clients(clients)}", kind, one, job)
     for one in serving.values():
         one.stop()
+
+
+def _clients(count: int) -> str:
+    return "1 client" if count == 1 else f"{count} clients"
 
 
 def _activations(run: _Run, rounds: int) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 __all__ = ["Memory", "Process", "Processors", "TroubleError", "pinned", "until_answered"]
 
-_PATIENCE_SECONDS: Final = 60.0
+_PATIENCE_SECONDS: Final = 180.0
 _STOP_SECONDS: Final = 15.0
 _POLL_SECONDS: Final = 0.0005
 
@@ -164,7 +164,7 @@ def until_answered(process: Process, port: int, path: str) -> None:
     """Return as soon as ``GET path`` over TLS has been answered with 200.
 
     Asks every half millisecond, so the moment is known that exactly. Raises ``TroubleError`` if the
-    process ends, or has not answered in a minute.
+    process ends, or has not answered in three minutes.
     """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not _answers(port, path):
