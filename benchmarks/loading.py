@@ -80,8 +80,8 @@ def run_load(
 ) -> LoadReport:
     """Run the load to its end, in ``folder``, and return what it reports.
 
-    ``beside`` goes on for as long; of its report only the errors count. Raises ``TroubleError`` if
-    anything is not reported.
+    ``beside`` continues for as long; of its report only the errors count. Raises ``TroubleError``
+    if anything is not reported.
     """
 
     def started(what: Job, lasting: float) -> "subprocess.Popen[bytes]":

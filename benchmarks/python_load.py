@@ -31,7 +31,7 @@ _CURVES: Final = {"p256": "prime256v1", "x25519": "X25519"}
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to send, to whom, and for how long."""
+    """What to send, to who, and for how long."""
 
     host: str
     port: int

@@ -44,7 +44,7 @@ Read next: docs/tutorial/index.md.
 def main() -> int:
     """Run the demo; return 0, or 1 if anything was not as it claims, 130 after an interrupt."""
     options = _options()
-    # Shells start background jobs with SIGINT ignored; this one stops whoever sends it.
+    # Shells start background jobs with SIGINT ignored; this one ends by it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _ended)
@@ -60,7 +60,7 @@ def main() -> int:
         sys.stdout.flush()
     except UnexpectedError as problem:
         return _failed(str(problem))
-    except BrokenPipeError:  # whoever read the output has gone
+    except BrokenPipeError:  # the reader of the output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _FAILED
     except KeyboardInterrupt:

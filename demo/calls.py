@@ -54,7 +54,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def json(self) -> dict[str, Any]:
-        """The envelope. Raises ``UnexpectedError`` if the body is none."""
+        """The envelope. Raises ``UnexpectedError`` if the body is not one."""
         try:
             envelope = json.loads(self.body)
         except ValueError:

@@ -40,7 +40,7 @@ def crash_it(stage: Stage, trusted: TrustedCoordinator) -> None:
     stage.screen.holds(
         same == epoch and int(new) > int(old),
         f"Keyhouse-State went on, from record {old} to {new}: a client that remembers it notices"
-        " when somebody puts an older disk back",
+        " when someone puts an older disk back",
     )
 
 

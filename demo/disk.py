@@ -41,7 +41,7 @@ def carry_it_away(stage: Stage, trusted: TrustedCoordinator) -> None:
             " holders of recovery keys together could open it there, too",
         )
         stage.screen.say()
-        stage.screen.say("And whoever expects the first machine refuses this one:")
+        stage.screen.say("And anyone who expects the first machine refuses this one:")
         stage.keyhouse(*_status(address, "state"), code=_TRUST_FAILED)
 
 

@@ -37,7 +37,7 @@ PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 class Partner(msgspec.Struct, frozen=True):
-    """A certificate with its key, as somebody else may have issued it."""
+    """A certificate with its key, as someone else may have issued it."""
 
     cert: bytes  # DER
     private: bytes  # PKCS #8 DER

@@ -60,7 +60,7 @@ class Screen:
         self._wrapped(text, _INDENT, _INDENT)
 
     def command(self, line: str) -> None:
-        """Show what a person would type; ``line`` may go on in further lines."""
+        """Show what a person would type; ``line`` may continue in further lines."""
         first, *rest = line.splitlines()
         self._out.write("\n" + _INDENT + self._styled(_CYAN, f"$ {first}") + "\n")
         for more in rest:
@@ -68,7 +68,7 @@ class Screen:
         self._out.flush()
 
     def answer(self, text: str) -> None:
-        """Show what came back. Lines that are too long go on in the next one."""
+        """Show what came back. Lines that are too long continue in the next one."""
         for line in text.splitlines():
             deeper = " " * (len(line) - len(line.lstrip()) + 2)
             self._wrapped(line, _INDENT * 2, _INDENT * 2 + deeper)

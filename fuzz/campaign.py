@@ -108,7 +108,7 @@ class _Worker:
         if self._pid == 0:
             os.close(self.pipe)
             _be_worker(attack.make, seed, limits, self._shared, writing)
-        with contextlib.suppress(OSError):  # the child does it too: whoever is first
+        with contextlib.suppress(OSError):  # the child does it too: one of them is first
             os.setpgid(self._pid, self._pid)
         os.close(writing)
 
@@ -184,7 +184,7 @@ def _be_worker(
         warnings.simplefilter("ignore")
         work(make, seed, limits, shared, pipe)
         code = 0
-    except BaseException:  # noqa: BLE001 - it must not go on as the parent
+    except BaseException:  # noqa: BLE001 - it must not continue as the parent
         traceback.print_exc()
     finally:
         os._exit(code)

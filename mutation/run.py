@@ -2,7 +2,7 @@
 
 Nothing on disk is changed: a child process, forked from one that has the libraries loaded, reads
 the mutant in place of the module and runs the tests. What was found out is kept in
-``build/mutation``, so that a run that was ended goes on where it was.
+``build/mutation``, so that a run that was ended continues where it was.
 """
 
 import argparse

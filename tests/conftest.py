@@ -26,7 +26,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_collection_finish() -> None:
     """Never look for garbage in what collecting thousands of tests has made: it stays.
 
-    And look seldom for it in what tests make: that took a fifteenth of the time.
+    And look rarely for it in what tests make: that took a fifteenth of the time.
     """
     gc.collect()
     gc.freeze()

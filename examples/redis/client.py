@@ -1,4 +1,4 @@
-"""A program that keeps a value in Redis; the password and whom to trust come from the manifest.
+"""A program that keeps a value in Redis; the password and who to trust come from the manifest.
 
 Usage: python client.py PORT
 """

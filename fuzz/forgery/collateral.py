@@ -54,7 +54,7 @@ def other_fields(case: ForgedCase, others: tuple[Collateral, ...], chance: Rando
 
 
 def wrong_signer(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
-    """Return ``case`` with a changed part that is signed, but by somebody without the right to."""
+    """Return ``case`` with a changed part that is signed, but by someone without the right to."""
     return chance.choice((_wrong_document, _wrong_document, _wrong_list))(case, world, chance)
 
 

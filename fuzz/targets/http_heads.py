@@ -2,7 +2,7 @@
 
 Oracle: what is accepted h11 accepts too, with the same method, target, length of the body, chunks,
 keep-alive and expectation of 100-continue; a head in one expression (``read_common_head``) says
-what it says field by field; every beginning of an accepted head may go on (``check_beginning``).
+what it says field by field; every beginning of an accepted head may continue (``check_beginning``).
 Keyhouse alone refuses much. ``MalformedError`` is all that may come out.
 
 Exceptions: h11 keeps an HTTP/1.0 connection in no case either; it takes a length of up to 20

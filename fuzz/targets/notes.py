@@ -1,7 +1,7 @@
 """Notes between replicas.
 
 Oracle: what is read is written again as the same bytes; all else is refused (``NoteRefusedError``).
-A give or a switch of which a bit was changed gives no key, whoever made it.
+A give or a switch of which a bit was changed gives no key, no matter who made it.
 
 A case says how a true note is changed. Notes and keys are new in each process.
 """

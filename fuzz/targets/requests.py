@@ -53,7 +53,7 @@ _OIDS: Final = (
     *(NameOID.COUNTRY_NAME, NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.EMAIL_ADDRESS),
     *(NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.SERIAL_NUMBER, NameOID.DOMAIN_COMPONENT),
 )
-_TEXTS: Final = ("DE", "web", "Somebody", "é", "a" * 64, "a@b", "1", "\x01", "x\0y", "\u202e")
+_TEXTS: Final = ("DE", "web", "Someone", "é", "a" * 64, "a@b", "1", "\x01", "x\0y", "\u202e")
 
 _Key = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
 

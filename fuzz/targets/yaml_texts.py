@@ -72,7 +72,7 @@ class YamlTarget(Target):
         _compare(found.tree, yaml.load(text, Loader=yaml.BaseLoader), 0)  # noqa: S506 - strings only
         try:
             safe = yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError):  # a date that is none
+        except (yaml.YAMLError, ValueError):  # an invalid date
             return "accepted: PyYAML takes a scalar for a date"
         return "accepted" if _same(found.tree, safe) else "accepted: YAML 1.1 says otherwise"
 

@@ -291,7 +291,7 @@ def test_a_quote_of_version_5_says_what_one_of_version_4_does_and_its_service_td
         ("No matching TCB level found", QuoteProblem.TCB_LEVEL),
     ],
 )
-def test_the_librarys_refusals_of_machines_have_words_of_ours(
+def test_the_librarys_refusals_of_machines_have_our_own_words(
     text: str, reason: QuoteProblem
 ) -> None:
     assert reason_for(text) is reason
@@ -320,7 +320,7 @@ def test_a_vm_that_was_started_before_its_platform_was_updated_is_out_of_date() 
         claimed("Fine")
 
 
-# --- whom clients expect ---
+# --- who clients expect ---
 
 
 def expected(**fields: str) -> ExpectedIdentity:

@@ -78,7 +78,7 @@ def test_names_match_in_any_case_and_null_is_not_given() -> None:
 
 
 @pytest.mark.parametrize("field", ["accepted_tcb_statuses", "accepted_advisories"])
-def test_a_text_is_no_list_of_what_is_accepted(field: str) -> None:
+def test_a_text_is_not_a_list_of_what_is_accepted(field: str) -> None:
     # "OutOfDate" is a part of it, and would be accepted.
     text: Any = "OutOfDateConfigurationNeeded"
 

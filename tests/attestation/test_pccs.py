@@ -176,7 +176,7 @@ async def test_new_collateral_is_fetched_a_day_later_while_the_old_one_serves(si
     assert site.warned == []
 
 
-async def test_near_its_end_it_is_fetched_anew_each_hour(site: Site) -> None:
+async def test_near_its_end_it_is_fetched_again_each_hour(site: Site) -> None:
     end = read_facts(site.collateral).expires
     with site.pccs:
         async with source(site) as opened:
@@ -331,14 +331,14 @@ async def test_a_pccs_with_another_ca_or_name_is_not_asked(site: Site) -> None:
         "https://" + "a" * 3000,
     ],
 )
-def test_an_address_that_is_none_is_refused_and_not_shown(url: str) -> None:
+def test_an_invalid_address_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(ConfigurationRefusedError, match="address of the PCCS") as caught:
         Pccs(url)
     assert "CANARY" not in str(caught.value)
 
 
 @pytest.mark.parametrize("ca", [b"junk", b"\xff", b"-----BEGIN CERTIFICATE-----\nAAAA\n"])
-def test_a_ca_that_is_none_is_refused(ca: bytes) -> None:
+def test_an_invalid_ca_is_refused(ca: bytes) -> None:
     with pytest.raises(ConfigurationRefusedError, match="CA of the PCCS"):
         Pccs("https://pccs", ca)
 
@@ -540,7 +540,7 @@ async def test_failures_that_are_remembered_are_bounded(site: Site) -> None:
         assert len(opened._failed) == MOST_FAILED
 
 
-async def test_what_another_kind_has_made_old_is_fetched_anew_and_never_served(
+async def test_what_another_kind_has_made_old_is_fetched_again_and_never_served(
     site: Site,
 ) -> None:
     """The evaluation number is shared: one seen with one kind of platform makes the others old."""
@@ -627,7 +627,7 @@ def test_lists_under_which_a_signer_is_revoked_make_nothing_else_usable(site: Si
     assert with_newer_lists(kept, newest, site.root_ca, site.now) is None
 
 
-async def test_what_lies_in_the_folder_is_looked_after_without_anybody_asking(
+async def test_what_is_in_the_folder_is_looked_after_without_anybody_asking(
     site: Site, tmp_path: Path
 ) -> None:
     with site.pccs:

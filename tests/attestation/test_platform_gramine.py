@@ -107,7 +107,7 @@ def test_only_dcap_will_do(gramine: Gramine, said: bytes, word: str) -> None:
     assert word in refused(gramine)
 
 
-def test_a_line_end_after_dcap_is_none_of_it(gramine: Gramine) -> None:
+def test_a_line_end_after_dcap_does_not_count(gramine: Gramine) -> None:
     gramine.put("attestation_type", b"dcap\n")
     with gramine.running() as files:
         assert open_gramine(files).kind == "gramine"
@@ -166,7 +166,7 @@ def test_a_debug_enclave_is_refused(gramine: Gramine) -> None:
     ],
     ids=["cut", "longer", "nonsense", "endless", "replayed", "other root"],
 )
-def test_what_is_no_quote_of_the_moment_is_refused(
+def test_what_is_not_a_quote_of_the_moment_is_refused(
     gramine: Gramine, quote: bytes, problem: str
 ) -> None:
     assert problem in refused(gramine, quote=lambda: quote)
@@ -256,7 +256,7 @@ def test_each_policy_has_a_sealing_key_of_its_own_and_keeps_it(gramine: Gramine)
         (bytes(16), "zeros"),
     ],
 )
-def test_a_key_that_is_none_is_refused(gramine: Gramine, key: bytes, problem: str) -> None:
+def test_an_invalid_key_is_refused(gramine: Gramine, key: bytes, problem: str) -> None:
     platform = opened(gramine)
     gramine.put("keys/_sgx_mrsigner", key)
     with pytest.raises(PlatformUnusableError, match=problem):

@@ -49,7 +49,7 @@ def test_quotes_carry_the_report_data_that_were_asked_for(tsm: Tsm) -> None:
     assert len(set(tsm.seen)) == len(tsm.seen) == 21
 
 
-def test_a_quote_that_somebody_else_wrote_into_is_asked_for_again(tsm: Tsm) -> None:
+def test_a_quote_that_someone_else_wrote_into_is_asked_for_again(tsm: Tsm) -> None:
     platform = opened(tsm)
     tsm.interruptions = 2
     quote = platform.quote(b"n" * 64)
@@ -80,7 +80,7 @@ def test_another_provider_is_refused(tsm: Tsm, provider: bytes) -> None:
     ],
     ids=["sgx", "cut", "longer", "debug"],
 )
-def test_what_is_no_quote_of_a_domain_is_refused(tsm: Tsm, quote: bytes, problem: str) -> None:
+def test_what_is_not_a_quote_of_a_domain_is_refused(tsm: Tsm, quote: bytes, problem: str) -> None:
     tsm.quote_template = quote
     with pytest.raises(PlatformUnusableError, match=problem):
         opened(tsm)

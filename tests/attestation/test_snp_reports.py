@@ -247,7 +247,7 @@ BENT: dict[str, tuple[SnpVm, Endorsement, QuoteProblem]] = {
     "platform info": (SnpVm(platform_info=1 << 6), ALL, QuoteProblem.MALFORMED),
     "signer info": (SnpVm(signer_info=1 << 5), ALL, QuoteProblem.MALFORMED),
     "no signer": (SnpVm(signer_info=7 << 2), ALL, QuoteProblem.MALFORMED),
-    "an author's key that is none": (
+    "an author's key that is invalid": (
         SnpVm(author_key_digest=b"a" * 48), ALL, QuoteProblem.MALFORMED),
     "reserved version": (
         SnpVm(committed_tcb=b"\0\0\1\0\0\0\0\0"), ALL, QuoteProblem.MALFORMED),

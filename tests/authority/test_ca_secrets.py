@@ -1,4 +1,4 @@
-"""A generated secret that is a CA, in the hands of somebody who wants to pass for another."""
+"""A generated secret that is a CA, in the hands of someone who wants to pass for another."""
 
 import subprocess
 from collections.abc import Callable, Sequence
@@ -188,7 +188,7 @@ def test_what_a_secret_signs_is_no_workload_to_the_coordinator() -> None:
     uuid = "11111111-2222-3333-4444-555555555555"
     leaf, _ = sign(ca_secret(CA), common_name=uuid, kind=b"web")
     assert read_marble_certificate(leaf.public_bytes(Encoding.DER), root) is None
-    # A CA that takes the name of the one which signs workloads has another key all the same.
+    # A CA that takes the name of the one which signs workloads has another key nevertheless.
     issuer = x509.load_der_x509_certificate(root)
     named = sign(ca_secret(CA), ca=True)[1]
     leaf, _ = sign((issuer, named), common_name=uuid, kind=b"web")

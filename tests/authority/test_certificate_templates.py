@@ -443,7 +443,7 @@ REFUSED: list[tuple[str, CertificateTemplate]] = [
     ("Cert.URIs[0]", T(uris=(Uri("https"),))),
     ("Cert.URIs[0]", T(uris=(Uri("a", "ho st"),))),
     ("Cert.URIs[0]", T(uris=(Uri("a", "x", "\udc80"),))),
-    # A certificate with one of these is none for Go programs: they cannot read any of it.
+    # A certificate with one of these is invalid to Go programs: they cannot read any of it.
     *(
         ("Cert.URIs[0]", T(uris=(Uri("a", host, "/b"),)))
         for host in ("a.", ".a", "a..b", "a:x", "a%20b", "a@b.")
@@ -511,7 +511,7 @@ REFUSED: list[tuple[str, CertificateTemplate]] = [
 
 
 @pytest.mark.parametrize(("place", "template"), REFUSED)
-def test_what_cannot_stand_in_a_certificate_is_found_with_its_place(
+def test_what_a_certificate_cannot_hold_is_found_with_its_place(
     place: str, template: CertificateTemplate
 ) -> None:
     assert places_of(template) == [place]

@@ -197,7 +197,7 @@ def test_configured_names_are_told_apart(
 @pytest.mark.parametrize(
     "bad", ["a b", "bücher.example", "a..b", "http://a", "fe80::1%eth0", "-" * 64]
 )
-def test_configured_name_that_is_none_is_refused_with_its_position(bad: str) -> None:
+def test_invalid_configured_name_is_refused_with_its_position(bad: str) -> None:
     with pytest.raises(InvalidError) as refusal:
         parse_names(f"localhost,{bad}")
     (problem,) = refusal.value.problems

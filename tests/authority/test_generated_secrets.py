@@ -73,7 +73,7 @@ def test_identifier_of_a_ca_is_the_hash_of_its_key_bits(kind: SecretType, size: 
     assert own.digest in digests
 
 
-def test_each_call_generates_anew() -> None:
+def test_each_call_generates_new_values() -> None:
     definition = SecretDefinition(type=SecretType.CERT_ECDSA, size=256, shared=True)
     first, second = (
         generate(definition, name="web", keys=coordinator_keys(), now=NOW) for _ in range(2)

@@ -130,7 +130,7 @@ def test_openssl_verifies_it_under_both_roots(curve: Curve, tmp_path: Path) -> N
 
 
 def test_the_subject_of_the_request_is_kept_but_for_name_and_organisation() -> None:
-    subject = {NameOID.LOCALITY_NAME: "Bochum", NameOID.ORGANIZATION_NAME: "Somebody Else"}
+    subject = {NameOID.LOCALITY_NAME: "Bochum", NameOID.ORGANIZATION_NAME: "Someone Else"}
     certificate = x509.load_der_x509_certificate(issued(signing_request(subject=subject)).cert)
 
     assert certificate.subject.rfc4514_string() == f"CN={MARBLE},L=Bochum"

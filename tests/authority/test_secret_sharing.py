@@ -72,7 +72,7 @@ def test_one_share_less_leaves_every_byte_possible(secret: bytes, threshold: int
 
 @settings(max_examples=25, deadline=None)
 @given(secret=secrets_)
-def test_shares_lie_on_polynomials_of_the_documented_field(secret: bytes) -> None:
+def test_shares_are_points_of_polynomials_of_the_documented_field(secret: bytes) -> None:
     first, second = (
         share.reveal() for share in split_shamir(Secret(secret), shares=2, threshold=2)
     )

@@ -56,7 +56,7 @@ def test_names_of_other_kinds_are_left_out() -> None:
 def test_the_subject_loses_its_common_name_and_organisation() -> None:
     subject = {
         NameOID.COUNTRY_NAME: "DE",
-        NameOID.ORGANIZATION_NAME: "Somebody Else",
+        NameOID.ORGANIZATION_NAME: "Someone Else",
         NameOID.COMMON_NAME: "coordinator.example.com",
         NameOID.ORGANIZATIONAL_UNIT_NAME: "web",
     }

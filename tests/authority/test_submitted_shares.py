@@ -148,7 +148,7 @@ def test_no_error_shows_a_share() -> None:
     ],
     ids=["nothing", "garbage", "elliptic"],
 )
-def test_index_with_keys_that_are_none_admits_nothing(public_key: bytes) -> None:
+def test_index_with_invalid_keys_admits_nothing(public_key: bytes) -> None:
     share, signature = _share(KEYS[0], 3, 2)
     digest = hashlib.sha256(share.reveal()).digest()
     index = RecoveryIndex(bytes(16), 1, 1, (IndexHolder("a", public_key, digest),), b"", bytes(32))
@@ -183,7 +183,7 @@ def test_ephemeral_key_decrypts_what_is_for_it_and_says_nothing_about_the_rest()
     assert len(said) == 1
 
 
-def test_a_holder_cannot_hand_in_something_else_than_the_share() -> None:
+def test_a_holder_cannot_submit_something_else_than_the_share() -> None:
     """Signed by the right key, it would spoil the recovery of all others."""
     index = _index(_material(3, 2))
     for made_up in (bytes(33), _share(KEYS[1], 3, 2)[0].reveal()):

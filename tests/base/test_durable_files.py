@@ -66,7 +66,7 @@ def test_link_is_replaced_and_not_followed(tmp_path: Path, *, alone: bool) -> No
     assert (path.read_bytes(), target.read_bytes()) == (b"new", b"old")
 
 
-def test_what_a_kill_left_is_removed_by_whoever_writes_alone(tmp_path: Path) -> None:
+def test_what_a_kill_left_is_removed_by_who_writes_alone(tmp_path: Path) -> None:
     path, elsewhere = tmp_path / "file", tmp_path / "elsewhere"
     (tmp_path / "file.new").symlink_to(elsewhere)
     replace_file(path, b"new", alone=True)

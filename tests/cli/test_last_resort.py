@@ -21,7 +21,7 @@ def test_kind_and_place_are_told_and_never_the_text() -> None:
     assert "canary" not in told
 
 
-def test_the_place_is_the_last_one_of_ours() -> None:
+def test_the_place_is_our_own_last_one() -> None:
     with pytest.raises(AttributeError) as raised:
         _address(1, "")  # type: ignore[arg-type]
 

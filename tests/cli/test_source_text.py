@@ -9,7 +9,7 @@ def shown(text: str, at: str, *, colour: bool = False) -> list[str]:
     """Return the lines that are shown for a problem at ``at`` of a JSON text."""
     content = text.encode()
     source = SourceText("m.json", content, json_places(content))
-    return source.show("error", [Problem(at, "is wrong", "mend it")], colour=colour).splitlines()
+    return source.show("error", [Problem(at, "is wrong", "fix it")], colour=colour).splitlines()
 
 
 def test_place_line_caret_and_hint() -> None:
@@ -17,7 +17,7 @@ def test_place_line_caret_and_hint() -> None:
         'm.json:2:15: error: ["Täg"].b: is wrong',
         '     2 |  "Täg": {"b": 1}}',
         "       |               ^",
-        "  hint: mend it",
+        "  hint: fix it",
     ]
 
 
@@ -40,7 +40,7 @@ def test_what_is_on_the_line_cannot_drive_a_terminal() -> None:
 def test_a_line_with_a_secret_is_left_out() -> None:
     lines = shown('{"Secrets": {"s": {"private": "c2VjcmV0", "Typ": 1}}}', "Secrets.s.Typ")
 
-    assert lines == ["m.json:1:50: error: Secrets.s.Typ: is wrong", "  hint: mend it"]
+    assert lines == ["m.json:1:50: error: Secrets.s.Typ: is wrong", "  hint: fix it"]
 
 
 def test_colour_is_around_the_words_and_the_caret_alone() -> None:

@@ -25,7 +25,7 @@ def state(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("words", [("verify",), ("restore", "20260301T120000Z-0123abcd")])
-def test_offline_commands_are_refused_unless_it_is_said_to_be_stopped(
+def test_offline_commands_are_refused_unless_the_user_says_that_it_is_stopped(
     state: Path, words: tuple[str, ...]
 ) -> None:
     command = ("store", words[0], str(state), *words[1:])

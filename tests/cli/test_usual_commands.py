@@ -79,7 +79,7 @@ def test_page_has_a_row_for_each() -> None:
     assert rows == [*(usual for usual, _, _ in _ROWS), *_NOT_HERE]
 
 
-def test_what_is_not_here_is_known_all_the_same() -> None:
+def test_what_is_not_here_is_known_nevertheless() -> None:
     assert set(_NOT_HERE) <= set(below(ROOT))
     for leaf in leaves().values():
         if "--era-config" in leaf.shown:

@@ -41,7 +41,7 @@ REFUSAL = b'{"status": "error", "message": "not here"}'
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 500])
-def test_a_refusal_is_never_taken_for_a_document(status: int) -> None:
+def test_a_refusal_is_never_treated_as_a_document(status: int) -> None:
     with pytest.raises(CallRefusedError, match="not here"):
         document(Answer(status, REFUSAL))
 

@@ -100,7 +100,7 @@ def test_without_a_log_or_such_a_key_nothing_is_signed(
     assert sent == [None]
 
 
-def test_a_stranger_to_the_manifest_signs_nothing() -> None:
+def test_a_user_that_the_manifest_does_not_name_signs_nothing() -> None:
     sent: list[bytes | None] = []
     at = desk(iter([checkpoint(7)]), lambda: b'{"Users": {}}', alice())
     run(with_approval(at, STATEMENT, sending(iter(["done"]), sent)))
@@ -130,7 +130,7 @@ def test_after_a_decision_of_others_it_is_signed_again() -> None:
     assert sizes == [7, 8]
 
 
-def test_it_is_refused_for_good_when_looking_again_changes_nothing_or_too_much() -> None:
+def test_it_is_refused_at_last_when_looking_again_changes_nothing_or_too_much() -> None:
     def refusals(heads: list[int], words: list[str]) -> int:
         sent: list[bytes | None] = []
         names = iter(words)

@@ -169,7 +169,7 @@ def test_decrypted_share_is_signed_with_the_key(tmp_path: Path) -> None:
 SWAPPED = rsa.RSAPublicNumbers(65537, EPHEMERAL.public_key().public_numbers().n + 2).public_key()
 ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
     "the ephemeral key is swapped": (
-        {"ephemeral": _public(SWAPPED), "signer": certify("somebody")},
+        {"ephemeral": _public(SWAPPED), "signer": certify("someone")},
         "not signed by the coordinator's root",
     ),
     "the key is signed for another purpose": (
@@ -208,7 +208,7 @@ def test_client_sends_nothing_to_a_peer_that_proves_nothing(tmp_path: Path) -> N
     assert not [path for _, path, _ in scene.peer.requests if "recover" in path]
 
 
-def test_signature_of_somebody_else_is_not_sent(tmp_path: Path) -> None:
+def test_signature_of_someone_else_is_not_sent(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     (tmp_path / "recovery.json").write_bytes(SHARE)
     (tmp_path / "signature").write_bytes(holder("attacker").sign(SHARE))

@@ -128,7 +128,7 @@ def test_an_answer_that_never_begins_does_not_outlast_the_call(mode: Mode, tmp_p
         coordinator.status()
 
 
-def test_a_name_that_is_no_text_is_the_callers_doing(mode: Mode, tmp_path: Path) -> None:
+def test_a_name_that_is_not_text_is_the_callers_doing(mode: Mode, tmp_path: Path) -> None:
     with session(mode, tmp_path) as (coordinator, peer):
         with pytest.raises(ClientSetupError):
             coordinator.secrets(["\udcff"])

@@ -55,7 +55,7 @@ def seen(*texts: str, root: str = ROOT) -> Memories:
         ((f"1.5.{A}",), f"1.900.{B}", f"1.900.{B}"),
     ],
 )
-def test_what_goes_on_from_what_is_known_is_remembered(
+def test_what_continues_from_what_is_known_is_remembered(
     before: tuple[str, ...], now: str, newest: str
 ) -> None:
     memories = seen(*before, now)
@@ -80,7 +80,7 @@ def test_what_contradicts_what_is_known_is_refused(now: str, reason: str) -> Non
     assert "keyhouse trust forget" in refused.value.hint
 
 
-def test_answers_that_overtake_each_other_are_no_rollback() -> None:
+def test_answers_that_overtake_each_other_are_not_a_rollback() -> None:
     begun = seen(f"1.5.{A}")
     later = remembered(begun, HERE, ROOT, begun.highest(ROOT), read_place(f"1.9.{A}"))
     late = remembered(later, HERE, ROOT, begun.highest(ROOT), read_place(f"1.7.{B}"))
@@ -132,7 +132,7 @@ def test_names_of_hosts_are_the_same_in_any_case() -> None:
         *(f"1.5.{A}, 1.5.{A}", f"1.5.{A}\n", f"\u0661.5.{A}", f"1.{'9' * 20}.{A}"),
     ],
 )
-def test_a_state_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_state_is_refused(text: str) -> None:
     with pytest.raises(TrustError, match="cannot be read"):
         read_place(text)
 
@@ -220,7 +220,7 @@ def _damage(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
         lambda _: b'{"version": 1, "roots": {}, "places": {"%s": []}}' % (b"11" * 32),
     ],
 )
-def test_a_damaged_memory_is_refused_and_never_taken_for_an_empty_one(
+def test_a_damaged_memory_is_refused_and_never_treated_as_an_empty_one(
     tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
     memory = FileMemory(tmp_path / "known.json")
@@ -249,7 +249,7 @@ def test_a_path_that_no_memory_can_have_is_refused(tmp_path: Path, path: str) ->
         memory.change(lambda _: seen(f"1.5.{A}"))
 
 
-def test_a_memory_that_others_can_write_or_that_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_a_memory_that_others_can_write_or_that_is_not_a_file_is_refused(tmp_path: Path) -> None:
     memory = FileMemory(tmp_path / "known.json")
     memory.change(lambda _: seen(f"1.5.{A}"))
     memory.path.chmod(0o620)

@@ -102,7 +102,7 @@ WEAK: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("key", WEAK.values(), ids=WEAK)
-def test_nothing_is_encrypted_to_a_weak_key_whoever_signed_it(key: bytes) -> None:
+def test_nothing_is_encrypted_to_a_weak_key_no_matter_who_signed_it(key: bytes) -> None:
     with pytest.raises(TrustError, match="not an RSA key of 4096 bits"):
         require_offer(_offer(key), TEMPORARY.der)
     with pytest.raises(TrustError, match="not an RSA key of 4096 bits"):

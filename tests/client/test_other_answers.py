@@ -20,7 +20,7 @@ def test_signature_of_a_quote_is_the_one_under_either_name() -> None:
         assert calls.signing(b"quote").read(_answer(sent)).signature == b"\x01"
 
 
-def test_version_1_without_a_manifest_is_not_taken_for_an_empty_one() -> None:
+def test_version_1_without_a_manifest_is_not_treated_as_an_empty_one() -> None:
     assert calls.MANIFEST.old is not None
     data = {"manifestSignatureRootECDSA": None, "manifestSignature": "", "manifest": None}
 

@@ -48,7 +48,7 @@ def test_a_watching_context_reports_each_certificate(tmp_path: Path) -> None:
     assert set(seen) == {root.der}
 
 
-def test_a_stranger_fails_at_the_chain_even_if_nobody_compares(tmp_path: Path) -> None:
+def test_another_certificate_fails_at_the_chain_even_if_nobody_compares(tmp_path: Path) -> None:
     """The second line of defence, should the comparison ever be skipped."""
     context = pinned_context(certify("Root").der)
     context.check = lambda _leaf: None

@@ -123,7 +123,7 @@ def test_another_certificate_under_the_same_root_hears_no_byte(tmp_path: Path, w
     assert b"".join(heard) == b""
 
 
-def test_a_stranger_with_the_roots_name_is_refused(tmp_path: Path) -> None:
+def test_another_root_with_the_same_name_is_refused(tmp_path: Path) -> None:
     peer = Peer.new()
     with serving(peer, tmp_path) as address:
         trusted = trust(peer, address)
@@ -317,7 +317,7 @@ def test_a_page_of_counters_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["", "[]", "nonsense", '"text"'])
-def test_a_log_line_that_is_no_object_is_reported(tmp_path: Path, line: str) -> None:
+def test_a_log_line_that_is_not_an_object_is_reported(tmp_path: Path, line: str) -> None:
     peer = Peer.new()
     peer.replies["GET", "/api/v2/update"] = success({"updateLog": [line]})
     with session(peer, tmp_path) as coordinator, pytest.raises(AnswerUnreadableError):
@@ -328,9 +328,9 @@ def test_refusals_carry_the_http_status_and_the_coordinators_words(tmp_path: Pat
     peer = Peer.new()
     fail = b'{"status":"fail","data":null,"message":"who are you"}'
     peer.replies["GET", "/api/v2/secrets"] = (401, fail)
-    somebody = write_identity(tmp_path, certify("somebody"))
+    someone = write_identity(tmp_path, certify("someone"))
     with (
-        session(peer, tmp_path, somebody) as coordinator,
+        session(peer, tmp_path, someone) as coordinator,
         pytest.raises(CallRefusedError) as caught,
     ):
         coordinator.secrets(["a"])
@@ -383,7 +383,7 @@ def test_a_busy_coordinator_is_told_apart(tmp_path: Path) -> None:
         (200, b"\xff"),
     ],
 )
-def test_an_answer_that_is_none_of_the_interface_is_reported_as_such(
+def test_an_answer_that_the_interface_does_not_have_is_reported_as_such(
     tmp_path: Path, code: int, body: bytes
 ) -> None:
     peer = Peer.new()

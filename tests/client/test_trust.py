@@ -148,7 +148,7 @@ def test_a_missing_quote_and_bytes_after_it_are_refused(tmp_path: Path) -> None:
             verify(peer, tmp_path)
 
 
-def test_a_null_quote_is_no_answer(tmp_path: Path) -> None:
+def test_a_null_quote_is_not_an_answer(tmp_path: Path) -> None:
     peer = Peer.new()
     peer.replies["GET", "/api/v2/quote"] = (
         200,

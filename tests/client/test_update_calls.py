@@ -58,7 +58,7 @@ def sent(peer: Peer) -> tuple[str, str, bytes]:
     return method, path, base64.b64decode(json.loads(body)["manifest"])
 
 
-def test_an_update_that_waits_says_for_whom(tmp_path: Path) -> None:
+def test_an_update_that_waits_says_who_is_missing(tmp_path: Path) -> None:
     data = {"missingAcknowledgments": 1, "missingUsers": ["bob", "carol"]}
     peer = answered("/api/v2/update", data, "it lowers \x1b[31m")
     with session(peer, tmp_path) as coordinator:

@@ -49,7 +49,7 @@ def rendered(file: Path) -> dict[str, Any]:
     given = dict(re.findall(r"-D(\w+)=([^ ]+)", line)) | _GRAMINE
     template = _TEMPLATES[file].read_text(encoding="utf-8")
     places = set(re.findall(r"\{\{ (.+?) \}\}", template))
-    assert places == set(given)  # each is filled, and nothing is given in vain
+    assert places == set(given)  # each is filled, and nothing is given without effect
     given["isv_svn"] = "1"
     return tomllib.loads(re.sub(r"\{\{ (.+?) \}\}", lambda found: given[found[1]], template))
 

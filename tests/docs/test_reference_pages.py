@@ -28,7 +28,7 @@ def test_generated_sections_are_as_the_code_has_them(path: Path) -> None:
     assert page == renewed(page), "renew it: PYTHONPATH=tests .venv/bin/python -m support.reference"
 
 
-def test_every_generated_section_stands_in_one_page() -> None:
+def test_every_generated_section_is_in_one_page() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in _PAGES)
 
     marks = re.findall(r"<!-- generated: ([a-z ]+) -->", text)

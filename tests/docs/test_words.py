@@ -49,6 +49,18 @@ def test_no_text_of_the_program_has_a_word_of_the_list() -> None:
     assert {place: words for place, words in found.items() if words} == {}
 
 
+def test_no_name_of_a_test_has_a_word_of_the_list() -> None:
+    named = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
+    names = {
+        f"{source.relative_to(_ROOT)}: {name}": _found(name.replace("_", " "))
+        for source in (_ROOT / "tests").rglob("test_*.py")
+        for name in named.findall(source.read_text(encoding="utf-8"))
+    }
+
+    assert len(names) > len(_PAGES)  # it has looked at them
+    assert {name: words for name, words in names.items() if words} == {}
+
+
 def test_words_are_found_with_their_line_and_code_is_left_alone() -> None:
     text = "# A page\n\nIt is made\nanew, and goes\non.\n\n```sh\necho anew\n```\n`anew`\n"
 

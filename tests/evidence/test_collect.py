@@ -1,4 +1,4 @@
-"""Evidence is made of a log's parts, whoever serves them."""
+"""Evidence is made of a log's parts, no matter who serves them."""
 
 from collections.abc import Callable
 

@@ -65,7 +65,7 @@ def test_services_know_each_other_and_nobody_else(tmp_path: Path) -> None:
     assert "certificate verify failed" in shown
     assert "HTTP/1.0 403" in shown
     assert "not a receipt of mine" in shown
-    assert "NOT verified" not in shown  # each launcher knew whom to trust
+    assert "NOT verified" not in shown  # each launcher knew who to trust
 
 
 def test_unmodified_redis_gets_all_it_needs_from_the_manifest(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ async def test_what_was_established_is_opened_again(tmp_path: Path) -> None:
     assert set(modes.values()) == {0o600}
 
 
-async def test_a_second_load_reads_everything_anew(tmp_path: Path) -> None:
+async def test_a_second_load_reads_everything_again(tmp_path: Path) -> None:
     home = await open_home(tmp_path / "state")
     journal = await home.establish(store_id=fresh_id(), dek=DEK, base=[b"base"], policy="UniqueKey")
     await journal.append([b"event"])
@@ -277,7 +277,7 @@ async def test_a_file_of_another_deployment_is_refused_by_name(
         (("recovery_index", "sealed_key"), StoreDamagedError, "recovery_index is missing"),
     ],
 )
-async def test_a_missing_file_is_never_taken_for_a_fresh_start(
+async def test_a_missing_file_is_never_treated_as_a_fresh_start(
     tmp_path: Path, gone: tuple[str, ...], error: type[KeyhouseError], named: str
 ) -> None:
     path = tmp_path / "state"
@@ -593,10 +593,10 @@ async def test_a_base_that_fails_leaves_the_old_epoch_and_its_key(tmp_path: Path
     with pytest.raises(LookupError):
         await home.begin_epoch(failing(), dek=OTHER_DEK, policy="UniqueKey", recovery_index=b"x")
     assert not (path / "recovery_index.next").exists()
-    await what.journal.append([b"goes on"])
+    await what.journal.append([b"continues"])
     await home.close()
     after = await opened(path)
-    assert after.replay.events == (b"event 0", b"goes on")
+    assert after.replay.events == (b"event 0", b"continues")
     assert (after.policy, after.recovery_index) == ("ProductKey", b"index")
 
 
@@ -718,7 +718,16 @@ async def do_reseal(path: Path, step: Step) -> None:
         (True, do_reseal, "two", ("locked", b"index"), (*OLD[:3], "UniqueKey")),
     ],
     ids=[
-        *("establish", "succeed", "archive", "destroy", "go on", "begin_epoch", "append", "reseal"),
+        *(
+            "establish",
+            "succeed",
+            "archive",
+            "destroy",
+            "continue",
+            "begin_epoch",
+            "append",
+            "reseal",
+        ),
     ],
 )
 async def test_a_crash_at_any_step_leaves_the_state_before_or_after(
@@ -754,7 +763,7 @@ async def test_a_crash_at_any_step_leaves_the_state_before_or_after(
         (do_destroy, OLD, "ended"),
         (do_go_on, "ended", (b"1", b"i", "UniqueKey")),
     ],
-    ids=["establish", "begin_epoch", "destroy", "go on"],
+    ids=["establish", "begin_epoch", "destroy", "continue"],
 )
 async def test_an_error_at_any_step_leaves_the_state_before_or_after(
     tmp_path: Path, do: Callable[[Path, Step], Awaitable[None]], old: object, new: object
@@ -885,7 +894,7 @@ async def test_an_older_copy_beside_a_tombstone_is_neither_used_nor_erased(
     assert (path / name).read_bytes() == (tmp_path / "copy" / name).read_bytes()
 
 
-async def test_a_journal_goes_on_on_the_disk_where_it_stood_in_memory(tmp_path: Path) -> None:
+async def test_a_journal_continues_on_the_disk_where_it_stood_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "state"
     before = await ended(path, events=2)
     home = await open_home(path)
@@ -949,7 +958,7 @@ async def test_a_full_disk_at_the_end_of_a_store_leaves_it_open(tmp_path: Path) 
     (path / "incoming").touch()  # where a directory has to be made
     with pytest.raises(KeyhouseError):
         await home.destroy(NOON_MICROSECONDS)
-    await what.journal.append([b"goes on"])
+    await what.journal.append([b"continues"])
     (path / "incoming").unlink()
     await home.destroy(NOON_MICROSECONDS)
     await home.close()

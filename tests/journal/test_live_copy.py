@@ -43,7 +43,7 @@ asyncio.run(write())
 _SMALL = "append 1 100"
 _LARGE = "append 5 400000"  # 2 MB: the WAL is over a chunk long, and no checkpoint comes
 _CHECKPOINT = "append 3 2000000"  # SQLite checkpoints when the WAL has 4 MB
-_FULL = "append 13 310000"  # the last one checkpoints: the next begins the WAL anew
+_FULL = "append 13 310000"  # the last one checkpoints: the next begins the WAL again
 _EPOCH = "epoch"
 
 _MOMENTS = (

@@ -22,7 +22,7 @@ from keyhouse.journal.directory.lock import DirectoryLock, unused
 
 
 class _Raced(Disk):
-    """A disk on which somebody puts a link in the place of each file that was just checked."""
+    """A disk on which someone puts a link in the place of each file that was just checked."""
 
     def check_file(self, path: Path) -> bool:
         there = super().check_file(path)

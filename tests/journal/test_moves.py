@@ -38,7 +38,7 @@ async def filled(path: Path) -> None:
         await home.close()
 
 
-async def seal_anew(path: Path) -> None:
+async def seal_again(path: Path) -> None:
     """Leave other bytes in ``sealed_key``, which open the same store."""
     key = KeyFile(path, Disk(), "simulation", sealing_key_of("one"))
     contents = Contents((EpochKey(1, "ProductKey", DEK),), Position(1, 1, bytes(32)))
@@ -121,7 +121,7 @@ async def test_a_move_back_that_ended_early_is_repeated_to_the_same_directory_on
     (elsewhere / "sealed_key").write_bytes(b"")
     with pytest.raises(StoreDamagedError):
         await move_out(url, shared, elsewhere, trusted)
-    await seal_anew(elsewhere)
+    await seal_again(elsewhere)
     with pytest.raises(SupersededError):
         await move_out(url, shared, elsewhere, trusted)
     assert names(elsewhere) == ["sealed_key"]

@@ -464,7 +464,7 @@ def test_one_sync_of_the_wal_stands_between_the_write_and_its_answer(path: Path)
     assert len(re.findall(r"f(?:data)?sync\(", answers[-1])) == 1
 
 
-async def test_a_call_on_the_workers_thread_goes_on_when_nobody_waits(path: Path) -> None:
+async def test_a_call_on_the_workers_thread_continues_when_nobody_waits(path: Path) -> None:
     store = await SqliteStore.open(path)
     journal, _ = await Journal.open(store, store_id=STORE_ID, dek=DEK)
     writing = asyncio.ensure_future(journal.append([b"cancelled"]))

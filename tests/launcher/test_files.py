@@ -170,7 +170,7 @@ def test_full_disk_leaves_neither_parts_nor_the_files_before(here: Path) -> None
 
 
 def test_links_that_change_meanwhile_never_lead_outside(tmp_path: Path, here: Path) -> None:
-    """Somebody swaps a directory for a link to another place, again and again."""
+    """Someone swaps a directory for a link to another place, again and again."""
     done = threading.Event()
 
     def swap() -> None:

@@ -63,7 +63,7 @@ def test_the_coordinator_itself_is_taken(anchor: Anchor | None) -> None:
     ],
     ids=["another", "root", "renewed", "intermediate", "leaf", "garbage"],
 )
-def test_no_other_certificate_is_taken_for_the_marble_root(served: bytes) -> None:
+def test_no_other_certificate_is_treated_as_the_marble_root(served: bytes) -> None:
     with pytest.raises(CoordinatorNotTrustedError):
         require_served(served, FULL)
 

@@ -115,7 +115,7 @@ def test_invalid_json_has_a_reason_and_a_place(
         (b"-----BEGIN CERTIFICATE-----\n", "is PEM"),
     ],
 )
-def test_what_is_no_text_is_told(data: bytes, problem: str) -> None:
+def test_what_is_not_text_is_told(data: bytes, problem: str) -> None:
     found = json_problem(data)
 
     assert found is not None

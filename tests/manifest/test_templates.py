@@ -134,7 +134,7 @@ def test_a_missing_value_is_named(text: str) -> None:
     assert f"{{{{ {missing.value.call} }}}}" == text
 
 
-def test_a_zero_byte_is_no_string_and_is_not_shown() -> None:
+def test_a_zero_byte_is_not_a_string_and_is_not_shown() -> None:
     with pytest.raises(BadRequestError) as refused:
         render("{{ string .Secrets.k }}")
     assert "zero byte in string .Secrets.k" in refused.value.message

@@ -108,7 +108,7 @@ def test_what_readers_could_differ_on_is_refused(text: str, at: str, problem: st
     assert first.problem.startswith(problem)
 
 
-def test_bytes_that_are_no_text_are_refused() -> None:
+def test_bytes_that_are_not_text_are_refused() -> None:
     assert read_yaml(b"a: \xff").problems[0].problem == "is not UTF-8, byte 4 in line 1"
 
 

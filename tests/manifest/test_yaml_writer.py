@@ -34,7 +34,7 @@ def test_every_reader_gets_back_what_was_written(value: object) -> None:
 @pytest.mark.parametrize(
     "text", ["yes", "NO", "1e3", "0o17", "12:30:00", "2026-01-01", "~", "", "="]
 )
-def test_what_could_be_taken_for_something_else_is_quoted(text: str) -> None:
+def test_what_could_be_treated_as_something_else_is_quoted(text: str) -> None:
     assert write_yaml(text).startswith('"')
 
 

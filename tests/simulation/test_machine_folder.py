@@ -153,7 +153,7 @@ def test_collateral_that_ends_soon_is_renewed_and_the_old_still_verifies(tmp_pat
     "name", ["root.pem", "collateral.json", "collateral-tdx.json", "attestation.json"]
 )
 @pytest.mark.parametrize("content", [None, b"", b"junk", b"\xff" * 100])
-def test_a_lost_or_changed_public_file_is_made_again(
+def test_a_lost_or_changed_public_file_is_regenerated(
     tmp_path: Path, name: str, content: bytes | None
 ) -> None:
     first = open_platform(tmp_path / "m", now=clock())

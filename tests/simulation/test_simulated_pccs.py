@@ -65,7 +65,9 @@ async def test_another_vendors_is_not_true(folder: Path, machine: SimulatedPlatf
     ],
 )
 @pytest.mark.usefixtures("machine")
-async def test_a_bad_day_gives_nothing(folder: Path, fault: Fault, error: type[Exception]) -> None:
+async def test_a_pccs_with_a_fault_gives_nothing(
+    folder: Path, fault: Fault, error: type[Exception]
+) -> None:
     with pytest.raises(error):
         await fetched(folder, "--fault", fault)
 

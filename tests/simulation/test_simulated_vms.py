@@ -339,7 +339,7 @@ def test_a_quote_that_lacks_a_field_or_ends_in_it_is_refused(form: TdxQuoteForm,
         assert reason(bent) is not None
 
 
-def test_a_report_of_one_version_is_not_taken_for_the_other() -> None:
+def test_a_report_of_one_version_is_not_treated_as_the_other() -> None:
     longer, shorter = QUOTES[V5_15], QUOTES[V5]
     for quote, body, size in ((longer, 2, 584), (longer, 3, 584), (shorter, 3, 648)):
         bent = quote[:48] + struct.pack("<HI", body, size) + quote[54:]

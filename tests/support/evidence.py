@@ -1,6 +1,6 @@
 """Evidence of a history that tests write, with every key at hand: to damage and sign again.
 
-``python -m support.evidence`` writes the golden files anew, which a change of the format needs.
+``python -m support.evidence`` writes the golden files again, which a change of the format needs.
 """
 
 import hashlib

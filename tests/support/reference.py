@@ -1,4 +1,4 @@
-"""What of the reference is made from code. Run it as a program to write it anew.
+"""What of the reference is made from code. Run it as a program to write it again.
 
 A page has a pair of marks, ``<!-- generated: NAME -->`` and ``<!-- end -->``; between them stands
 what ``SECTIONS[NAME]`` gives.

@@ -110,7 +110,7 @@ def test_secrets_are_shared_or_of_one_instance(deployment: Deployment) -> None:
 @pytest.mark.parametrize(
     ("kind", "who", "rule"),
     [
-        ("web", enclave("web", signer="somebody", security_version=2), "SignerID"),
+        ("web", enclave("web", signer="someone", security_version=2), "SignerID"),
         ("web", enclave("web", product_id=2, security_version=2), "ProductID"),
         ("web", enclave("web", security_version=1), "SecurityVersion"),
         ("db", enclave("web"), "UniqueID"),
@@ -253,7 +253,7 @@ def test_process_that_joins_later_leaves_the_machine_as_it_is(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("days", [40, 800])
-def test_folder_that_is_opened_again_goes_on_at_its_own_time(tmp_path: Path, days: int) -> None:
+def test_folder_that_is_opened_again_continues_at_its_own_time(tmp_path: Path, days: int) -> None:
     folder = tmp_path / "data"
     lenient = DB.package | {"AcceptedTCBStatuses": ["OutOfDate"]}
     with Deployment(manifest(lenient=lenient, marbles={"old": "lenient"}), folder=folder) as first:

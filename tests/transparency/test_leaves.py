@@ -126,7 +126,7 @@ def _fits(name: str, value: object) -> bool:
         b'{"intermediate":"%b","kind":"manifest-set","manifest":"\\u0061%b","recovery":null,"time":1,"v":1}',
     ],
 )
-def test_what_is_no_leaf_is_refused(raw: bytes) -> None:
+def test_what_is_not_a_leaf_is_refused(raw: bytes) -> None:
     filled = raw.replace(b"\\u0061%b", b"\\u0061" + H[1:].encode()).replace(b"%b", H.encode())
     with pytest.raises(LogInvalidError):
         read_leaf(filled)

@@ -82,7 +82,7 @@ def test_the_rest_is_ignored_if_asked() -> None:
         assert read_json(b'{"a":1}' + rest, ignore_rest=True) == {"a": 1}
 
 
-def test_bytes_that_are_no_utf8_within_the_value_are_refused_all_the_same() -> None:
+def test_bytes_that_are_no_utf8_within_the_value_are_refused_nevertheless() -> None:
     assert problem_of(b'{"a":"\xff"}', ignore_rest=True) == "is not UTF-8, byte 7"
 
 

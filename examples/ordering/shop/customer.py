@@ -15,8 +15,8 @@ _NAME = "orders.example.com"
 
 def main(port: str, action: str, *path: str) -> int:
     """Print the answer; return 1 if it is a refusal."""
-    # The root of the coordinator that was verified: whoever has a certificate for that name below
-    # it was let in by the manifest.
+    # The root of the coordinator that was verified: whatever has a certificate for that name below
+    # it was admitted by the manifest.
     context = ssl.create_default_context(cafile="root.pem")
     connection = HTTPSConnection(_NAME, int(port))
     plain = socket.create_connection(("127.0.0.1", int(port)), 10)

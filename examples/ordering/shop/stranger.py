@@ -11,7 +11,7 @@ import sys
 def main(port: str, *identity: str) -> int:
     """Say what came of it; return 1 if that was nothing."""
     context = ssl.create_default_context()
-    context.check_hostname = False  # it does not care whom it talks to
+    context.check_hostname = False  # it does not care who it talks to
     context.verify_mode = ssl.CERT_NONE
     if identity:
         context.load_cert_chain(*identity)

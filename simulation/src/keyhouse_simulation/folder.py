@@ -145,7 +145,7 @@ def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None, *, upkeep: bool) -
     except QuoteRefusedError as exc:
         raise _damaged(folder, f"its own quote is refused ({exc.reason})") from None
     except ConfigurationRefusedError:
-        raise _damaged(folder, f"{_MACHINE} holds a root that is none") from None
+        raise _damaged(folder, f"{_MACHINE} holds an invalid root") from None
     if not upkeep:
         return platform
     said_by_amd = amd_vendor.ASK + amd_vendor.VLEK_AUTHORITY + amd_vendor.LIST

@@ -149,7 +149,7 @@ def _confidential_vm(
 def _enclave(verdict: Verdict, rules: PackageRules) -> Iterator[Mismatch]:
     if verdict.debug is not rules.debug:
         yield _debug(rules.debug)
-    if not (rules.debug or _names_somebody(rules)):
+    if not (rules.debug or _names_someone(rules)):
         # The check of manifests refuses such a package; here it must never mean "anybody".
         yield Mismatch(
             Rule.IDENTITY,
@@ -170,7 +170,7 @@ def _enclave(verdict: Verdict, rules: PackageRules) -> Iterator[Mismatch]:
         )
 
 
-def _names_somebody(rules: PackageRules) -> bool:
+def _names_someone(rules: PackageRules) -> bool:
     triple = rules.signer_id and None not in {rules.product_id, rules.security_version}
     return bool(rules.unique_id or triple)
 

@@ -52,7 +52,7 @@ class ServiceClient:
 def tls_context(ca_pem: bytes = b"") -> ssl.SSLContext:
     """Return what verifies a service: only ``ca_pem`` vouches for it; the system's if empty.
 
-    Raises ``ssl.SSLError`` or ``ValueError`` if that is no PEM certificate.
+    Raises ``ssl.SSLError`` or ``ValueError`` if that is not a PEM certificate.
     """
     # Made by hand: the default context would obey SSLKEYLOGFILE.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -93,7 +93,7 @@ def document(answer: Answer) -> bytes:
 
 
 def content(answer: Answer) -> bytes:
-    """Return the body of a successful ``answer`` that is no JSON. Raises what ``data_of`` does."""
+    """Return the body of a successful ``answer`` that is not JSON. Raises what ``data_of`` does."""
     if answer.http_status != _OK:
         raise _refusal(answer)
     return answer.body

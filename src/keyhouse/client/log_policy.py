@@ -56,7 +56,7 @@ class LogPolicy(Readable, frozen=True):
                 SignedNote.read(found.note), VerifierKey.read(found.verifier)
             )
         time = self._time_of_quorum(times)
-        if time - now.timestamp() > _AHEAD:  # also what is no date at all
+        if time - now.timestamp() > _AHEAD:  # also what is not a date at all
             raise TrustError(
                 "witnesses saw the log at a time that is later than it is here",
                 hint="check the clock of this machine (keyhouse doctor)",
@@ -78,4 +78,4 @@ class LogPolicy(Readable, frozen=True):
             signed.append(key)
             if self.witnesses.holds(signed):
                 return time
-        raise TrustError("the witnesses of the log are no quorum")
+        raise TrustError("the log has no quorum of its witnesses")

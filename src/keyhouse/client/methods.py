@@ -103,7 +103,7 @@ class Methods:
         """Set the first manifest; return the encrypted recovery shares by key name.
 
         Afterwards the manifest in force has been read back and is this one, byte for byte. The
-        shares can be had again only by a user with ``UpdateManifest``, so ``keep`` gets them first.
+        shares are given again only to users with ``UpdateManifest``, so ``keep`` gets them first.
         """
         return self._connection.run(operations.set_manifest(self._session, manifest, keep))
 
@@ -120,7 +120,7 @@ class Methods:
         """Upload an update, of security versions or of the whole manifest; return how far it is.
 
         ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
-        only a user with ``UpdateManifest`` can have them again. With a ``plan``, or its digest, it
+        only a user with ``UpdateManifest`` is given them again. With a ``plan``, or its digest, it
         is refused if by now something else would happen.
 
         The user's key signs it, bound to a head of the log that has been verified; not for a
@@ -134,7 +134,7 @@ class Methods:
         """Agree to the pending update, which is ``manifest`` byte for byte; return how far it is.
 
         ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
-        only a user with ``UpdateManifest`` can have them again. With a ``plan``, or its digest, it
+        only a user with ``UpdateManifest`` is given them again. With a ``plan``, or its digest, it
         is refused if by now something else would happen. It is signed as ``update`` is.
         """
         return self._connection.run(operations.acknowledge(self._session, manifest, keep, plan))
@@ -299,7 +299,7 @@ class AsyncMethods:
         """Set the first manifest; return the encrypted recovery shares by key name.
 
         Afterwards the manifest in force has been read back and is this one, byte for byte. The
-        shares can be had again only by a user with ``UpdateManifest``, so ``keep`` gets them first.
+        shares are given again only to users with ``UpdateManifest``, so ``keep`` gets them first.
         """
         return await self._connection.run(operations.set_manifest(self._session, manifest, keep))
 
@@ -316,7 +316,7 @@ class AsyncMethods:
         """Upload an update, of security versions or of the whole manifest; return how far it is.
 
         ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
-        only a user with ``UpdateManifest`` can have them again. With a ``plan``, or its digest, it
+        only a user with ``UpdateManifest`` is given them again. With a ``plan``, or its digest, it
         is refused if by now something else would happen.
 
         The user's key signs it, bound to a head of the log that has been verified; not for a
@@ -330,7 +330,7 @@ class AsyncMethods:
         """Agree to the pending update, which is ``manifest`` byte for byte; return how far it is.
 
         ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
-        only a user with ``UpdateManifest`` can have them again. With a ``plan``, or its digest, it
+        only a user with ``UpdateManifest`` is given them again. With a ``plan``, or its digest, it
         is refused if by now something else would happen. It is signed as ``update`` is.
         """
         return await self._connection.run(

@@ -170,7 +170,7 @@ def set_manifest(
     """Set the first manifest; return the encrypted recovery shares by key name.
 
     Afterwards the manifest in force has been read back and is this one, byte for byte. The
-    shares can be had again only by a user with ``UpdateManifest``, so ``keep`` gets them first.
+    shares are given again only to users with ``UpdateManifest``, so ``keep`` gets them first.
     """
     call = calls.setting(manifest)
     data = yield from carry_and_keep(session, call, keep, lambda data: data.shares)
@@ -195,7 +195,7 @@ def update(
     """Upload an update, of security versions or of the whole manifest; return how far it is.
 
     ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
-    only a user with ``UpdateManifest`` can have them again. With a ``plan``, or its digest, it
+    only a user with ``UpdateManifest`` is given them again. With a ``plan``, or its digest, it
     is refused if by now something else would happen.
 
     The user's key signs it, bound to a head of the log that has been verified; not for a
@@ -210,7 +210,7 @@ def acknowledge(
     """Agree to the pending update, which is ``manifest`` byte for byte; return how far it is.
 
     ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
-    only a user with ``UpdateManifest`` can have them again. With a ``plan``, or its digest, it
+    only a user with ``UpdateManifest`` is given them again. With a ``plan``, or its digest, it
     is refused if by now something else would happen. It is signed as ``update`` is.
     """
     return (yield from _agree(session, calls.ACKNOWLEDGE, manifest, keep, plan))

@@ -29,7 +29,7 @@ _LARGEST: Final = 64 << 20  # bytes
 
 
 class RootUnreadableError(ClientSetupError):
-    """The file of a root or a CA is no certificate."""
+    """The file of a root or a CA is not a certificate."""
 
     code = "root-unreadable"
 

@@ -1,4 +1,4 @@
-"""How a page is made: its deployment, what it shows, and what is told when that cannot be had."""
+"""How a page is made: its deployment, what it shows, and what is told when there is no session."""
 
 import functools
 from collections.abc import Awaitable, Callable

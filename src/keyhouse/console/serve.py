@@ -18,7 +18,7 @@ from keyhouse.console.guard import HOST, OPEN
 from keyhouse.console.page import Console
 
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_LOOK: Final = 0.5  # seconds between looks whether somebody needs a link
+_LOOK: Final = 0.5  # seconds between looks whether someone needs a link
 
 
 class PortTakenError(RefusedError):

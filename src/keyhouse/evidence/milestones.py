@@ -85,8 +85,8 @@ def _require_quorum(last: Milestone, pins: Pins | None) -> None:
 
 
 def date_of(seconds: int) -> datetime:
-    """Return the time ``seconds`` after 1970. Raises ``LogInvalidError`` if it is no date."""
+    """Return the time ``seconds`` after 1970. Raises ``LogInvalidError`` if it is not a date."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
-        raise LogInvalidError("the time of a cosignature is no date") from None
+        raise LogInvalidError("the time of a cosignature is not a date") from None

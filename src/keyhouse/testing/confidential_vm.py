@@ -18,7 +18,7 @@ class ConfidentialVm(Readable, frozen=True):
 
     mrtd: bytes  # 48 bytes: the firmware
     rtmrs: _Registers  # 48 bytes each: what the boot measured, and the VM itself
-    config_id: bytes  # MRCONFIGID, 48 bytes: zeros if whoever starts it gives it none
+    config_id: bytes  # MRCONFIGID, 48 bytes: zeros if the host gives it none
 
     def extended(self, register: int, event: bytes) -> Self:
         """Return the VM after ``event`` was measured into RTMR ``register``, 0 to 3."""

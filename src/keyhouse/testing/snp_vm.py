@@ -15,7 +15,7 @@ class SnpVm(Readable, frozen=True):
     """A confidential VM (SEV-SNP), as its reports describe it, and as packages of a manifest do."""
 
     measurement: bytes  # 48 bytes: what the VM was launched with
-    host_data: bytes  # 32 bytes: zeros if whoever starts it gives it none
+    host_data: bytes  # 32 bytes: zeros if the host gives it none
 
     @property
     def package(self) -> dict[str, Any]:

@@ -139,14 +139,14 @@ class Policy(msgspec.Struct, frozen=True):
         """Return who of the witnesses cosigned ``note`` of ``log``, and when (s since 1970).
 
         Raises ``LogInvalidError`` if ``log`` has not signed it, a signature of a known key does
-        not hold, or the witnesses are no quorum.
+        not hold, or the witnesses are not a quorum.
         """
         found = verified(note, [log, *(each.key for each in self.witnesses)])
         if log not in found:
             raise LogInvalidError("the log has not signed the checkpoint")
         times = {key: time for key, time in found.items() if key != log}
         if not self.holds(times):
-            raise LogInvalidError("the witnesses of the checkpoint are no quorum of the policy")
+            raise LogInvalidError("the checkpoint has no quorum of the policy's witnesses")
         return times
 
 

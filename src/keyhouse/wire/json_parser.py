@@ -91,7 +91,7 @@ def _refuse_excess(text: str) -> None:
     if len(text) <= MAX_VALUES and text.count("[") + text.count("{") <= MAX_NESTING:
         return
     # Without escaped backslashes and quotes, every second part between quotes is outside strings.
-    # In a text that is no JSON this may misjudge what follows the first error, which is harmless.
+    # In a text that is not JSON this may misjudge what follows the first error, which is harmless.
     unescaped = text.replace("\\\\", "").replace('\\"', "")
     if unescaped.count('"') > 4 * MAX_VALUES:
         raise _too_many()

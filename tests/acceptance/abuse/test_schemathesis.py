@@ -51,7 +51,7 @@ def _described() -> Operations:
 
 
 class Caller(NamedTuple):
-    """Somebody with a kept connection to a coordinator in some phase."""
+    """Someone with a kept connection to a coordinator in some phase."""
 
     phase: Phase
     address: str

@@ -339,7 +339,7 @@ def test_a_manifest_sent_to_a_running_coordinator_is_refused_unread(writing: Cli
         }
 
 
-def test_garbage_of_a_stranger_is_never_parsed(running: Server) -> None:
+def test_garbage_of_an_anonymous_client_is_never_parsed(running: Server) -> None:
     with as_nobody(running) as client:
         for body in (b"[" * 100_000, b"\xff", b'{"secrets":{"note":{"key":"AAAA"}}}'):
             reply: Any = checked(client.call("POST", SECRETS, body)).envelope

@@ -199,7 +199,7 @@ def test_without_a_nonce_the_quote_is_the_one_of_the_start(running: Server, quer
         ("GET", "/api/v2/status;a=b", None),
     ],
 )
-def test_what_is_not_served_is_405_and_the_connection_goes_on(
+def test_what_is_not_served_is_405_and_the_connection_continues(
     running: Server, method: str, path: str, allowed: str | None
 ) -> None:
     with as_nobody(running) as client:
@@ -260,7 +260,7 @@ def _with_body(client: Client, method: str, path: str) -> Reply:
     return client.call(method, path, b'{"manifest":"e30="}')
 
 
-def test_a_body_nobody_asked_for_is_not_taken_for_the_next_request(running: Server) -> None:
+def test_a_body_nobody_asked_for_is_not_treated_as_the_next_request(running: Server) -> None:
     with as_writer(running) as client:
         before = observe(client)
         for method, path in (

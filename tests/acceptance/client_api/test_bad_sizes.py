@@ -90,7 +90,7 @@ def test_chunks_beyond_the_limit_are_refused_while_they_come(
         _refused_as_too_long(_answer(connection), limit)
 
 
-def test_a_body_of_a_stranger_is_not_waited_for(running: Server) -> None:
+def test_a_body_of_an_anonymous_client_is_not_waited_for(running: Server) -> None:
     with _secured(running) as connection:
         connection.sendall(
             b"POST /api/v2/secrets HTTP/1.1\r\nHost: localhost\r\nContent-Length: 23000000\r\n\r\n"

@@ -152,7 +152,7 @@ def test_one_package_without_permission_refuses_the_whole_update(writing: Client
         assert 'UpdateSecurityVersion on: "nix" (' in reply.envelope["message"]
 
 
-def test_users_without_the_permission_and_strangers_raise_nothing(serving: Server) -> None:
+def test_users_without_the_permission_and_anonymous_clients_raise_nothing(serving: Server) -> None:
     raw = _raw({"lib": {"SecurityVersion": 5}})
     for who, status in (("reader", 403), ("nobody", 403), ("a stranger", 401)):
         with serving.client(user(who)) as client:

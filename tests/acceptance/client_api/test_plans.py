@@ -20,7 +20,7 @@ API = Api(2)
 
 
 def _without_note(document: dict[str, Any]) -> None:
-    """Drop a secret, and whoever may write it with it."""
+    """Drop a secret, and anyone who may write it with it."""
     del document["Secrets"]["note"]
     del document["Users"]["writer"]
     del document["Roles"]["write"]

@@ -56,7 +56,9 @@ def test_quotes_of_hardware_are_refused_by_a_simulation(running: Server, name: s
     assert "root" in reply.envelope["data"]["sgxQuote"]
 
 
-def test_no_librarys_words_about_a_strangers_certificate_come_into_the_log(tmp_path: Path) -> None:
+def test_no_librarys_words_about_an_anonymous_clients_certificate_come_into_the_log(
+    tmp_path: Path,
+) -> None:
     """The library warns of serial numbers below 1: as plain text, on standard error."""
     server = Server(tmp_path / "data")
     with server, server.client() as client:
@@ -76,7 +78,7 @@ def test_no_librarys_words_about_a_strangers_certificate_come_into_the_log(tmp_p
         json.loads(line)
 
 
-def test_collateral_is_read_anew_when_its_file_changes(tmp_path: Path) -> None:
+def test_collateral_is_read_again_when_its_file_changes(tmp_path: Path) -> None:
     first = Server(tmp_path / "data")
     with first, first.client() as client:
         assert client.set_manifest(GATE).status == 200

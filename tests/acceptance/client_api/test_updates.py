@@ -80,7 +80,9 @@ def fingerprint(raw: bytes) -> str:
 # --- who may, and in which order it is judged ---
 
 
-def test_strangers_neither_update_nor_acknowledge_nor_cancel(people: People, api: Api) -> None:
+def test_anonymous_clients_neither_update_nor_acknowledge_nor_cancel(
+    people: People, api: Api
+) -> None:
     assert api.update(people.alice, NEW).status == 200
     word = "fail" if api.version == 2 else "error"
     for client in (people.nobody, people.stranger):
@@ -116,7 +118,7 @@ def test_where_nothing_is_pending_there_is_nothing_to_see_acknowledge_or_cancel(
 
 
 @pytest.mark.parametrize("raw", [b"{", b"[]", b"\xff", b"null"])
-def test_what_is_no_manifest_is_no_update(people: People, api: Api, raw: bytes) -> None:
+def test_what_is_not_a_manifest_is_not_an_update(people: People, api: Api, raw: bytes) -> None:
     refused(api.update(people.alice, raw), 400)
     assert api.pending(people.nobody).status == 404
 
@@ -384,8 +386,8 @@ def test_a_removed_user_is_out_on_the_connection_that_was_authorized_before(tmp_
             refused(client.upload({"note": b"x"}), 401, "fail")
             refused(Api(2).update(client, OTHER), 401, "fail")
             refused(Api(2).cancel(client), 401, "fail")
-        with server.client(user("carol")) as anew:
-            refused(Api(2).update(anew, OTHER), 401, "fail")
+        with server.client(user("carol")) as again:
+            refused(Api(2).update(again, OTHER), 401, "fail")
         assert api.update(people.alice, OTHER).data["missingUsers"] == ["bob"]
 
 

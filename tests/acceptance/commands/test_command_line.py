@@ -292,7 +292,7 @@ def test_an_invalid_manifest_ends_with_1_and_every_problem() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"\xff\x00", b"{", b"null"])
-def test_what_is_no_manifest_at_all_is_refused(raw: bytes) -> None:
+def test_what_is_not_a_manifest_at_all_is_refused(raw: bytes) -> None:
     ended = run("manifest", "check", "-", "--json", stdin=raw)
 
     assert ended.code == 1
@@ -362,7 +362,7 @@ def test_a_path_that_cannot_be_used_is_named(words: tuple[str, ...]) -> None:
     assert error["message"] == f"cannot use {'a' * 300}: file name too long"
 
 
-def test_names_of_the_coordinator_that_are_none_are_not_told_of_the_manifest(
+def test_invalid_names_of_the_coordinator_are_not_told_of_the_manifest(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "m.json").write_bytes(manifest())
@@ -374,7 +374,7 @@ def test_names_of_the_coordinator_that_are_none_are_not_told_of_the_manifest(
 
 
 @pytest.mark.parametrize("option", ["--package", "--marble"])
-def test_names_that_are_no_text_make_no_manifest(option: str) -> None:
+def test_names_that_are_not_text_make_no_manifest(option: str) -> None:
     parts = {"--package": "app", "--marble": "web"} | {option: os.fsdecode(b"\xff")}
     package, marble = parts["--package"], parts["--marble"]
     words = ("--package", f"{package}={'0' * 64}", "--marble", marble)
@@ -385,7 +385,7 @@ def test_names_that_are_no_text_make_no_manifest(option: str) -> None:
     assert ended.err.startswith("error: a name is not text")
 
 
-def test_names_that_are_no_text_are_escaped_in_json() -> None:
+def test_names_that_are_not_text_are_escaped_in_json() -> None:
     ended = run("manifest", "signature", os.fsdecode(b"\xff"), "--json")
 
     assert (ended.code, ended.out) == (1, "")

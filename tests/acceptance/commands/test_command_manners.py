@@ -195,7 +195,7 @@ def test_states_of_the_platform_have_to_exist(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("option", ["--accepted-tcb-statuses", "--accepted-advisories"])
-def test_an_empty_list_is_not_taken_for_none_given(desk: Desk, option: str) -> None:
+def test_an_empty_list_is_not_treated_as_none_given(desk: Desk, option: str) -> None:
     ended = desk.type("status", option, " , ")
 
     assert (ended.code, f"{option} is empty" in ended.err) == (2, True)

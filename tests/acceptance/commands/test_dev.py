@@ -139,7 +139,7 @@ def screen_of(folder: Path) -> Iterator[tuple[Started, IO[str]]]:
     ours, theirs = os.openpty()
     with ExitStack() as taken, os.fdopen(ours, encoding="utf-8") as screen:
         for port in (CLIENT_API_PORT, WORKLOAD_API_PORT):
-            with suppress(OSError):  # then somebody else has it
+            with suppress(OSError):  # then someone else has it
                 taken.enter_context(socket.create_server(("127.0.0.1", port)))
         with os.fdopen(theirs, "wb") as terminal:
             process = start(

@@ -75,7 +75,7 @@ def test_a_pccs_that_answers_and_one_that_does_not(running: Server, tmp_path: Pa
     assert (away["code"], away["PCCS"]["level"]) == (1, "problem")
 
 
-def test_a_context_says_whom_to_ask_and_which_files_are_yours(
+def test_a_context_says_who_to_ask_and_which_files_are_yours(
     running: Server, tmp_path: Path
 ) -> None:
     machine, cert, key = running.data / "simulation", tmp_path / "alice.pem", tmp_path / "alice.key"

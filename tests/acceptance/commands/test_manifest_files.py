@@ -105,7 +105,7 @@ def test_a_diff_is_one_object_and_no_failure_unless_asked_for(tmp_path: Path, ya
     )
 
 
-def test_a_side_that_is_no_file_needs_to_say_who_answers_there(yaml: Path) -> None:
+def test_a_side_that_is_not_a_file_needs_to_say_who_answers_there(yaml: Path) -> None:
     ended = run("manifest", "diff", str(yaml), "coordinator:4433")
 
     assert ended.code == 1

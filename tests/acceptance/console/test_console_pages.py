@@ -346,7 +346,7 @@ def test_large_deployment_is_shown_in_pages_and_searched(
         assert "9,978 more Secrets" in page.inner_text("main")
 
 
-def test_recovery_shows_who_has_handed_in(
+def test_recovery_shows_who_has_submitted(
     tmp_path: Path, consoles: Callable[..., Console], opened: "Callable[..., Page]"
 ) -> None:
     keys = [holder("rk0"), holder("rk1")]

@@ -1,4 +1,4 @@
-"""Evidence of a real coordinator's history: exported, and verified by somebody with no network."""
+"""Evidence of a real coordinator's history: exported, and verified by someone with no network."""
 
 import base64
 import gzip

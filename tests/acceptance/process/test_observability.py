@@ -226,7 +226,7 @@ def test_body_over_the_limit_is_counted_under_its_path(watched: Watched) -> None
     assert watched.scrape().get(TOTAL, path="/api/v2/secrets", code="413", method="post") == 1
 
 
-def test_strangers_make_no_labels(watched: Watched) -> None:
+def test_anonymous_clients_make_no_labels(watched: Watched) -> None:
     before = watched.scrape()
     with watched.server.client() as nobody:
         for number in range(300):

@@ -100,7 +100,7 @@ def test_connections_that_ask_for_nothing_do_not_hold_the_process_up(tmp_path: P
                 if index % 3 == 2:
                     connection.sendall(b"GET /api/v2/status HTTP/1.1\r\nHost: a")
         assert server.stop() == 0
-    assert "connections aborted" not in server.logged()  # which it says when it waited in vain
+    assert "connections aborted" not in server.logged()  # said if it has waited too long
 
 
 def test_a_signal_during_the_start_stops_it_cleanly(tmp_path: Path) -> None:

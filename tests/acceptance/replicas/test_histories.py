@@ -21,7 +21,7 @@ def replicas(postgres: PostgresServer, tmp_path: Path) -> Iterator[Replicas]:
 
 @pytest.fixture(scope="module")
 def porcupine() -> Iterator[Porcupine | None]:
-    """Give a second opinion, where it can be had: the first one is asked for in any case."""
+    """Give a second opinion, where there is one: the first one is asked for in any case."""
     with ExitStack() as stack:
         found = None
         with suppress(pytest.skip.Exception):

@@ -41,7 +41,7 @@ def answering(server: Server) -> set[str]:
 
 
 def ended(number: int) -> bool:
-    """Return whether the process ends, which is no child of this one, within the patience."""
+    """Return whether the process ends, which is not a child of this one, within the patience."""
     try:
         handle = os.pidfd_open(number)
     except ProcessLookupError:

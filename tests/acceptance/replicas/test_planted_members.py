@@ -83,7 +83,7 @@ class Attacker(NamedTuple):
         )
 
     async def told(self, store_id: bytes) -> set[bytes]:
-        """Return for whom switches were left."""
+        """Return which members switches were left for."""
         database = PostgresDatabase(self.url)
         notes = await database.notes(store_id, "switch")
         await database.close()

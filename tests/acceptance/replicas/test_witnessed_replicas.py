@@ -1,4 +1,4 @@
-"""Replicas with witnesses: each has its own lease, and one that was faster is no rollback."""
+"""Replicas with witnesses: each has its own lease, and one that was faster is not a rollback."""
 
 import asyncio
 from collections.abc import Iterator

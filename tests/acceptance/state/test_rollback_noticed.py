@@ -136,7 +136,7 @@ def test_an_older_copy_that_has_overtaken_the_memory_is_refused(desk: Desk) -> N
         assert desk.status("--memory", "another.json").code == 0
 
 
-def test_who_goes_on_from_an_older_copy_on_purpose_says_so(desk: Desk) -> None:
+def test_who_continues_from_an_older_copy_on_purpose_says_so(desk: Desk) -> None:
     desk.copy("older")
     with desk.server:
         desk.write("key0", b"written after it")
@@ -183,7 +183,7 @@ def test_a_new_root_is_a_trust_failure_though_the_manifest_is_equal(desk: Desk) 
         assert desk.verified(*words, "--memory", "none").code == 0
 
 
-def test_a_coordinator_that_goes_on_is_trusted_across_restarts_and_kills(desk: Desk) -> None:
+def test_a_coordinator_that_continues_is_trusted_across_restarts_and_kills(desk: Desk) -> None:
     for turn in range(3):
         desk.server.start()
         desk.write(f"key{turn}", bytes([turn]) * 16)

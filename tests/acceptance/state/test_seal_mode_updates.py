@@ -124,7 +124,7 @@ def test_the_state_goes_to_memory_and_comes_back_with_the_answer(
 
 
 @pytest.mark.parametrize("agreeing", [1, 2], ids=["by one", "by two"])
-def test_a_restart_without_a_stored_state_tells_why_and_begins_anew(
+def test_a_restart_without_a_stored_state_tells_why_and_begins_again(
     tmp_path: Path, agreeing: int
 ) -> None:
     here = Deployment(tmp_path, agreeing)

@@ -274,7 +274,7 @@ def test_a_pccs_gives_the_collateral_of_both_kinds(tmp_path: Path) -> None:
                 assert outcome(server, machine.td_quote(VM, BOUND)).code is OK
             assert outcome(server, machine.workload_quote(ENCLAVE, BOUND), "app").code is OK
     asked = [path for path in pccs.asked if path.startswith("/tdx/certification/v4/tcb?")]
-    assert len(asked) == 2  # once in vain
+    assert len(asked) == 2  # once without effect
     assert _kept(server) == {f"{tee}-511151115111-platform.json" for tee in ("sgx", "tdx")}
 
 

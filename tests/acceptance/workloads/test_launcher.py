@@ -236,7 +236,7 @@ def test_program_does_not_start_without_a_way_to_verify_the_coordinator(
     assert peer.asked == []
 
 
-def test_whoever_answers_is_trusted_if_the_command_line_says_so(tmp_path: Path) -> None:
+def test_anyone_who_answers_is_trusted_if_the_command_line_says_so(tmp_path: Path) -> None:
     with MeshPeer(keys=THEIRS) as peer:
         ended = launch(peer.port, UNVERIFIED, "--", "/bin/true", folder=tmp_path)
 
@@ -272,7 +272,7 @@ def test_nobody_there_is_asked_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_launcher_ends_on_signals_while_it_waits(tmp_path: Path, number: signal.Signals) -> None:
-    """In the middle of an attempt: somebody has accepted the connection and says nothing."""
+    """In the middle of an attempt: someone has accepted the connection and says nothing."""
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         subprocess.Popen(

@@ -163,7 +163,7 @@ def test_simulated_machine_measures_the_workload_that_a_file_names(
     assert ended.code == 1
     assert told in ended.err
     kept = json.loads((server.data / "simulation/attestation.json").read_text())
-    assert kept["UniqueID"] != "ab" * 32  # whom clients expect stays the coordinator
+    assert kept["UniqueID"] != "ab" * 32  # who clients expect stays the coordinator
 
 
 def test_proof_of_the_real_coordinator_does_not_vouch_for_another_one(

@@ -51,7 +51,7 @@ PREDEFINED = {
 
 
 def padded(size: int) -> ActivationReq:
-    """Return a request of exactly ``size`` bytes whose CSR is none."""
+    """Return a request of exactly ``size`` bytes whose CSR is invalid."""
     made = request(CSR=b"")
     empty = made.ByteSize()
     for head in range(2, 8):
@@ -186,7 +186,7 @@ def one(server: Server, message: bytes, *more: tuple[str, str], **changed: str) 
     return f"{answer.headers['grpc-status']} {answer.headers['grpc-message']}"
 
 
-def test_messages_that_are_none_are_refused_by_name(running: Server) -> None:
+def test_invalid_messages_are_refused_by_name(running: Server) -> None:
     good = framed(request().SerializeToString())
 
     assert one(running, b"") == "12 no message came (send one)"

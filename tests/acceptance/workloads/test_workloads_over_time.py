@@ -47,7 +47,7 @@ def activated(wire: Http2Wire) -> Status:
 
 
 def counted(server: Server, marble: str, value: int) -> int:
-    """Activate the workload anew and let it count; return the value before."""
+    """Activate the workload again and let it count; return the value before."""
     with server.client(joined(server, "app", marble)) as client:
         answer = client.post("/api/v2/monotonic-counter", {"name": "a", "value": value})
     before = answer.data["value"]

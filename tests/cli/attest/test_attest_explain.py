@@ -214,7 +214,7 @@ def test_a_quote_may_come_in_base64_and_with_the_bytes_of_no_quote_it_is_refused
 
 
 @pytest.mark.parametrize("at", ["tomorrow", "2025-07-01T00:00:00", "1969-01-01"])
-def test_a_time_that_is_none_is_refused(at: str) -> None:
+def test_an_invalid_time_is_refused(at: str) -> None:
     ended = explain(VECTORS / "sgx_quote", at=at)
 
     assert (ended.code, ended.out) == (1, "")

@@ -349,7 +349,7 @@ def test_name_that_looks_like_a_host_stands_before_the_host(
 
 
 @pytest.mark.parametrize("option", ["", "prod"])
-def test_name_that_is_taken_for_another_host_is_told(option: str) -> None:
+def test_name_that_is_treated_as_another_host_is_told(option: str) -> None:
     keep()
 
     with pytest.raises(WrongUsageError, match="read as an address") as refused:

@@ -33,7 +33,7 @@ def test_where_nothing_is_the_error_names_every_place() -> None:
     assert all(str(sign) in caught.value.message for sign in (GRAMINE, SNP, TDX))
 
 
-def test_reports_of_an_unknown_kind_are_not_taken_for_those_of_tdx() -> None:
+def test_reports_of_an_unknown_kind_are_not_treated_as_those_of_tdx() -> None:
     with pytest.raises(PlatformUnusableError) as caught:
         platform_name("auto", {REPORTS}.__contains__)
     assert caught.value.message == (

@@ -81,7 +81,7 @@ def test_what_cannot_be_opened_is_named_without_the_pin(
     assert pin.decode("latin-1") not in str(caught.value)
 
 
-def test_a_library_that_is_none_is_a_refusal() -> None:
+def test_an_invalid_library_is_a_refusal() -> None:
     with (
         pytest.raises(ClientSetupError, match="cannot be opened"),
         open_token_key(Path(__file__), token=TOKEN, pin=PIN, label="alice"),

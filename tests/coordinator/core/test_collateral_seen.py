@@ -63,7 +63,7 @@ def test_marks_never_go_down_and_what_was_seen_is_never_seen_again(
     [
         ("tcb-info/sgx/00", Mark(16, NOW + DAY), True),
         ("qe-identity/sgx", Mark(16, NOW + DAY), True),
-        ("qe-identity/sgx", Mark(17, NOW - DAY), False),  # signed anew with each answer
+        ("qe-identity/sgx", Mark(17, NOW - DAY), False),  # signed again with each answer
         ("root-crl", Mark(16, NOW), True),
         ("pck-crl/platform", Mark(17, NOW - DAY), True),  # one number for years
         ("pck-crl/platform", Mark(17, NOW), False),

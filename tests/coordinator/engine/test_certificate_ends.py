@@ -98,7 +98,7 @@ def test_every_end_that_a_certificate_can_have_is_read(year: int) -> None:
     assert expiry(certificate_until(end).public_bytes(Encoding.DER)) == int(end.timestamp())
 
 
-def test_what_is_no_certificate_has_no_end() -> None:
+def test_what_is_not_a_certificate_has_no_end() -> None:
     assert expiry(b"") is None
     assert expiry(b"0\x82") is None
 

@@ -94,7 +94,7 @@ class Deployment(RuleBasedStateMachine):
         self.lines += [f"{name} by {by}" for name in sorted(values)]
 
     @rule(by=st.sampled_from(["reader", "nobody"]), value=VALUES)
-    def decide_alone_keeps_strangers_out(self, by: str, value: bytes) -> None:
+    def decide_alone_keeps_anonymous_clients_out(self, by: str, value: bytes) -> None:
         good = prepare_upload(
             self.state, user("writer").der, {"note": UserSecret(key=Secret(value))}
         )

@@ -35,7 +35,7 @@ def test_time_of_a_clock_within_the_bound_is_the_hosts() -> None:
         assert clock.is_followed
 
 
-def test_clock_that_jumps_is_not_followed_and_time_goes_on_from_where_it_was() -> None:
+def test_clock_that_jumps_is_not_followed_and_time_continues_from_where_it_was() -> None:
     host = FixedClock()
     clock = SecurityClock(host)
     clock.now()

@@ -1,4 +1,4 @@
-"""A new data key while several replicas serve: they are told of it, by whom they know, or stop."""
+"""A new data key while several replicas serve: members that they know tell them, or they stop."""
 
 import asyncio
 import os

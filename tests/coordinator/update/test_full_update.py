@@ -580,7 +580,7 @@ async def test_an_agreed_update_whose_time_has_passed_cannot_be_applied(tmp_path
         assert engine.view.running.manifest == _raw()
 
 
-async def test_what_users_should_know_stands_in_the_log(tmp_path: Path) -> None:
+async def test_what_users_should_know_is_in_the_log(tmp_path: Path) -> None:
     package = json.dumps({"Packages": {"app": {"SecurityVersion": 9}}}).encode()
 
     def change(content: Document) -> None:

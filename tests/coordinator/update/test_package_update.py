@@ -1,4 +1,4 @@
-"""Raising security versions: rights, effects, what is kept, what is made anew."""
+"""Raising security versions: rights, effects, what is kept, what is regenerated."""
 
 import json
 from pathlib import Path

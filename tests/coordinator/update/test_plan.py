@@ -370,7 +370,7 @@ def test_each_change_alone_gives_exactly_its_lines(deployed: Deployment, case: s
             assert each.name in each.text
 
 
-def test_what_every_full_update_makes_anew_is_told_apart(deployed: Deployment) -> None:
+def test_what_every_full_update_regenerates_is_listed_apart(deployed: Deployment) -> None:
     plan = deployed.plan(encoded()).plan
     assert [brief(each) for each in plan.renewals] == RENEWED
     assert plan.kept == ("note", "other", "own", "shared")

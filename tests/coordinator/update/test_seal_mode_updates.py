@@ -77,10 +77,10 @@ def _last(engine: Engine) -> dict[str, Any]:
     return found
 
 
-# --- what is left, and where it goes on ---
+# --- what is left, and where it continues ---
 
 
-async def test_an_update_to_disabled_leaves_a_tombstone_and_goes_on_in_memory(
+async def test_an_update_to_disabled_leaves_a_tombstone_and_continues_in_memory(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "data"
@@ -304,6 +304,6 @@ async def test_where_nothing_happened_the_state_stays_where_it_is(
         with pytest.raises(StoreFullError):
             await _update(engine, then)
         assert engine.view == before
-        view = await upload(engine, {"note": b"goes on"})
+        view = await upload(engine, {"note": b"continues"})
         assert _position(view).sequence == _position(before).sequence + 1
         assert (await _update(engine, then)).running.manifest == then

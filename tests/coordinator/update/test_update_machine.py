@@ -77,7 +77,7 @@ class Waiting(NamedTuple):
 
 @st.composite
 def proposals(draw: st.DrawFn) -> Proposal:
-    """Return a manifest with two to four updaters of whom half or all have to agree."""
+    """Return a manifest with two to four updaters, half or all of which have to agree."""
     updaters = draw(st.sets(st.sampled_from(UPDATERS), min_size=2).map(sorted))
     threshold = draw(st.sampled_from([0, len(updaters), (len(updaters) + 1) // 2]))
     word = draw(st.sampled_from(["", "a", "b"]))
@@ -177,7 +177,7 @@ class Updates(RuleBasedStateMachine):
 
     @rule(order=st.permutations(UPDATERS), many=st.integers(1, 4), proposal=proposals())
     def agree_in_turn(self, order: list[str], many: int, proposal: Proposal) -> None:
-        """Often enough for an update to take effect, which single steps seldom reach."""
+        """Often enough for an update to take effect, which single steps rarely reach."""
         self.initiate(order[0], proposal)
         for by in order[1 : 1 + many]:
             if self.waiting is not None:

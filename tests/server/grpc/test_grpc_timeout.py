@@ -1,4 +1,4 @@
-"""The deadline that a client gives: what it is, and that nothing is begun or goes on after it."""
+"""The deadline that a client gives: what it is, and that nothing is begun or continues after it."""
 
 from pathlib import Path
 

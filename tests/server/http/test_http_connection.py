@@ -600,7 +600,7 @@ print("served")
 """
 
 
-def test_listener_without_descriptors_goes_on_and_recovers() -> None:
+def test_listener_without_descriptors_continues_and_recovers() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", WITHOUT_DESCRIPTORS],
         env={"PYTHONPATH": str(Path(__file__).parents[2])},

@@ -61,7 +61,7 @@ def test_continue_is_expected_only_where_there_is_a_body() -> None:
     assert not read(b"GET / HTTP/1.1", b"Host: a", expect).expects_continue
 
 
-def test_every_byte_of_a_text_may_stand_in_a_value() -> None:
+def test_every_byte_of_a_text_may_be_in_a_value() -> None:
     value = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])
     data = head(b"GET / HTTP/1.1", b"Host: a", b"X: " + value)
     assert read_any_head(data, LIMITS) == read_common_head(data, LIMITS)
@@ -279,7 +279,7 @@ def test_limits_of_a_beginning_are_exact(longest: bytes, more: bytes, status: in
     assert caught.value.status == status
 
 
-def test_every_beginning_of_a_good_head_may_go_on() -> None:
+def test_every_beginning_of_a_good_head_may_continue() -> None:
     data = head(b"POST /a?b HTTP/1.1", b"Host: a", b"X:\t\xe4 b ", b"Content-Length: 3")
     for end in range(1, len(data)):
         check_beginning(data[:end], end - 1, LIMITS)

@@ -1,4 +1,4 @@
-"""Counting requests: everything is counted, and no stranger makes a label."""
+"""Counting requests: everything is counted, and no anonymous client makes a label."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Limits that are none are refused when they are made."""
+"""Invalid limits are refused when they are made."""
 
 from typing import Any
 

@@ -49,7 +49,7 @@ def open_wire(tmp_path: Path) -> Iterator[Wire]:
 # --- the handshake ---
 
 
-def test_handshake_goes_on_when_a_full_socket_has_room_again(tmp_path: Path) -> None:
+def test_handshake_continues_when_a_full_socket_has_room_again(tmp_path: Path) -> None:
     wire = Wire(client_context(ALICE, tmp_path))
     wire.socket.full = True
     wire.transport.pause_writing()
@@ -247,7 +247,7 @@ def test_taking_again_within_a_piece_does_not_overtake_it(wire: Wire) -> None:
     assert wire.above.pieces == [b"one", b"two"]
 
 
-def test_failure_above_leaves_the_connection_able_to_go_on(wire: Wire) -> None:
+def test_failure_above_leaves_the_connection_able_to_continue(wire: Wire) -> None:
     def fail(_: bytes) -> None:
         wire.transport.write(b"said before")
         raise ZeroDivisionError

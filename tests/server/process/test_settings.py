@@ -1,4 +1,4 @@
-"""What `keyhouse serve` can be told, and by whom."""
+"""What `keyhouse serve` can be told, and who may tell it."""
 
 from itertools import pairwise
 from pathlib import Path

@@ -43,7 +43,7 @@ def test_json_without_a_check_is_refused() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "65", "100", "2.0", " 2", "\u0662", "9" * 9000])
-def test_what_is_no_number_of_replicas_is_refused(text: str) -> None:
+def test_an_invalid_number_of_replicas_is_refused(text: str) -> None:
     with pytest.raises(SettingRefusedError, match="--replicas has an invalid value"):
         read_settings(["--replicas", text, "--store", "postgresql://user@host/d"], {})
 

@@ -239,7 +239,7 @@ async def test_an_update_while_slow_certificates_are_made_is_not_passed_by(tmp_p
         assert intermediate.public_bytes(Encoding.DER) == keys.intermediate_cert
 
 
-async def test_strangers_fill_neither_the_log_nor_the_events(tmp_path: Path) -> None:
+async def test_anonymous_clients_fill_neither_the_log_nor_the_events(tmp_path: Path) -> None:
     clock = FixedClock(NOW)
     async with deployment(tmp_path, marble_manifest(), clock=clock) as opened:
         await opened.join(marble=MARBLE)

@@ -225,7 +225,7 @@ async def test_replay_after_the_recovery_is_refused(tmp_path: Path) -> None:
             await desk.desk.public_key()
 
 
-async def test_restart_between_two_shares_starts_anew(tmp_path: Path) -> None:
+async def test_restart_between_two_shares_starts_again(tmp_path: Path) -> None:
     async with _lost(tmp_path) as desk:
         await desk.hand_in(KEYS[0])
         shares = desk.shares
@@ -267,14 +267,14 @@ async def test_share_after_a_new_manifest_is_refused(tmp_path: Path) -> None:
         assert desk.desk.received == ()
 
 
-async def test_shares_handed_in_at_the_same_time_are_all_counted(tmp_path: Path) -> None:
+async def test_shares_submitted_at_the_same_time_are_all_counted(tmp_path: Path) -> None:
     async with _lost(tmp_path, 0) as desk:
         found = await asyncio.gather(*(desk.hand_in(by) for by in KEYS))
         assert sorted(progress.remaining for progress in found) == [0, 1, 2]
         assert desk.phase is Phase.RUNNING
 
 
-async def test_upload_goes_on_when_its_client_leaves(tmp_path: Path) -> None:
+async def test_upload_continues_when_its_client_leaves(tmp_path: Path) -> None:
     async with _lost(tmp_path) as desk:
         await desk.hand_in(KEYS[0])
         leaving = asyncio.create_task(desk.hand_in(KEYS[1]))
@@ -300,7 +300,7 @@ async def test_upload_whose_client_leaves_before_its_turn_is_not_taken(tmp_path:
         assert (await desk.hand_in(KEYS[2])).received == ("rk0", "rk2")
 
 
-# --- states that somebody made up ---
+# --- states that someone made up ---
 
 
 ATTACKERS = [holder("attacker"), holder("another attacker")]
@@ -339,7 +339,7 @@ def _spki(each: Holder) -> bytes:
 async def test_crafted_state_with_the_attackers_recovery_keys_is_refused(
     tmp_path: Path, count: int
 ) -> None:
-    crafted = made(recoverable(KEYS[:count]))  # the manifest of somebody else
+    crafted = made(recoverable(KEYS[:count]))  # the manifest of someone else
     shares = _own_shares(crafted, ATTACKERS[:count])
     await crafted.write(tmp_path)
     refused = await _attack(tmp_path, crafted, ATTACKERS[:count], shares)

@@ -117,7 +117,7 @@ async def test_the_measurements_of_a_quote_are_kept_if_it_is_the_workloads_own(
     async with deployment(tmp_path, marble_manifest()) as opened:
         old, thief = quoted_request(isvsvn=1), user("thief").der
         await refuse(opened.activations, old, TLS_CERT)
-        await refuse(opened.activations, old, thief)  # of somebody else: anybody may have seen it
+        await refuse(opened.activations, old, thief)  # of someone else: anybody may have seen it
         await refuse(opened.activations, msgspec.structs.replace(old, quote=b"x"), TLS_CERT)
         await opened.activations.activate(quoted_request(), TLS_CERT)
 

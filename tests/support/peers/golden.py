@@ -1,6 +1,6 @@
 """Answers as golden files hold them: everything exact but what differs from run to run.
 
-``GOLDEN=write pytest tests/acceptance/client_api/test_wire_bodies.py`` writes the files anew.
+``GOLDEN=write pytest tests/acceptance/client_api/test_wire_bodies.py`` writes the files again.
 """
 
 import json

@@ -121,7 +121,7 @@ class Replicas:
                 server.kill()
 
     def events(self) -> list[Event]:
-        """Return the events in the database since the last base, read anew."""
+        """Return the events in the database since the last base, read again."""
         replay = self.opened().replay
         return list(decode_events((*replay.base, *replay.events)))
 

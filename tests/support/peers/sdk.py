@@ -86,7 +86,7 @@ def trust_in_server(server: Server) -> Trust:
 
 
 def trust_in_peer(peer: Peer) -> Trust:
-    """Return whom a client of ``peer`` expects."""
+    """Return who a client of ``peer`` expects."""
     return Trust(
         expected=peer.platform.expected_identity,
         collateral=peer.platform.collateral,

@@ -1,4 +1,4 @@
-"""A client and the served TLS transport without sockets: a test decides what reaches whom."""
+"""A client and the served TLS transport without sockets: a test decides what reaches which side."""
 
 import asyncio
 import ssl

@@ -31,7 +31,7 @@ LEFT_OUT: Final = {
     "test_stopping.py::test_what_was_sent_before_the_signal_is_answered_and_kept[SIGINT]": _SIGNALS,
     "test_process.py::test_hostile_variables_have_no_effect": _HOST,
     "test_process.py::test_the_process_leaves_no_core_file_and_makes_private_files": _HOST,
-    "test_sign_quote_server.py::test_collateral_is_read_anew_when_its_file_changes": _TIMES,
+    "test_sign_quote_server.py::test_collateral_is_read_again_when_its_file_changes": _TIMES,
     "test_stopping.py::test_more_signals_change_nothing": _SIGNALS,
     "test_stopping.py::test_a_signal_during_the_start_stops_it_cleanly": _SIGNALS,
 }

@@ -55,7 +55,7 @@ def porcupine_built() -> Iterator[Porcupine]:
         told = (error.stderr or b"").decode(errors="replace")
         if "checksum mismatch" in told:
             pytest.fail(told)
-        pytest.skip(f"porcupine cannot be had from Go's module proxy: {told[-300:]}")
+        pytest.skip(f"porcupine is not available from Go's module proxy: {told[-300:]}")
     with TemporaryDirectory() as folder:
         yield Porcupine(built_with_go(_SOURCE, Path(folder)))
 

@@ -1,6 +1,6 @@
 """Keys that take long to generate: kept here for the tests.
 
-Among them RSA keys that cost whoever checks their signatures much.
+Among them RSA keys that cost anyone who checks their signatures much.
 """
 
 import math

@@ -81,7 +81,7 @@ class Tsm:
         self.reports = reports
         self.provider = b"tdx_guest\n"
         self.quote_template = TDX_QUOTE
-        self.interruptions = 0  # how many readings of outblob somebody else's write comes before
+        self.interruptions = 0  # how many readings of outblob someone else's write comes before
         self.seen: list[Path] = []  # all directories that were made
         self._made: dict[Path, TsmReports] = {}
 

@@ -22,7 +22,7 @@ _CHANGES = {
 def odd_certificates(
     certificate: x509.Certificate, signer: ec.EllipticCurvePrivateKey
 ) -> Iterator[tuple[str, bytes]]:
-    """Give ``certificate`` (P-256) changed and signed anew by ``signer``, as DER; and how."""
+    """Give ``certificate`` (P-256) changed and signed again by ``signer``, as DER; and how."""
     plain = _with_one_name(certificate, signer)
     algorithm = bytes.fromhex("300a06082a8648ce3d040302")  # ECDSA with SHA-256
     for what, (old, new) in _CHANGES.items():

@@ -61,7 +61,7 @@ class QuoteForm(msgspec.Struct, frozen=True):
 
 
 def malformed(problem: str) -> QuoteRefusedError:
-    """Return the refusal of a quote whose bytes are no quote."""
+    """Return the refusal of a quote whose bytes are malformed."""
     return QuoteRefusedError(QuoteProblem.MALFORMED, f"the quote is malformed: {problem}")
 
 

@@ -71,7 +71,7 @@ def recovery_key_problems(
         found.append(Problem(where, "does not fit the number of recovery keys", hint))
     elif 0 < threshold < count and count > _MOST_SHAMIR:
         hint = f"use at most {_MOST_SHAMIR} recovery keys, or 0 for all of them"
-        found.append(Problem(where, "cannot be had with so many recovery keys", hint))
+        found.append(Problem(where, "is not possible with so many recovery keys", hint))
     return tuple(sorted(found))
 
 

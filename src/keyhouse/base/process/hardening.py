@@ -19,7 +19,7 @@ MOST_DESCRIPTORS: Final = 65_536
 
 
 def harden() -> list[str]:
-    """Close the process to core dumps, debuggers and swap; return what could not be had.
+    """Close the process to core dumps, debuggers and swap; return what the system does not grant.
 
     It may have as many files open as the host lets it have.
     """
@@ -42,7 +42,7 @@ def harden() -> list[str]:
 def forbid_dumps() -> list[str]:
     """Close the process to core dumps and debuggers, until it executes something else.
 
-    Limits and umask, which a program would inherit, stay. Returns what could not be had.
+    Limits and umask, which a program would inherit, stay. Returns what the system does not grant.
     """
     import ctypes
 

@@ -29,7 +29,7 @@ MEASURED = "measured"
 
 # What shells, service managers, Kubernetes and Python's images set. Nothing in an isolated
 # interpreter reads it before it is removed. PATH is where a program without a folder in its name is
-# found, and whoever chose that name chose the program.
+# found, and anyone who chose that name chose the program.
 _WITHOUT_EFFECT = frozenset(
     {
         *("_", "HOME", "HOSTNAME", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "SHLVL", "USER"),

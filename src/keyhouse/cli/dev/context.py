@@ -52,7 +52,7 @@ def in_contexts(context: Context) -> Iterator[Named]:
 
     def remove(known: Contexts) -> Contexts:
         if known.contexts.get(names[0]) != context:
-            return known  # somebody has changed it
+            return known  # someone has changed it
         rest = {name: each for name, each in known.contexts.items() if name != names[0]}
         return Contexts("" if known.current == names[0] else known.current, rest)
 

@@ -25,7 +25,7 @@ _APIS: Final = {"serving the Client API": "client", "serving the workload API": 
 
 
 Entry = dict[str, Any]
-"""One entry of the log; a line that is none is its ``text``, with the ``service`` that said it."""
+"""One entry of the log; another line is its ``text``, with the ``service`` that said it."""
 Heard = queue.Queue[Entry | None]
 """Entries, then None when the coordinator has ended."""
 

@@ -109,7 +109,7 @@ def read_manifest(path: str) -> bytes:
 
     Raises:
         FileUnreadableError: it cannot be read.
-        FileInvalidError: it is no JSON or YAML that is accepted; with every problem.
+        FileInvalidError: it is not JSON or YAML that is accepted; with every problem.
     """
     return open_manifest(path).raw
 

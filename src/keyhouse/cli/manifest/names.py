@@ -18,7 +18,7 @@ def names_of(section: Literal["Secrets", "RecoveryKeys"]) -> Callable[[], list[s
             try:
                 if Path(file).is_file():
                     return _names_in(Path(file), section)
-            except (KeyhouseError, OSError):  # whoever presses Tab cannot read an error
+            except (KeyhouseError, OSError):  # anyone who presses Tab cannot read an error
                 return []
         return []
 

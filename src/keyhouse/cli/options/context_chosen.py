@@ -36,7 +36,7 @@ def known_contexts() -> list[str]:
     """Return the names of all contexts, for a shell to complete; none if they cannot be read."""
     try:
         return [*read(contexts_path()).contexts, "none"]
-    except (KeyhouseError, OSError):  # whoever presses Tab cannot read an error
+    except (KeyhouseError, OSError):  # anyone who presses Tab cannot read an error
         return []
 
 

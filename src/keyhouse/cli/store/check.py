@@ -44,7 +44,7 @@ def sealing_platform(name: str, directory: Path) -> "Platform":
     archived = directory.parent.name == "archive"
     home = directory.parent.parent if archived else directory
     if name == "simulation" and not (home / "simulation" / "machine.json").exists():
-        # Opened all the same, it would be made: another machine, whose key opens nothing.
+        # If it were opened, it would be made: another machine, whose key opens nothing.
         raise RefusedError(
             "the directory has no simulated machine, so nothing can be decrypted",
             hint="put the folder simulation/ beside the store, or leave out --platform",

@@ -104,7 +104,7 @@ def watch(
     failed: list[KeyhouseError] = []
     with suppress(KeyboardInterrupt):
         while watched:
-            watched = [each for each in watched if _goes_on(each, failed, once=how.once)]
+            watched = [each for each in watched if _continues(each, failed, once=how.once)]
             if how.once:
                 break
             if watched:
@@ -113,7 +113,7 @@ def watch(
         raise next((each for each in failed if isinstance(each, TrustError)), failed[0])
 
 
-def _goes_on(host: "_Host", failed: list[KeyhouseError], *, once: bool) -> bool:
+def _continues(host: "_Host", failed: list[KeyhouseError], *, once: bool) -> bool:
     """Look at ``host``, and tell whether it can be watched further; why not is in ``failed``."""
     try:
         host.look(once=once)
@@ -181,7 +181,7 @@ class _Host:
         self._state = state
         self._mirror = mirror
         self._tell = tell
-        self._wrong = ""  # the kind of the last alert that is no leaf
+        self._wrong = ""  # the kind of the last alert that is not about a leaf
 
     def look(self, *, once: bool) -> None:
         """Tell what is new. Raises ``TrustError`` for a broken log, or one that is not trusted.

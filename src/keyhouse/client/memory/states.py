@@ -190,7 +190,7 @@ def remembered(
     """Return ``memories`` with the place ``seen`` at ``address`` under ``root`` (SHA-256, hex).
 
     ``known`` is the newest place under that root when the call began: answers that overtake each
-    other are no rollback. Raises ``TrustError``, or ``MemoryFullError``.
+    other are not a rollback. Raises ``TrustError``, or ``MemoryFullError``.
     """
     require_root_of(memories, address, root)
     if seen is None:

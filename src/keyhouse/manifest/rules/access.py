@@ -206,7 +206,7 @@ def _key_problem(key: RSAPublicKey) -> str:
     if not least <= key.key_size <= most:
         return f"has {key.key_size} bits, must have {least} to {most}"
     exponent = key.public_numbers().e
-    # With exponent 1, encryption would be none.
+    # With exponent 1, nothing would be encrypted.
     if exponent < 3 or exponent % 2 == 0:  # noqa: PLR2004  the smallest odd one that encrypts
         return "has a public exponent that does not encrypt"
     return ""

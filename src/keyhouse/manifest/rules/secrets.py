@@ -1,7 +1,7 @@
 """Rules for ``Secrets``: types, sizes, templates, and what one manifest may have generated.
 
 Whether a certificate can be made of a template is found by trying, in ``keyhouse.authority``; here
-is what one says in vain, or should not say lightly.
+is what one says without effect, or should not say lightly.
 """
 
 from typing import Final

@@ -21,7 +21,7 @@ _WRONG_FILE: Final = "is it the right file?"
 
 
 class NotTextError(Exception):
-    """The bytes are no text in UTF-8, or an empty one: ``problem`` says what they are."""
+    """The bytes are not text in UTF-8, or an empty one: ``problem`` says what they are."""
 
     def __init__(self, problem: str, hint: str = "") -> None:
         super().__init__(problem)

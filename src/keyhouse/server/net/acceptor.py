@@ -73,7 +73,7 @@ class Acceptor:
         """Listen on ``host`` (empty: all addresses) and ``port`` (0: any free one).
 
         ``inherited`` is bound there already, for other processes too. Raises ``UnavailableError``
-        if the address cannot be had.
+        if nobody can listen at the address.
         """
         listening = inherited or await bound_socket(host, port)
         listen(listening)

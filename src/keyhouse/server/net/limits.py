@@ -25,7 +25,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     sweep_interval: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check every value: a limit that is none would not be missed until it is needed."""
+        """Check every value: an invalid limit would not be noticed until it is needed."""
         for name, kind in get_type_hints(type(self)).items():
             value = getattr(self, name)
             fits = type(value) is int or (kind is float and type(value) is float)

@@ -68,7 +68,7 @@ async def _address(host: str, port: int) -> tuple[socket.AddressFamily, tuple[st
 def _explained(host: str, port: int) -> Iterator[None]:
     try:
         yield
-    except (OSError, UnicodeError) as error:  # the latter for a name that can be none
+    except (OSError, UnicodeError) as error:  # the latter for a name that no host can have
         problem, hint = _UNUSABLE.get(getattr(error, "errno", None) or 0, _NO_ADDRESS)
         raise UnavailableError(
             f"cannot listen on {host or 'all addresses'} port {port}: {problem}", hint=hint

@@ -99,7 +99,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._told = False  # the connection above knows that its writing is paused
         self._reading = True  # the socket is read
         self._decrypting = False
-        self._yielded = False  # the backlog goes on in the loop's next turn
+        self._yielded = False  # the backlog continues in the loop's next turn
         self._backlog: deque[memoryview] = deque()
         self._linger = 0
         self._unsent = 0  # bytes that were encrypted and not yet given to the socket

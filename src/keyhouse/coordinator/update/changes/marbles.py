@@ -46,7 +46,7 @@ def _fields(name: str, before: Marble, after: Marble, new: Policy) -> Iterator[P
             _MARBLES, Effect.MARBLE_CHANGED, name, text, field=field, before=was, after=becomes
         )
         if field == "DisableSecretBinding":
-            yield from _derived_anew(name, new)
+            yield from _derived_again(name, new)
 
 
 def _parameters(name: str, before: Parameters, after: Parameters) -> Iterator[PlanChange]:
@@ -63,7 +63,7 @@ def _parameters(name: str, before: Parameters, after: Parameters) -> Iterator[Pl
         )
 
 
-def _derived_anew(name: str, new: Policy) -> Iterator[PlanChange]:
+def _derived_again(name: str, new: Policy) -> Iterator[PlanChange]:
     keys = tuple(
         secret
         for secret in sorted(_read_by(name, new))

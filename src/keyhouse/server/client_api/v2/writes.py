@@ -162,7 +162,7 @@ def proposal_of(body: bytes) -> Proposal:
 def cancellation_of(body: bytes) -> bytes | None:
     """Return the approval of a cancellation, if any. Raises ``BadRequestError``.
 
-    What is no JSON object is not looked at, as it always was.
+    What is not a JSON object is not looked at, as it always was.
     """
     return read_body(body, CancelBody).approval if body.lstrip().startswith(b"{") else None
 
