@@ -10,11 +10,12 @@ from support.samples.snp_vms import VM
 
 from keyhouse.evidence.bundle import Evidence, read_evidence, write_evidence
 from keyhouse.evidence.errors import EvidenceRefusedError, Step
+from keyhouse.evidence.hardware import vouched_start
 from keyhouse.evidence.history import Gap
 from keyhouse.evidence.page import page_of
 from keyhouse.evidence.report import rows_of
 from keyhouse.evidence.verify import NO_WITNESSES, require_no_gaps, verify
-from keyhouse.transparency.leaf import object_name
+from keyhouse.transparency.leaf import Started, object_name, read_leaf
 from keyhouse.transparency.policy import Policy
 
 GOOD = (GOLDEN / "deployment.evidence.json").read_bytes()
@@ -94,6 +95,20 @@ def test_a_start_that_witnesses_saw_late_is_judged_at_its_claimed_time(maker: Ma
     verified = verify(maker.evidence(history(maker), seen=late), maker.pins())
 
     assert verified.gaps == {Gap.CLAIMED_TIME: (2, 10)}
+
+
+def test_a_start_without_collateral_asks_for_none(maker: Maker) -> None:
+    said = history(maker)
+    said[2]["collateral"] = ""
+    evidence = maker.evidence(said)
+    leaf = read_leaf(next(raw for raw in evidence.entries[2:] if isinstance(raw, bytes)))
+    assert isinstance(leaf, Started)
+
+    gaps = vouched_start(
+        evidence.objects.__getitem__, maker.root, maker.pins(), leaf, (2, bytes(32)), None
+    )
+
+    assert gaps == (Gap.NO_COLLATERAL,)
 
 
 def test_without_a_pin_any_deployment_could_be_shown(maker: Maker, evidence: Evidence) -> None:

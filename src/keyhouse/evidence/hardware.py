@@ -66,7 +66,8 @@ def vouched_start(
     """
     if pins is None or not leaf.quote:
         return ()  # told already
-    quote, collateral = objects(leaf.quote), objects(leaf.collateral)
+    quote = objects(leaf.quote)
+    collateral = objects(leaf.collateral) if leaf.collateral else None
     if quote is None or collateral is None:
         return (Gap.NO_COLLATERAL,)
     given, claimed = read_collateral(collateral), date_of(leaf.time // 1_000_000)
