@@ -310,9 +310,13 @@ def test_frozen_clock_ends_at_10000(deployment: Deployment) -> None:
     """The number is a setting, here 20; no time passes for the lease in this test."""
     server, most = deployment.server, 20
     with server:
-        deployment.begin(LeaseOperations=most)
+        rules = deployment.transparency(LeaseOperations=most)
+        deployment.begin(manifest(Transparency=rules, FeatureGates=["SignQuoteEndpoint"]))
         until_served(server)
         deployment.fail()
+        with server.client() as client:  # of anybody nothing counts
+            asked = [client.post("/api/v2/sign-quote", {}).status for _ in range(2 * most)]
+        assert asked == [400] * (2 * most)
         with server.client(user("reader")) as client:
             answers = [client.get("/api/v2/secrets?s=shared").status for _ in range(2 * most)]
         assert answers == [200] * most + [503] * most

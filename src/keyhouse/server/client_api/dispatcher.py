@@ -56,7 +56,7 @@ class Dispatcher:
         try:
             self._require_allowed(route, view, head.identity)
             if self._lease.is_enforced and route.operation not in OPEN_WHILE_HELD:
-                self._lease.spend()
+                self._count(route.caller)
             if read is not None:
                 answer = read(view, head)
                 self._known.keep(view, head, answer)
@@ -89,6 +89,13 @@ class Dispatcher:
             return False
         self._lease.spend()
         return True
+
+    def _count(self, caller: Caller) -> None:
+        """Refuse what is held; count what is not, but for callers who could use up the lease."""
+        if caller is Caller.ANYBODY:
+            self._lease.require()
+        else:
+            self._lease.spend()
 
     def _require_allowed(self, route: Route, view: View, identity: bytes | None) -> None:
         """Refuse what the phase, the feature gate or the caller's certificate rules out."""
