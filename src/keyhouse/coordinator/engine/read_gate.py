@@ -37,9 +37,8 @@ class ForkError(ConflictError):
     code = "fork"
 
 
-class _Waiting(NamedTuple):
-    answer: Callable[[KeyhouseError | None], Any]
-    given: "asyncio.Future[Any]"
+_Waiting = tuple[Callable[[KeyhouseError | None], Any], "asyncio.Future[Any]"]
+"""What makes an answer, and what gets it. Each request makes one, so it has no names."""
 
 
 class _Ahead(NamedTuple):
@@ -68,7 +67,7 @@ class ReadGate:
         reach its head, or contradicts it. The future may be cancelled.
         """
         given: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(answer, given))
+        self._waiting.append((answer, given))
         if self._looking is None:
             self._looking = asyncio.create_task(self._look())
         return given

@@ -300,11 +300,11 @@ class HttpConnection:
     def _wait_for(
         self, verdict: "asyncio.Future[Any]", then: "Callable[[asyncio.Future[Any]], None]"
     ) -> None:
-        """Read nothing until ``verdict`` is there, which ``then`` gets."""
+        """Read nothing until ``verdict``, which the application keeps, is there for ``then``."""
         self._phase = _RUNNING
         self._deadline = math.inf
-        self._awaited = self._service.wait_for(verdict)
-        self._awaited.add_done_callback(then)
+        self._awaited = verdict
+        verdict.add_done_callback(then)
 
     def _judged(self, future: "asyncio.Future[Answer | Admission]") -> None:
         """Do what the application says now to the head, then continue to read."""
