@@ -2,8 +2,11 @@
 
 import base64
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from support.cosigner import Cosigner
 from support.peers.witness import Witness
 from support.process.command import Ended, run
 from support.process.server import Server
+from support.process.start import start
 from support.samples.deployment import manifest, user
 from support.samples.updates import together
 
@@ -33,8 +37,11 @@ class Watcher:
         return f"127.0.0.1:{self.server.port}"
 
     def look(self, *words: str, host: bool = True, once: bool = True) -> Ended:
+        return run(*self.words(*words, host=host, once=once))
+
+    def words(self, *words: str, host: bool = True, once: bool = True) -> tuple[str, ...]:
         simulation = self.server.data / "simulation"
-        return run(
+        return (
             *("watch", *host * (self.host,), *once * ("--once",), *words),
             *("--state", str(self.state)),
             *("--attestation", str(simulation / "attestation.json")),
@@ -149,6 +156,20 @@ def told(ended: Ended, kind: str) -> list[dict[str, Any]]:
     return [each for each in found if each["kind"] == kind]
 
 
+def interrupted(words: tuple[str, ...], *, lines: int) -> int:
+    """Return the exit code of a command that is interrupted once it has printed so many lines."""
+    ours, theirs = os.pipe()
+    with os.fdopen(ours, "rb") as shown, TemporaryFile() as errors, TemporaryDirectory() as state:
+        with os.fdopen(theirs, "wb") as output:
+            watching = start(
+                words, output=output, errors=errors, environment={"XDG_STATE_HOME": state}
+            )
+        for _ in range(lines):
+            assert shown.readline()
+        watching.send_signal(signal.SIGINT)
+        return watching.wait(60)
+
+
 def test_a_log_that_does_not_continue_is_kept_and_others_are_watched(watcher: Watcher) -> None:
     older = watcher.state.with_name("older")
     with watcher.server, watcher.server.client() as client:
@@ -171,6 +192,8 @@ def test_a_log_that_does_not_continue_is_kept_and_others_are_watched(watcher: Wa
         assert broken in ended.err
         assert watcher.state.read_bytes() == before
         same = watcher.host.replace("127.0.0.1", "localhost")  # of which nothing is known
+        assert interrupted(watcher.words(same, once=False), lines=1 + 13) == 4
+        watcher.state.write_bytes(before)
         ended = watcher.look("--json", "127.0.0.1:1", same)
         found = [json.loads(line) for line in ended.out.splitlines()]
         assert ended.code == 4
