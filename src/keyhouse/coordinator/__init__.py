@@ -6,6 +6,7 @@ from keyhouse.coordinator.activation.parameters import (
     Parameters,
     parameters,
 )
+from keyhouse.coordinator.certificate_ends import user_expiry, warn_of_expiry
 from keyhouse.coordinator.core.approvals import (
     ApprovalMissingError,
     ApprovalOutdatedError,
@@ -53,7 +54,6 @@ from keyhouse.coordinator.core.state import (
 )
 from keyhouse.coordinator.core.update_log import LogView, UpdateLog
 from keyhouse.coordinator.engine.batch import Decision
-from keyhouse.coordinator.engine.certificate_ends import user_expiry, warn_of_expiry
 from keyhouse.coordinator.engine.clock import LOOK_EVERY, Clock, HostClock
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.current import Process

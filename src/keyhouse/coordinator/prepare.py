@@ -30,8 +30,8 @@ from keyhouse.coordinator.core.policy import policy_of, remember_policy
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering, Running
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.engine.log_signing import make_log_key
-from keyhouse.coordinator.engine.recovery_index import encode_index
 from keyhouse.coordinator.full_check import check_fully, initial_secret
+from keyhouse.coordinator.recovery_index import encode_index
 from keyhouse.coordinator.update.retained import equal_definitions
 from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, index_mac_key
 from keyhouse.manifest import Action, Manifest

@@ -16,6 +16,7 @@ from typing import Final
 
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError, UnsettledError
 from keyhouse.base.log import log
+from keyhouse.coordinator.certificate_ends import warn_of_expiry
 from keyhouse.coordinator.core.commands import Command, RecordActivations
 from keyhouse.coordinator.core.context import FirstManifestRule
 from keyhouse.coordinator.core.events import Activated
@@ -25,7 +26,6 @@ from keyhouse.coordinator.core.publishing import start_events
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.batch import Accepted, Decision, Waiting
-from keyhouse.coordinator.engine.certificate_ends import warn_of_expiry
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.commits import Commits
 from keyhouse.coordinator.engine.counts import EngineCounts

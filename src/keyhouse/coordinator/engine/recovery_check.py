@@ -34,7 +34,7 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running
-from keyhouse.coordinator.engine.recovery_index import expected_index
+from keyhouse.coordinator.recovery_index import expected_index
 from keyhouse.manifest import Manifest, SealMode, fingerprint
 
 

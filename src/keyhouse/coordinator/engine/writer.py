@@ -12,8 +12,8 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import LogView
 from keyhouse.coordinator.engine.records import LogTail, encode_events
-from keyhouse.coordinator.engine.recovery_index import encode_index
 from keyhouse.coordinator.engine.shared import Held
+from keyhouse.coordinator.recovery_index import encode_index
 from keyhouse.journal import (
     Continuation,
     Home,
