@@ -1,9 +1,12 @@
 """What the benchmarks are asked for: nought is never taken for "not given"."""
 
 import sys
+from collections.abc import Callable
 
 import pytest
 from benchmarks.options import Options
+from benchmarks.public_log import run as public_log
+from benchmarks.store import run as store
 
 
 @pytest.mark.parametrize(
@@ -36,3 +39,30 @@ def test_what_is_given_holds_and_the_rest_is_usual(
     options = Options.from_arguments("")
     assert options.earlier_writes == 7
     assert options.records == (5_000 if quick else 100_000)
+
+
+@pytest.mark.parametrize(
+    ("main", "words", "said"),
+    [
+        (store.main, ("--store", "--seconds", "nan"), "--seconds goes up to 60"),
+        (store.main, ("--store", "--rounds", "0"), "--rounds from 1 to 20"),
+        (store.main, ("--store", "--store-password-file", "x"), "goes with the URL"),
+        (store.main, ("--store",), "--load"),
+        (public_log.main, ("--log", "--seconds", "61"), "--seconds goes up to 60"),
+        (public_log.main, ("--log", "--leaves", "27"), "--leaves and --evidence go from"),
+        (public_log.main, ("--log", "--evidence", "28", "1000001"), "--leaves and --evidence go"),
+    ],
+)
+def test_a_part_alone_refuses_what_it_cannot_measure(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    main: Callable[[], None],
+    words: tuple[str, ...],
+    said: str,
+) -> None:
+    load = () if said == "--load" else ("--load", "program")
+    monkeypatch.setattr(sys, "argv", ["bench", *words, *load])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err

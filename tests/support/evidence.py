@@ -73,10 +73,11 @@ def written(said: Said) -> bytes:
 class Maker:
     """A deployment with its platform, its log and three witnesses, two of which are a quorum.
 
-    One of them signs by ML-DSA, if wanted.
+    One of them signs by ML-DSA, if wanted. ``pace``: what passes between two leaves for them.
     """
 
-    def __init__(self, *, ml_dsa: bool = True) -> None:
+    def __init__(self, *, ml_dsa: bool = True, pace: timedelta = timedelta(minutes=1)) -> None:
+        self._pace = pace
         self.machine = make_machine(BEGUN)
         self.platform = SimulatedPlatform(self.machine, now=lambda: BEGUN)
         self.keys = make_coordinator_keys(
@@ -162,7 +163,7 @@ class Maker:
     def note(self, tree: Frontier, seen: datetime = BEGUN) -> SignedNote:
         """Return the checkpoint of ``tree``, signed by the log and by all witnesses."""
         text = Checkpoint(self.origin, tree.size, tree.root).encode()
-        time = int((seen + timedelta(minutes=tree.size)).timestamp())
+        time = int((seen + self._pace * tree.size).timestamp())
         lines = [each.line(text, time + n) for n, each in enumerate(self.witnesses)]
         return SignedNote(text, (signature_of(self.log, self.key, text), *lines))
 
