@@ -97,7 +97,7 @@ class History(Struct, frozen=True, gc=False):  # a long log has many, and none r
     intermediate: str = ""
     versions: dict[str, int] = {}  # raised since the manifest took effect
     pending: Pending | None = None
-    decided: int = 0  # leaves to the last decision, but for agreements
+    decided: int = 0  # leaves to the last decision; agreements are not counted as such
     portion: tuple[str, int] = ("", 0)  # approval of a package update that may continue; its place
     is_older: bool = False  # than its log, and no update has told yet what was pending before
     recovering: tuple[str, ...] = ()  # holders, if the next leaf is their start

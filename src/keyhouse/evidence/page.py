@@ -67,7 +67,7 @@ def _verdict(verified: Verified) -> str:
     by = "no witnesses: a fork is NOT excluded" if verified.witnessed is None else "witnesses"
     return (
         f'<p class="verdict">{simulated}Proven, with {by}, on {in_words(verified.pins.now)} UTC,'
-        " but for what stands at the end of this page. Who made this page can write anything:"
+        " except for what is listed below. Who made this page can write anything:"
         " verify the file yourself.</p>"
     )
 

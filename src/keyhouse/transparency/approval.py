@@ -8,7 +8,7 @@ spaces: ECDSA on P-256, P-384 or P-521 with SHA-256, in DER; RSASSA-PSS with SHA
 
 An approval counts once. Its head is one that its log has had, and has in it everything that was
 decided before: the first manifest, and each proposal, cancellation and update. Agreements of others
-are no such thing, so several people can agree at the same time.
+are not among these, so several people can agree at the same time.
 """
 
 from collections.abc import Callable

@@ -130,7 +130,7 @@ def nodes_of(read: Callable[[Tile], bytes], size: int) -> Nodes:
     """Return the nodes of the tree of ``size`` leaves, from its tiles as ``read`` returns them.
 
     They are not verified: what is made from them is compared with a known root. Raises
-    ``LogInvalidError`` for a tile that has not the bytes of its width.
+    ``LogInvalidError`` for a tile that does not have the length of its width.
     """
 
     @lru_cache(maxsize=64)
@@ -184,5 +184,5 @@ def _perfect_roots(row: Sequence[bytes]) -> Iterator[bytes]:
 
 def _hashes(raw: bytes, tile: Tile) -> list[bytes]:
     if len(raw) != HASH_BYTES * tile.width:
-        raise LogInvalidError(f"the tile {tile.path} has not the bytes of its width")
+        raise LogInvalidError(f"the tile {tile.path} does not have the length of its width")
     return [raw[at : at + HASH_BYTES] for at in range(0, len(raw), HASH_BYTES)]

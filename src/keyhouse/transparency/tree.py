@@ -84,7 +84,7 @@ class Frontier(msgspec.Struct, frozen=True):
 
 
 def root_of(nodes: Nodes, size: int) -> bytes:
-    """Return the root of the first ``size`` leaves. Raises ``LogInvalidError`` for no such size."""
+    """Return the root of the first ``size`` leaves. Raises ``LogInvalidError``."""
     if not 0 <= size <= LARGEST:
         raise LogInvalidError("no tree has this size")
     return _range_root(nodes, 0, size) if size else EMPTY_ROOT
@@ -159,7 +159,7 @@ def require_consistent(
 ) -> None:
     """Return if ``proof`` shows that the tree of ``size`` leaves continues the one of ``old``.
 
-    Raises ``LogInvalidError``. The empty tree is no such one: everything continues it. Source:
+    Raises ``LogInvalidError``. There is no proof for the empty tree, which all continue. Source:
     RFC 9162, 2.1.4.2.
     """
     _require_sizes(old, size)

@@ -181,7 +181,7 @@ def _show(verified: "Verified", html: str, *, as_json: bool) -> None:
 def _result(verified: "Verified") -> str:
     if verified.pins is None:
         return "NOT VERIFIED: this is what the file says"
-    found = "PROVEN, but for what is listed below"
+    found = "PROVEN, except for what is listed below"
     if verified.witnessed is None:
         found += "; NO WITNESSES: a fork is NOT excluded"
     return f"{found}; SIMULATION: proves nothing about hardware" if verified.is_simulated else found

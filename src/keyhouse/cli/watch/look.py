@@ -105,7 +105,7 @@ class Look:
         }
 
     def _root(self, new: LogCheckpoint, size: int) -> bytes | None:
-        """Return the root of the first ``size`` leaves; None: the log has not so many."""
+        """Return the root of the first ``size`` leaves; None: the log has fewer."""
         if not 0 < size < new.size:
             return new.root if size == new.size else None
         nodes = nodes_of(lambda tile: self._read(f"tile/{tile.path}"), new.size)
@@ -115,7 +115,7 @@ class Look:
         return root
 
     def _object(self, name: str) -> bytes | None:
-        """Return an object of the log; None: the coordinator has none of this name."""
+        """Return an object of the log; None: the coordinator does not have it."""
         if name not in self._objects:
             try:
                 raw: bytes | None = self._coordinator.log_part(f"object/{name}")
