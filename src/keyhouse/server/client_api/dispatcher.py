@@ -55,9 +55,10 @@ class Dispatcher:
         route, read, write = target
         try:
             self._require_allowed(route, view, head.identity)
-            if self._lease.is_enforced and route.operation not in OPEN_WHILE_HELD:
-                self._count(route.caller)
+            if self._is_bound(route):
+                self._lease.require()
             if read is not None:
+                self._count(route)
                 answer = read(view, head)
                 self._known.keep(view, head, answer)
                 if self._log is not None:
@@ -90,9 +91,18 @@ class Dispatcher:
         self._lease.spend()
         return True
 
-    def _count(self, caller: Caller) -> None:
-        """Refuse what is held; count what is not, but for callers who could use up the lease."""
-        if caller is Caller.ANYBODY:
+    def _is_bound(self, route: Route) -> bool:
+        """Tell whether witnesses decide over ``route``."""
+        return self._lease.is_enforced and route.operation not in OPEN_WHILE_HELD
+
+    def _count(self, route: Route) -> None:
+        """Count what is served now, unless its callers could use up the lease.
+
+        Raises ``HeldError``.
+        """
+        if not self._is_bound(route):
+            return
+        if route.caller is Caller.ANYBODY:
             self._lease.require()
         else:
             self._lease.spend()
@@ -110,6 +120,7 @@ class Dispatcher:
 
     async def _written(self, route: Route, write: Write, head: Head, body: bytes) -> Answer:
         try:
+            self._count(route)  # the lease may have ended while the body came
             answer = await write(head, body)
         except KeyhouseError as problem:
             return self._refused(problem, head)
