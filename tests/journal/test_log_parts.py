@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from support.captured_log import capture_logs
 from support.peers.postgres import PostgresServer
 
 from keyhouse.base.errors import NotFoundError, UnavailableError
@@ -112,3 +113,12 @@ async def test_a_file_that_is_not_a_part_is_named(
     with pytest.raises(StoreDamagedError, match=f"log/{name} is not a part"):
         await copy_log_in(disk, tmp_path, database)
     assert await database.logs() == []
+
+
+async def test_a_log_without_any_file_moves_to_memory(tmp_path: Path) -> None:
+    store = LogStore(DirectoryParts(LogFiles(tmp_path, LOG, Disk())))
+    store.extend(leaves(0, 3))
+    with capture_logs() as logged:
+        await store.move_to_memory()
+    assert logged == []
+    assert await entries(store, 3) == leaves(0, 3)

@@ -112,6 +112,8 @@ class LogFiles:
 
     def remove(self) -> None:
         """Remove all of it, where the deployment keeps nothing on the disk any more."""
+        if not os.path.lexists(self.folder):
+            return
         for folder, _, names in os.walk(self.folder, topdown=False):
             for name in names:
                 self._disk.remove(Path(folder, name))
