@@ -167,3 +167,18 @@ def test_people_are_told_how_to_fix_each_problem(tmp_path: Path) -> None:
     assert (ended.code, ended.err) == (1, "1 problem\n")
     assert "problem  user key: others may open it (0666)\n         fix: chmod 600 it" in ended.out
     assert "PRIVATE KEY" not in ended.out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--store-standbys", "1"), "--store-standbys has no effect here"),
+        (("--store-password-file", "password"), "--store-password-file has no effect here"),
+        (("--store", "postgresql://u@h/d", "--store-standbys", "-1"), "has an invalid value"),
+        (("--store", "postgresql://u@h/d", "--store-standbys", "100"), "has an invalid value"),
+    ],
+)
+def test_words_about_a_database_without_one_are_refused(words: tuple[str, ...], told: str) -> None:
+    ended = run("doctor", *words)
+    assert (ended.code, told in ended.err) == (1, True)
+    assert not ended.out

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import click
 from msgspec.structs import replace
 
+from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.doctor.finding import Finding
 from keyhouse.cli.options.context_chosen import context_for
@@ -18,6 +19,7 @@ from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.cli.parser import REFUSED, AsJson, Option, OptionGroup, command
 from keyhouse.client.contexts import contexts_path
 
+_MOST_STANDBYS: Final = 99
 _SHADES: Final = {"ok": "green", "warning": "yellow", "problem": "red", "skipped": "bright_black"}
 
 
@@ -51,7 +53,6 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
             help="file with the password for --store in its first line",
         ),
     ] = None
-
     store_standbys: Annotated[
         int,
         Option(
@@ -60,6 +61,18 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
             help="how many standbys have to keep each change before it is acknowledged",
         ),
     ] = 0
+
+    def require_fitting(self) -> None:
+        """Refuse what has no effect without ``--store``, as `keyhouse serve` does."""
+        if not 0 <= self.store_standbys <= _MOST_STANDBYS:
+            raise RefusedError(
+                "--store-standbys has an invalid value",
+                hint=f"a whole number from 0 to {_MOST_STANDBYS}",
+            )
+        file, standbys = self.store_password_file, self.store_standbys
+        if not self.store and (file or standbys):
+            flag = "--store-password-file" if file else "--store-standbys"
+            raise RefusedError(f"{flag} has no effect here", hint="it goes with --store")
 
     def with_context(self, context: str, host: str) -> "LocalOptions":
         """Return the options, certificate and key those of the context if neither is given."""
@@ -87,6 +100,7 @@ def doctor(
     Example: keyhouse doctor localhost:4433 --attestation attestation.json
     --simulation-root root.pem --cert alice.pem --key alice.key
     """
+    local.require_fitting()
     target = Target.at(host, trusting).settled(required=False)
     found = tuple(_findings(target, local.with_context(trusting.context, host)))
     problems = sum(each.level == "problem" for each in found)
