@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from keyhouse.base.process.packed_code import use_packed_code
-from keyhouse.server.process.pack_code import compiled_patterns, write_packed
+from keyhouse.cli.pack_code import compiled_patterns, write_packed
 
 _TIME_NS = 1_700_000_000_123_456_789
 _NAMES = ("packed_sample", "packed_sample.part")

@@ -21,9 +21,9 @@ def main() -> None:
 
         isolate("keyhouse.cli", sys.argv[1:])
         gc.disable()  # the start makes no garbage that is in cycles; ``serve`` ends this
-        from keyhouse.base.process.packed_code import use_packed_code
+        from keyhouse.base.process.packed_code import packed_file, use_packed_code
 
-        use_packed_code()
+        use_packed_code(packed_file("serve"))
         from keyhouse.server.process.serve import main as serve
 
         sys.exit(serve(sys.argv[2:], _explained))
@@ -31,6 +31,9 @@ def main() -> None:
         from keyhouse.base.process.isolation import isolate
 
         isolate("keyhouse.cli", sys.argv[1:], hold=True)
+        from keyhouse.base.process.packed_code import packed_file, use_packed_code
+
+        use_packed_code(packed_file("run"))
         from keyhouse.cli.run.command import main as launch
 
         sys.exit(launch(sys.argv[2:]))

@@ -65,7 +65,7 @@ def test_start_imports_nothing_that_only_later_calls_need(tmp_path: Path) -> Non
 
 def test_start_takes_its_code_from_the_packed_file(tmp_path: Path) -> None:
     # As scripts/setup does; a module that was changed since is not taken from the file.
-    pack = [sys.executable, "-I", "-m", "keyhouse.server.process.pack_code"]
+    pack = [sys.executable, "-I", "-m", "keyhouse.cli.pack_code", "serve"]
     subprocess.run(pack, env={}, timeout=60, check=True)
     server = Server(tmp_path / "data", cold=True)
     words = server._command[1:]

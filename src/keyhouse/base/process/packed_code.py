@@ -1,8 +1,8 @@
-"""The code of a start in one file, which is read at once.
+"""The code of a start in one file for each measured command, which is read at once.
 
 Python looks through folders for each module, then opens, checks and reads a file of bytecode: with
 more than 500 modules that was a fifth of a start. The file is made where Keyhouse is installed
-(``keyhouse.server.process.pack_code``), of the bytecode that is there. A module comes from it only
+(``keyhouse.cli.pack_code``), of the bytecode that is there. A module comes from it only
 for the interpreter, the search path and the place that it was made for, and, as with bytecode,
 while time and size of the source are the same. All else is imported as ever: nothing needs it.
 
@@ -39,8 +39,11 @@ LENGTH_SIZE = 8
 
 _TAG = sys.implementation.cache_tag
 _PACKAGE = __file__.rsplit("/", 3)[0]
-PACKED = f"{_PACKAGE}/__pycache__/start.{_TAG}.packed"
-"""Where the file is: with the bytecode, which is written by the same hands."""
+
+
+def packed_file(command: str) -> str:
+    """Return where the file of a command is: with the bytecode, written by the same hands."""
+    return f"{_PACKAGE}/__pycache__/{command}.{_TAG}.packed"
 
 
 def setting() -> tuple[object, ...]:
@@ -48,7 +51,7 @@ def setting() -> tuple[object, ...]:
     return sys.hexversion, _sre.MAGIC, sys.flags.optimize, tuple(sys.path), _PACKAGE
 
 
-def use_packed_code(file: str = PACKED) -> None:
+def use_packed_code(file: str) -> None:
     """From now on import modules from ``file``, if there is one and it fits."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)

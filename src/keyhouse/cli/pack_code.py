@@ -1,4 +1,4 @@
-"""Packs the code that a start imports: ``python -I -m keyhouse.server.process.pack_code``.
+"""Packs the code that `keyhouse serve` and `run` import: ``python -I -m keyhouse.cli.pack_code``.
 
 Run it where Keyhouse is installed; bytecode that is missing is written, too.
 """
@@ -6,8 +6,9 @@ Run it where Keyhouse is installed; bytecode that is missing is written, too.
 import _sre  # type: ignore[import-not-found]  # built into CPython
 import importlib
 import re
+import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import MAGIC_NUMBER
@@ -15,34 +16,45 @@ from marshal import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from keyhouse.base.process.packed_code import LENGTH_SIZE, PACKED, setting, time_and_size
+from keyhouse.base.process.packed_code import LENGTH_SIZE, packed_file, setting, time_and_size
 
 if TYPE_CHECKING:
     from keyhouse.base.process.packed_code import Compiled, Row
 
 _UNCHECKED: Final = b"\x01\0\0\0"
 
-_IMPORTED_LATER: Final = (
-    *("ctypes", "uvloop", "cryptography.hazmat.backends.openssl", "keyhouse.coordinator"),
-    *("keyhouse.base.process.last_resort", "keyhouse.server.process.logs"),
-    *("keyhouse.server.process.opening", "keyhouse.server.process.quote_checks"),
-    *("keyhouse.server.process.serve", "keyhouse.server.process.serving"),
-)
-"""What a start imports inside functions; each brings with it what it needs."""
+_BOTH: Final = ("ctypes", "cryptography.hazmat.backends.openssl")
+_IMPORTED: Final = {
+    "serve": (
+        *("uvloop", "keyhouse.coordinator", "keyhouse.base.process.last_resort", *_BOTH),
+        *("keyhouse.server.process.logs", "keyhouse.server.process.opening"),
+        *("keyhouse.server.process.quote_checks", "keyhouse.server.process.serve"),
+        "keyhouse.server.process.serving",
+    ),
+    "run": (
+        *("keyhouse.attestation", "keyhouse.launcher", "keyhouse.wire.marble_pb2", *_BOTH),
+        *("keyhouse.cli.run.command", "keyhouse.cli.run.trust"),
+    ),
+}
+"""What a command imports, some of it inside functions; each brings with it what it needs."""
 
 
-def main() -> int:
-    """Write the file for this interpreter; return the exit code."""
-    modules = list(import_start())
-    write_packed(Path(PACKED), modules, compiled_patterns())
+def main(commands: Sequence[str]) -> int:
+    """Write the file of the one command of ``commands``, or all, for this interpreter."""
+    if not commands:  # an interpreter for each, which has imported nothing else
+        words = [sys.executable, "-I", "-m", "keyhouse.cli.pack_code"]
+        ended = [subprocess.run([*words, each], check=False) for each in _IMPORTED]  # noqa: S603
+        return max(each.returncode for each in ended)
+    modules = list(import_start(commands[0]))
+    write_packed(Path(packed_file(commands[0])), modules, compiled_patterns())
     return 0
 
 
-def import_start() -> Iterator[ModuleSpec]:
-    """Import what a start imports; yield where each module came from."""
+def import_start(command: str) -> Iterator[ModuleSpec]:
+    """Import what ``command`` does; yield where each module came from."""
     from keyhouse.attestation.platforms.find import PlatformMissingError, simulation
 
-    for name in _IMPORTED_LATER:
+    for name in _IMPORTED[command]:
         importlib.import_module(name)
     with suppress(PlatformMissingError):  # an installation for production
         simulation()
@@ -129,4 +141,4 @@ def _is_unchecked(spec: ModuleSpec) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
