@@ -48,6 +48,8 @@ MISTAKES = [
         "a whole number from 1 to 3600",
     ),
     ("collateral fetch --tee", "--tee needs a value", "--tee sgx|tdx"),
+    ("evidence verify --root f", "unknown option --root", "did you mean --root-fingerprint?"),
+    ("stat h", "unknown command stat", "did you mean status?"),
     (
         "status --context=",
         "--context: it is empty: leave it out for the context in use",

@@ -1,5 +1,6 @@
 """Errors of usage in the words of all other errors: what is wrong, and what can be typed."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
@@ -80,14 +81,14 @@ def usage_error(error: click.ClickException) -> WrongUsageError:
 
 def _told(error: click.ClickException, context: click.Context | None) -> tuple[str, str]:
     """Return message and hint; the hint is empty if all there is has to be looked at."""
-    from keyhouse.wire.json_decoder import nearest, resembling
+    from keyhouse.wire.json_decoder import nearest
 
     told = (_plain(error.format_message()), "")
     match error:
         case click.NoSuchOption(option_name=name):
-            told = (f"unknown option {name}", _meant(resembling(name, _options(context))))
+            told = (f"unknown option {name}", _meant(name, _options(context)))
         case click.NoSuchCommand(command_name=name):
-            told = (f"unknown command {name}", _meant(resembling(name, _commands(context))))
+            told = (f"unknown command {name}", _meant(name, _commands(context)))
         case click.MissingParameter(param=click.Parameter() as missing):
             told = (f"{_name(missing)} is missing", _usage(context))
         case UnexpectedArgumentError(given=word):
@@ -103,7 +104,12 @@ def _told(error: click.ClickException, context: click.Context | None) -> tuple[s
     return told
 
 
-def _meant(close: str) -> str:
+def _meant(word: str, known: Sequence[str]) -> str:
+    """Return a hint: the only one of ``known`` that begins with ``word``, or one like it."""
+    from keyhouse.wire.json_decoder import resembling
+
+    longer = [each for each in known if each.startswith(word)]
+    close = longer[0] if len(longer) == 1 else resembling(word, known)
     return f"did you mean {close}?" if close else ""
 
 
