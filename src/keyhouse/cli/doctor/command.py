@@ -64,7 +64,7 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
 
     def require_fitting(self) -> None:
         """Refuse what has no effect without ``--store``, as `keyhouse serve` does."""
-        if not 0 <= self.store_standbys <= _MOST_STANDBYS:
+        if self.store_standbys > _MOST_STANDBYS:
             raise RefusedError(
                 "--store-standbys has an invalid value",
                 hint=f"a whole number from 0 to {_MOST_STANDBYS}",
