@@ -9,6 +9,7 @@ Whatever is changed comes from the recorded evidence file, or from a log of numb
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from random import Random
 from typing import ClassVar, Final
 
@@ -187,6 +188,9 @@ def _policy(raw: bytes) -> None:
     everybody = {each.key for each in policy.witnesses}
     if not policy.holds(everybody) or policy.holds(()) is not (policy.quorum is None):
         raise FindingError("a policy holds without any witness, or not with all")
+    for each in policy.witnesses:
+        with suppress(LogInvalidError):
+            each.require_url()
     if not -1 <= policy.liars_borne < max(len(everybody), 1):
         raise FindingError("a policy bears more liars than it has witnesses")
 

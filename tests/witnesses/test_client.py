@@ -82,7 +82,15 @@ def test_every_other_answer_is_not_now(peer: Peer, answer: Answered) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://127.0.0.1:9", "http://witness.example", "https://127.0.0.1:9/", "file:///a"]
+    "url",
+    [
+        "http://127.0.0.1:9",
+        "http://witness.example",
+        "https://127.0.0.1:9/",
+        "file:///a",
+        "https://999.1.1.1",  # which the library has two kinds of errors for, neither its HTTPError
+        "https://xn--zz/",
+    ],
 )
 def test_who_cannot_be_reached_or_must_not_be_is_not_now(peer: Peer, url: str) -> None:
     with pytest.raises(WitnessUnavailableError):

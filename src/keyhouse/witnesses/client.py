@@ -73,6 +73,8 @@ class WitnessClient:
                 return await self._post(f"{witness.url.rstrip('/')}/add-checkpoint", body)
         except AnswerUnusableError as unusable:
             raise WitnessUnavailableError(f"its answer {unusable}") from None
+        except (httpx.InvalidURL, UnicodeError):  # a host that is neither a name nor an address
+            raise WitnessUnavailableError("its URL is invalid") from None
         except (TimeoutError, httpx.TimeoutException):
             raise WitnessUnavailableError("it does not answer in time") from None
         except (httpx.HTTPError, httpx.StreamError, ssl.SSLError, OSError):
