@@ -14,10 +14,8 @@ from keyhouse.client.errors import TrustError
 from keyhouse.client.memory.heads import contradicted
 from keyhouse.client.root_signature import require_signature
 from keyhouse.client.steps import Steps
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.keys import ED25519, VerifierKey, verified
-from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.keys import ED25519, VerifierKey, signed_checkpoint
 from keyhouse.transparency.tiles import Tile, nodes_of, tiles_read
 from keyhouse.transparency.tree import Nodes, consistency_proof, require_consistent, root_of
 from keyhouse.wire.client_api import LogKeyData
@@ -63,11 +61,7 @@ def checkpoint_in(note: bytes, verifier: str) -> LogCheckpoint:
 
     Raises ``LogInvalidError``.
     """
-    key, signed = VerifierKey.read(verifier), SignedNote.read(note)
-    verified(signed, [key])
-    found = Checkpoint.read(signed.text)
-    if found.origin != key.name:
-        raise LogInvalidError("the checkpoint is one of another log")
+    found = signed_checkpoint(note, VerifierKey.read(verifier))
     return LogCheckpoint(found.origin, found.size, found.root, note, verifier)
 
 

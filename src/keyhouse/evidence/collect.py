@@ -10,7 +10,7 @@ from keyhouse.evidence.whole_tree import WholeTree
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.keys import VerifierKey, verified
+from keyhouse.transparency.keys import VerifierKey, signed_checkpoint
 from keyhouse.transparency.leaf import object_name, read_leaf
 from keyhouse.transparency.naming import objects_named
 from keyhouse.transparency.note import SignedNote
@@ -41,9 +41,7 @@ def collect(
     ``LogInvalidError`` if the key has not signed ``note``, the entries are not those of a
     checkpoint, or an object is another.
     """
-    signed = SignedNote.read(note)
-    verified(signed, [VerifierKey.read(key.key)])
-    checkpoint = Checkpoint.read(signed.text)
+    checkpoint = signed_checkpoint(note, VerifierKey.read(key.key))
     entries, tree = _log_of(parts, checkpoint)
     said = [read_leaf(entry) for entry in entries]
     objects = _objects_of(parts, said, {object_name(collateral): collateral})

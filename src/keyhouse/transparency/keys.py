@@ -133,6 +133,19 @@ def verified(note: SignedNote, keys: Iterable[VerifierKey]) -> dict[VerifierKey,
     return found
 
 
+def signed_checkpoint(note: bytes, log: VerifierKey) -> Checkpoint:
+    """Return the checkpoint in the signed ``note``, which the key of its log has signed.
+
+    Raises ``LogInvalidError``.
+    """
+    signed = SignedNote.read(note)
+    verified(signed, [log])
+    found = Checkpoint.read(signed.text)
+    if found.origin != log.name:
+        raise LogInvalidError("the checkpoint is one of another log")
+    return found
+
+
 def _short(text: str) -> bytes:
     """Return ``text`` behind its length in one byte."""
     raw = text.encode()

@@ -13,13 +13,11 @@ from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.layout import PUBLIC_LOG
 from keyhouse.journal.directory.log_files import LogFiles, log_name
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.growing import Growing
-from keyhouse.transparency.keys import VerifierKey, verified
+from keyhouse.transparency.keys import VerifierKey, signed_checkpoint
 from keyhouse.transparency.leaf import LogBegun, read_leaf
 from keyhouse.transparency.naming import objects_named
-from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.reading import entries_after
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled
 from keyhouse.transparency.tree import Frontier
@@ -57,9 +55,7 @@ def _see(files: LogFiles, name: str) -> LogSeen:
     if note is None:
         return LogSeen(name)  # it was never stopped cleanly: the journal has its end
     key = _key(files, name)
-    signed = SignedNote.read(note)
-    verified(signed, [key])
-    checkpoint = Checkpoint.read(signed.text)
+    checkpoint = signed_checkpoint(note, key)
     growing, objects = Growing(), set[str]()
 
     def read(path: str) -> bytes:

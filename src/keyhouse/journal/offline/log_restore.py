@@ -15,10 +15,9 @@ from keyhouse.journal.directory.log_files import LogFiles, log_name
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.growing import Growing
-from keyhouse.transparency.keys import VerifierKey, verified
+from keyhouse.transparency.keys import VerifierKey, signed_checkpoint
 from keyhouse.transparency.leaf import object_name, read_leaf
 from keyhouse.transparency.naming import objects_named
-from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.reading import entries_after
 from keyhouse.transparency.tiles import WIDTH, Tile, narrowed
 from keyhouse.transparency.tree import Frontier
@@ -78,9 +77,7 @@ class _Restoring:
         return Restored(target.size, self._tiles, self._objects, self._missing)
 
     def _checkpoint(self, note: bytes) -> Checkpoint:
-        signed = SignedNote.read(note)
-        verified(signed, [self._key])
-        return Checkpoint.read(signed.text)
+        return signed_checkpoint(note, self._key)
 
     def _here(self) -> Checkpoint | None:
         note = self._files.checkpoint()
