@@ -51,7 +51,7 @@ class WatchState:
             return {}
         try:
             content = _DECODER.decode(read_named_file(self.path, _LARGEST, FileUnreadableError))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             content = None
         if content is None or content.version != _VERSION:
             raise RefusedError(
