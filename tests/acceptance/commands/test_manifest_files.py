@@ -109,7 +109,17 @@ def test_a_side_that_is_not_a_file_needs_to_say_who_answers_there(yaml: Path) ->
     ended = run("manifest", "diff", str(yaml), "coordinator:4433")
 
     assert ended.code == 1
-    assert "coordinator:4433 is no file, and without --attestation" in ended.err
+    assert "coordinator:4433 is not a file, and without --attestation" in ended.err
+
+
+def test_a_side_that_is_not_a_file_is_named_beside_the_context(yaml: Path, tmp_path: Path) -> None:
+    home = {"XDG_CONFIG_HOME": str(tmp_path), "KEYHOUSE_CONTEXT": "prod"}
+    assert run("context", "add", "prod", "--address", "keys.example.com", env=home).code == 0
+
+    ended = run("manifest", "diff", str(yaml), "manifets", env=home)
+
+    assert ended.code == 2
+    assert "manifets is not a file, and the context 'prod' is for keys.example.com" in ended.err
 
 
 _LEADING_ZEROS = """\

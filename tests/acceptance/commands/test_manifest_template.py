@@ -110,7 +110,7 @@ def test_on_a_terminal_it_asks_again_until_an_answer_is_right(files: Path) -> No
         ("packages", "app=00", "neither a UniqueID nor"),
         ("packages", f"app=signer:00,product:1,version:{_ID}", "neither a UniqueID nor"),
         ("packages", f"app=signer:{_ID},product:{'9' * 5000},version:1", "neither a UniqueID nor"),
-        ("secrets", "a=aes", '"aes" is no type of a secret'),
+        ("secrets", "a=aes", '"aes" is not a type of secret'),
         ("users", "alice=nowhere.pem", "cannot read nowhere.pem"),
         ("users", f"alice={__file__}", "holds no PEM block CERTIFICATE"),
     ],

@@ -14,7 +14,7 @@ from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.output.show import coloured, show_json
-from keyhouse.cli.parser import REFUSED, Argument, AsJson, Option, command
+from keyhouse.cli.parser import REFUSED, Argument, AsJson, Option, WrongUsageError, command
 from keyhouse.manifest import Manifest, decode, fingerprint
 from keyhouse.manifest.diff import Change, diff
 
@@ -48,9 +48,15 @@ def compare(
         if _FILE_NAME.fullmatch(side) or Path(side).exists():
             return _checked(side)
         target = Target.at(side, trusting)
-        if target.settled(required=False).attestation is None:
+        try:
+            expected = target.settled(required=False).attestation
+        except WrongUsageError as error:  # of the context
+            raise WrongUsageError(
+                f"{side} is not a file, and {error.message}", hint=error.hint
+            ) from None
+        if expected is None:
             raise RefusedError(
-                f"{side} is no file, and without --attestation no coordinator is asked",
+                f"{side} is not a file, and without --attestation no coordinator is asked",
                 hint="correct the name, or pass --attestation or --context",
             )
         with coordinator_of(target) as coordinator:

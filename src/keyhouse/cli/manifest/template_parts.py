@@ -93,7 +93,7 @@ def secret_of(text: str) -> dict[str, Any]:
     found = _SECRET.fullmatch(text)
     if found is None:
         raise PartUnreadableError(
-            f"{quoted(text)} is no type of a secret",
+            f"{quoted(text)} is not a type of secret",
             hint=f"{nearest(text.partition(':')[0], tuple(_SIZES))} (TYPE or TYPE:BITS)",
         )
     kind = found["type"]
