@@ -22,7 +22,7 @@ from benchmarks.scenarios import Requests
 from benchmarks.store.databases import Database, bare, own_database
 from benchmarks.store.failing import failed_over, lost, seen_elsewhere
 from benchmarks.store.loads import SIZE, Given, Loads, behind_one_address, beside
-from benchmarks.store.wanted import BARE, ONE, SQLITE, TWO, compared
+from benchmarks.store.wanted import BARE, COMMIT, ONE, ROUND_TRIP, SQLITE, TWO, compared
 from benchmarks.surroundings import look_around
 
 _SEEN: Final = 200
@@ -66,8 +66,8 @@ def _measure(given: Given, database: Database) -> list[Row]:
     for _ in range(given.rounds):
         _say("the database itself")
         commit, round_trip = bare(database)
-        _note(found, "commit, p50 µs", BARE, commit)
-        _note(found, "round trip, p50 µs", BARE, round_trip)
+        _note(found, COMMIT, BARE, commit)
+        _note(found, ROUND_TRIP, BARE, round_trip)
     with _running(given, database) as (alone, first):
         for column, server in ((SQLITE, alone), (ONE, first)):
             server.hold_secrets(SIZE, given.user)
@@ -142,7 +142,11 @@ def _ended(server: Coordinator) -> Iterator[Coordinator]:
         server.stop()
 
 
-def _note(found: _Found, what: str, column: str, value: float) -> None:
+def _note(found: _Found, what: str, column: str, value: float | None) -> None:
+    """Keep a value; None: no request was answered in time."""
+    if value is None:
+        _say(f"left out: {what}, {column}")
+        return
     found.setdefault(what, {}).setdefault(column, []).append(round(value, 1))
 
 

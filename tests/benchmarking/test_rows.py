@@ -46,6 +46,13 @@ def test_a_figure_on_a_database_is_judged_by_what_the_database_takes_itself(
     assert not rows["commit, p50 µs"].finding
 
 
+def test_beside_a_figure_that_was_left_out_nothing_is_judged() -> None:
+    alone = Row("upload alone, p50 µs", {SQLITE: [400.0]})
+    reads = Row("read, 64 clients, /s", {SQLITE: [10_000.0], ONE: [6000.0]})
+    first, second = compared([alone, reads])
+    assert (first.finding, second.finding[:4]) == ("", "met:")
+
+
 def test_the_table_has_medians_and_leaves_cells_without_a_figure_empty(tmp_path: Path) -> None:
     rows = [
         Row("start, ms", {"a": [3.0, 1.0, 20.0], "b": [0.1234]}, at_most(3, 20, "ms")),
