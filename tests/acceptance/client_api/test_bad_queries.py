@@ -272,3 +272,16 @@ def test_a_body_nobody_asked_for_is_not_treated_as_the_next_request(running: Ser
         ):
             checked(_with_body(client, method, path))
             assert observe(client) == before
+
+
+_SWITCHES = ("", "?newest=true", "?newest=false", "?other")
+
+
+@pytest.mark.parametrize("query", ["newest", "newest=", "newest=yes", "newest=true&newest=false"])
+def test_newest_is_true_or_false(running: Server, query: str) -> None:
+    with running.client() as client:
+        reply = checked(client.get(f"/api/v2/log/checkpoint?{query}"))
+        assert reply.status == 400
+        assert reply.envelope["data"] == {"newest": "must be true or false, once"}
+        notes = {client.get(f"/api/v2/log/checkpoint{each}").body for each in _SWITCHES}
+        assert len(notes) == 1  # without witnesses

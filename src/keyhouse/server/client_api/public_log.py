@@ -56,10 +56,9 @@ class PublicLog:
 
         It is never one of a smaller log than was answered before. With ``newest`` in the query it
         is that of the whole log, which need not be cosigned: who has seen the head of an answer
-        asks whether the log continues that.
+        asks whether the log continues that. Raises ``BadRequestError``.
         """
-        newest = bool(head.query and values(head.query, "newest"))
-        note = self._checkpoint(view, newest=newest)
+        note = self._checkpoint(view, newest=_wants_newest(head.query))
         return Answer(200, note, (*self._answers.headers(view), _TEXT))
 
     def quote(self, view: View, head: Head) -> Admission:
@@ -152,6 +151,15 @@ class PublicLog:
 
     def _immutable(self, raw: bytes, view: View) -> Answer:
         return Answer(200, raw, (*self._answers.headers(view), *_BYTES))
+
+
+def _wants_newest(query: bytes) -> bool:
+    given = values(query, "newest") if query else []
+    if given not in ([], ["true"], ["false"]):
+        raise BadRequestError(
+            "newest is not true or false", fields={"newest": "must be true or false, once"}
+        )
+    return given == ["true"]
 
 
 def _log_of(view: View) -> PublicLogState:
