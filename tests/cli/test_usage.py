@@ -48,6 +48,12 @@ MISTAKES = [
         "a whole number from 1 to 3600",
     ),
     ("collateral fetch --tee", "--tee needs a value", "--tee sgx|tdx"),
+    (
+        "evidence proof a b c -o p",
+        "too many words",
+        "keyhouse evidence proof HOST INDEX -o FILE",
+    ),
+    ("log mirror a b c", "too many words", "keyhouse log mirror HOST DIR"),
     ("evidence verify --root f", "unknown option --root", "did you mean --root-fingerprint?"),
     ("stat h", "unknown command stat", "did you mean status?"),
     (

@@ -88,7 +88,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
         done = run("evidence", "export", address, "-o", file, *trust, "--json")
         assert done.code == 0, done.err
         proof = str(auditor / "start.tlog-proof")
-        done_proof = run("evidence", "proof", address, "2", "-o", proof, *trust)
+        home = {"XDG_CONFIG_HOME": str(auditor)}  # a context names the address
+        assert run("context", "add", "it", "--address", address, *trust, env=home).code == 0
+        done_proof = run("evidence", "proof", "2", "-o", proof, env=home)
         assert done_proof.code == 0, done_proof.err
     root = x509.load_pem_x509_certificates(pem)[-1].public_bytes(Encoding.DER)
     return Exported(

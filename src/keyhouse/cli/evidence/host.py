@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from keyhouse.cli.options.connect import collateral_for, trusted
-from keyhouse.cli.options.target import HostArgument, Target, TrustOptions
+from keyhouse.cli.options.target import Target, TrustOptions, host_and_word
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import NewFile, read_file
 from keyhouse.cli.output.show import show_json, show_rows
@@ -73,8 +73,14 @@ def export(
 
 
 def proof(
-    host: HostArgument,
-    index: Annotated[str, Argument(metavar="INDEX", help="number of the entry, from 0")],
+    words: Annotated[
+        list[str],
+        Argument(
+            metavar="HOST INDEX",
+            help="address of the Client API, which a context may name; then the number of the"
+            " entry, from 0",
+        ),
+    ],
     output: Output,
     trusting: TrustOptions,
     *,
@@ -89,6 +95,7 @@ def proof(
     from keyhouse.evidence.collect import proof_of
     from keyhouse.views.evidence import parts_of
 
+    host, index = host_and_word(words, "keyhouse evidence proof HOST INDEX -o FILE")
     with (
         _written(output) as file,
         _session(Target.at(host, trusting), quiet=as_json) as coordinator,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import click
 
 from keyhouse.cli.options.connect import coordinator_of
-from keyhouse.cli.options.target import Target, TrustOptions
+from keyhouse.cli.options.target import Target, TrustOptions, host_and_word
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser import Argument, AsJson, Option, WrongUsageError, command
+from keyhouse.cli.parser import Argument, AsJson, Option, command
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import Leaf, known_leaf
 from keyhouse.transparency.naming import objects_named
@@ -77,10 +77,8 @@ def mirror(words: Words, trusting: TrustOptions, *, as_json: AsJson = False) -> 
     """
     from keyhouse.cli.log.folder import MirrorFolder
 
-    *hosts, directory = words
-    if len(hosts) > 1:
-        raise WrongUsageError("too many words", hint="keyhouse log mirror HOST DIR")
-    folder, target = MirrorFolder(Path(directory)), Target.at("".join(hosts), trusting)
+    host, directory = host_and_word(words, "keyhouse log mirror HOST DIR")
+    folder, target = MirrorFolder(Path(directory)), Target.at(host, trusting)
     with coordinator_of(target) as coordinator, long_work("mirroring", quiet=as_json):
         found = mirrored(coordinator, folder)
     if as_json:

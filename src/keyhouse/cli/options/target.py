@@ -208,6 +208,17 @@ class Target(TrustOptions, frozen=True, kw_only=True):
             )
 
 
+def host_and_word(words: list[str], usage: str) -> tuple[str, str]:
+    """Return an address, "" for that of the context, and the word after it: ``HOST WORD``.
+
+    Raises ``WrongUsageError`` with ``usage`` as its hint.
+    """
+    *hosts, word = words
+    if len(hosts) > 1:
+        raise WrongUsageError("too many words", hint=usage)
+    return "".join(hosts), word
+
+
 def _filled(typed: Target, named: NamedContext) -> Target:
     """Return ``typed`` with the values of a context. What is trusted comes from one place.
 
