@@ -9,7 +9,7 @@ from support.peers.peer import Certified, certify
 from support.peers.postgres import PASSWORD, PostgresServer
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal.shared.url import store_url
+from keyhouse.journal.shared.url import has_password, store_url
 from keyhouse.journal.store.postgres_address import StoreUrlError, address_of
 from keyhouse.journal.store.postgres_connection import connect
 from keyhouse.journal.store.protocol import StoreUnreadableError
@@ -148,6 +148,9 @@ def test_tls_is_used_wherever_a_network_may_be(
         ("postgresql://u:secret@db.example@localhost/d", "cannot be read"),
         ("postgresql://u:secret@h:port/d", "cannot be read"),
         ("postgresql://u:secret@h,/d", "cannot be read"),
+        ("postgresql://u:secret@localhost/d?standbys=2", "cannot be read"),
+        ("postgresql://u:secret@localhost/d?standbys=", "cannot be read"),
+        ("postgresql://u:secret@localhost/d?%73tandbys", "cannot be read"),
         ("postgresql://u:secret@h/d?service=other", "not supported"),
         ("postgresql://u:secret@h/d?sslnegotiation=direct", "not supported"),
         ("postgresql://u:secret@h/d?sslrootcert={root}.missing", "sslrootcert"),
@@ -163,3 +166,17 @@ def test_a_url_that_would_trust_the_network_is_refused(
     with pytest.raises(StoreUrlError, match=problem) as caught:
         store_url(url.format(**files(tmp_path, own)), None)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "has"),
+    [
+        ("postgresql://u:p@h/d", True),
+        ("postgresql://h/d?user=u&password=p", True),
+        ("postgresql://h/d?user=u&%70assword=p", True),
+        ("postgresql://u@h/d?application_name=password=", False),
+        ("postgresql://u@h:5432/d", False),
+    ],
+)
+def test_a_password_in_a_url_is_found_as_the_library_finds_it(url: str, *, has: bool) -> None:
+    assert has_password(url) is has

@@ -23,7 +23,7 @@ def store_url(text: str, password_file: Path | None, standbys: int = 0) -> Secre
     ``standbys``: how many a commit has to wait for, at least. Raises ``StoreUrlError``.
     """
     parts = split_url(text)
-    if STANDBYS in dict(parse_qsl(parts.query)):
+    if STANDBYS in _parameters(parts):
         raise unusable()
     if standbys:
         parts = parts._replace(query=f"{parts.query}&{STANDBYS}={standbys}".lstrip("&"))
@@ -52,7 +52,12 @@ def has_password(text: str) -> bool:
     except ValueError:
         return False
     user, _, _ = parts.netloc.rpartition("@")
-    return ":" in user or "password=" in parts.query
+    return ":" in user or "password" in _parameters(parts)
+
+
+def _parameters(parts: SplitResult) -> set[str]:
+    """Return the names of the parameters, as the library will read them."""
+    return {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
 
 
 def _password(path: Path) -> str:
