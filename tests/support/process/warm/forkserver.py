@@ -32,7 +32,7 @@ EXIT: Final = struct.Struct("i")
 
 # Whole packages: what a process imports when it needs it first is warm as well.
 _PACKAGES: Final = {
-    "serve": ("keyhouse.coordinator", "keyhouse.server", "keyhouse.wire"),
+    "serve": ("keyhouse.base", "keyhouse.coordinator", "keyhouse.server", "keyhouse.wire"),
     "run": ("keyhouse.launcher", "keyhouse.wire"),
     "command": ("keyhouse.cli", "keyhouse.client", "keyhouse.manifest"),
 }
@@ -81,12 +81,22 @@ _WARMING: Final = (["version"], ["--help"], ["no-such-command"])
 
 
 def _preload(kind: str) -> None:
+    """Import everything, and make what is made once: of types, of patterns and of the parser."""
     if kind == "command":
         from keyhouse.cli.commands import leave_out
 
         leave_out()  # as it does itself, when it begins
     for name in (*_below(_PACKAGES[kind]), *_MODULES[kind]):
         importlib.import_module(name)
+    if kind != "run":
+        from keyhouse.manifest.convert import decode
+
+        decode(b"{}")
+    if kind == "serve":
+        from keyhouse.server.client_api import ROUTES
+        from keyhouse.server.client_api.routes import Grammars
+
+        Grammars(ROUTES)
     if kind == "command":
         from keyhouse.cli import main as run
 
