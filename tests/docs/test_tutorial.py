@@ -3,12 +3,12 @@
 import os
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
 from support.process.server import free_port
+from support.process.start import warm_python
 from support.process.terminal import Terminal
 
 _ROOT: Final = Path(__file__).parent.parent.parent
@@ -21,7 +21,7 @@ _STEP: Final = re.compile(
     r"|(?P<stop>press Ctrl-C)|(?P<end>with Ctrl-C)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
-_SETS_UP: Final = "scripts/setup runtime\n"  # it would renew what the tests run in
+_SETS_UP: Final = "scripts/setup runtime\n"  # the test's part: see its ``checkout``
 
 pytestmark = [
     pytest.mark.acceptance,
@@ -36,12 +36,13 @@ def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
     ports = {port: str(free_port()) for port in _PORTS}
     # In one go: a free port may have the digits of another port of the page.
     page = re.sub("|".join(_PORTS), lambda found: ports[found[0]], page)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    env = {"PATH": path, "HOME": str(tmp_path)}
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    checkout = tmp_path / "checkout"
+    warm_python(checkout / ".venv")
     with (
-        Terminal(_ROOT, env) as first,
-        Terminal(_ROOT, env) as second,
-        Terminal(_ROOT, env) as third,
+        Terminal(checkout, env) as first,
+        Terminal(checkout, env) as second,
+        Terminal(checkout, env) as third,
     ):
         terminals = {"first": first, "second": second, "third": third}
         current = first

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
-from support.process.start import KEYHOUSE
+from support.process.start import start
 
 __all__ = ["Terminal", "on_a_terminal"]
 
@@ -78,20 +78,20 @@ def on_a_terminal(
     """
     ours, theirs = os.openpty()
     os.write(ours, keys.encode())
-    with subprocess.Popen(
-        [KEYHOUSE, *words],
-        cwd=folder,
-        env={"TERM": "xterm", **environment},
-        stdin=theirs if keys else None,
-        stdout=theirs,
-        stderr=theirs,
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        try:
-            while part := os.read(ours, 65536):
-                shown += part
-        except OSError:  # the terminal closed with the process
-            pass
-        os.close(ours)
-    return process.returncode, shown.decode()
+    with os.fdopen(theirs, "r+b", buffering=0) as terminal:
+        process = start(
+            words,
+            stdin=terminal if keys else subprocess.DEVNULL,
+            output=terminal,
+            errors=terminal,
+            environment={"TERM": "xterm", **environment},
+            folder=folder,
+        )
+    shown = b""
+    try:
+        while part := os.read(ours, 65536):
+            shown += part
+    except OSError:  # the terminal closed with the process
+        pass
+    os.close(ours)
+    return process.wait(60), shown.decode()

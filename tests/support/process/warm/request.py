@@ -13,7 +13,10 @@ __all__ = ["may_be_warm", "send_request"]
 # Variables that only our code reads, and only when it runs. Any other may shape an interpreter or
 # a library when it is loaded.
 _PLAIN = frozenset(
-    {"HOME", "OE_SIMULATION", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"}
+    {
+        *("HOME", "NO_COLOR", "OE_SIMULATION", "TERM", "TMPDIR"),
+        *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"),
+    }
 )
 _PLAIN_PREFIXES = ("KEYHOUSE_", "EDG_")
 _MOST = 5000  # characters, each of which JSON may write in six: half of the longest request
