@@ -7,7 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.samples.state import DEK, NOON, OTHER_DEK, Snapshots, contents, open_home, state_of
+from support.samples.state import (
+    DEK,
+    NOON,
+    OTHER_DEK,
+    Image,
+    Snapshots,
+    contents,
+    open_home,
+    state_of,
+)
 
 from keyhouse.base.errors import KeyhouseError, NotFoundError
 from keyhouse.journal import Fresh, Locked, Opened, StoreDamagedError, StoreLockedError, see_journal
@@ -128,8 +137,9 @@ async def test_a_crash_while_a_restore_is_finished_loses_nothing(tmp_path: Path)
     await put_back(path, name, snapshots)
     committed = [copy for _, copy in snapshots.taken if (copy / "incoming" / "plan").exists()]
     assert len(committed) > 5
+    known: set[Image] = set()
     for number, copy in enumerate(committed):
-        inner = Snapshots(copy, tmp_path / f"inner-{number}")
+        inner = Snapshots(copy, tmp_path / f"inner-{number}", known)
         await (await open_home(copy, step=inner)).close()
         for _, image in inner.taken:
             assert await state_of(image, "one") == "locked"

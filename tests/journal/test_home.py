@@ -14,7 +14,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from support.samples.state import DEK, NOON_MICROSECONDS, OTHER_DEK, STORE_ID, Snapshots, open_home
+from support.samples.state import (
+    DEK,
+    NOON_MICROSECONDS,
+    OTHER_DEK,
+    STORE_ID,
+    Image,
+    Snapshots,
+    open_home,
+)
 
 from keyhouse.base.errors import BrokenError, KeyhouseError
 from keyhouse.base.secret import Secret
@@ -816,8 +824,9 @@ async def test_a_crash_within_a_crash_is_finished_too(tmp_path: Path) -> None:
     await do_succeed(path, snapshots)
     committed = [copy for name, copy in snapshots.taken if (copy / "incoming" / "plan").exists()]
     assert len(committed) > 5
-    for number, copy in enumerate(committed[::3]):
-        inner = Snapshots(copy, tmp_path / f"inner-{number}")
+    known: set[Image] = set()
+    for number, copy in enumerate(committed):
+        inner = Snapshots(copy, tmp_path / f"inner-{number}", known)
         home = await open_home(copy, machine="two", step=inner)
         await home.close()
         for _, image in inner.taken:

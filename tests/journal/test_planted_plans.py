@@ -13,6 +13,7 @@ from support.samples.state import (
     DEK,
     NOON_MICROSECONDS,
     OTHER_DEK,
+    Image,
     Snapshots,
     contents,
     open_home,
@@ -250,8 +251,9 @@ async def test_a_crash_at_each_step_of_what_finishes_a_crash(
         await establish(path, b"present", machine="two")
     copies = await committed(path, do, tmp_path / "kept")
     assert len(copies) > 3
+    known: set[Image] = set()
     for number, copy in enumerate(copies):
-        inner = Snapshots(copy, tmp_path / f"inner-{number}")
+        inner = Snapshots(copy, tmp_path / f"inner-{number}", known)
         await (await open_home(copy, machine=machine, step=inner)).close()
         for _, image in inner.taken:
             with private_copy(image):  # looking comes to an end as well
@@ -323,8 +325,9 @@ async def test_what_an_older_version_left_half_done_is_finished(
         await establish(path, b"present", machine="two")
     first, *_ = await committed(path, do, tmp_path / "kept")
     in_old_format(first, bound=bound)
+    known: set[Image] = set()
     for copy in old_steps(first, tmp_path / "steps", arriving=FILES, bound=bound):
-        inner = Snapshots(copy, tmp_path / "inner" / copy.name)
+        inner = Snapshots(copy, tmp_path / "inner" / copy.name, known)
         await (await open_home(copy, machine=machine, step=inner)).close()
         for image in [copy, *(each for _, each in inner.taken)]:
             assert await state_of(image, machine=machine) == expected

@@ -77,18 +77,42 @@ def put_back(store: MemoryStore, start: EpochStart | None, records: Sequence[Sea
     store._start, store._records, store._head = start, list(records), head
 
 
-class Snapshots:
-    """A ``step`` that keeps what a crash at each step would leave on the disk."""
+Image = frozenset[tuple[str, int, bytes]]
+"""Name, mode and content of everything in a directory."""
 
-    def __init__(self, watched: Path, kept: Path) -> None:
+
+class Snapshots:
+    """A ``step`` that keeps what a crash at each step would leave on the disk.
+
+    With ``known`` only what is not in there yet, to which it is added.
+    """
+
+    def __init__(self, watched: Path, kept: Path, known: set[Image] | None = None) -> None:
         self.taken: list[tuple[str, Path]] = []
         self._watched = watched
         self._kept = kept
+        self._known = known
 
     def __call__(self, name: str) -> None:
+        if self._known is not None:
+            image = _image(self._watched)
+            if image in self._known:
+                return
+            self._known.add(image)
         copy = self._kept / f"{len(self.taken):03}"
         if self._watched.exists():
             shutil.copytree(self._watched, copy, symlinks=True)
         else:
             copy.parent.mkdir(exist_ok=True)
         self.taken.append((name, copy))
+
+
+def _image(path: Path) -> Image:
+    return frozenset(
+        (
+            str(each.relative_to(path)),
+            each.lstat().st_mode,
+            each.read_bytes() if each.is_file() else b"",
+        )
+        for each in path.rglob("*")
+    )
