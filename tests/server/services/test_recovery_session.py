@@ -10,8 +10,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from support.samples.crafted import Made, keys_of_a_root, made
 from support.samples.deployment import MACHINE, NOW, FixedClock, new_process, running_engine, stored
+from support.samples.fixed_keys import RSA_4096
 from support.samples.recovery import Holder, encrypted, holder, holders, recoverable
 
 from keyhouse.authority import (
@@ -43,6 +45,8 @@ from keyhouse.server.services.recovery import Progress, RecoverySession
 
 ELSEWHERE = Secret(b"another machine, which has other keys")
 KEYS = holders(3)
+_BEFORE = RSA_4096.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+"""The ephemeral key of a process before."""
 
 
 @cache
@@ -209,7 +213,7 @@ async def test_upload_under_a_key_from_before_a_restart_is_refused(
         if asked:
             await desk.desk.public_key()
         share = desk.shares[KEYS[0].name].reveal()
-        recorded = encrypted(EphemeralKey().public_key, share)
+        recorded = encrypted(_BEFORE, share)
         with pytest.raises(BadRequestError, match="cannot be decrypted"):
             await desk.desk.upload(Secret(recorded), KEYS[0].sign(share))
 
