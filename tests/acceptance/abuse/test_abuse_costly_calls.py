@@ -16,16 +16,16 @@ from support.samples.deployment import manifest
 
 pytestmark = pytest.mark.acceptance
 
+_FLOOD = 1000  # quotes
 LONGEST = 20.0  # seconds that refusing one manifest may take, on a machine that does much else
 
 
 def test_a_flood_of_nonces_keeps_nobody_out(tmp_path: Path) -> None:
-    """100 connections ask for fresh quotes without a pause: each gets one in its turn."""
+    """100 connections ask for ten fresh quotes each, without a pause, and get every one."""
 
     def ask(wire: Wire) -> Counter[int]:
         statuses: Counter[int] = Counter()
-        end = time.monotonic() + 5
-        while time.monotonic() < end:
+        for _ in range(_FLOOD // 100):
             wire.send(b"GET /api/v2/quote?nonce=AAAA HTTP/1.1\r\nHost: a\r\n\r\n")
             found = wire.tls.recv(65536)
             while b"\r\n\r\n" not in found or not found.endswith(b"}\n"):
@@ -36,8 +36,7 @@ def test_a_flood_of_nonces_keeps_nobody_out(tmp_path: Path) -> None:
     with besieged(tmp_path, manifest(), growth=64) as server, open_wires(server, 100) as wires:
         counts = in_parallel(len(wires), 100, lambda number: ask(wires[number]))
     total = sum(counts, Counter[int]())
-    print(f"nonce flood: {dict(total)}")  # noqa: T201 - how many came through is the machine's
-    assert set(total) == {200}
+    assert total == {200: _FLOOD}
 
 
 def test_a_hundred_quotes_to_sign_at_once_are_signed_in_turn(tmp_path: Path) -> None:
