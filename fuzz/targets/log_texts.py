@@ -7,13 +7,15 @@ signature holds for what was signed alone, and entries are read as they were app
 Whatever is changed comes from the recorded evidence file, or from a log of numbers.
 """
 
+import json
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from random import Random
 from typing import ClassVar, Final
 
 import msgspec
+from fuzz.documents import changed_value
 from fuzz.mutations import mutated
 from fuzz.target import FindingError, Target
 from support.evidence import GOLDEN
@@ -108,7 +110,8 @@ class LogTarget(Target):
         place = chance.randrange(len(self._samples[kind]))
         raw = self._samples[kind][place]
         if chance.random() < 0.9:
-            raw = mutated(raw, chance, _WORDS)
+            change = _changed_json if raw.startswith(b"{") and chance.random() < 0.6 else mutated
+            raw = change(raw, chance, _WORDS)
         return _encode(_Case(kind, raw, place if kind == "tile" else chance.randrange(64)))
 
     def judge(self, case: bytes) -> str:
@@ -166,6 +169,17 @@ class LogTarget(Target):
         _same(extra, b"extra " + b64encode(self._numbers[_PROVEN]))
         if refused:
             raise LogInvalidError("a part of the log is damaged")
+
+
+def _changed_json(raw: bytes, chance: Random, words: Sequence[bytes]) -> bytes:
+    """Return the object ``raw`` with another value in its one form, or with words for a value."""
+    if chance.random() < 0.5:
+        value = changed_value(json.loads(raw), chance)
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return text.encode(errors="surrogatepass")
+    colons = [at for at, byte in enumerate(raw, 1) if byte == ord(":")]
+    at = chance.choice(colons)
+    return raw[:at] + chance.choice(words) + raw[at:]
 
 
 def _users(evidence: Evidence) -> Iterator[tuple[str, bytes]]:
