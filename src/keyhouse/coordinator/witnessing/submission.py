@@ -5,7 +5,7 @@ from typing import Final, NamedTuple, Protocol
 
 from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.coordinator.core.state import PublicLog
-from keyhouse.journal import LogStore
+from keyhouse.journal import LogStore, StoreUnreadableError
 from keyhouse.transparency.cosignature import cosigned
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import VerifierKey
@@ -97,7 +97,8 @@ class Submission:
         """Return the proof that the log continues its first ``old`` leaves, which holds.
 
         What is made from files is not trusted: it is verified against the root that the journal
-        has. Damaged files must never look like a fork. Raises ``ProofFailedError``.
+        has. Damaged files must never look like a fork. Raises ``ProofFailedError``, or
+        ``UnavailableError`` if they cannot be read now.
         """
         if not 0 < old < self.size:
             return []
@@ -109,6 +110,8 @@ class Submission:
             tiles = {each: await self._store.tile(each) for each in tiles_read(prove, self.size)}
             proof, old_root = prove(nodes_of(tiles.__getitem__, self.size))
             require_consistent(old, self.size, proof, old_root, self._root)
+        except StoreUnreadableError:  # not now: a database that does not answer is not damaged
+            raise
         except KeyhouseError as fault:
             raise ProofFailedError("files of the transparency log are damaged or lost") from fault
         return proof
