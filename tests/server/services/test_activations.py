@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from support.cosigner import Cosigner
 from support.samples.activation import (
     TLS_CERT,
     Deployment,
@@ -218,12 +219,35 @@ async def test_an_update_between_quote_and_answer_cannot_be_passed_by(tmp_path: 
         await opened.activations.activate(quoted_request(isvsvn=3), TLS_CERT)
 
 
-async def test_an_update_while_slow_certificates_are_made_is_not_passed_by(tmp_path: Path) -> None:
-    raw = marble_manifest(
+def slow(**sections: Any) -> bytes:
+    """Return a manifest under which each activation has a slow certificate made."""
+    return marble_manifest(
         {"web": {"Package": "app", "Parameters": {"Env": {"K": "{{ pem .Secrets.rsa.Private }}"}}}},
         Secrets={"rsa": {"Type": "cert-rsa", "Size": 2048}},
+        **sections,
     )
-    async with deployment(tmp_path, raw) as opened:
+
+
+async def test_nobody_joins_whose_turn_comes_after_the_lease(tmp_path: Path) -> None:
+    policy = f"witness W {Cosigner.ed25519().verifier} https://w.example\nquorum W\n"
+    rules = {"Witnesses": policy, "Serve": "Witnessed"}
+    async with deployment(tmp_path, slow(Config={"Transparency": rules})) as opened:
+        log, lease = opened.engine.view.running.public_log, opened.engine.lease
+        assert log is not None
+        lease.granted(log.frontier.size, b"a checkpoint")
+        gate = threading.Event()
+        before = asyncio.create_task(opened.activations._executor.run(gate.wait))
+        joining = asyncio.create_task(opened.join())
+        await asyncio.sleep(0)  # it waits for its turn
+        lease.refused("forked", lasting=True)
+        gate.set()
+        await refused(joining, UnavailableError, "the coordinator is held: forked")
+        await before
+        assert opened.engine.unrecorded == 0
+
+
+async def test_an_update_while_slow_certificates_are_made_is_not_passed_by(tmp_path: Path) -> None:
+    async with deployment(tmp_path, slow()) as opened:
         gate = threading.Event()
         before = asyncio.create_task(opened.activations._executor.run(gate.wait))
         joining = asyncio.create_task(opened.join())

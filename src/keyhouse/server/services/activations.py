@@ -160,8 +160,9 @@ class Activations:
             recipe = require_recipe(state, workload.request.marble_type)
             require_admitted(state, recipe, workload.verdict, workload.identity)
             require_below_limit(state, recipe.marble_type)
-            self._engine.lease.spend()
+            self._engine.lease.require()
             given = await self._made(state, recipe, workload)
+            self._engine.lease.spend()  # it may have ended while this one waited for its turn
             activated = self._activated(recipe, workload)
             await self._recorded(state, activated)
             return given, activated
