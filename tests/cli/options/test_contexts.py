@@ -18,11 +18,13 @@ from keyhouse.cli.options.user import User
 from keyhouse.cli.output.files import FileUnreadableError
 from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.cli.secret import split_words
+from keyhouse.cli.watch.command import Watching
 from keyhouse.client import ClientIdentity
 from keyhouse.client.contexts import (
     Context,
     Contexts,
     ContextUnusableError,
+    NamedContext,
     as_toml,
     change,
     read,
@@ -367,3 +369,19 @@ def test_an_empty_memory_says_so() -> None:
 
     assert shown.stdout == ""
     assert "no coordinator is remembered" in shown.stderr
+
+
+def test_logs_watched_in_a_context_with_a_memory_are_kept_beside_it(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(home))
+    usual = home / "keyhouse/watched-logs.json"
+
+    def place(memory: str, state: Path | None = None) -> Path:
+        named = NamedContext("dev", Context(memory=memory), is_implied=True)
+        return Watching(state=state).place(named).path
+
+    assert Watching().place(None).path == usual
+    assert place("") == place("none") == usual
+    assert place("/dev-folder/memory.json") == Path("/dev-folder/watched-logs.json")
+    assert place("/dev-folder/memory.json", state=home / "mine") == home / "mine"

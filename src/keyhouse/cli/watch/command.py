@@ -16,6 +16,8 @@ from keyhouse.base.printable import os_reason, printable
 from keyhouse.cli.log.folder import MirrorFolder
 from keyhouse.cli.log.mirror import mirrored
 from keyhouse.cli.options.connect import coordinator_of, expected_of, log_policy_of
+from keyhouse.cli.options.context_chosen import context_for
+from keyhouse.cli.options.memory import NONE
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.output.show import show_json
@@ -25,6 +27,7 @@ from keyhouse.cli.watch.look import BrokenLogError, Look, Seen
 from keyhouse.cli.watch.state import WatchState, default_state
 from keyhouse.cli.watch.witnesses import Asked, ask
 from keyhouse.client import LogPolicy, TrustError
+from keyhouse.client.contexts import NamedContext
 from keyhouse.evidence.pins import Pins
 
 _RUNNING: Final = 3
@@ -56,8 +59,8 @@ class Watching(OptionGroup, frozen=True, kw_only=True):
         Path | None,
         Option(
             "--state",
-            help="what is known of the logs (default: keyhouse/watched-logs.json in"
-            " $XDG_STATE_HOME or ~/.local/state)",
+            help="what is known of the logs (default: watched-logs.json beside the memory that the"
+            " context names, or else in keyhouse in $XDG_STATE_HOME or ~/.local/state)",
         ),
     ] = None
     mirror: Annotated[
@@ -72,9 +75,13 @@ class Watching(OptionGroup, frozen=True, kw_only=True):
         Option("--exec", help="program to run for each alert, with its JSON as standard input"),
     ] = None
 
-    def place(self) -> WatchState:
-        """Return where what is known is kept. Raises ``WrongUsageError`` if there is no place."""
-        place = self.state or default_state()
+    def place(self, context: NamedContext | None) -> WatchState:
+        """Return where what is known is kept: of a ``context`` with a memory of its own beside it.
+
+        Raises ``WrongUsageError`` if there is no place.
+        """
+        memory = "" if context is None else context.context.memory
+        place = self.state or default_state(None if memory in {"", NONE} else Path(memory))
         if place is None:
             raise WrongUsageError(
                 "no place for what is known: neither XDG_STATE_HOME nor HOME is set",
@@ -95,7 +102,8 @@ def watch(
 
     Example: keyhouse watch keys.example.com:4433 --attestation attestation.json --once
     """
-    place, hosts = how.place(), addresses.hosts or [""]  # that of the context
+    hosts = addresses.hosts or [""]  # that of the context
+    place = how.place(context_for(trusting.context, hosts[0]))
     if how.mirror is not None and len(hosts) > 1:
         raise WrongUsageError("a mirror is one of one log", hint="watch one HOST with --mirror")
     tell = _Telling(how.execute, as_json=as_json)

@@ -93,7 +93,10 @@ class WatchState:
         return path
 
 
-def default_state() -> Path | None:
-    """Return the file in the user's directory for state; None: there is no such directory."""
-    folder = user_folder("XDG_STATE_HOME", ".local/state")
+def default_state(memory: Path | None) -> Path | None:
+    """Return the file beside ``memory``, or in the user's directory for state.
+
+    None: there is no such directory.
+    """
+    folder = user_folder("XDG_STATE_HOME", ".local/state") if memory is None else memory.parent
     return None if folder is None else folder / "watched-logs.json"
