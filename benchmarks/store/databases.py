@@ -72,7 +72,7 @@ async def _bare(database: Database) -> Bare:
         begun = time.perf_counter()
         await connection.commit_something()
         committed = time.perf_counter()
-        await connection.fetch("SELECT 1")
+        await connection.value("SELECT 1")
         commits.append(committed - begun)
         queries.append(time.perf_counter() - committed)
     await connection.close()

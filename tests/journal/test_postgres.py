@@ -13,7 +13,11 @@ from keyhouse.journal import Journal, NotDurableError
 from keyhouse.journal.shared.url import store_url
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.postgres_address import awaited
-from keyhouse.journal.store.postgres_connection import create_schema
+from keyhouse.journal.store.postgres_connection import (
+    ConnectionDroppedError,
+    connect,
+    create_schema,
+)
 from keyhouse.journal.store.postgres_database import LARGEST_NOTE, PostgresDatabase
 from keyhouse.journal.store.protocol import (
     OutcomeUnknownError,
@@ -322,7 +326,18 @@ async def test_what_the_database_sets_for_its_users_does_not_count(
     store = await shared.store()
     assert store._reader is not None
     name, _, value = setting.split()
-    assert await store._reader.fetch(f"SHOW {name}") != [(value,)]
+    assert await store._reader.value(f"SHOW {name}") != value
+
+
+@pytest.mark.parametrize("statement", ["SELECT 1, 2", "SELECT 1 WHERE false", "VALUES (1), (2)"])
+async def test_an_answer_of_another_form_drops_the_connection(
+    shared: Shared, statement: str
+) -> None:
+    connection = await connect(shared.url)
+    assert await connection.value("SELECT 1") == 1
+    with pytest.raises(ConnectionDroppedError):
+        await connection.value(statement)
+    assert connection.closed
 
 
 async def test_what_is_beside_an_epoch_is_committed_with_it(shared: Shared) -> None:

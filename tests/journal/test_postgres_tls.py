@@ -34,12 +34,12 @@ class Network:
         where = f"{self.server.address}/{name or self.name}?{query}"
         connection = await connect(Secret(f"postgresql://keyhouse:{PASSWORD}@{where}".encode()))
         try:
-            rows = await connection.fetch(
+            found = await connection.value(
                 "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
             )
         finally:
             await connection.close()
-        return rows == [(True,)]
+        return found is True
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ RETURNING epoch, sequence, chain, fence, ended, current_setting('synchronous_sta
 _HEAD = """
 SELECT epoch, sequence, chain, fence, ended, current_setting('synchronous_standby_names')
 FROM keyhouse.head WHERE store_id = $1"""
+_HEAD_COLUMNS = 6
 _ROWS = "unnest($2::bigint[], $3::bytea[], $4::bytea[], $5::bytea[]) AS r"
 _INSERT = f"INSERT INTO keyhouse.record SELECT $1, r.* FROM {_ROWS}"  # noqa: S608 - constants
 _APPEND = f"""
@@ -74,6 +75,7 @@ LEFT JOIN LATERAL (
     WHERE store_id = $1 AND sequence > $2 ORDER BY sequence LIMIT 1000) AS next
 ) AS r ON r.size - octet_length(r.ciphertext) < 4194304
 WHERE h.store_id = $1 ORDER BY r.sequence"""
+_READ_COLUMNS = 12
 
 
 class PostgresStore:
@@ -130,13 +132,13 @@ class PostgresStore:
     async def read(self, after_seq: int) -> Batch:
         """Return up to 1,000 records, or about 4 MiB, after ``after_seq``."""
         async with self._asking() as connection:
-            rows = await connection.fetch(_READ, self._id, after_seq)
+            rows = await connection.fetch(_READ, self._id, after_seq, columns=_READ_COLUMNS)
         return _batch(self._id, rows)
 
     async def head(self) -> Position | None:
         """Return where the store ends."""
         async with self._asking() as connection:
-            rows = await connection.fetch(_HEAD, self._id)
+            rows = await connection.fetch(_HEAD, self._id, columns=_HEAD_COLUMNS)
         return self._head(connection, rows)[0] if rows else None
 
     async def begin_epoch(
@@ -175,7 +177,9 @@ class PostgresStore:
                 self._writer.drop()
             connection = await self._for_writing()
             with unreadable():
-                return self._head(connection, await connection.fetch(_HEAD, self._id))[0]
+                return self._head(
+                    connection, await connection.fetch(_HEAD, self._id, columns=_HEAD_COLUMNS)
+                )[0]
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -248,7 +252,7 @@ class PostgresStore:
         return connection
 
     async def _raise_fence(self, connection: Connection) -> None:
-        rows = await connection.fetch(_FENCE, self._id)
+        rows = await connection.fetch(_FENCE, self._id, columns=_HEAD_COLUMNS)
         _, connection.fence = self._head(connection, rows)
 
     async def _learn_fence(self, connection: Connection) -> None:
@@ -256,7 +260,7 @@ class PostgresStore:
 
         What was sent on earlier connections has a lower one, which this connection had raised.
         """
-        rows = await connection.fetch(_HEAD, self._id)
+        rows = await connection.fetch(_HEAD, self._id, columns=_HEAD_COLUMNS)
         _, connection.fence = self._head(connection, rows)
 
     async def _lock_head(self, connection: Connection) -> Position | None:
@@ -264,7 +268,7 @@ class PostgresStore:
         if not connection.in_turn:
             await connection.execute("BEGIN")
         connection.in_turn = False
-        rows = await connection.fetch(_HEAD + " FOR UPDATE", self._id)
+        rows = await connection.fetch(_HEAD + " FOR UPDATE", self._id, columns=_HEAD_COLUMNS)
         head, connection.fence = self._head(connection, rows)
         return head
 

@@ -86,9 +86,26 @@ class Connection:
         """Return the tag of the command. Raises ``ConnectionDroppedError``."""
         return str(await self._guarded(self._raw.execute(statement, *values)))
 
-    async def fetch(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return the rows. Raises ``ConnectionDroppedError``."""
-        return [tuple(row) for row in await self._guarded(self._raw.fetch(statement, *values))]
+    async def fetch(self, statement: str, *values: object, columns: int) -> list[tuple[Any, ...]]:
+        """Return the rows, each with so many ``columns``. Raises ``ConnectionDroppedError``."""
+        found = await self._guarded(self._raw.fetch(statement, *values))
+        rows = [tuple(row) for row in found]
+        if any(len(row) != columns for row in rows):  # of a server that did something else
+            self.drop()
+            raise ConnectionDroppedError
+        return rows
+
+    async def value(self, statement: str, *values: object) -> Any:
+        """Return the one value that is the answer. Raises ``ConnectionDroppedError``."""
+        rows = await self.fetch(statement, *values, columns=1)
+        if len(rows) != 1:
+            self.drop()
+            raise ConnectionDroppedError
+        return rows[0][0]
+
+    async def standby_names(self) -> str:
+        """Return what commits wait for. Raises ``ConnectionDroppedError``."""
+        return str(await self.value("SELECT current_setting('synchronous_standby_names')"))
 
     async def commit_something(self) -> None:
         """Commit what is nothing, and locks nothing: what was visible before has a standby then."""
@@ -160,7 +177,7 @@ async def connect(url: Secret) -> Connection:
     connection = await _reached(url)
     try:
         await _check_settings(connection)
-        require_standbys(connection.standbys, await _awaited(connection))
+        require_standbys(connection.standbys, await connection.standby_names())
         await _check_schema(connection)
     except ConnectionDroppedError:
         raise _unreachable() from None
@@ -210,8 +227,7 @@ async def _reached(url: Secret) -> Connection:
 
 async def _check_settings(connection: Connection) -> None:
     """Make the settings, read them back, and refuse a pooler, which would not keep them."""
-    ((pid,),) = await connection.fetch("SELECT pg_backend_pid()")
-    if pid != connection.server_pid:
+    if await connection.value("SELECT pg_backend_pid()") != connection.server_pid:
         raise StoreUnreadableError(
             "a connection pooler such as PgBouncer is between Keyhouse and the database",
             hint="give the URL of the PostgreSQL server itself",
@@ -219,18 +235,14 @@ async def _check_settings(connection: Connection) -> None:
     expected = {**_SETTINGS, "fsync": "on"}
     made = {**_SETTINGS, **_ALIVE}
     await connection.execute(_SET, list(made), list(made.values()))
-    found = await connection.fetch(_SHOW, list(expected))
-    for (name, value), row in zip(expected.items(), found, strict=True):
-        if row != (value,):
+    rows = await connection.fetch(_SHOW, list(expected), columns=1)
+    found = dict(zip(expected, rows, strict=False))
+    for name, value in expected.items():
+        if found.get(name) != (value,):
             raise StoreUnreadableError(
                 f"the database cannot be used safely: {name} is not {value}",
                 hint="set it in the configuration of the server",
             )
-
-
-async def _awaited(connection: Connection) -> str:
-    ((names,),) = await connection.fetch("SELECT current_setting('synchronous_standby_names')")
-    return str(names)
 
 
 def require_standbys(number: int, names: str) -> None:
@@ -246,7 +258,7 @@ def require_standbys(number: int, names: str) -> None:
 
 
 async def _check_schema(connection: Connection) -> None:
-    found = [line for (line,) in await connection.fetch(FOUND)]
+    found = [line for (line,) in await connection.fetch(FOUND, columns=1)]
     if sorted(map(str, found)) != EXPECTED:
         raise StoreDamagedError(
             "the database's schema keyhouse is not as Keyhouse creates it",

@@ -99,11 +99,10 @@ class PostgresDatabase:
     async def current(self) -> bytes | None:
         """Return the id of the store that is served; None before the first manifest."""
         async with self._asking() as connection:
-            rows = await connection.fetch(_CURRENT)
+            rows = await connection.fetch(_CURRENT, columns=1)
         if not rows:
             return None
-        ((found,),) = rows[:1]
-        return _bytes(found, STORE_ID_SIZE, exactly=True)
+        return _bytes(rows[0][0], STORE_ID_SIZE, exactly=True)
 
     async def make_current(self, store_id: bytes, *, before: bytes | None) -> None:
         """Let ``store_id`` be served in place of ``before``, which ends with that.
@@ -149,24 +148,21 @@ class PostgresDatabase:
                 await connection.execute("SELECT 1")
             else:
                 key = crc32(word.encode()) - 2**31
-                rows = await connection.fetch("SELECT pg_try_advisory_lock($1, $2)", _CLAIMS, key)
-                if rows == [(True,)]:
+                found = await connection.value("SELECT pg_try_advisory_lock($1, $2)", _CLAIMS, key)
+                if found is True:
                     self._claimed.add(word)
         return word in self._claimed
 
     async def standbys(self) -> int:
         """Return how many standbys have a change before it is acknowledged."""
         async with self._asking() as connection:
-            ((names,),) = await connection.fetch(
-                "SELECT current_setting('synchronous_standby_names')"
-            )
-        return awaited(str(names))
+            return awaited(await connection.standby_names())
 
     async def show_presence(self) -> None:
         """Let other replicas see that this one serves, for as long as the connection lasts."""
         async with self._asking() as connection:
             if _PRESENT not in self._claimed:
-                await connection.fetch(
+                await connection.value(
                     "SELECT pg_advisory_lock_shared($1, $2)", _CLAIMS, _PRESENT_KEY
                 )
                 self._claimed.add(_PRESENT)
@@ -174,18 +170,20 @@ class PostgresDatabase:
     async def others_present(self) -> bool:
         """Tell whether another replica serves, as the database says."""
         async with self._asking() as connection:
-            return bool(await connection.fetch(_OTHERS, _CLAIMS, _PRESENT_KEY))
+            return bool(await connection.fetch(_OTHERS, _CLAIMS, _PRESENT_KEY, columns=1))
 
     async def recovery_index(self, store_id: bytes, epoch: int) -> bytes | None:
         """Return what the holders of recovery keys need in ``epoch``; None if there is none."""
         async with self._asking() as connection:
-            rows = await connection.fetch(_INDEX, store_id, epoch)
+            rows = await connection.fetch(_INDEX, store_id, epoch, columns=1)
         return _bytes(rows[0][0], 16 * 1024 * 1024) if rows else None
 
     async def sealed(self, store_id: bytes, machines: Sequence[bytes]) -> tuple[bytes, ...]:
         """Return the sealed keys of ``machines``."""
         async with self._asking() as connection:
-            rows = await connection.fetch(_SEALED, store_id, list(machines), _LARGEST_SEALED)
+            rows = await connection.fetch(
+                _SEALED, store_id, list(machines), _LARGEST_SEALED, columns=1
+            )
         return tuple(_bytes(raw, _LARGEST_SEALED) for (raw,) in rows)
 
     async def seal(self, store_id: bytes, machine: bytes, raw: bytes, *, epoch: int) -> None:
@@ -197,7 +195,7 @@ class PostgresDatabase:
         """Return up to 200 notes of ``kind``, the newest first."""
         async with self._asking() as connection:
             limits = (LARGEST_NOTE, _LONGEST_NAME, _MOST_NOTES)
-            rows = await connection.fetch(_NOTES, store_id, kind, *limits)
+            rows = await connection.fetch(_NOTES, store_id, kind, *limits, columns=2)
         return tuple(
             Note(kind, _bytes(name, _LONGEST_NAME), _bytes(raw, LARGEST_NOTE)) for name, raw in rows
         )
@@ -212,19 +210,21 @@ class PostgresDatabase:
     async def logs(self) -> list[bytes]:
         """Return the ids, 16 bytes each, of the transparency logs that there are parts of."""
         async with self._asking() as connection:
-            rows = await connection.fetch(_LOGS)
+            rows = await connection.fetch(_LOGS, columns=1)
         return [_bytes(log, _LOG_ID, exactly=True) for (log,) in rows]
 
     async def log_part(self, log: bytes, name: str) -> bytes | None:
         """Return the part ``name`` of a transparency log; None if it is not there."""
         async with self._asking() as connection:
-            rows = await connection.fetch(_LOG_PART, log, name.encode(), LARGEST_LOG_PART)
+            rows = await connection.fetch(
+                _LOG_PART, log, name.encode(), LARGEST_LOG_PART, columns=1
+            )
         return _bytes(rows[0][0], LARGEST_LOG_PART) if rows else None
 
     async def log_part_names(self, log: bytes) -> list[str]:
         """Return the names of all parts of a transparency log."""
         async with self._asking() as connection:
-            rows = await connection.fetch(_LOG_PARTS, log)
+            rows = await connection.fetch(_LOG_PARTS, log, columns=1)
         names = [_bytes(name, _LONGEST_NAME * 2) for (name,) in rows]
         return sorted(name.decode("ascii", "replace") for name in names)
 
