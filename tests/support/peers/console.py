@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from http.cookies import SimpleCookie
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 import pytest
@@ -21,9 +21,19 @@ from support.process.start import start
 from support.samples.deployment import user
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
-__all__ = ["Answer", "Console", "ask", "chromium", "console", "context_of", "cookie_of", "csrf_of"]
+__all__ = [
+    "Answer",
+    "Console",
+    "ask",
+    "chromium",
+    "console",
+    "context_of",
+    "cookie_of",
+    "csrf_of",
+    "with_profile",
+]
 
 CHROMIUM: Final = shutil.which("chromium")
 
@@ -96,16 +106,26 @@ def chromium() -> "Iterator[Browser]":
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        sandbox = os.geteuid() != 0  # which root has none of
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM or "chromium",
-            chromium_sandbox=sandbox,
-            args=["--disable-dev-shm-usage"],  # which is small in some containers
-        )
+        browser = playwright.chromium.launch(**_launched())
         try:
             yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def with_profile(browser: "Browser", folder: Path) -> "Iterator[Page]":
+    """Open a page of another Chromium, which keeps what a person's does in ``folder``."""
+    with browser.browser_type.launch_persistent_context(folder, **_launched()) as context:
+        yield context.new_page()
+
+
+def _launched() -> dict[str, Any]:
+    return {
+        "executable_path": CHROMIUM or "chromium",
+        "chromium_sandbox": os.geteuid() != 0,  # root has none
+        "args": ["--disable-dev-shm-usage"],  # which is small in some containers
+    }
 
 
 class Answer(NamedTuple):
