@@ -196,6 +196,19 @@ def test_limit_holds_and_certificates_end_and_time_goes_ahead_only() -> None:
             deployment.advance(timedelta(seconds=-1))
 
 
+def test_deployment_that_began_some_time_ago_has_a_past_and_reaches_the_present() -> None:
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    with Deployment(manifest(), ago=timedelta(days=2)) as deployment:
+        early = deployment.activate("web", WEB)
+        deployment.advance(timedelta(days=2))
+        late = deployment.activate("web", WEB)
+        with deployment.client() as anybody:
+            assert anybody.update_log()[0].time < yesterday.isoformat()
+
+    assert early.certificate.not_valid_before_utc < yesterday
+    assert yesterday < late.certificate.not_valid_before_utc <= datetime.now(UTC)
+
+
 def test_update_rotates_the_roots_and_raises_the_version() -> None:
     with Deployment(manifest()) as deployment:
         before = deployment.activate("web", WEB)

@@ -9,10 +9,13 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class MovableClock:
-    """The host's time, plus what a test has added. May be shared among threads."""
+    """The host's time, less what it begins ``behind``, plus what a test has added.
 
-    def __init__(self) -> None:
-        self._ahead = 0  # microseconds
+    May be shared among threads.
+    """
+
+    def __init__(self, behind: timedelta = timedelta(0)) -> None:
+        self._ahead = -(behind // _MICROSECOND)
         self._lock = threading.Lock()
 
     def now(self) -> int:

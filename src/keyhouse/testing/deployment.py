@@ -68,7 +68,8 @@ class Deployment:
     ``set_manifest`` sets. ``folder`` is its state directory (0700; a temporary one if not given);
     opened again it has the same deployment, at no earlier time than that of its last change, on a
     machine with the same TCB status. ``certificate_days``: how long
-    certificates of workloads are good, as the setting of ``keyhouse serve``.
+    certificates of workloads are good, as the setting of ``keyhouse serve``. ``ago``: how long
+    before the machine's time it begins; ``advance`` leads it to the present, with a past.
 
     Raises ``PlatformMissingError`` without the distribution keyhouse-simulation, and
     ``CallRefusedError`` for a manifest that has problems.
@@ -80,8 +81,9 @@ class Deployment:
         *,
         folder: Path | None = None,
         certificate_days: int | None = None,
+        ago: timedelta = timedelta(0),
     ) -> None:
-        self.clock: Final = MovableClock()
+        self.clock: Final = MovableClock(ago)
         self._manifest = manifest
         self._folder = folder
         self._certificate_days = certificate_days
