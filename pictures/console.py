@@ -13,8 +13,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import datetime, timedelta
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from keyhouse.base.secret import Secret
 from keyhouse.client import SecretUpload
 from keyhouse.client.contexts import Context, Contexts, write
-from keyhouse.testing import Deployment, DeploymentUser, enclave, make_user
+from keyhouse.testing import ActivationRefusedError, Deployment, DeploymentUser, enclave, make_user
 
 __all__ = ["take_pictures"]
 
@@ -37,6 +37,7 @@ _PAGES: Final = {
     "updates": "updates",
     "secrets": "secrets",
     "workloads": "workloads",
+    "refused": "workloads?show=refused",
     "history": "history",
     "recovery": "recovery",
 }
@@ -44,23 +45,27 @@ _WIDTH, _HEIGHT = 1280, 800
 _PEOPLE: Final = ("alice", "bob", "carol")
 _ROLES: Final = (["owner", "operator"], ["owner"], ["owner", "auditor"])
 _HOLDERS: Final = ("north", "south", "vault")
+_ORDERS: Final = enclave("orders", signer="shop", security_version=2)
 
 
 def take_pictures() -> None:
     """Write the pictures of all pages."""
     people = {name: make_user(name) for name in _PEOPLE}
-    raw = _manifest(people, image="2026-11")
+    chance = random.Random(7)  # noqa: S311 a picture
+    day = [timedelta(minutes=chance.randint(10, 50)) for _ in range(26)]
     with (
         tempfile.TemporaryDirectory(prefix="keyhouse-") as place,
-        Deployment(json.dumps(raw).encode()) as deployment,
+        Deployment(
+            json.dumps(_manifest(people, image="2026-11")).encode(), ago=sum(day, timedelta())
+        ) as deployment,
     ):
         home = Path(place)
-        _live(deployment, people)
+        _live(deployment, people, day, chance)
         for name, user in people.items():
             (home / f"{name}.crt").write_bytes(user.identity.certificate)
             (home / f"{name}.key").write_bytes(user.identity.key.reveal())
         with _console(home, deployment) as link:
-            _photographed(link, deployment.clock.moment())
+            _photographed(link)
 
 
 def _manifest(people: dict[str, DeploymentUser], image: str) -> dict[str, Any]:
@@ -68,32 +73,13 @@ def _manifest(people: dict[str, DeploymentUser], image: str) -> dict[str, Any]:
     return {
         "Packages": {
             "web": enclave("web", signer="shop").package,
-            "orders": enclave("orders", signer="shop").package,
+            "orders": _ORDERS.package_by_signer,
             "ledger": {
                 **enclave("ledger", signer="shop").package,
                 "AcceptedTCBStatuses": ["UpToDate"],
             },
         },
-        "Marbles": {
-            "web": {
-                "Package": "web",
-                "Parameters": {
-                    "Env": {"SESSION_KEY": "{{ hex .Secrets.sessionKey }}", "IMAGE": image}
-                },
-            },
-            "orders": {
-                "Package": "orders",
-                "Parameters": {
-                    "Env": {"DATABASE": "{{ string .Secrets.databasePassword }}"},
-                    "Files": {"/tls.pem": "{{ pem .Secrets.ordersCert.Cert }}"},
-                },
-            },
-            "ledger": {
-                "Package": "ledger",
-                "MaxActivations": 12,
-                "Parameters": {"Env": {"KEY": "{{ hex .Secrets.ledgerKey }}"}},
-            },
-        },
+        "Marbles": _marbles(image),
         "Secrets": {
             "sessionKey": {"Type": "symmetric-key", "Size": 256, "Shared": True},
             "ledgerKey": {"Type": "symmetric-key", "Size": 256},
@@ -103,28 +89,44 @@ def _manifest(people: dict[str, DeploymentUser], image: str) -> dict[str, Any]:
         },
         "Users": {
             name: {"Certificate": user.certificate, "Roles": roles}
-            for (name, user), roles in zip(
-                people.items(),
-                (["owner", "operator"], ["owner"], ["owner", "auditor"]),
-                strict=True,
-            )
+            for (name, user), roles in zip(people.items(), _ROLES, strict=True)
         },
-        "Roles": {
-            "owner": {"ResourceType": "Manifest", "Actions": ["UpdateManifest"]},
-            "operator": {
-                "ResourceType": "Secrets",
-                "ResourceNames": ["databasePassword", "paymentToken"],
-                "Actions": ["ReadSecret", "WriteSecret"],
-            },
-            "auditor": {
-                "ResourceType": "Secrets",
-                "ResourceNames": ["sessionKey"],
-                "Actions": ["ReadSecret"],
-            },
-        },
+        "Roles": _roles(),
         "RecoveryKeys": {name: _recovery_key() for name in _HOLDERS},
         "Config": {"UpdateThreshold": 2, "RecoveryThreshold": 2},
     }
+
+
+def _marbles(image: str) -> dict[str, Any]:
+    web = {"SESSION_KEY": "{{ hex .Secrets.sessionKey }}", "IMAGE": image}
+    return {
+        "web": {"Package": "web", "Parameters": {"Env": web}},
+        "orders": {
+            "Package": "orders",
+            "Parameters": {
+                "Env": {"DATABASE": "{{ string .Secrets.databasePassword }}"},
+                "Files": {"/tls.pem": "{{ pem .Secrets.ordersCert.Cert }}"},
+            },
+        },
+        "ledger": {
+            "Package": "ledger",
+            "MaxActivations": 12,
+            "Parameters": {"Env": {"KEY": "{{ hex .Secrets.ledgerKey }}"}},
+        },
+    }
+
+
+def _roles() -> dict[str, Any]:
+    uploaded = ["databasePassword", "paymentToken"]
+    return {
+        "owner": {"ResourceType": "Manifest", "Actions": ["UpdateManifest"]},
+        "operator": _role(uploaded, "ReadSecret", "WriteSecret"),
+        "auditor": _role(["sessionKey"], "ReadSecret"),
+    }
+
+
+def _role(secrets: list[str], *actions: str) -> dict[str, Any]:
+    return {"ResourceType": "Secrets", "ResourceNames": secrets, "Actions": list(actions)}
 
 
 def _recovery_key() -> str:
@@ -132,15 +134,31 @@ def _recovery_key() -> str:
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
-def _live(deployment: Deployment, people: dict[str, DeploymentUser]) -> None:
-    """Let a day pass: secrets are uploaded, workloads join, an update is proposed."""
-    chance = random.Random(7)  # noqa: S311 a picture
+def _live(
+    deployment: Deployment,
+    people: dict[str, DeploymentUser],
+    day: list[timedelta],
+    chance: random.Random,
+) -> None:
+    """Let a ``day`` pass: secrets are uploaded, workloads join, an update is proposed."""
     with deployment.client(people["alice"].identity) as alice:
         alice.write_secrets({"databasePassword": SecretUpload(key=Secret(b"kept elsewhere"))})
-    for _ in range(26):
-        for kind in chance.choices(("web", "orders", "ledger"), (8, 4, 1), k=chance.randint(0, 4)):
-            deployment.activate(kind, enclave(kind, signer="shop"), names=f"{kind}.example.com")
-        deployment.advance(timedelta(minutes=chance.randint(10, 50)))
+    builds = {"web": enclave("web", signer="shop"), "orders": _ORDERS}
+    builds["ledger"] = enclave("ledger", signer="shop")
+    for wait in day:
+        for kind in chance.choices(tuple(builds), (8, 4, 1), k=chance.randint(0, 4)):
+            deployment.activate(kind, builds[kind], names=f"{kind}.example.com")
+        deployment.advance(wait)
+        if wait in day[-9:-6]:  # somebody starts an old image, again and again
+            with suppress(ActivationRefusedError):
+                old = enclave("orders", signer="shop", security_version=1)
+                deployment.activate("orders", old, names="orders.example.com")
+    with suppress(ActivationRefusedError):
+        deployment.activate("order", _ORDERS)
+    _propose(deployment, people)
+
+
+def _propose(deployment: Deployment, people: dict[str, DeploymentUser]) -> None:
     changed = _manifest(people, image="2026-12")
     with deployment.client() as anybody:
         changed["RecoveryKeys"] = json.loads(anybody.manifest().manifest)["RecoveryKeys"]
@@ -176,7 +194,7 @@ def _console(home: Path, deployment: Deployment) -> Iterator[str]:
             process.send_signal(signal.SIGTERM)
 
 
-def _photographed(link: str, now: datetime) -> None:
+def _photographed(link: str) -> None:
     from playwright.sync_api import sync_playwright
 
     _FOLDER.mkdir(exist_ok=True)
@@ -186,9 +204,8 @@ def _photographed(link: str, now: datetime) -> None:
             executable_path=program, chromium_sandbox=os.geteuid() != 0
         )
         page = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
-        page.clock.install(time=now)
         page.goto(link)
-        page.wait_for_url("**/trust")
+        page.wait_for_url("**/trust", wait_until="commit")
         base = page.url.removesuffix("trust")
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)

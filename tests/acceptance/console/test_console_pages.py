@@ -11,6 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from support.cosigner import Cosigner
 from support.peers.console import Console, console, context_of, with_profile
+from support.peers.joined import asked_to_join
 from support.peers.witness import Witness, policy
 from support.process.server import Client, Server
 from support.samples.deployment import user
@@ -36,6 +37,7 @@ PAGES = {
     "updates?from=force": "Updates",
     "secrets": "Secrets",
     "workloads": "Workloads",
+    "workloads?show=refused": "Workloads",
     "history": "History",
     "recovery": "Recovery",
 }
@@ -67,6 +69,7 @@ def test_every_page_is_open_to_keyboards_and_screen_readers_and_fits_its_window(
     deployment: Server, consoles: Callable[..., Console], opened: "Callable[..., Page]"
 ) -> None:
     """Each page is loaded once: that is what takes long."""
+    assert asked_to_join(deployment, "missing").answer is None
     # Without transitions: in the midst of one, from theme to theme, colors are those of neither.
     settings = {"color_scheme": "light", "reduced_motion": "reduce"}
     page = opened(consoles(deployment, "alice"), **settings)

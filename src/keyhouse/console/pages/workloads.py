@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from starlette.requests import Request
 
-from keyhouse.client import Activation, AsyncCoordinator, RefusedActivations
+from keyhouse.client import Activation, AsyncCoordinator, RefusedActivation, RefusedActivations
 from keyhouse.client.errors import CallUnknownError
 from keyhouse.console.deployments import Deployment
 from keyhouse.console.page import View, page
@@ -29,9 +29,14 @@ class Bar(msgspec.Struct, frozen=True):
 
 @page("workloads")
 async def show(request: Request, deployment: Deployment) -> View:
-    """Show the newest page of the audit trail, its plot, the limits, and what was refused."""
+    """Show the newest page of the audit trail, its plot, and the limits; or what was refused."""
     word = request.query_params.get("q", "")
     link = await deployment.link()
+    refusals = await _refusals(link.coordinator)
+    if refusals is not None and request.query_params.get("show") == "refused":
+        found = [each for each in refusals.refused if word.casefold() in _told(each)]
+        refused = paged(request, found)
+        return View("refused", {"refusals": refusals, "refused": refused, "word": word})
     in_force = await deployment.in_force()
     trail = await link.coordinator.activations()
     counted = await link.coordinator.counters()
@@ -45,7 +50,8 @@ async def show(request: Request, deployment: Deployment) -> View:
         "bars": plot([each.time for each in trail.activations]),
         "limits": counted.limits,
         "counters": counters,
-        "refusals": await _refusals(link.coordinator),
+        "refusals": refusals,
+        "refused": None,
         "marbles": in_force.manifest.marbles,
     }
     return View("workloads", values)
@@ -81,6 +87,10 @@ def plot(times: list[str]) -> list[Bar]:
         )
         for each in range(begin, end + 1)
     ]
+
+
+def _told(each: RefusedActivation) -> str:
+    return f"{each.marble_type} {each.uuid} {each.code} {each.reason} {each.hint}".casefold()
 
 
 def _searched(each: Activation) -> str:
