@@ -18,6 +18,7 @@ from support.samples.deployment import user
 from support.samples.updates import Api, together
 
 from keyhouse.client.contexts import Context
+from keyhouse.manifest import fingerprint
 from keyhouse.transparency.leaf import UpdateApproved
 
 pytestmark = pytest.mark.acceptance
@@ -65,6 +66,35 @@ def test_refused_workloads_are_shown_with_the_reason_and_what_to_do(
     assert "Of several coordinators each knows its own refusals only" in page
     assert "Nothing contains" in visitor.get("workloads?show=refused&q=nothing+like+it")
     assert 'Refused <span class="count">' in visitor.get("workloads")
+
+
+def test_a_manifest_that_the_log_lacks_is_in_nobodys_way(
+    tmp_path: Path, consoles: Callable[..., Console]
+) -> None:
+    """One with values of secrets is not in the log; the form names the newest earlier one."""
+
+    def with_a_value(document: dict[str, Any]) -> None:
+        document["Secrets"]["given"] = {
+            "Type": "plain",
+            "UserDefined": True,
+            "Private": "Y2FuYXJ5",
+        }
+
+    first, second = together(with_a_value, UpdateThreshold=1), together(UpdateThreshold=1)
+    with Server(tmp_path / "data") as server:
+        with server.client() as client:
+            assert client.set_manifest(first).status == 200
+        with server.client(user("alice")) as alice:
+            assert Api(2).update(alice, second).status == 200
+        visitor = Visitor(consoles(server, "alice"))
+        lacking = fingerprint(first)
+        assert lacking in visitor.get("manifest/compare")
+        sides = {"left_version": lacking, "right_version": lacking, "right": "text"}
+        sides["right_text"] = together(word="other", UpdateThreshold=1).decode()
+        shown = visitor.post("manifest/compare", left="in force", **sides)
+        assert (shown.status, "Side by side" in shown.text) == (200, True)
+        refused = visitor.post("manifest/compare", left="earlier", **sides)
+        assert (refused.status, "choose its file" in refused.text) == (404, True)
 
 
 @needs_engine

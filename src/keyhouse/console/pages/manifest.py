@@ -138,8 +138,9 @@ async def compare(request: Request, deployment: Deployment) -> View:
     }
     if not right:
         return View("compare", values)
-    for version in {fields.get(f"{side}_version", "") for side in ("left", "right")}:
-        if version in (each.fingerprint for each in earlier):
+    for side, chosen in (("left", left), ("right", right)):  # a form names a version of both
+        version = fields.get(f"{side}_version", "")
+        if chosen == "earlier" and version in (each.fingerprint for each in earlier):
             known[version] = await earlier_manifest(link.coordinator, version)
     old = _side(fields, "left", left, known)
     new = _side(fields, "right", right, known)
