@@ -19,7 +19,7 @@ pytestmark = pytest.mark.acceptance
 
 WRITERS = 4
 ROUNDS_EACH = 25
-SLICES = 4  # 100 kills, and many more in the campaign: scripts/fuzz kills=2000
+SLICES = 8  # 8 * 25 = 200 kills, and more in the campaign: scripts/fuzz kills=2000
 
 
 def _pauses(seed: int) -> Iterator[float]:
