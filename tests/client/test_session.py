@@ -316,6 +316,18 @@ def test_a_page_of_counters_is_read(tmp_path: Path) -> None:
     assert (page.first, page.next) == (6, 7)
 
 
+def test_refused_activations_are_read(tmp_path: Path) -> None:
+    peer = Peer.new()
+    one = {"marbleType": "app", "code": "forbidden", "reason": "no", "uniqueID": "ab", "later": 1}
+    since = "2027-01-15T08:00:00.000Z"
+    peer.replies["GET", "/api/v2/refused-activations"] = success({"refused": [one], "since": since})
+    with session(peer, tmp_path) as coordinator:
+        found = coordinator.refused_activations()
+    assert found.since == since
+    (refused,) = found.refused
+    assert (refused.marble_type, refused.unique_id, refused.count) == ("app", "ab", 0)
+
+
 @pytest.mark.parametrize("line", ["", "[]", "nonsense", '"text"'])
 def test_a_log_line_that_is_not_an_object_is_reported(tmp_path: Path, line: str) -> None:
     peer = Peer.new()

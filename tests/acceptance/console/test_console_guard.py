@@ -101,7 +101,7 @@ def test_another_user_of_the_machine_gets_nothing_even_with_the_cookie(
 def test_every_answer_keeps_scripts_frames_and_caches_out(
     deployment: Server, consoles: Callable[..., Console]
 ) -> None:
-    found = consoles(deployment)
+    found = consoles(deployment, "writer")
     cookie = cookie_of(found)
 
     for path in ("/d/prod/trust", "/static/console.js", "/nothing", "/open", "/d/other/trust"):
@@ -114,6 +114,10 @@ def test_every_answer_keeps_scripts_frames_and_caches_out(
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["referrer-policy"] == "same-origin"
         assert "server" not in headers
+    own = {**cookie, "origin": found.address}
+    fields = {"csrf": csrf_of(found, cookie), "secret": "note"}
+    value = ask(found, "/d/prod/secrets/read", own, **fields)
+    assert (value.status, value.headers["cache-control"]) == (200, "no-store")
 
 
 def test_locking_ends_the_session_and_a_new_link_is_printed(
