@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import asyncpg
 
@@ -23,6 +23,8 @@ from support.process.tool import tool
 __all__ = ["PASSWORD", "PostgresServer"]
 
 PASSWORD = "canary-of-a-password"  # noqa: S105 - of this test
+_TEMPLATE: Final = "with_schema"
+"""A database that is copied: to create the schema takes as long as all else."""
 
 
 class PostgresServer:
@@ -58,6 +60,7 @@ class PostgresServer:
                 "local replication keyhouse scram-sha-256\n" + rules.read_text()
             )
             server.start()
+            asyncio.run(server._create_template())
             yield server
 
     @contextmanager
@@ -156,12 +159,14 @@ class PostgresServer:
         while await self.ask("SHOW ssl") != [(value,)]:
             pass
 
+    async def _create_template(self) -> None:
+        await self.ask(f"CREATE DATABASE {_TEMPLATE}")
+        await create_schema(self.url(_TEMPLATE))
+
     async def database(self, *, empty: bool = False) -> str:
         """Return the name of a new database, with the schema unless it is to be ``empty``."""
         name = f"test{next(self._numbers)}"
-        await self.ask(f"CREATE DATABASE {name}")
-        if not empty:
-            await create_schema(self.url(name))
+        await self.ask(f"CREATE DATABASE {name} TEMPLATE {'template1' if empty else _TEMPLATE}")
         return name
 
     async def ask(self, statement: str, *, database: str = "postgres") -> list[tuple[Any, ...]]:
