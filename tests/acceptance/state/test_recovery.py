@@ -71,10 +71,11 @@ def test_enough_holders_bring_everything_back_again_and_again(
         with server:
             with server.client() as client:
                 assert client.get("/api/v2/status").data["code"] == 1
-                public = ephemeral_key(client)
                 for number, each in enumerate(uploading):
                     share = shares[each.name]
-                    sent = encrypted(public, share) if number % 2 == turn else share
+                    sent = share
+                    if number % 2 == turn:
+                        sent = encrypted(ephemeral_key(client), share)
                     with server.client() as another:
                         reply = hand_in(another, sent, each.sign(share))
                     assert reply.data["remaining"] == needed - number - 1
