@@ -11,8 +11,9 @@ from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.policy import Policy
 from keyhouse.wire.json_decoder import nearest
 
-LEASE_SECONDS: Final = (60, 30 * 24 * 3600)
-LEASE_OPERATIONS: Final = (1, 1_000_000_000)
+# How long, and for how many operations, a lease may be.
+ALLOWED_SECONDS: Final = (60, 30 * 24 * 3600)
+ALLOWED_OPERATIONS: Final = (1, 1_000_000_000)
 
 ORIGIN: Final = re.compile(r"[!-*,-~]{1,255}", re.ASCII)
 """Names of logs: what C2SP checkpoints, key names and lines of leaves all take."""
@@ -28,8 +29,8 @@ def check_transparency(config: ConfigDocument, findings: Findings) -> None:
     _check_origin(given.origin, findings)
     policy = _policy(given.witnesses, findings)
     _check_serve(given, policy, findings)
-    _check_range("LeaseSeconds", given.lease_seconds, LEASE_SECONDS, findings)
-    _check_range("LeaseOperations", given.lease_operations, LEASE_OPERATIONS, findings)
+    _check_range("LeaseSeconds", given.lease_seconds, ALLOWED_SECONDS, findings)
+    _check_range("LeaseOperations", given.lease_operations, ALLOWED_OPERATIONS, findings)
     for index, name in enumerate(given.anchor_before):
         if name not in {*Anchored}:
             place = (*_HERE, "AnchorBefore", index)

@@ -8,7 +8,7 @@ import msgspec
 from keyhouse.manifest import document, model
 from keyhouse.manifest.rules.access import MOST_RECOVERY_KEYS
 from keyhouse.manifest.rules.replicas import PLATFORM
-from keyhouse.manifest.rules.transparency import LEASE_OPERATIONS, LEASE_SECONDS, ORIGIN
+from keyhouse.manifest.rules.transparency import ALLOWED_OPERATIONS, ALLOWED_SECONDS, ORIGIN
 from keyhouse.manifest.source import schema_rules as rules
 from keyhouse.manifest.source.schema_rules import Rule
 from keyhouse.wire.secret_types import AddressRange, Extension, NameAttribute, SecretType
@@ -488,12 +488,12 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "LeaseSeconds": Field(
                 "Seconds after which witnesses must have cosigned an anchor. 0: "
                 f"{model.LEASE_SECONDS}.",
-                _ranged(LEASE_SECONDS),
+                _ranged(ALLOWED_SECONDS),
             ),
             "LeaseOperations": Field(
                 "Reads of secrets, activations and counts after which witnesses must have cosigned "
                 f"an anchor. 0: {model.LEASE_OPERATIONS}.",
-                _ranged(LEASE_OPERATIONS),
+                _ranged(ALLOWED_OPERATIONS),
             ),
             "AnchorBefore": _texts(
                 "What is answered only once witnesses have cosigned that it happened.",
