@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from support.peers.peer import Peer, serving, success
 
+from keyhouse.base.secret import Secret
 from keyhouse.client import (
     Address,
     ClientSetupError,
@@ -22,6 +23,7 @@ from keyhouse.client import (
     Memories,
     MemoryUnusableError,
     Place,
+    SecretUpload,
     Trust,
     TrustError,
     verify_coordinator,
@@ -347,6 +349,25 @@ def test_a_coordinator_without_a_manifest_has_no_log_to_witness(
     log.replies.pop(("GET", "/api/v2/log/key"))
     with pytest.raises(TrustError, match="log cannot be read"):
         look(policy)
+
+
+def test_a_session_from_before_the_manifest_carries_nothing_secret(
+    log: Log, look: Look, policy: LogPolicy
+) -> None:
+    headers, log.extra_headers = log.extra_headers, {}
+    with look(policy) as coordinator:
+        log.extra_headers = headers  # by now someone has set a manifest, which no witness knows
+        assert coordinator.status().code == 3
+        log.requests.clear()
+        for call in (
+            lambda: coordinator.secrets(["a"]),
+            lambda: coordinator.write_secrets({"a": SecretUpload(key=Secret(b"a"))}),
+            lambda: coordinator.update(b"{}"),
+            coordinator.cancel,
+        ):
+            with pytest.raises(TrustError, match="no witness has seen it"):
+                call()
+        assert log.requests == []
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """One call of an operation: sent in version 2 or 1, its answer checked against the memory."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 import msgspec
 
 from keyhouse.client.calls import Call
-from keyhouse.client.errors import CallRefusedError
+from keyhouse.client.errors import CallRefusedError, TrustError
 from keyhouse.client.http.retries import Rules, exchange
 from keyhouse.client.identity import UserIdentity
 from keyhouse.client.memory.heads import AHEAD
@@ -18,6 +19,11 @@ from keyhouse.client.trust import TrustedCoordinator, proving
 T = TypeVar("T")
 
 _UNAUTHENTICATED: Final = 401
+_UNWITNESSED: Final = re.compile(
+    r"GET /api/v2/(?:status|quote|manifest|openapi\.json|update(?:-manifest)?|recover/public-key"
+    r"|log/.*)|POST /api/v2/(?:manifest|recover)"
+)
+"""Calls to a coordinator that had no log when it was verified: none gives or asks for secrets."""
 
 Keep = Callable[[Mapping[str, bytes]], None]
 """Stores encrypted recovery shares, by key name, where they are safe."""
@@ -40,7 +46,7 @@ class Session:
 
 def carry(session: Session, call: Call[T]) -> Steps[T]:
     """Return the result of ``call``; its answer continues what is remembered."""
-    known = yield from _begin(session)
+    known = yield from _begin(session, call)
     answer, read = yield from _either(session, call, known)
     yield from _check(session, known, answer)
     return _read(session, read, answer)
@@ -56,7 +62,7 @@ def carry_and_keep(
 
     The answer comes only once, and must not be lost because the memory cannot be written.
     """
-    known = yield from _begin(session)
+    known = yield from _begin(session, call)
     answer, read = yield from _either(session, call, known)
     try:
         data = _read(session, read, answer)
@@ -101,7 +107,18 @@ def _read(session: Session, read: Callable[[Answer], T], answer: Answer) -> T:
         ) from None
 
 
-def _begin(session: Session) -> Steps[Memories]:
+def _begin(session: Session, call: Call[T]) -> Steps[Memories]:
+    """Return what is remembered before ``call``.
+
+    Raises ``TrustError`` for one that may not be made before witnesses have seen the log: by now
+    the coordinator may enforce a manifest of anybody, in a deployment that no witness knows.
+    """
+    asked = f"{call.request.method} {call.request.path}"
+    if session.trusted.is_unwitnessed and not _UNWITNESSED.fullmatch(asked):
+        raise TrustError(
+            "the coordinator enforced no manifest when it was verified, so no witness has seen it",
+            hint="begin again once it does: keyhouse status shows its state",
+        )
     if session.trusted.memory is None:
         return Memories()
     return (yield from work(session.watch.begin))

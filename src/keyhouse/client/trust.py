@@ -82,6 +82,7 @@ class TrustedCoordinator(Readable, frozen=True):
     quote: bytes  # as it came, for the records
     nonce: bytes  # that it was made for
     memory: StateMemory | None = None  # sessions check each answer against it
+    is_unwitnessed: bool = False  # witnesses were demanded, and it had no log to ask them about
 
 
 class Trust(Readable, frozen=True, kw_only=True):
@@ -156,7 +157,8 @@ def verify_coordinator(
     session with the result. Without one an older copy of the state, two copies that have diverged,
     or another deployment by the same code stay unnoticed: a quote cannot show them. Do without only
     to talk to a coordinator in recovery mode, whose root is a temporary one. ``log_policy``: the
-    witnesses who have to have seen its log, if it enforces a manifest.
+    witnesses who have to have seen its log. While it enforces no manifest it has none: a session
+    can then set the first one, recover and read what is public, and is begun again for all else.
 
     Raises ``TrustError`` if it does not prove it, ``UnreachableError`` if it does not answer, and
     what ``memory`` raises if it cannot be used.
@@ -243,6 +245,8 @@ def verifying(
         policy = trust.log_policy if raw.state is not None else None  # else it has no log
         head = yield from proving(ask, watch, before, raw, policy, now)
         yield from work(lambda: watch.check(before, raw, head))
+        if policy is not trust.log_policy:
+            found = msgspec.structs.replace(found, is_unwitnessed=True)
     return found
 
 
