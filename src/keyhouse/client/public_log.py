@@ -133,6 +133,7 @@ def trusting() -> Iterator[None]:
     except LogInvalidError as error:
         raise TrustError(
             f"the coordinator's log does not verify: {error.message}",
-            hint="it may be damaged on its way or on the host's disk; the log of a mirror can be"
+            hint=error.hint
+            or "it may be damaged on its way or on the host's disk; the log of a mirror can be"
             " compared with it",
         ) from None

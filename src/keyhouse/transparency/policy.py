@@ -146,7 +146,10 @@ class Policy(msgspec.Struct, frozen=True):
             raise LogInvalidError("the log has not signed the checkpoint")
         times = {key: time for key, time in found.items() if key != log}
         if not self.holds(times):
-            raise LogInvalidError("the checkpoint has no quorum of the policy's witnesses")
+            raise LogInvalidError(
+                "the checkpoint has no quorum of the policy's witnesses",
+                hint="witnesses of a new deployment need the key of its log: keyhouse log key HOST",
+            )
         return times
 
 

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.cosigner import Cosigner
 from support.peers.tessera import fsck
 from support.process.command import Ended, run
 from support.process.server import Server
@@ -68,6 +69,12 @@ def test_a_mirror_is_a_whole_log_and_restores_what_the_host_lost(watched: Watche
         key = VerifierKey.read(json.loads(ended.out)["key"])
         ended = watched.type("key", watched.host, "--omniwitness")
         assert f"    PublicKey: {key}\n" in ended.out
+        policy = folder / "policy"  # whose witness has yet to be given the key
+        policy.write_text(f"witness A {Cosigner.ed25519('w.example').verifier}\nquorum A\n")
+        demanding = (watched.host, "--witness-policy", str(policy))
+        assert str(key) in watched.type("key", *demanding).out
+        refused = watched.type("mirror", demanding[0], str(folder / "m"), *demanding[1:])
+        assert (refused.code, "keyhouse log key HOST" in refused.err) == (4, True)
         first = watched.mirrored()
         assert (first["new"], first["missingObjects"], first["unreadLeaves"]) == (4, [], 0)
         shutil.copytree(watched.server.data / "simulation", folder / "simulation")

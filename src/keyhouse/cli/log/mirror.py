@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import click
+from msgspec.structs import replace
 
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target, TrustOptions, host_and_word
@@ -41,11 +42,13 @@ def key(
 ) -> None:
     """Print the key of the log, which the attested root has signed.
 
-    Witnesses and monitors are configured with it.
+    Witnesses and monitors are configured with it, so it is printed before any witness has seen the
+    log, whatever --witness-policy demands.
 
     Example: keyhouse log key localhost:4433 --omniwitness
     """
-    with coordinator_of(target) as coordinator:
+    verified = replace(target.settled(), context="none", witness_policy=None, log_max_age=None)
+    with coordinator_of(verified) as coordinator:
         found = coordinator.log_key()
     if as_json:
         show_json({"origin": found.origin, "key": found.verifier_key})
