@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from keyhouse.base.errors import InvalidError, KeyhouseError, StartAgainError
@@ -192,12 +193,15 @@ def _answering(
 
 @asynccontextmanager
 async def _warmed_up(checks: "QuoteChecks") -> AsyncIterator[None]:
-    """Load what only the first quote needs, once the first answers have been given."""
+    """Make what only the first quote or manifest needs, once the first answers have been given."""
     import asyncio
+
+    from keyhouse.manifest.convert import decode
 
     async def warm_up() -> None:
         await asyncio.sleep(WARMED_AFTER)
         await checks.warm_up()
+        await checks.in_turn(partial(decode, b"{}"))  # the shapes of a manifest's types: 3 ms
 
     warming = asyncio.create_task(warm_up())
     try:
