@@ -126,6 +126,7 @@ def test_two_people_approve_an_update_in_two_browsers(
         to(alice, "history")
         assert "Manifest updated" in alice.inner_text("main")
         assert "Coordinator started" in alice.inner_text(".timeline .code")
+        assert "agreements missing 1" in " ".join(alice.inner_text(".timeline").split())
         to(alice, "manifest/compare")
         alice.check("input[name=left][value=earlier]")
         alice.check("input[name=right][value='in force']")

@@ -29,6 +29,13 @@ _KINDS: Final = {
     "recovery": "Recoveries",
 }
 
+_WORDS: Final = {
+    "manifestFingerprint": "manifest",
+    "missingAcknowledgments": "agreements missing",
+    "missingUsers": "not agreed yet",
+}
+"""What the keys of the update log mean; the others say it themselves."""
+
 
 class Event(msgspec.Struct, frozen=True):
     """An entry of a log. ``details``: its further keys, in words."""
@@ -111,11 +118,13 @@ def _event(entry: LogEntry) -> Event:
         name: value for name, value in keys.items() if name not in {"time", "update", "user"}
     }
     kind = "secrets" if "secret" in further else "packages" if "package" in further else "manifest"
-    details = tuple((name, _text(value)) for name, value in further.items())
+    details = tuple((_WORDS.get(name, name), _text(value)) for name, value in further.items())
     return Event(entry.time, kind, entry.update, entry.user, details)
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
