@@ -57,7 +57,10 @@ SENT: dict[str, tuple[msgspec.Struct, bytes]] = {
         ),
     ),
     "shares again": (api.RecoverySecretsData(SHARES), b'{"recoverySecrets":{"ann":"AAE="}}'),
-    "progress": (api.Progress(1, "1 more"), b'{"remaining":1,"message":"1 more"}'),
+    "progress": (
+        api.Progress(0, "recovered", witnessed=True),
+        b'{"remaining":0,"message":"recovered","witnessed":true}',
+    ),
     "signed quote": (
         api.SignedQuote(tcb_status="UpToDate", signature=b"\x01", verification_signature=b"\x01"),
         b'{"tcbStatus":"UpToDate","signature":"AQ==","verificationSignature":"AQ=="}',
@@ -101,6 +104,13 @@ def test_answer_has_these_bytes_and_is_read_back(data: msgspec.Struct, text: byt
     assert decode(text, type(data)) == data
 
 
+def test_without_witnesses_no_answer_says_whether_they_know() -> None:
+    text = msgspec.json.encode(api.Progress(1, "1 more", LEFT_OUT))
+
+    assert text == b'{"remaining":1,"message":"1 more"}'
+    assert decode(text, api.Progress) == api.Progress(1, "1 more", witnessed=False)
+
+
 def test_message_of_an_update_is_sent_only_by_an_acknowledgement() -> None:
     updated = api.UpdateAnswer(
         message=LEFT_OUT,
@@ -108,9 +118,14 @@ def test_message_of_an_update_is_sent_only_by_an_acknowledgement() -> None:
         missing_acknowledgments=1,
         missing_users=("b",),
         recovery_secrets=LEFT_OUT,
+        witnessed=LEFT_OUT,
     )
     applied = api.AcknowledgedData(
-        message="All", signed=LEFT_OUT, missing_acknowledgments=0, recovery_secrets=SHARES
+        message="All",
+        signed=LEFT_OUT,
+        missing_acknowledgments=0,
+        recovery_secrets=SHARES,
+        witnessed=LEFT_OUT,
     )
 
     assert msgspec.json.encode(updated) == b'{"missingAcknowledgments":1,"missingUsers":["b"]}'
@@ -119,7 +134,7 @@ def test_message_of_an_update_is_sent_only_by_an_acknowledgement() -> None:
         b'{"message":"All","missingAcknowledgments":0,"missingUsers":[],'
         b'"recoverySecrets":{"ann":"AAE="}}'
     )
-    assert decode(text, api.AcknowledgedData) == replace(applied, signed=False)
+    assert decode(text, api.AcknowledgedData) == replace(applied, signed=False, witnessed=False)
     assert decode(text, api.UpdateAnswer).message == "All"
 
 
