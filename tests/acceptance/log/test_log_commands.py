@@ -161,8 +161,9 @@ def test_a_mirror_notices_another_history_and_damage(watched: Watched) -> None:
         assert (ended.code, ended.out) == (4, "")
         assert "the log does not continue the mirror" in ended.err
         assert (watched.mirror / "checkpoint").read_bytes() == kept
-        tile = next((watched.mirror / "tile/0").rglob("*.p/*"))
-        tile.write_bytes(tile.read_bytes()[:-1] + b"x")
+        tile = watched.mirror / "tile/0/000.p" / kept.split(b"\n")[1].decode()
+        raw = tile.read_bytes()
+        tile.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
         ended = watched.type("mirror", watched.host, str(watched.mirror))
         assert ended.code == 1
         assert "is damaged" in ended.err
