@@ -56,7 +56,7 @@ class Serving(msgspec.Struct, frozen=True):
             share = [100 * each / uploaded.latency_us.p50 for each in leaf_us(self.rounds)]
             yield limited("a leaf's share of that upload, %", share, _LEAF_SHARE)
             yield from self._read(one, "tile of hashes", "/api/v2/log/tile/0/000", _TILES)
-            yield from self._read(one, "tile of entries", "/api/v2/log/tile/entries/000", _TILES)
+            yield from self._read(one, "tile of entries", "/api/v2/log/tile/entries/000", None)
             yield from self._read(one, "checkpoint", "/api/v2/log/checkpoint", None)
             starts = []
             for _ in range(self.rounds):

@@ -116,15 +116,19 @@ class PublicLog:
             return self._immutable(held, view)
         return self._read(view, head, tile, lambda: self._engine.public_log.tile(tile))
 
-    def object(self, view: View, head: Head) -> Admission:
+    def object(self, view: View, head: Head) -> Answer | Admission:
         """Answer an object that leaves name."""
         name = head.path.removeprefix(OBJECT)
         return self._read(view, head, name, lambda: self._engine.public_log.object(name))
 
     def _read(
         self, view: View, head: Head, part: Tile | str, read: Callable[[], Awaitable[bytes]]
-    ) -> Admission:
+    ) -> Answer | Admission:
         log = _log_of(view).verifier  # another deployment may take the place of this one
+        kept = self._kept.pop((log, part), None)
+        if kept is not None:
+            self._kept[log, part] = kept  # the newest is the last
+            return self._immutable(kept, view)
 
         async def answered(body: bytes) -> Answer:
             del body
