@@ -174,10 +174,7 @@ class Anchored(StrEnum):
     LIMITED_ACTIVATIONS = "LimitedActivations"
 
 
-_NOTICED: Final = (
-    "clients that remember notice an operator who puts an old state back, or runs it twice; nothing"
-    " stops that"
-)
+_NOTICED: Final = "nothing stops an old state or a second copy; clients that remember notice"
 
 LEASE_SECONDS: Final = 3600
 LEASE_OPERATIONS: Final = 10_000
