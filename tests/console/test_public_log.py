@@ -9,10 +9,10 @@ from keyhouse.client import CallRefusedError, LogCheckpoint, TrustError
 from keyhouse.client.errors import CallUnknownError
 from keyhouse.console.public_log import STEP, LogPart, PublicLog
 from keyhouse.transparency.growing import Growing
-from keyhouse.transparency.leaf import Anchor, Recovered, encode_leaf
+from keyhouse.transparency.leaf import Recovered, SecretsUploaded, encode_leaf
 from keyhouse.transparency.tiles import WIDTH, Tile
 
-ANCHOR = encode_leaf(Anchor(time=1, at="", nonce="0" * 32, activations=""))
+UPLOADED = encode_leaf(SecretsUploaded(time=1, uploads=()))
 UNKNOWN = b'{"kind":"of-tomorrow","time":1,"v":1}'
 
 
@@ -31,9 +31,9 @@ class Log:
         self.grow(size)
 
     def grow(self, by: int) -> None:
-        """Add anchors, but at each hundredth place a recovery with the place as its time."""
+        """Add uploads, but at each hundredth place a recovery with the place as its time."""
         here = range(self.growing.size, self.growing.size + by)
-        self.growing.extend(ANCHOR if at % 100 else recovered(at) for at in here)
+        self.growing.extend(UPLOADED if at % 100 else recovered(at) for at in here)
 
     async def log_checkpoint(self) -> LogCheckpoint:
         frontier = self.growing.frontier
@@ -142,7 +142,7 @@ async def test_a_log_that_has_lost_entries_or_has_others_is_a_reason_for_distrus
     with pytest.raises(TrustError, match="smaller"):
         await known.newest(Log(299))
     forked = Log(0)
-    forked.growing.extend([ANCHOR] * 301)
+    forked.growing.extend([UPLOADED] * 301)
     with pytest.raises(TrustError, match="does not hold"):
         await known.newest(forked)
     assert times(await known.newest(Log(301))) == [300, 200, 100, 0]

@@ -14,7 +14,9 @@ from keyhouse.client import AsyncCoordinator, CallRefusedError, LogCheckpoint, T
 from keyhouse.client.errors import CallUnknownError
 from keyhouse.client.public_log import trusting
 from keyhouse.transparency.leaf import (
+    Anchor,
     Leaf,
+    LogBegun,
     ManifestSet,
     ManifestUpdated,
     Recovered,
@@ -30,7 +32,16 @@ from keyhouse.transparency.tree import Frontier, leaf_hash
 STEP: Final = 16 * WIDTH
 """Entries that one load of a page reads at most."""
 
-_SHOWN: Final = (ManifestSet, ManifestUpdated, Recovered, Started, UpdateApproved, UpdateProposed)
+_SHOWN: Final = (
+    Anchor,
+    LogBegun,
+    ManifestSet,
+    ManifestUpdated,
+    Recovered,
+    Started,
+    UpdateApproved,
+    UpdateProposed,
+)
 _MISSING: Final = 404
 
 

@@ -127,6 +127,8 @@ def test_two_people_approve_an_update_in_two_browsers(
         assert "Manifest updated" in alice.inner_text("main")
         assert "Coordinator started" in alice.inner_text(".timeline .code")
         assert "agreements missing 1" in " ".join(alice.inner_text(".timeline").split())
+        to(alice, "history?kind=people")
+        assert alice.locator(".timeline li").count() == alice.get_by_text(" by ").count() >= 2
         to(alice, "manifest/compare")
         alice.check("input[name=left][value=earlier]")
         alice.check("input[name=right][value='in force']")
@@ -285,6 +287,8 @@ def test_witnesses_of_the_log_are_shown_and_demanded(
         log = page.locator("section", has=page.get_by_text("Transparency log", exact=True))
         assert "a quorum saw it" in log.inner_text()
         assert log.locator(".people .agreed").inner_text().split("\n")[0] == "W0"
+        to(page, "history?kind=witnesses")
+        assert "Transparency log begun" in page.inner_text(".timeline")
 
 
 def test_names_of_a_manifest_are_text_and_nothing_else(

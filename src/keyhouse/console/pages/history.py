@@ -1,6 +1,6 @@
 """History: every change of the deployment, by its update log; and a file for outsiders.
 
-Starts and recoveries are in the transparency log alone.
+Starts, recoveries and what is for witnesses are in the transparency log alone.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from keyhouse.console.deployments import Deployment
 from keyhouse.console.page import View, page, redirect
 from keyhouse.console.paging import paged
 from keyhouse.evidence.bundle import MEDIA_TYPE, write_evidence
-from keyhouse.transparency.leaf import Leaf, Recovered, Started
+from keyhouse.transparency.leaf import Anchor, Leaf, LogBegun, Recovered, Started
 from keyhouse.views.evidence import evidence_of
 
 _KINDS: Final = {
@@ -26,7 +26,9 @@ _KINDS: Final = {
     "packages": "Packages",
     "secrets": "Secrets",
     "code": "Code",
+    "people": "People",
     "recovery": "Recoveries",
+    "witnesses": "Witnesses",
 }
 
 _WORDS: Final = {
@@ -38,13 +40,20 @@ _WORDS: Final = {
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An entry of a log. ``details``: its further keys, in words."""
+    """An entry of a log. ``details``: its further keys, in words. ``often``: as anchors are."""
 
     time: str  # YYYY-MM-DDThh:mm:ss.mmmZ
     kind: str
     text: str
     user: str
     details: tuple[tuple[str, str], ...]
+    often: bool = False
+
+    def is_of(self, kind: str) -> bool:
+        """Tell whether it is shown among those of ``kind``; "": all but what happens often."""
+        if kind == "people":
+            return bool(self.user)
+        return self.kind == kind if kind else not self.often
 
 
 @page("history")
@@ -57,12 +66,9 @@ async def show(request: Request, deployment: Deployment) -> View:
     log = await deployment.log.newest(link.coordinator)
     events += [found for leaf in log.leaves if (found := _told(leaf))]
     events.sort(key=lambda each: each.time, reverse=True)
-    shown = [
-        each
-        for each in events
-        if (not kind or each.kind == kind) and word.casefold() in _searched(each)
-    ]
-    values = {"kinds": _KINDS, "kind": kind, "word": word, "total": len(events), "log": log}
+    shown = [each for each in events if each.is_of(kind) and word.casefold() in _searched(each)]
+    total = sum(each.is_of("") for each in events)
+    values = {"kinds": _KINDS, "kind": kind, "word": word, "total": total, "log": log}
     return View("history", {**values, "events": paged(request, shown)})
 
 
@@ -97,8 +103,8 @@ def _evidence(found: Described) -> bytes:
 
 def _told(leaf: Leaf) -> Event | None:
     """Return what the update log does not have."""
-    at = datetime.fromtimestamp(leaf.time / 1_000_000, UTC)
-    time = f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03}Z"
+    then = datetime.fromtimestamp(leaf.time / 1_000_000, UTC)
+    time = f"{then:%Y-%m-%dT%H:%M:%S}.{then.microsecond // 1000:03}Z"
     match leaf:
         case Recovered():
             holders = ("holders", ", ".join(leaf.holders))
@@ -108,8 +114,21 @@ def _told(leaf: Leaf) -> Event | None:
             proof = "in the log" if leaf.quote else "none"
             details = ((name, value) for name, value in code.items() if value)
             return Event(time, "code", "Coordinator started", "", (*details, ("quote", proof)))
+        case LogBegun():
+            return Event(time, "witnesses", "Transparency log begun", "", _begun(leaf))
+        case Anchor():
+            return Event(
+                time, "witnesses", "Anchor for witnesses", "", (("at", leaf.at),), often=True
+            )
         case _:
             return None
+
+
+def _begun(leaf: LogBegun) -> tuple[tuple[str, str], ...]:
+    if leaf.previous is None:
+        return (("name", leaf.origin),)
+    before = f"{leaf.previous.origin}, {leaf.previous.size:,} entries"
+    return ("name", leaf.origin), ("in place of", before), ("because", leaf.previous.reason)
 
 
 def _event(entry: LogEntry) -> Event:
