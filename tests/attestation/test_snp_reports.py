@@ -1,4 +1,4 @@
-"""Reports of SEV-SNP: a real one verifies up to AMD's root, and nothing that was changed does."""
+"""Reports of SEV-SNP: real ones verify up to AMD's roots, and nothing that was changed does."""
 
 import hashlib
 import struct
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -30,7 +31,7 @@ from keyhouse.attestation import (
 from keyhouse.attestation.collateral.amd import read_amd_path
 from keyhouse.attestation.quote.snp import require_sound_snp, snp_identity_of
 from keyhouse.attestation.quote.snp_form import SNP_REPORT, SnpCertificate, write_table
-from keyhouse.attestation.snp.endorsement import read_endorsement
+from keyhouse.attestation.snp.authority import find_authority, newest_list
 from keyhouse.attestation.snp.verify import require_endorsed
 from keyhouse_simulation import Endorsement, SimulatedPlatform, SnpVm, amd_vendor, make_machine
 from keyhouse_simulation.amd_certificates import issue_amd_authority, issue_amd_list
@@ -43,12 +44,20 @@ REPORT = (VECTORS / "snp_report").read_bytes()
 VCEK = (VECTORS / "snp_vcek_milan.der").read_bytes()
 QUOTE = REPORT + write_table({SnpCertificate.VCEK: VCEK})
 DATA = b"r" * 64
+LISTS = read_amd_collateral([(VECTORS / "snp_lists.pem").read_bytes()]).lists
+LISTED = (VECTORS / "snp_quote_listed").read_bytes()
+WHEN_LISTED = datetime(2022, 12, 1, tzinfo=UTC)
+"""Those lists, and the certificate in that quote, are in their time."""
+LATER = datetime(2025, 10, 1, tzinfo=UTC)
+"""The certificates of the other real quotes are in their time."""
 
 
-def endorsed(quote: bytes, collateral: AmdCollateral = AUTHORITIES) -> QuoteProblem | None:
+def endorsed(
+    quote: bytes, collateral: AmdCollateral = AUTHORITIES, at: datetime = AT
+) -> QuoteProblem | None:
     """Return why a report is not accepted under AMD's roots, revocation aside."""
     try:
-        require_endorsed(read_form(quote), collateral, AMD_ROOTS, AT)
+        require_endorsed(read_form(quote), collateral, AMD_ROOTS, at)
     except QuoteRefusedError as refused:
         return refused.reason
     return None
@@ -136,10 +145,96 @@ def test_a_report_of_another_chip_does_not_fit_the_certificate() -> None:
     assert endorsed(quote) is QuoteProblem.WRONG_PLATFORM
 
 
-def test_certificates_of_turin_have_versions_and_chips_of_their_own() -> None:
-    found = read_endorsement((VECTORS / "snp_vcek_turin.der").read_bytes())
-    assert (found.product, found.tcb) == ("Turin", SnpTcb(0, 0, 0, 9, 0))
-    assert found.chip.hex() == "1e550a8ee5cf9f4d"
+class Real(NamedTuple):
+    """What a real report says."""
+
+    version: int
+    product: str
+    signing_key: str
+    vmpl: int
+    reported: SnpTcb
+    committed: SnpTcb
+    chip: str
+    provider: str = ""
+    at: datetime = LATER
+
+
+REAL = {
+    "turin": Real(
+        5, "Turin", "VCEK", 0, SnpTcb(1, 0, 2, 71, 0), SnpTcb(1, 0, 2, 71, 0), "3b42092f69c656d3"),
+    "genoa": Real(
+        5, "Genoa", "VCEK", 0, SnpTcb(10, 0, 25, 84), SnpTcb(10, 0, 25, 84), "d2421d976f95ce0b"),
+    "vlek": Real(
+        3, "Milan", "VLEK", 1, SnpTcb(4, 0, 24, 217), SnpTcb(4, 0, 24, 219), "00" * 8,
+        "CN=cc-us-east-2.amazonaws.com"),
+    "listed": Real(
+        2, "Milan", "VCEK", 0, SnpTcb(2, 0, 6, 93), SnpTcb(2, 0, 6, 93), "5cb260b9c24d8a9c",
+        at=WHEN_LISTED),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_reports_of_each_version_line_and_kind_of_key_verify(name: str) -> None:
+    quote = (VECTORS / f"snp_quote_{name}").read_bytes()
+    said = REAL[name]
+    report, endorsement, authority = require_endorsed(
+        read_form(quote), AUTHORITIES, AMD_ROOTS, said.at
+    )
+    found = report.measured
+    require_sound_snp(found)
+    assert (report.version, found.product) == (said.version, said.product)
+    assert (found.signing_key, found.vmpl) == (said.signing_key, said.vmpl)
+    assert (found.reported_tcb, found.committed_tcb) == (said.reported, said.committed)
+    assert found.chip_id.hex().startswith(said.chip)
+    assert (authority.product, endorsement.tcb) == (said.product, said.reported)
+    assert endorsement.provider == said.provider
+    changed = range(0, len(quote), 5)
+    assert [at for at in changed if endorsed(flipped(quote, at), at=said.at) is None] == []
+
+
+def test_the_short_chip_of_turin_is_one_whole_chip() -> None:
+    quote = (VECTORS / "snp_quote_turin").read_bytes()
+    report, endorsement, _ = require_endorsed(read_form(quote), AUTHORITIES, AMD_ROOTS, LATER)
+    assert report.measured.chip_id == endorsement.chip + bytes(56)
+    assert len(endorsement.chip) == 8
+
+
+def test_a_real_report_verifies_with_the_real_revocation_list_of_its_line() -> None:
+    amd = msgspec.structs.replace(AUTHORITIES, lists=LISTS)
+    verifier = Verifier(INTEL_SGX_ROOT, AMD_ROOTS)
+    found = verifier.verify(LISTED, amd, WHEN_LISTED)
+    assert found.snp is not None
+    assert found.snp.product == "Milan"
+    assert found.freshness.root_crl_number == 3
+    assert found.freshness.issued == datetime(2022, 5, 9, 17, 7, 45, tzinfo=UTC)
+    assert found.freshness.expires == datetime(2023, 5, 9, 23, tzinfo=UTC)
+    for at, reason in (
+        (found.freshness.expires + timedelta(seconds=1), QuoteProblem.EXPIRED),
+        (datetime(2022, 5, 9, tzinfo=UTC), QuoteProblem.NOT_YET_VALID),
+    ):
+        with pytest.raises(QuoteRefusedError) as refused:
+            verifier.verify(LISTED, amd, at)
+        assert refused.value.reason is reason
+    (milan,) = [each for each in LISTS if b"ARK-Milan" in each]
+    others = [each for each in LISTS if each != milan]
+    for changed in [others] + [[flipped(milan, at)] for at in range(0, len(milan), 5)]:
+        bent = msgspec.structs.replace(AUTHORITIES, lists=tuple(changed))
+        with pytest.raises(QuoteRefusedError) as refused:
+            verifier.verify(LISTED, bent, WHEN_LISTED)
+        assert refused.value.reason is QuoteProblem.COLLATERAL
+
+
+def test_the_authority_that_amd_revoked_is_refused() -> None:
+    """The first authority of Genoa, which the only real entry of a list names."""
+    old = (VECTORS / "snp_authority_revoked.der").read_bytes()
+    name = x509.load_der_x509_certificate(old).subject.public_bytes()
+    revoked = find_authority(name, "VCEK", [old], AMD_ROOTS)
+    revoked.require_at(WHEN_LISTED)
+    with pytest.raises(QuoteRefusedError) as refused:
+        newest_list(LISTS, revoked, WHEN_LISTED)
+    assert refused.value.reason is QuoteProblem.REVOKED
+    followed = find_authority(name, "VCEK", AUTHORITIES.certificates, AMD_ROOTS)
+    assert newest_list(LISTS, followed, WHEN_LISTED).issuer == revoked.root.subject
 
 
 # --- the form of quotes ---
@@ -245,6 +340,7 @@ BENT: dict[str, tuple[SnpVm, Endorsement, QuoteProblem]] = {
     "another line": (SnpVm(model=b"\x19\x01\x01"), ALL, QuoteProblem.MALFORMED),
     "unknown line": (SnpVm(model=b"\x1b\x01\x01"), ALL, QuoteProblem.MALFORMED),
     "platform info": (SnpVm(platform_info=1 << 6), ALL, QuoteProblem.MALFORMED),
+    "platform info, later": (SnpVm(platform_info=1 << 8), ALL, QuoteProblem.MALFORMED),
     "signer info": (SnpVm(signer_info=1 << 5), ALL, QuoteProblem.MALFORMED),
     "no signer": (SnpVm(signer_info=7 << 2), ALL, QuoteProblem.MALFORMED),
     "an author's key that is invalid": (
@@ -302,6 +398,15 @@ def test_reserved_bytes_are_zero_though_they_are_signed(at: int) -> None:
     table = write_table({SnpCertificate.VCEK: MACHINE.chip.vcek})
     with pytest.raises(QuoteRefusedError, match="reserved"):
         verified(MACHINE.chip.signed(bytes(content)) + table)
+
+
+def test_a_platform_that_hides_its_chip_is_refused_for_that() -> None:
+    content = MACHINE.chip.report(SnpVm(), DATA)[:0x2A0]
+    masked = MACHINE.chip.signed(content[:0x1A0] + bytes(64) + content[0x1E0:])
+    for certificates in ({SnpCertificate.VCEK: MACHINE.chip.vcek}, {}):
+        with pytest.raises(QuoteRefusedError, match="hides its CHIP_ID") as refused:
+            verified(masked + write_table(certificates))
+        assert refused.value.reason is QuoteProblem.WRONG_PLATFORM
 
 
 def test_each_kind_has_its_own_roots_and_collateral() -> None:

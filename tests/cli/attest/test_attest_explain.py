@@ -197,6 +197,23 @@ def test_a_report_of_amd_is_explained_with_its_own_files(tmp_path: Path) -> None
     assert (code, found["refused"]["reason"]) == (4, "certificate-chain")
 
 
+def test_a_real_report_of_sev_snp_is_told_with_amds_own_revocation_list(tmp_path: Path) -> None:
+    for name in ("snp_authorities.pem", "snp_lists.pem"):
+        (tmp_path / name).write_bytes((VECTORS / name).read_bytes())
+    for name, at, expected in (
+        ("listed", "2022-12-01", (0, None)),
+        ("listed", "2023-06-01", (4, "expired")),
+        ("genoa", "2025-10-01", (4, "expired")),
+        ("turin", "2025-10-01", (4, "collateral")),
+    ):
+        quote = VECTORS / f"snp_quote_{name}"
+        code, found = explained(quote, "--amd-collateral", str(tmp_path), at=at)
+        refused = found["refused"] and found["refused"]["reason"]
+        assert (code, refused) == expected, (name, at)
+    text = explain(VECTORS / "snp_quote_listed", "--amd-collateral", str(tmp_path), at="2022-12-01")
+    assert "Milan" in text.out
+
+
 AUTHORITIES = str(VECTORS / "snp_authorities.pem")
 
 

@@ -17,6 +17,7 @@ _HALF: Final = 72  # bytes of r and of s, of which the upper 24 are zero
 _P384: Final = 48
 _ECDSA_P384_SHA384: Final = 1
 _PLATFORM_INFO: Final = 0b1011_1111  # the bits that are known
+_SET_BY_TURIN: Final = 0b0100_0000  # reserved in AMD's document, but real firmware of Turin sets it
 _SIGNER_INFO: Final = 0b1_1111
 _HAS_AUTHOR: Final = 0b1
 
@@ -65,13 +66,14 @@ def read_snp_report(raw: bytes, product: str = "") -> SnpReport:
             raise LayoutError("the report has reserved bytes that are not zero")
     if _number(raw, 0x34, 4) != _ECDSA_P384_SHA384:
         raise LayoutError("the report is not signed with ECDSA P-384 and SHA-384")
-    if _number(raw, 0x40, 8) & ~_PLATFORM_INFO or _number(raw, 0x48, 4) & ~_SIGNER_INFO:
-        raise LayoutError("the report has reserved bits that are not zero")
-    if any(raw[0x110:0x140]) and not raw[0x48] & _HAS_AUTHOR:
-        raise LayoutError("the report has the digest of an author's key, and says that it has none")
     said = _product(raw, version)
     if product and said and product != said:
         raise LayoutError(f"the report is of {said}, its certificates of {product}")
+    known = _PLATFORM_INFO | (_SET_BY_TURIN if said == "Turin" else 0)
+    if _number(raw, 0x40, 8) & ~known or _number(raw, 0x48, 4) & ~_SIGNER_INFO:
+        raise LayoutError("the report has reserved bits that are not zero")
+    if any(raw[0x110:0x140]) and not raw[0x48] & _HAS_AUTHOR:
+        raise LayoutError("the report has the digest of an author's key, and says that it has none")
     r, s = _signature(raw[_SIGNED:])
     tcbs = (raw[0x180:0x188], raw[0x1E0:0x1E8], raw[0x38:0x40], raw[0x1F0:0x1F8])
     measured = _measured(raw, product or said, tcbs)

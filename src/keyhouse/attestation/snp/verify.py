@@ -76,6 +76,7 @@ def require_endorsed(
     """
     beside = read_table(form.chain)
     said = read_snp_report(form.raw[:SNP_REPORT])
+    _require_chip(said.measured)
     endorsement = _endorsement(said.measured, beside, collateral)
     issuers = [beside[SnpCertificate.ASK]] if SnpCertificate.ASK in beside else []
     authority = find_authority(
@@ -98,6 +99,15 @@ def require_endorsed(
     except Exception:  # noqa: BLE001 - InvalidSignature, or what the numbers make it raise
         raise refusal(QuoteProblem.SIGNATURE) from None
     return report, endorsement, authority
+
+
+def _require_chip(said: SnpMeasurements) -> None:
+    if said.signing_key == "VCEK" and not any(said.chip_id):
+        raise QuoteRefusedError(
+            QuoteProblem.WRONG_PLATFORM,
+            "the quote does not verify: its platform hides its CHIP_ID, so no VCEK can be its own",
+            hint="turn MASK_CHIP_ID off on the host, or let it sign reports with a VLEK",
+        )
 
 
 def _endorsement(
