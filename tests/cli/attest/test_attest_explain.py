@@ -210,8 +210,6 @@ def test_a_real_report_of_sev_snp_is_told_with_amds_own_revocation_list(tmp_path
         code, found = explained(quote, "--amd-collateral", str(tmp_path), at=at)
         refused = found["refused"] and found["refused"]["reason"]
         assert (code, refused) == expected, (name, at)
-    text = explain(VECTORS / "snp_quote_listed", "--amd-collateral", str(tmp_path), at="2022-12-01")
-    assert "Milan" in text.out
 
 
 AUTHORITIES = str(VECTORS / "snp_authorities.pem")
