@@ -16,8 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import PublicLog, signed_checkpoint
 from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.log_files import LogFiles
-from keyhouse.journal.directory.log_parts import DirectoryParts
+from keyhouse.journal.directory.log_files import DirectoryParts, LogFiles
 from keyhouse.journal.log_store import LogStore
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.canonical import canonical

@@ -12,8 +12,7 @@ from keyhouse.coordinator.core.state import PublicLog
 from keyhouse.coordinator.witnessing.submission import TURNS, Outcome, Submission
 from keyhouse.journal import LogStore, StoreUnreadableError
 from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.log_files import LogFiles
-from keyhouse.journal.directory.log_parts import DirectoryParts
+from keyhouse.journal.directory.log_files import DirectoryParts, LogFiles
 from keyhouse.transparency.keys import ED25519, VerifierKey
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import Witness

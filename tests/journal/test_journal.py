@@ -31,7 +31,7 @@ from keyhouse.journal import (
 from keyhouse.journal.chain import NONCE_SIZE, Kind, Sealer
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.replay import Replaying
-from keyhouse.journal.store.records import (
+from keyhouse.journal.store.protocol import (
     NOTHING,
     Batch,
     Beside,

@@ -11,7 +11,7 @@ from support.samples.state import DEK, STORE_ID
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal import Journal, SqliteStore
-from keyhouse.journal.offline.live_copy import StoreBusyError, copy_live_store
+from keyhouse.journal.offline.backup import StoreBusyError, copy_live_store
 
 # Writes what each line of its standard input says, and answers where the journal is.
 _WRITER = """

@@ -11,8 +11,7 @@ from support.peers.postgres import PostgresServer
 from keyhouse.base.errors import NotFoundError, UnavailableError
 from keyhouse.journal import LogStore
 from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.log_files import LogFiles, put_part
-from keyhouse.journal.directory.log_parts import DirectoryParts
+from keyhouse.journal.directory.log_files import DirectoryParts, LogFiles, put_part
 from keyhouse.journal.shared.log_parts import DatabaseParts, copy_log_in, copy_log_out
 from keyhouse.journal.store.postgres_database import PostgresDatabase
 from keyhouse.journal.store.protocol import StoreDamagedError

@@ -13,15 +13,12 @@ from support.samples.state import DEK, STORE_ID, open_home, sealing_key_of, stat
 from keyhouse.base.secret import Secret
 from keyhouse.journal import Journal, StoreDamagedError, StoreEmptyError
 from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.key_file import KeyFile
-from keyhouse.journal.directory.sealing import Contents, EpochKey
+from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
 from keyhouse.journal.offline.backup import NotEmptyError
-from keyhouse.journal.shared.copy_out import move_out
-from keyhouse.journal.shared.move_in import DatabaseInUseError, move_in
+from keyhouse.journal.shared.moving import DatabaseInUseError, move_in, move_out
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.postgres_database import PostgresDatabase
-from keyhouse.journal.store.protocol import StoreLockedError, SupersededError
-from keyhouse.journal.store.records import Position
+from keyhouse.journal.store.protocol import Position, StoreLockedError, SupersededError
 
 
 async def filled(path: Path) -> None:

@@ -20,13 +20,14 @@ from keyhouse.journal.store.postgres_connection import (
 )
 from keyhouse.journal.store.postgres_database import LARGEST_NOTE, PostgresDatabase
 from keyhouse.journal.store.protocol import (
+    Beside,
+    Note,
     OutcomeUnknownError,
     StoreConflictError,
     StoreDamagedError,
     StoreUnreadableError,
     SupersededError,
 )
-from keyhouse.journal.store.records import Beside, Note
 
 OTHER_ID = bytes(16)
 BACKENDS = (

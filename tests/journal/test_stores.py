@@ -13,8 +13,15 @@ from keyhouse.journal.chain import Kind, Sealer
 from keyhouse.journal.keys import key_check
 from keyhouse.journal.store.memory import MemoryStore
 from keyhouse.journal.store.postgres import PostgresStore
-from keyhouse.journal.store.protocol import Store, StoreConflictError
-from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, first_link
+from keyhouse.journal.store.protocol import (
+    Batch,
+    EpochStart,
+    Position,
+    Sealed,
+    Store,
+    StoreConflictError,
+    first_link,
+)
 from keyhouse.journal.store.sqlite import SqliteStore
 
 NOWHERE = Position(1, 0, first_link(STORE_ID))

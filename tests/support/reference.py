@@ -28,7 +28,7 @@ from keyhouse.coordinator.hand_off import notes as hand_off_notes
 from keyhouse.journal import chain
 from keyhouse.journal.directory import index_file, sealing, tombstone
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
-from keyhouse.journal.store.records import first_link
+from keyhouse.journal.store.protocol import first_link
 from keyhouse.journal.store.sqlite_file import _SCHEMA, _SETTINGS
 from keyhouse.manifest import templates
 from keyhouse.manifest.source.schema import manifest_schema

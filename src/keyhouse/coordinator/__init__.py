@@ -41,8 +41,7 @@ from keyhouse.coordinator.core.phases import (
     phase_of,
     require,
 )
-from keyhouse.coordinator.core.policy import Policy, policy_of
-from keyhouse.coordinator.core.recipe import Recipe
+from keyhouse.coordinator.core.policy import Policy, Recipe, policy_of
 from keyhouse.coordinator.core.state import (
     AcceptingManifest,
     Pending,
@@ -56,7 +55,7 @@ from keyhouse.coordinator.core.update_log import LogView, UpdateLog
 from keyhouse.coordinator.engine.batch import Decision
 from keyhouse.coordinator.engine.clock import LOOK_EVERY, Clock, HostClock
 from keyhouse.coordinator.engine.counts import EngineCounts
-from keyhouse.coordinator.engine.current import Process
+from keyhouse.coordinator.engine.current import Process, View
 from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.coordinator.engine.log_signing import signed_checkpoint
 from keyhouse.coordinator.engine.opening import NewDeployment, open_engine, require_clock_of_fresh
@@ -65,7 +64,6 @@ from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.coordinator.engine.recover import MakeReady, Recovery
 from keyhouse.coordinator.engine.recovery_check import RecoveryRefusedError
 from keyhouse.coordinator.engine.start_quotes import MakeQuote, StartQuote
-from keyhouse.coordinator.engine.view import View
 from keyhouse.coordinator.full_check import check_fully
 from keyhouse.coordinator.lease import Lease
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload, until_current

@@ -23,7 +23,7 @@ from keyhouse.journal.directory.inspect import (
     see_tombstone,
     shows_users,
 )
-from keyhouse.journal.directory.log_files import log_name
+from keyhouse.journal.directory.log_files import LogParts, log_name
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import (
     Journal,
@@ -32,13 +32,14 @@ from keyhouse.journal.journal import (
     Weight,
     WrongKeyError,
 )
-from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key
-from keyhouse.journal.log_parts import LogParts
+from keyhouse.journal.keys import DEK_SIZE, index_mac_key
 from keyhouse.journal.log_store import LogStore
 from keyhouse.journal.replay import Continuation, Replay
 from keyhouse.journal.store.memory import MemoryStore
 from keyhouse.journal.store.protocol import (
+    STORE_ID_SIZE,
     OutcomeUnknownError,
+    Position,
     Store,
     StoreConflictError,
     StoreDamagedError,
@@ -48,7 +49,6 @@ from keyhouse.journal.store.protocol import (
     StoreUnreadableError,
     SupersededError,
 )
-from keyhouse.journal.store.records import Position
 from keyhouse.journal.store.sqlite import SqliteStore
 from keyhouse.journal.writing import NotDurableError, OutcomeLostError
 

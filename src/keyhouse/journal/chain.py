@@ -24,8 +24,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 from keyhouse.base.errors import TooLargeError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.keys import record_key
-from keyhouse.journal.store.protocol import StoreDamagedError, StoreNewerError
-from keyhouse.journal.store.records import Position, Sealed, follow
+from keyhouse.journal.store.protocol import (
+    Position,
+    Sealed,
+    StoreDamagedError,
+    StoreNewerError,
+    follow,
+)
 
 NONCE_SIZE = 12
 MAX_PAYLOAD = 48 * 1024 * 1024  # a secret of 16 MiB is in its event twice

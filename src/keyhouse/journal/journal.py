@@ -10,21 +10,20 @@ from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.progress import advance
 from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import Kind, Sealer
-from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key, key_check
+from keyhouse.journal.keys import DEK_SIZE, index_mac_key, key_check
 from keyhouse.journal.replay import Continuation, Replay, Replaying
 from keyhouse.journal.store.protocol import (
-    OutcomeUnknownError,
-    Store,
-    StoreConflictError,
-    StoreDamagedError,
-)
-from keyhouse.journal.store.records import (
     NOTHING,
+    STORE_ID_SIZE,
     Batch,
     Beside,
     EpochStart,
+    OutcomeUnknownError,
     Position,
     Sealed,
+    Store,
+    StoreConflictError,
+    StoreDamagedError,
     Trail,
     first_link,
 )

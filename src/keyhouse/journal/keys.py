@@ -4,9 +4,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from keyhouse.base.secret import Secret
+from keyhouse.journal.store.protocol import STORE_ID_SIZE
 
 DEK_SIZE = 32
-STORE_ID_SIZE = 16
 
 
 def record_key(dek: Secret, store_id: bytes, epoch: int) -> Secret:

@@ -5,8 +5,7 @@ from contextlib import contextmanager
 
 from keyhouse.base.errors import KeyhouseError, NotFoundError
 from keyhouse.base.log import log
-from keyhouse.journal.directory.log_files import missing
-from keyhouse.journal.log_parts import Grown, LogParts
+from keyhouse.journal.directory.log_files import Grown, LogParts, missing
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.growing import Growing, edge_of
 from keyhouse.transparency.leaf import object_name

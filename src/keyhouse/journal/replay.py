@@ -3,8 +3,7 @@
 import msgspec
 
 from keyhouse.journal.chain import Kind, Sealer
-from keyhouse.journal.store.protocol import StoreDamagedError
-from keyhouse.journal.store.records import EpochStart, Position, Sealed
+from keyhouse.journal.store.protocol import EpochStart, Position, Sealed, StoreDamagedError
 
 
 class Replay(msgspec.Struct, frozen=True):

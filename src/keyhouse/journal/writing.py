@@ -5,8 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from keyhouse.base.errors import BrokenError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import Kind, Sealer
-from keyhouse.journal.store.protocol import Store, StoreConflictError, StoreUnreadableError
-from keyhouse.journal.store.records import Position, Sealed, follow
+from keyhouse.journal.store.protocol import (
+    Position,
+    Sealed,
+    Store,
+    StoreConflictError,
+    StoreUnreadableError,
+    follow,
+)
 
 _RECORD_OVERHEAD = 100  # size of a record without its payload: header, nonce, tag, row
 

@@ -22,7 +22,7 @@ from keyhouse.coordinator.hand_off.switching import make_switch
 from keyhouse.journal import Journal
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.postgres_database import PostgresDatabase
-from keyhouse.journal.store.records import Beside, Note
+from keyhouse.journal.store.protocol import Beside, Note
 from keyhouse_simulation import SimulatedPlatform, add_machine
 
 FORGED_KEY = Secret(b"F" * 32)

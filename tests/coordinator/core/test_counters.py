@@ -32,7 +32,6 @@ from keyhouse.coordinator import (
     counter_of,
     prepare_manifest,
 )
-from keyhouse.coordinator.activation.audit_buffer import DELAY, MANY, MOST, TOGETHER, AuditBuffer
 from keyhouse.coordinator.core.audit_trail import BYTES, KEPT, SLACK, AuditTrail
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.commands import RecordActivations
@@ -48,6 +47,7 @@ from keyhouse.coordinator.core.events import (
     MarblesActivated,
 )
 from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.engine.intake import DELAY, MANY, MOST, TOGETHER, AuditBuffer
 from keyhouse.coordinator.engine.records import decode_events, encode_events, rebuild
 
 LIMIT: Final = 3

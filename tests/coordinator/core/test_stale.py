@@ -19,10 +19,10 @@ from keyhouse.coordinator import (
     prepare_acknowledgement,
     prepare_upload,
 )
+from keyhouse.coordinator.core.commands import basis_of
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.events import UpdateCancelled
-from keyhouse.coordinator.core.plan_basis import basis_of
 from keyhouse.wire.secret_types import UserSecret
 
 

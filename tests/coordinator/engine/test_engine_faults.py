@@ -13,7 +13,7 @@ from support.samples.replicas import begin, engine_on
 from keyhouse.base.errors import ForbiddenError, UnavailableError
 from keyhouse.coordinator import Activate, Activated
 from keyhouse.journal import MemoryStore, OutcomeUnknownError, StoreConflictError, StoreFullError
-from keyhouse.journal.store.records import NOTHING, Batch, Beside, EpochStart, Position, Sealed
+from keyhouse.journal.store.protocol import NOTHING, Batch, Beside, EpochStart, Position, Sealed
 
 A, B = b"a" * 16, b"b" * 16
 

@@ -14,7 +14,7 @@ from support.samples.simulated_time import SimulatedLoop, in_simulated_time, unt
 from keyhouse.base.errors import BrokenError, UnavailableError, UnsettledError
 from keyhouse.coordinator import Engine
 from keyhouse.coordinator.core import evolve
-from keyhouse.coordinator.engine.settling import TELL_AFTER
+from keyhouse.coordinator.engine.commits import TELL_AFTER
 from keyhouse.journal import NotDurableError, RolledBackError, chain
 
 A, B = b"a" * 16, b"b" * 16

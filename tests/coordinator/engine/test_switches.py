@@ -40,7 +40,7 @@ from keyhouse.coordinator.hand_off.notes import (
 from keyhouse.coordinator.hand_off.switching import make_switch
 from keyhouse.coordinator.update.prepare import prepare_update
 from keyhouse.journal import Journal, Position
-from keyhouse.journal.store.records import Beside, Note
+from keyhouse.journal.store.protocol import Beside, Note
 from keyhouse_simulation import COORDINATOR, SimulatedPlatform, make_machine
 from keyhouse_simulation.parameters import Enclave, TcbInfo
 

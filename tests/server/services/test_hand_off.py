@@ -35,7 +35,7 @@ from keyhouse.coordinator.hand_off.notes import (
     read_quoted,
 )
 from keyhouse.journal import Journal, Position, RolledBackError, WrongKeyError
-from keyhouse.journal.store.records import Note
+from keyhouse.journal.store.protocol import Note
 from keyhouse.server.services.hand_off import Taken
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from keyhouse_simulation.parameters import Enclave, TcbInfo

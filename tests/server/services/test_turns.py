@@ -9,7 +9,7 @@ from support.samples.activation import deployment, marble_manifest
 from support.samples.deployment import running_engine, set_manifest, user
 from support.samples.updates import together
 
-from keyhouse.coordinator.core.recipe import FEW
+from keyhouse.coordinator.core.policy import FEW
 from keyhouse.server.net.concurrency import (
     BoundedExecutor,
     ConcurrencyLimit,

@@ -11,7 +11,7 @@ from keyhouse.authority.instance_keys import InstanceKeys
 from keyhouse.coordinator import Engine, Running
 from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.journal import Journal, Position
-from keyhouse.journal.store.records import Note
+from keyhouse.journal.store.protocol import Note
 from keyhouse.server.services.collateral_memory import ProcessMarks
 from keyhouse.server.services.hand_off import KeyGiver, KeyTaker, Taken
 from keyhouse_simulation import SimulatedPlatform

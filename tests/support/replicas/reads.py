@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.coordinator import Engine, Running, View, counter_of
+from keyhouse.coordinator.engine.current import place_of
 from keyhouse.coordinator.engine.read_gate import ForkError, ReadGate
-from keyhouse.coordinator.engine.view import place_of
 from keyhouse.journal import Position
 from keyhouse.wire.state_place import Place
 from support.replicas.linearizability import (

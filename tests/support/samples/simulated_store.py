@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from keyhouse.journal import OutcomeUnknownError, StoreConflictError, StoreUnreadableError
-from keyhouse.journal.store.records import (
+from keyhouse.journal.store.protocol import (
     NOTHING,
     Batch,
     Beside,

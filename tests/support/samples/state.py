@@ -8,7 +8,7 @@ from pathlib import Path
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal import DirectoryHome, Fresh, Locked, MemoryStore, Opened
-from keyhouse.journal.store.records import EpochStart, Sealed, follow
+from keyhouse.journal.store.protocol import EpochStart, Sealed, follow
 
 DEK = Secret(bytes(range(32)))
 OTHER_DEK = Secret(bytes(range(32, 64)))

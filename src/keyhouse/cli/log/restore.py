@@ -12,7 +12,7 @@ from keyhouse.cli.parser import Argument, AsJson, Option, command
 from keyhouse.cli.store.stopped import Directory, Stopped, require_stopped
 
 if TYPE_CHECKING:
-    from keyhouse.journal.offline.log_restore import Restored
+    from keyhouse.journal.offline.log_repair import Restored
 
 T = TypeVar("T", bytes, bytearray)
 
@@ -39,7 +39,7 @@ def restore(
 
     Example: keyhouse log restore keyhouse-data /srv/log
     """
-    from keyhouse.journal.offline.log_restore import restore_log
+    from keyhouse.journal.offline.log_repair import restore_log
 
     if not directory.is_dir():
         raise NotFoundError(f"there is no directory {directory}")

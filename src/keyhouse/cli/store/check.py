@@ -28,9 +28,9 @@ from keyhouse.journal import (
     see_key,
     see_tombstone,
 )
+from keyhouse.journal.directory.disk import INDEX, JOURNAL, PUBLIC_LOG, SEALED_KEY, TOMBSTONE
 from keyhouse.journal.directory.index_file import IndexFile
-from keyhouse.journal.directory.layout import INDEX, JOURNAL, PUBLIC_LOG, SEALED_KEY, TOMBSTONE
-from keyhouse.journal.offline.log_check import LogSeen
+from keyhouse.journal.offline.log_repair import LogSeen
 from keyhouse.manifest import fingerprint
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from keyhouse.cli.store.stopped import Stopped, require_stopped
 
 if TYPE_CHECKING:
     from keyhouse.cli.store.check import StoreChecked
-    from keyhouse.journal.shared.move_in import MovedIn
+    from keyhouse.journal.shared.moving import MovedIn
 
 Place = Annotated[
     str,
@@ -72,7 +72,7 @@ def _copy_in(directory: Path, url: str, password_file: Path | None, *, as_json: 
     complete = complete_url(url, password_file)
 
     async def move() -> "MovedIn":
-        from keyhouse.journal.shared.move_in import move_in
+        from keyhouse.journal.shared.moving import move_in
 
         async with connected(url, password_file) as database:
             return await move_in(directory, complete, database)
@@ -96,7 +96,7 @@ def _copy_out(
     verify = verifier(platform, directory, found)
 
     async def move() -> bytes:
-        from keyhouse.journal.shared.copy_out import move_out
+        from keyhouse.journal.shared.moving import move_out
 
         async with connected(url, password_file) as database:
             return await move_out(complete, database, directory, verify)

@@ -51,6 +51,6 @@ def verifier(platform: str, directory: Path, found: "list[StoreChecked]") -> "Ve
 
 def _is_lost_key(checked: "FileChecked", place: Path) -> bool:
     """Return whether only the sealed key is missing: the recovery keys open the rest."""
-    from keyhouse.journal.directory.layout import SEALED_KEY
+    from keyhouse.journal.directory.disk import SEALED_KEY
 
     return checked.file == SEALED_KEY and not os.path.lexists(place / SEALED_KEY)

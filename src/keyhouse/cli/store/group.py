@@ -165,7 +165,7 @@ async def _backup_of_database(
     url: str, password_file: Path | None, target: Path, key_file: Path | None, check: "Verify"
 ) -> None:
     complete = complete_url(url, password_file)
-    from keyhouse.journal.shared.copy_out import back_up_database
+    from keyhouse.journal.shared.moving import back_up_database
 
     async with connected(url, password_file) as database:
         await back_up_database(complete, database, target, key_file, check)

@@ -68,7 +68,7 @@ def verify(
 
 def _of_directory(directory: Path, platform: str) -> "StoreChecked":
     from keyhouse.cli.store.check import check_store, sealing_platform
-    from keyhouse.journal.offline.log_check import see_logs
+    from keyhouse.journal.offline.log_repair import see_logs
     from keyhouse.journal.offline.private_copy import private_copy
 
     opener = sealing_platform(platform, directory) if platform else None
@@ -80,7 +80,7 @@ def _of_database(
     url: str, password_file: Path | None, key_file: Path | None, platform: str
 ) -> "StoreChecked":
     from keyhouse.cli.store.check import check_store, sealing_platform
-    from keyhouse.journal.offline.log_check import see_logs
+    from keyhouse.journal.offline.log_repair import see_logs
 
     if platform and key_file is None:
         raise RefusedError(
@@ -100,7 +100,7 @@ async def _copied(url: str, password_file: Path | None, key: Path | None, copy: 
     """Fill the directory ``copy`` with the store in a database."""
     complete = complete_url(url, password_file)
     from keyhouse.journal.directory.disk import Disk
-    from keyhouse.journal.shared.copy_out import copy_database
+    from keyhouse.journal.shared.moving import copy_database
 
     async with connected(url, password_file) as database:
         await copy_database(complete, database, copy, key, Disk())

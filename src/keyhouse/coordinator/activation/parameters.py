@@ -18,7 +18,7 @@ from keyhouse.base.errors import BadRequestError, ConflictError, InvalidError
 from keyhouse.base.pem import certificate_pem, private_key_pem
 from keyhouse.base.place import at, quoted
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.recipe import Recipe
+from keyhouse.coordinator.core.policy import Recipe
 from keyhouse.coordinator.core.state import Running
 from keyhouse.manifest import MissingValueError, Template, Values
 from keyhouse.wire.secret_types import SecretDefinition, SecretType

@@ -5,7 +5,10 @@ certificates, shares, parsing) was done before, off the event loop. ``decide`` r
 if the state is another one by then, and the command is prepared again.
 """
 
+from collections.abc import Iterable
+
 import msgspec
+from immutables import Map
 
 from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
@@ -13,8 +16,43 @@ from keyhouse.base.errors import Problem
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.approvals import Approved
 from keyhouse.coordinator.core.events import Activated, LogBegun, Uploaded
-from keyhouse.coordinator.core.plan_basis import PlanBasis
-from keyhouse.coordinator.core.state import MarbleInstance
+from keyhouse.coordinator.core.state import MarbleInstance, Running
+
+
+class PlanBasis(msgspec.Struct, frozen=True):
+    """The facts of a state that a plan depends on: while they are equal, the plan is the same.
+
+    Uploads and activations that do not affect it are left out: the facts are compared again when
+    the update is decided, so they are small and cheap to compare.
+    """
+
+    manifest: bytes  # in force
+    versions: Map[str, int]  # raised by package updates
+    uploads: tuple[tuple[str, bool], ...]  # names whose value would be lost, and if there is one
+    limits: tuple[tuple[str, int, bool], ...]  # types with a new limit, and if it is reached
+
+
+def basis_of(
+    state: Running, uploads: Iterable[str] = (), limits: Iterable[tuple[str, int]] = ()
+) -> PlanBasis:
+    """Return the facts of ``state`` about these secrets, and these marble types with limits."""
+    return PlanBasis(
+        manifest=state.manifest,
+        versions=state.security_versions,
+        uploads=tuple((name, name in state.secrets) for name in uploads),
+        limits=tuple(
+            (name, limit, state.activations.get(name, 0) >= limit) for name, limit in limits
+        ),
+    )
+
+
+def still_holds(state: Running, basis: PlanBasis | None) -> bool:
+    """Tell whether a plan with ``basis`` is still the plan for ``state``. None (no plan): True."""
+    if basis is None:
+        return True
+    uploads = (name for name, _ in basis.uploads)
+    limits = ((name, limit) for name, limit, _ in basis.limits)
+    return basis == basis_of(state, uploads, limits)
 
 
 class StaleError(Exception):

@@ -22,6 +22,7 @@ from keyhouse.coordinator.core.commands import (
     StaleError,
     UpdatePackages,
     UploadSecrets,
+    still_holds,
 )
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide_activation import activate, record_activations, set_counter
@@ -41,7 +42,6 @@ from keyhouse.coordinator.core.events import (
     WitnessesAgreed,
 )
 from keyhouse.coordinator.core.phases import Operation, phase_of, require
-from keyhouse.coordinator.core.plan_basis import still_holds
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.manifest import Action

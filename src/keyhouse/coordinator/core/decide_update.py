@@ -15,6 +15,7 @@ from keyhouse.coordinator.core.commands import (
     CancelUpdate,
     InitiateUpdate,
     StaleError,
+    still_holds,
 )
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.events import (
@@ -24,7 +25,6 @@ from keyhouse.coordinator.core.events import (
     UpdateCancelled,
     UpdateInitiated,
 )
-from keyhouse.coordinator.core.plan_basis import still_holds
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Pending, Running
 from keyhouse.manifest import Action, Serving, fingerprint

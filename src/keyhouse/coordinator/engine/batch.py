@@ -24,8 +24,8 @@ from keyhouse.coordinator.core.events import Event, Published, SecretsUploaded
 from keyhouse.coordinator.core.evolve import evolve_all, with_leaves
 from keyhouse.coordinator.core.publishing import Publishing, objects_of
 from keyhouse.coordinator.core.state import Running, State
+from keyhouse.coordinator.engine.current import View
 from keyhouse.coordinator.engine.records import encode_again, encode_events
-from keyhouse.coordinator.engine.view import View
 from keyhouse.journal import UnencodableError
 
 _AGREEMENTS: Final = (InitiateUpdate, AcknowledgeUpdate)

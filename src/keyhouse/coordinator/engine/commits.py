@@ -4,9 +4,14 @@ If the append certainly failed, the old state remains. If its outcome is unknown
 written until the store tells it. Changes that were outrun are decided again on what others wrote.
 """
 
-from collections.abc import Awaitable, Iterable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from time import perf_counter
+from typing import Final
 
+from keyhouse.base.errors import UnsettledError
+from keyhouse.base.log import log
 from keyhouse.coordinator.core.base import Filed, base_events
 from keyhouse.coordinator.core.commands import SetManifest
 from keyhouse.coordinator.core.evolve import evolve_all
@@ -19,11 +24,16 @@ from keyhouse.coordinator.engine.current import Current
 from keyhouse.coordinator.engine.following import Following
 from keyhouse.coordinator.engine.intake import Intake
 from keyhouse.coordinator.engine.records import encode_events
-from keyhouse.coordinator.engine.settling import not_settled, settle
 from keyhouse.coordinator.engine.start_quotes import StartQuotes
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import OutcomeLostError, OutcomeUnknownError, StoreConflictError
 from keyhouse.transparency.tree import Frontier
+
+TELL_AFTER: Final = 10.0
+"""Seconds after which the callers of a write are told that its outcome is not known."""
+
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 2.0
 
 
 class Commits:
@@ -62,12 +72,12 @@ class Commits:
                 await write
             except OutcomeUnknownError:
                 self.unsettled = True
-                await settle(self._writer, lambda: self._pause(batch), self._intake.stopping)
+                await _settle(self._writer, lambda: self._pause(batch), self._intake.stopping)
             finally:
                 self.unsettled = self._intake.paused = False
         except OutcomeLostError:
             self._intake.behind = True
-            raise not_settled() from None
+            raise _not_settled() from None
 
     async def _commit(self, decided: Decided) -> None:
         """Make ``decided`` durable, then publish it. Raises ``StoreConflictError``."""
@@ -106,7 +116,7 @@ class Commits:
     def _pause(self, batch: Iterable[Accepted]) -> None:
         """Keep no caller waiting any longer, until the store answers again."""
         callers = (each.waiting for each in batch if each.waiting.answer is not None)
-        self._intake.fail(callers, not_settled())
+        self._intake.fail(callers, _not_settled())
         self._intake.pause()
 
     def _decide(self, batch: Sequence[Waiting]) -> Decided:
@@ -135,3 +145,38 @@ class Commits:
             await self._writer.public_log.put_objects(decided.objects)
             view = after.view()
             await self._writer.begin_epoch(state, view, dek=dek, notes=notes, leaves=leaves)
+
+
+async def _settle(writer: JournalWriter, tell: Callable[[], None], stopping: asyncio.Event) -> None:
+    """Return once the last write of ``writer`` is known to have happened, however long that takes.
+
+    ``tell`` is called if it takes longer than ``TELL_AFTER``. Raises as ``JournalWriter.settle``,
+    and ``OutcomeUnknownError`` only where it is still unknown when the engine stops.
+    """
+    log.error("the store does not answer: it is not known whether the last change is durable")
+    telling = asyncio.get_running_loop().call_later(TELL_AFTER, tell)
+    pause = _FIRST_PAUSE
+    try:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await stopping.wait()
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            try:
+                await writer.settle()
+            except OutcomeUnknownError:
+                if stopping.is_set():
+                    raise
+            else:
+                log.warning("the store answers again: the last change is durable")
+                return
+    finally:
+        telling.cancel()
+
+
+def _not_settled() -> UnsettledError:
+    """Return what callers of a write are told whose outcome is not known."""
+    return UnsettledError(
+        "the store does not answer: it is not known whether the change has happened",
+        hint="it may still happen; read before you repeat it",
+    )

@@ -29,7 +29,7 @@ from keyhouse.coordinator.engine.batch import Accepted, Decision, Waiting
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.commits import Commits
 from keyhouse.coordinator.engine.counts import EngineCounts
-from keyhouse.coordinator.engine.current import Current, Process
+from keyhouse.coordinator.engine.current import Current, Process, View
 from keyhouse.coordinator.engine.following import Following
 from keyhouse.coordinator.engine.intake import Intake, WaitingRecovery
 from keyhouse.coordinator.engine.log_signing import LateLog, signed_checkpoint
@@ -37,7 +37,6 @@ from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.recover import Recovery, recover
 from keyhouse.coordinator.engine.shared import Held, Shared
 from keyhouse.coordinator.engine.start_quotes import MakeQuote, StartQuotes
-from keyhouse.coordinator.engine.view import View
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.lease import Lease
 from keyhouse.journal import LogStore, Position, Weight

@@ -14,7 +14,7 @@ from keyhouse.coordinator.engine.records import LogTail, applied, rebuild
 from keyhouse.coordinator.engine.shared import Shared
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import Replay, StoreConflictError, WrongKeyError
-from keyhouse.journal.store.records import Note
+from keyhouse.journal.store.protocol import Note
 
 TURNS: Final = 16
 """How often the engine waits for its turn to write, after others were first; then it gives up."""

@@ -1,27 +1,95 @@
-"""What waits for the engine: commands and recoveries with their callers, and the audit buffer."""
+"""What waits for the engine, with its callers: commands, recoveries, the audit buffer.
+
+In the buffer are activations that have happened and are not in the journal yet. No caller waits for
+them. They are committed together with the next change, or by themselves after a short delay. A
+crash loses what is in the buffer. While the disk accepts no write, the buffer fills; when it is
+full, activations are refused, because each one must be auditable.
+"""
 
 import asyncio
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import islice
 from typing import Final, NamedTuple
 
 from keyhouse.base.errors import BrokenError, UnavailableError
 from keyhouse.base.log import log
-from keyhouse.coordinator.activation.audit_buffer import AuditBuffer
 from keyhouse.coordinator.core.commands import Command, RecordActivations
 from keyhouse.coordinator.core.events import Activated
 from keyhouse.coordinator.engine.batch import Decision, Waiting, goes_alone
 from keyhouse.coordinator.engine.counts import EngineCounts
+from keyhouse.coordinator.engine.current import View
 from keyhouse.coordinator.engine.recover import Recovery
-from keyhouse.coordinator.engine.settling import paused
-from keyhouse.coordinator.engine.view import View
+
+DELAY: Final = 1.0
+"""Longest wait of an activation for its record, in seconds, while the disk accepts writes."""
+
+MANY: Final = 128
+"""With this many activations in the buffer a record is written without further delay."""
+
+TOGETHER: Final = 256
+"""Activations in one record."""
+
+MOST: Final = 10_000
+"""Capacity of the buffer."""
 
 WAITING: Final = 1024
 """Commands that may wait; one more is refused, to be retried."""
 
 BATCH: Final = 256
 """Commands that share one append."""
+
+
+class AuditBuffer:
+    """A queue, oldest first. Times are those of the event loop, in seconds."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Activated] = deque()
+        self._due = 0.0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, activated: Activated, now: float) -> bool:
+        """Add one; return whether the engine has to check again when the next record is due.
+
+        Raises ``UnavailableError`` if the buffer is full.
+        """
+        if len(self._waiting) >= MOST:
+            raise UnavailableError("activations cannot be recorded", hint="free space on the disk")
+        if not self._waiting:
+            self._due = now + DELAY
+        self._waiting.append(activated)
+        return len(self._waiting) in {1, MANY}
+
+    def due(self, now: float) -> bool:
+        """Tell whether a record has to be written even if there is no other change."""
+        return bool(self._waiting) and (now >= self._due or len(self._waiting) >= MANY)
+
+    def due_at(self) -> float | None:
+        """Return when a record will be due; None while the buffer is empty."""
+        return self._due if self._waiting else None
+
+    def oldest(self) -> RecordActivations:
+        """Return a record of the oldest ones. They stay in the buffer until ``recorded``."""
+        return RecordActivations(tuple(islice(self._waiting, TOGETHER)))
+
+    def recorded(self, record: RecordActivations, now: float) -> None:
+        """Remove what ``record``, from ``oldest``, has made durable."""
+        for _ in record.activations:
+            self._waiting.popleft()
+        self._due = now + DELAY
+
+    def put_off(self, now: float) -> None:
+        """Try again after the delay: the disk accepts no write now."""
+        self._due = now + DELAY
+
+    def give_up(self) -> int:
+        """Empty the buffer; return how many activations are lost."""
+        lost = len(self._waiting)
+        self._waiting.clear()
+        return lost
 
 
 class WaitingRecovery(NamedTuple):
@@ -64,7 +132,7 @@ class Intake:
         """Return the answer to ``command``. Errors as for ``Engine.decision``."""
         self._require_open()
         if self.paused:
-            raise paused()
+            raise _paused()
         if len(self._waiting) >= WAITING:
             self._counts.changes["unavailable"] += 1
             raise UnavailableError("too many changes are waiting", hint="try again later")
@@ -156,7 +224,7 @@ class Intake:
     def pause(self) -> None:
         """Refuse what waits and what comes, as long as ``paused``."""
         self.paused = True
-        self.fail(self._waiting, paused())
+        self.fail(self._waiting, _paused())
         self._waiting.clear()
 
     def close(self) -> None:
@@ -189,3 +257,8 @@ class Intake:
 
 def _stopping() -> UnavailableError:
     return UnavailableError("the coordinator is stopping", hint="try again later")
+
+
+def _paused() -> UnavailableError:
+    """Return what callers are told while the outcome of a write before is not known."""
+    return UnavailableError("the store does not answer", hint="try again later")

@@ -12,8 +12,8 @@ from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from keyhouse.base.errors import ConflictError, KeyhouseError, UnavailableError
+from keyhouse.coordinator.engine.current import place_of
 from keyhouse.coordinator.engine.engine import Engine
-from keyhouse.coordinator.engine.view import place_of
 from keyhouse.journal import Position
 from keyhouse.wire.state_place import Place
 

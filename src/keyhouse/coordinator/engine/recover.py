@@ -25,6 +25,7 @@ from keyhouse.coordinator.core.publishing import leaves_of, start_events
 from keyhouse.coordinator.core.state import Recovering, Running, State
 from keyhouse.coordinator.core.update_log import LogView, UpdateLog
 from keyhouse.coordinator.engine.clock import SecurityClock
+from keyhouse.coordinator.engine.current import at
 from keyhouse.coordinator.engine.log_signing import LateLog
 from keyhouse.coordinator.engine.records import LogTail, encode_events, rebuild
 from keyhouse.coordinator.engine.recovery_check import (
@@ -33,7 +34,6 @@ from keyhouse.coordinator.engine.recovery_check import (
     check_recovered,
 )
 from keyhouse.coordinator.engine.start_quotes import StartQuotes
-from keyhouse.coordinator.engine.view import at
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import LogStore, Opened
 from keyhouse.transparency.tree import Frontier

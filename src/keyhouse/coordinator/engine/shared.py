@@ -7,7 +7,7 @@ import msgspec
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.state import Running
 from keyhouse.journal import Position
-from keyhouse.journal.store.records import Note
+from keyhouse.journal.store.protocol import Note
 from keyhouse.manifest import Replicas
 
 

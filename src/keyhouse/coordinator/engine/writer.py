@@ -29,7 +29,7 @@ from keyhouse.journal import (
     index_mac_key,
     log_name,
 )
-from keyhouse.journal.store.records import Beside, Note
+from keyhouse.journal.store.protocol import Beside, Note
 from keyhouse.manifest import SealMode
 
 HEAD_EVERY = 1024

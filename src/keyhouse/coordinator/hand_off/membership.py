@@ -24,8 +24,7 @@ from keyhouse.coordinator.hand_off.notes import (
     read_membership,
     read_quoted,
 )
-from keyhouse.journal.store.protocol import Notes
-from keyhouse.journal.store.records import Note
+from keyhouse.journal.store.protocol import Note, Notes
 from keyhouse.manifest import Replicas
 
 WITHIN: Final = 5.0

@@ -26,8 +26,7 @@ from keyhouse.coordinator.hand_off.membership import Members
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError, Switch, read_switch
 from keyhouse.journal import Position
 from keyhouse.journal.keys import key_check
-from keyhouse.journal.store.protocol import Notes
-from keyhouse.journal.store.records import Note
+from keyhouse.journal.store.protocol import Note, Notes
 from keyhouse.manifest import Replicas
 
 

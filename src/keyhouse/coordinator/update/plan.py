@@ -13,7 +13,7 @@ import msgspec
 
 from keyhouse.authority import is_generated_with_manifest, trial
 from keyhouse.base.errors import TooLargeError
-from keyhouse.coordinator.core.plan_basis import PlanBasis, basis_of
+from keyhouse.coordinator.core.commands import PlanBasis, basis_of
 from keyhouse.coordinator.core.policy import Policy, policy_of, versions_in_force
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.update.changes.access import role_changes, user_changes

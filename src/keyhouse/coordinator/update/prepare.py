@@ -21,6 +21,7 @@ from keyhouse.coordinator.core.commands import (
     AcknowledgeUpdate,
     CancelUpdate,
     InitiateUpdate,
+    PlanBasis,
     UpdatePackages,
 )
 from keyhouse.coordinator.core.decide_update import (
@@ -29,7 +30,6 @@ from keyhouse.coordinator.core.decide_update import (
     require_nothing_pending,
     require_pending,
 )
-from keyhouse.coordinator.core.plan_basis import PlanBasis
 from keyhouse.coordinator.core.policy import policy_of, versions_in_force
 from keyhouse.coordinator.core.state import Pending, Running
 from keyhouse.coordinator.core.timestamps import moment

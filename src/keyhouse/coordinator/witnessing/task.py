@@ -14,8 +14,7 @@ from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.coordinator.engine.log_signing import signed_checkpoint
 from keyhouse.coordinator.engine.read_gate import ReadGate
 from keyhouse.coordinator.lease import DAMAGED, FORKED, NO_QUORUM, ROLLED_BACK, STARTING
-from keyhouse.coordinator.witnessing.asking import Asking
-from keyhouse.coordinator.witnessing.submission import Asks, Outcome, Submission
+from keyhouse.coordinator.witnessing.submission import Asking, Asks, Outcome, Submission
 from keyhouse.transparency.keys import VerifierKey
 from keyhouse.transparency.note import Signature, SignedNote
 from keyhouse.transparency.policy import Policy, Witness

@@ -6,10 +6,7 @@ from typing import Final
 
 from keyhouse.base.errors import BrokenError
 from keyhouse.journal.directory import replacement
-from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.inspect import shows_users
-from keyhouse.journal.directory.journal_copy import OWN_FILES
-from keyhouse.journal.directory.layout import (
+from keyhouse.journal.directory.disk import (
     INDEX,
     JOURNAL,
     NEXT_INDEX,
@@ -17,7 +14,10 @@ from keyhouse.journal.directory.layout import (
     SEALED_KEY,
     STORE_FILES,
     TOMBSTONE,
+    Disk,
 )
+from keyhouse.journal.directory.inspect import shows_users
+from keyhouse.journal.directory.journal_copy import OWN_FILES
 from keyhouse.journal.directory.lock import DirectoryLock, unused
 from keyhouse.journal.store.protocol import (
     StoreDamagedError,

@@ -1,4 +1,4 @@
-"""The operations on files of the state directory, each durable when it returns.
+"""The files of the state directory: their names, and operations, durable when they return.
 
 ``fence`` and ``step`` are called before each durable step: a process that was superseded changes
 nothing, and tests crash there. No symbolic link is followed, and no
@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from keyhouse.base import durable_files
 from keyhouse.base.errors import BrokenError
@@ -25,6 +25,23 @@ from keyhouse.journal.store.protocol import (
     no_fence,
     no_step,
 )
+
+LOCK: Final = "lock"  # says which process has the directory
+SEALED_KEY: Final = "sealed_key"
+INDEX: Final = "recovery_index"
+NEXT_INDEX: Final = "recovery_index.next"  # of an epoch that is about to begin
+JOURNAL: Final = "journal.db"
+WAL: Final = f"{JOURNAL}-wal"
+WAL_FILES: Final = (WAL, f"{JOURNAL}-shm")
+ROLLBACK_JOURNAL: Final = f"{JOURNAL}-journal"  # Keyhouse never leaves one
+
+STORE_FILES: Final = (SEALED_KEY, INDEX, NEXT_INDEX, JOURNAL, *WAL_FILES)
+"""The files of a store."""
+
+TOMBSTONE: Final = "tombstone"  # what is left of a store that was erased
+INCOMING: Final = "incoming"  # a store that takes the place of the present one
+PUBLIC_LOG: Final = "log"  # the transparency log, public: a directory for each log
+ARCHIVE: Final = "archive"  # stores that were replaced, a directory each
 
 _OTHERS = 0o077
 _ZEROS = bytes(1024 * 1024)

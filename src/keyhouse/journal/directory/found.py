@@ -3,7 +3,7 @@
 import msgspec
 
 from keyhouse.base.errors import BrokenError
-from keyhouse.journal.directory.layout import TOMBSTONE
+from keyhouse.journal.directory.disk import TOMBSTONE
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal, StoreEmptyError
 from keyhouse.journal.replay import Replay

@@ -9,7 +9,7 @@ from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.acquire import acquire, survey
-from keyhouse.journal.directory.disk import Disk, off_loop
+from keyhouse.journal.directory.disk import JOURNAL, SEALED_KEY, Disk, off_loop
 from keyhouse.journal.directory.found import (
     Fresh,
     Locked,
@@ -23,17 +23,19 @@ from keyhouse.journal.directory.in_step import HomeInTurn
 from keyhouse.journal.directory.index_file import read_index
 from keyhouse.journal.directory.inspect import see_tombstone
 from keyhouse.journal.directory.journal_copy import make_own
-from keyhouse.journal.directory.key_file import KeyFile, key_of
-from keyhouse.journal.directory.layout import JOURNAL, SEALED_KEY
 from keyhouse.journal.directory.lock import DirectoryLock
-from keyhouse.journal.directory.log_files import LogFiles
-from keyhouse.journal.directory.log_parts import DirectoryParts
+from keyhouse.journal.directory.log_files import DirectoryParts, LogFiles
 from keyhouse.journal.directory.open_store import OpenStore, build_store
-from keyhouse.journal.directory.sealing import EpochKey, SealedElsewhereError, SealedKey
+from keyhouse.journal.directory.sealing import (
+    EpochKey,
+    KeyFile,
+    SealedElsewhereError,
+    SealedKey,
+    key_of,
+)
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal
-from keyhouse.journal.store.protocol import OutcomeUnknownError, Step, no_step
-from keyhouse.journal.store.records import EpochStart, Position
+from keyhouse.journal.store.protocol import EpochStart, OutcomeUnknownError, Position, Step, no_step
 from keyhouse.journal.store.sqlite import SqliteStore
 
 

@@ -9,10 +9,10 @@ from typing import Generic, TypeAlias, TypeVar
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory.found import Fresh, Locked, Opened
+from keyhouse.journal.directory.log_files import LogParts
 from keyhouse.journal.directory.sealing import EpochKey
 from keyhouse.journal.journal import Journal
-from keyhouse.journal.log_parts import LogParts
-from keyhouse.journal.store.records import Note, Position
+from keyhouse.journal.store.protocol import Note, Position
 
 
 class StoreInStep(ABC):

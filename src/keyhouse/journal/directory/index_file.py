@@ -18,12 +18,10 @@ from pathlib import Path
 
 import msgspec
 
-from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.disk import INDEX, JOURNAL, NEXT_INDEX, Disk
 from keyhouse.journal.directory.found import mixed
 from keyhouse.journal.directory.framing import framed, unframed
-from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX
-from keyhouse.journal.store.protocol import StoreDamagedError
-from keyhouse.journal.store.records import EpochStart
+from keyhouse.journal.store.protocol import EpochStart, StoreDamagedError
 
 FORMAT_VERSION = 1
 FILE_LIMIT = 16 * 1024 * 1024  # bytes

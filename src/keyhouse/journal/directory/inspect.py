@@ -14,19 +14,25 @@ import msgspec
 from keyhouse.base.progress import advance, begin, is_watched
 from keyhouse.journal.chain import NONCE_SIZE, Header, Kind
 from keyhouse.journal.directory import sealing
-from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.index_file import FILE_LIMIT, IndexFile
-from keyhouse.journal.directory.layout import (
+from keyhouse.journal.directory.disk import (
     INDEX,
     JOURNAL,
     LOCK,
     NEXT_INDEX,
     SEALED_KEY,
     TOMBSTONE,
+    Disk,
 )
+from keyhouse.journal.directory.index_file import FILE_LIMIT, IndexFile
 from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT, Tombstone
-from keyhouse.journal.store.protocol import StoreDamagedError
-from keyhouse.journal.store.records import EpochStart, Position, Sealed, first_link, link
+from keyhouse.journal.store.protocol import (
+    EpochStart,
+    Position,
+    Sealed,
+    StoreDamagedError,
+    first_link,
+    link,
+)
 from keyhouse.journal.store.sqlite import SqliteStore
 
 _TAG_SIZE = 16

@@ -29,8 +29,7 @@ from typing import Final
 
 from keyhouse.base.durable_files import create
 from keyhouse.base.progress import advance, begin
-from keyhouse.journal.directory.disk import Disk, off_loop, size_of
-from keyhouse.journal.directory.layout import JOURNAL, WAL
+from keyhouse.journal.directory.disk import JOURNAL, WAL, Disk, off_loop, size_of
 from keyhouse.journal.store.protocol import StoreLockedError, StoreUnreadableError
 from keyhouse.journal.store.sqlite import SqliteStore
 

@@ -25,8 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.layout import LOCK
+from keyhouse.journal.directory.disk import LOCK, Disk
 from keyhouse.journal.store.protocol import StoreLockedError, StoreUnreadableError, SupersededError
 
 _LONGEST: Final = 64  # bytes

@@ -1,5 +1,8 @@
 """The files of a transparency log: public, written by one process, and never believed.
 
+Its parts are here, or in a database that several coordinators share. Tiles grow at their end only,
+and all who write a tile write the same bytes.
+
 Below ``log/<name of the log>``: ``entries/`` and ``hashes/<level>/`` in the spelling of the tiles'
 paths, ``object/``, ``checkpoint``. Files grow at their end only. Directories are never renamed and
 nothing depends on their being synced, so that it works under Gramine, too. Whatever is lost of a
@@ -9,13 +12,12 @@ file's end is written again: the journal has every leaf since its base.
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from keyhouse.base.errors import UnavailableError
-from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.layout import PUBLIC_LOG
+from keyhouse.journal.directory.disk import PUBLIC_LOG, Disk, off_loop
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import object_name
 from keyhouse.transparency.note import MOST_BYTES
@@ -26,6 +28,48 @@ LARGEST_OBJECT: Final = 32 * 1024 * 1024
 
 _LARGEST_TILE: Final = WIDTH * (2 + 65_535)
 _OBJECT: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+class Grown(NamedTuple):
+    """A tile as it is now; its first ``known`` bytes were written before."""
+
+    tile: Tile
+    whole: bytes
+    known: int
+
+
+class LogParts(Protocol):
+    """The parts of one log. Everything raises ``UnavailableError``."""
+
+    async def tile(self, tile: Tile) -> bytes:
+        """Return the bytes of ``tile``, not verified; an error if there are fewer."""
+        ...
+
+    async def write(
+        self, work: Sequence[Grown], unsynced: Sequence[Tile], *, durable: bool
+    ) -> None:
+        """Keep these tiles; if ``durable``, and ``unsynced`` ones, they survive a crash."""
+        ...
+
+    async def object(self, name: str) -> bytes | None:
+        """Return the object ``name``; None if it is not there."""
+        ...
+
+    async def put_objects(self, objects: Sequence[bytes]) -> None:
+        """Keep ``objects`` under their names, durably; no part of the log names them before."""
+        ...
+
+    async def objects(self) -> list[str]:
+        """Return the names of the objects that are there."""
+        ...
+
+    async def write_checkpoint(self, note: bytes) -> None:
+        """Keep the newest checkpoint, for those who copy these parts."""
+        ...
+
+    async def remove(self) -> None:
+        """Remove all of it."""
+        ...
 
 
 def log_name(verifier: str) -> str:
@@ -174,3 +218,47 @@ def missing(part: str) -> UnavailableError:
         f"the log's {part} is missing in the state directory",
         hint="stop the coordinator; keyhouse log restore brings it back from a mirror or a backup",
     )
+
+
+class DirectoryParts:
+    """The files of a log in a state directory, used off the event loop."""
+
+    def __init__(self, files: LogFiles) -> None:
+        self._files = files
+
+    async def tile(self, tile: Tile) -> bytes:
+        """Return the bytes of ``tile``."""
+        return await off_loop(self._files.tile, tile)
+
+    async def write(
+        self, work: Sequence[Grown], unsynced: Sequence[Tile], *, durable: bool
+    ) -> None:
+        """Let the files of these tiles grow."""
+
+        def write() -> None:
+            for tile, whole, known in work:
+                self._files.grow(tile, whole, known, durable=durable)
+            for tile in unsynced:
+                self._files.sync(tile)
+
+        await off_loop(write)
+
+    async def object(self, name: str) -> bytes | None:
+        """Return the object ``name``."""
+        return await off_loop(self._files.object, name)
+
+    async def put_objects(self, objects: Sequence[bytes]) -> None:
+        """Keep ``objects`` under their names."""
+        await off_loop(self._files.put_objects, objects)
+
+    async def objects(self) -> list[str]:
+        """Return the names of the objects."""
+        return await off_loop(self._files.objects)
+
+    async def write_checkpoint(self, note: bytes) -> None:
+        """Replace the checkpoint."""
+        await off_loop(self._files.write_checkpoint, note)
+
+    async def remove(self) -> None:
+        """Remove the files."""
+        await off_loop(self._files.remove)

@@ -9,15 +9,12 @@ import msgspec
 
 from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
-from keyhouse.journal.directory.disk import Disk, off_loop
+from keyhouse.journal.directory.disk import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY, Disk, off_loop
 from keyhouse.journal.directory.in_step import StoreInStep
 from keyhouse.journal.directory.index_file import IndexFile, settle_index
-from keyhouse.journal.directory.key_file import KeyFile
-from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
-from keyhouse.journal.directory.sealing import Contents, EpochKey
+from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
 from keyhouse.journal.journal import Journal
-from keyhouse.journal.store.protocol import StoreUnreadableError
-from keyhouse.journal.store.records import Note, Position
+from keyhouse.journal.store.protocol import Note, Position, StoreUnreadableError
 from keyhouse.journal.store.sqlite import SqliteStore
 
 

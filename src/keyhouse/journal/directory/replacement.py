@@ -33,9 +33,7 @@ from pathlib import Path
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal.directory import sealing
-from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.index_file import FILE_LIMIT as INDEX_LIMIT, IndexFile
-from keyhouse.journal.directory.layout import (
+from keyhouse.journal.directory.disk import (
     ARCHIVE,
     INCOMING,
     INDEX,
@@ -44,7 +42,9 @@ from keyhouse.journal.directory.layout import (
     SEALED_KEY,
     TOMBSTONE,
     WAL_FILES,
+    Disk,
 )
+from keyhouse.journal.directory.index_file import FILE_LIMIT as INDEX_LIMIT, IndexFile
 from keyhouse.journal.directory.replacement_plan import (
     ERASE,
     PLAN,

@@ -21,10 +21,9 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from keyhouse.journal.directory.disk import TOMBSTONE
 from keyhouse.journal.directory.framing import framed, unframed
-from keyhouse.journal.directory.layout import TOMBSTONE
-from keyhouse.journal.store.protocol import StoreDamagedError
-from keyhouse.journal.store.records import Position
+from keyhouse.journal.store.protocol import Position, StoreDamagedError
 
 FORMAT_VERSION = 1
 FILE_LIMIT = 4096  # bytes; the file has 113

@@ -12,10 +12,9 @@ import msgspec
 from keyhouse.base.errors import KeyhouseError, NotFoundError, RefusedError
 from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.acquire import acquire, refuse_rollback_journal
-from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.disk import ARCHIVE, INDEX, JOURNAL, SEALED_KEY, STORE_FILES, Disk
 from keyhouse.journal.directory.index_file import settle_index
 from keyhouse.journal.directory.inspect import JournalSeen, see_index, see_journal, see_key
-from keyhouse.journal.directory.layout import ARCHIVE, INDEX, JOURNAL, SEALED_KEY, STORE_FILES
 from keyhouse.journal.directory.replacement_plan import PLAN
 from keyhouse.journal.store.protocol import Step, StoreDamagedError, StoreUnreadableError, no_step
 

@@ -9,26 +9,54 @@ The files of the transparency log are in ``log/``, without digests: each start c
 with the journal.
 
 A backup has no keys of the platform, and not the file of a simulated machine, which is such a key.
+
+A coordinator may write to the store meanwhile. How its journal is copied:
+``journal/directory/journal_copy.py``. ``sealed_key`` and the index are read before and after too.
+They are replaced whole, never with equal bytes, and the key of an epoch is written before its first
+record.
 """
 
 import hashlib
 import os
 import re
 import shutil
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from keyhouse.base.durable_files import create, sync
-from keyhouse.base.errors import NotFoundError, RefusedError
-from keyhouse.base.progress import advance, begin
+from keyhouse.base.errors import NotFoundError, RefusedError, UnavailableError
+from keyhouse.base.progress import begin
 from keyhouse.journal.directory import replacement
-from keyhouse.journal.directory.acquire import acquire, survey
-from keyhouse.journal.directory.disk import Disk, size_of
+from keyhouse.journal.directory.acquire import acquire, refuse_rollback_journal, survey
+from keyhouse.journal.directory.disk import (
+    INDEX,
+    JOURNAL,
+    NEXT_INDEX,
+    SEALED_KEY,
+    TOMBSTONE,
+    Disk,
+    size_of,
+)
+from keyhouse.journal.directory.index_file import FILE_LIMIT as INDEX_LIMIT
 from keyhouse.journal.directory.inspect import JournalSeen, see_journal
-from keyhouse.journal.directory.layout import INDEX, JOURNAL, SEALED_KEY, TOMBSTONE
+from keyhouse.journal.directory.journal_copy import copy_journal
+from keyhouse.journal.directory.log_files import LARGEST_OBJECT, all_parts, put_part
+from keyhouse.journal.directory.sealing import FILE_LIMIT as KEY_LIMIT
+from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
 from keyhouse.journal.offline.archive import require_whole
-from keyhouse.journal.offline.live_copy import copy_live_store, copy_public_log
+from keyhouse.journal.offline.private_copy import copy_file
 from keyhouse.journal.store.protocol import Step, StoreDamagedError, StoreUnreadableError, no_step
+
+ATTEMPTS = 200
+"""Attempts to copy a changing store before the copy is refused."""
+
+_PAUSE = 0.01  # seconds
+_SMALL = (
+    (SEALED_KEY, KEY_LIMIT),
+    (INDEX, INDEX_LIMIT),
+    (NEXT_INDEX, INDEX_LIMIT),
+    (TOMBSTONE, TOMBSTONE_LIMIT),
+)
 
 DIGESTS = "SHA256SUMS"
 
@@ -39,8 +67,79 @@ _FILES = (SEALED_KEY, INDEX, JOURNAL)
 _NEEDED = {INDEX, JOURNAL}
 _LINE = re.compile(rb"([0-9a-f]{64})  ([a-z_.]{1,40})")
 _DIGESTS_LIMIT = 4096
-_CHUNK = 1024 * 1024
 _ASIDE = "before-restore"  # the archive name for a present store, which there is not
+
+
+class StoreBusyError(UnavailableError):
+    """A store that changed during every attempt to copy it."""
+
+    code = "store-busy"
+
+
+def copy_live_store(
+    directory: Path, copy: Path, *, attempts: int = ATTEMPTS, step: Step = no_step
+) -> None:
+    """Fill the empty directory ``copy`` with the store in ``directory`` as it was at one commit.
+
+    A coordinator may run in ``directory``, but not in this process: SQLite would lose its locks
+    when the file is closed here. Nothing is written there. The last commit in the copy may be one
+    that was not yet synced or answered.
+
+    ``step`` is called before each part that is read. Raises ``StoreBusyError``, and refusals of
+    files that other users can access.
+    """
+    disk = Disk(step)
+    disk.check_directory(directory)
+    refuse_rollback_journal(directory)
+    for _ in range(attempts):
+        if _copied(disk, directory, copy):
+            return
+        for name in disk.names(copy):
+            (copy / name).unlink()
+        time.sleep(_PAUSE)
+    if replacement.is_committed(directory):
+        raise StoreBusyError(
+            "a new store was being put in place here and that has not ended",
+            hint="start the coordinator, which finishes it, or keep it running",
+        )
+    raise StoreBusyError(
+        f"the store changed during each of {attempts} attempts to copy it",
+        hint="try again when less is changed, or stop the coordinator meanwhile",
+    )
+
+
+def _copied(disk: Disk, directory: Path, copy: Path) -> bool:
+    """Copy everything once; return whether the copy is consistent."""
+    if replacement.is_committed(directory):
+        return False
+    small = _read_small(disk, directory)
+    same = (
+        copy_journal(disk, directory, copy / JOURNAL)
+        and small == _read_small(disk, directory)
+        and not replacement.is_committed(directory)
+    )
+    if same:
+        for name, data in small.items():
+            disk.write(copy / name, data)
+    return same
+
+
+def _read_small(disk: Disk, directory: Path) -> dict[str, bytes]:
+    found = ((name, disk.read(directory / name, limit=limit)) for name, limit in _SMALL)
+    return {name: data for name, data in found if data is not None}
+
+
+def copy_public_log(disk: Disk, source: Path, target: Path) -> None:
+    """Copy the logs in the state directory ``source`` to ``target``, which exists.
+
+    A coordinator may append to them meanwhile: every file is a beginning of what it becomes. So
+    what is copied after a journal has all that this journal's base does not have. Raises
+    ``UnavailableError``, and refusals of files that other users can access.
+    """
+    for part in all_parts(disk, source):
+        raw = disk.read(source / part, limit=LARGEST_OBJECT)
+        if raw is not None:
+            put_part(disk, target, part, raw)
 
 
 class NotEmptyError(RefusedError):
@@ -173,20 +272,7 @@ def _bring(disk: Disk, source: Path, target: Path, digest: str) -> None:
     """Copy a file of the backup; refuse what does not have ``digest``."""
     if not disk.check_file(source):
         raise StoreDamagedError(f"{source.name} is missing in the backup", hint=_ANOTHER)
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    found = hashlib.sha256()
-    try:
-        with os.fdopen(os.open(source, flags), "rb") as original, create(target) as copy:
-            while chunk := original.read(_CHUNK):
-                found.update(chunk)
-                copy.write(chunk)
-                advance(len(chunk))
-            sync(copy)
-    except OSError:
-        raise StoreUnreadableError(
-            f"{source.name} cannot be copied", hint="look at the disks of both directories"
-        ) from None
-    if found.hexdigest() != digest:
+    if copy_file(source, target, disks="both directories", durable=True) != digest:
         raise StoreDamagedError(f"{source.name} is not what was backed up", hint=_ANOTHER)
 
 

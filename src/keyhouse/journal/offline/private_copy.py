@@ -1,17 +1,17 @@
 """A private copy of a store, to inspect it: opening a store changes it."""
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from keyhouse.base.durable_files import create
+from keyhouse.base.durable_files import create, sync
 from keyhouse.base.progress import advance, begin
 from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.acquire import refuse_rollback_journal
-from keyhouse.journal.directory.disk import Disk, size_of
-from keyhouse.journal.directory.layout import INCOMING, STORE_FILES, TOMBSTONE
+from keyhouse.journal.directory.disk import INCOMING, STORE_FILES, TOMBSTONE, Disk, size_of
 from keyhouse.journal.directory.lock import unused
 from keyhouse.journal.directory.replacement_plan import PLAN, PLANNED
 from keyhouse.journal.store.protocol import StoreUnreadableError
@@ -56,17 +56,26 @@ def _copy(disk: Disk, source: Path, target: Path) -> None:
     target.mkdir(mode=0o700)
     for name in (*STORE_FILES, TOMBSTONE, PLAN, PLANNED):
         if disk.check_file(source / name):
-            _copy_file(source / name, target / name)
+            copy_file(source / name, target / name, disks="it and of TMPDIR", durable=False)
 
 
-def _copy_file(source: Path, target: Path) -> None:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+def copy_file(source: Path, target: Path, *, disks: str, durable: bool) -> str:
+    """Make the new file ``target`` hold what ``source`` does; return its SHA-256, hex.
+
+    ``disks``: where to look if that fails.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    found = hashlib.sha256()
     try:
         with os.fdopen(os.open(source, flags), "rb") as original, create(target) as copy:
             while chunk := original.read(_CHUNK):
+                found.update(chunk)
                 copy.write(chunk)
                 advance(len(chunk))
+            if durable:
+                sync(copy)
     except OSError:
         raise StoreUnreadableError(
-            f"{source.name} cannot be copied", hint="look at the disks of it and of TMPDIR"
+            f"{source.name} cannot be copied", hint=f"look at the disks of {disks}"
         ) from None
+    return found.hexdigest()

@@ -19,19 +19,29 @@ from keyhouse.journal.directory.acquire import acquire, require_no_state
 from keyhouse.journal.directory.disk import Disk, off_loop
 from keyhouse.journal.directory.found import Fresh, Locked, Opened
 from keyhouse.journal.directory.in_step import HomeInTurn
-from keyhouse.journal.directory.key_file import KeyFile
 from keyhouse.journal.directory.lock import DirectoryLock
-from keyhouse.journal.directory.sealing import Contents, EpochKey
+from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
 from keyhouse.journal.journal import Journal, StoreEmptyError, require_link
 from keyhouse.journal.keys import key_check
 from keyhouse.journal.shared.joining import Join
 from keyhouse.journal.shared.log_parts import DatabaseParts
-from keyhouse.journal.shared.machine_keys import MachineKeys, NoMachineKeys, SealedKeys
-from keyhouse.journal.shared.open_store import OpenSharedStore
+from keyhouse.journal.shared.open_store import (
+    MachineKeys,
+    NoMachineKeys,
+    OpenSharedStore,
+    SealedKeys,
+)
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.postgres_database import PostgresDatabase
-from keyhouse.journal.store.protocol import StoreConflictError, SupersededError
-from keyhouse.journal.store.records import Beside, EpochStart, Note, Position, first_link
+from keyhouse.journal.store.protocol import (
+    Beside,
+    EpochStart,
+    Note,
+    Position,
+    StoreConflictError,
+    SupersededError,
+    first_link,
+)
 
 ALONE_FOR: Final = 3.0
 """Seconds in which no other is seen to serve, before there is nobody to ask: one may just start."""

@@ -6,7 +6,7 @@ import msgspec
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory.found import Opened
-from keyhouse.journal.store.records import Position
+from keyhouse.journal.store.protocol import Position
 
 
 class Offer(msgspec.Struct, frozen=True):

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from keyhouse.base.printable import printable
-from keyhouse.journal.directory.disk import Disk, off_loop
-from keyhouse.journal.directory.layout import PUBLIC_LOG
-from keyhouse.journal.directory.log_files import LARGEST_OBJECT, all_parts, missing, put_part
-from keyhouse.journal.log_parts import Grown
+from keyhouse.journal.directory.disk import PUBLIC_LOG, Disk, off_loop
+from keyhouse.journal.directory.log_files import LARGEST_OBJECT, Grown, all_parts, missing, put_part
 from keyhouse.journal.store.postgres_database import PostgresDatabase
 from keyhouse.journal.store.protocol import StoreDamagedError
 from keyhouse.transparency.errors import LogInvalidError

@@ -1,16 +1,118 @@
 """An open store that others share: keeps the sealed key of this machine in step with its journal.
 
-Others begin epochs as well. So the epoch and its data key are those of the journal, always.
+Others begin epochs as well. So the epoch and its data key are those of the journal, always. What
+this machine has sealed is in the database, and in a file of the directory.
+
+A machine is named by a value that only its sealing key gives, so it finds what it sealed before,
+also with another directory. The file is of use where the database is set back: the newest of both
+counts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from keyhouse.base.secret import Secret
+from keyhouse.journal.directory import sealing
+from keyhouse.journal.directory.disk import off_loop
+from keyhouse.journal.directory.found import MixedDeploymentsError
 from keyhouse.journal.directory.in_step import StoreInStep
-from keyhouse.journal.directory.sealing import Contents, EpochKey
+from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile, SealedElsewhereError
 from keyhouse.journal.journal import Journal
-from keyhouse.journal.shared.machine_keys import SealedKeys
-from keyhouse.journal.store.records import Beside, Note, Position
+from keyhouse.journal.store.postgres_database import PostgresDatabase
+from keyhouse.journal.store.protocol import Beside, Note, Position
+
+_POLICIES: Final = ("ProductKey", "UniqueKey")
+
+
+class MachineKeys:
+    """Reads and writes the sealed keys of this machine."""
+
+    def __init__(
+        self, database: PostgresDatabase, file: KeyFile, sealing_key: Callable[[str], Secret]
+    ) -> None:
+        """``sealing_key``: as for ``KeyFile``."""
+        self._database = database
+        self._file = file
+        self._sealing_key = sealing_key
+
+    async def has_file(self) -> bool:
+        """Tell whether a key was sealed in the directory."""
+        return await self._file.read() is not None
+
+    async def read(self, store_id: bytes) -> list[Contents]:
+        """Return what opens here, of the store ``store_id``.
+
+        Raises ``MixedDeploymentsError`` for a file of another store, ``StoreDamagedError`` and
+        ``WrongPlatformError``.
+        """
+        file = await self._file.read()
+        if file is not None and file.store_id != store_id:
+            raise MixedDeploymentsError(
+                "sealed_key and the database belong to different deployments",
+                hint="give the right --store or --data-dir; to give up what the file was for, move"
+                " it away",
+            )
+        machines = [await self._machine(policy, store_id) for policy in _POLICIES]
+        rows = await self._database.sealed(store_id, machines)
+        found = []
+        for sealed in (*([] if file is None else [file]), *map(sealing.parse, rows)):
+            try:
+                contents = await self._file.unseal(sealed)
+            except SealedElsewhereError:
+                continue
+            if sealed.store_id == store_id:
+                found.append(contents)
+        return found
+
+    async def rows(self, contents: Contents, store_id: bytes) -> tuple[tuple[bytes, bytes], ...]:
+        """Return the name of this machine and ``contents`` as it seals them, for the database."""
+        machine = await self._machine(contents.keys[-1].policy, store_id)
+        return ((machine, await self._file.seal(contents, store_id)),)
+
+    async def write_file(self, contents: Contents, store_id: bytes) -> None:
+        """Make the file hold ``contents``, durably, all or nothing."""
+        await self._file.write(contents, store_id)
+
+    async def write(self, contents: Contents, store_id: bytes) -> None:
+        """Make file and database hold ``contents``, whose last key is that of the epoch."""
+        await self._file.write(contents, store_id)
+        for machine, raw in await self.rows(contents, store_id):
+            await self._database.seal(store_id, machine, raw, epoch=contents.keys[-1].epoch)
+
+    async def _machine(self, policy: str, store_id: bytes) -> bytes:
+        key = await off_loop(self._sealing_key, policy)
+        derivation = HKDF(algorithm=SHA256(), length=16, salt=store_id, info=b"keyhouse machine v1")
+        return derivation.derive(key.reveal())
+
+
+class NoMachineKeys:
+    """Of a platform that cannot seal: nothing is kept, and each start needs the key from others."""
+
+    async def has_file(self) -> bool:
+        """Return False."""
+        return False
+
+    async def read(self, store_id: bytes) -> list[Contents]:
+        """Return nothing."""
+        del store_id
+        return []
+
+    async def rows(self, contents: Contents, store_id: bytes) -> tuple[tuple[bytes, bytes], ...]:
+        """Return nothing."""
+        del contents, store_id
+        return ()
+
+    async def write_file(self, contents: Contents, store_id: bytes) -> None:
+        """Do nothing."""
+
+    async def write(self, contents: Contents, store_id: bytes) -> None:
+        """Do nothing."""
+
+
+SealedKeys = MachineKeys | NoMachineKeys
 
 
 class OpenSharedStore(StoreInStep):

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 
-from keyhouse.journal.store.protocol import StoreConflictError
-from keyhouse.journal.store.records import (
+from keyhouse.journal.store.protocol import (
     NOTHING,
     Batch,
     Beside,
     EpochStart,
     Position,
     Sealed,
+    StoreConflictError,
     follow,
 )
 

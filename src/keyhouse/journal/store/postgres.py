@@ -15,12 +15,6 @@ from keyhouse.journal.store.postgres_connection import (
     unreadable,
 )
 from keyhouse.journal.store.protocol import (
-    StoreConflictError,
-    StoreDamagedError,
-    StoreUnreadableError,
-    SupersededError,
-)
-from keyhouse.journal.store.records import (
     CHAIN_SIZE,
     NOTHING,
     Batch,
@@ -28,6 +22,10 @@ from keyhouse.journal.store.records import (
     EpochStart,
     Position,
     Sealed,
+    StoreConflictError,
+    StoreDamagedError,
+    StoreUnreadableError,
+    SupersededError,
     follow,
 )
 

@@ -7,7 +7,6 @@ from typing import Final
 from zlib import crc32
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal.keys import STORE_ID_SIZE
 from keyhouse.journal.store.postgres_address import awaited
 from keyhouse.journal.store.postgres_connection import (
     Connection,
@@ -15,8 +14,13 @@ from keyhouse.journal.store.postgres_connection import (
     outcome_unknown,
     unreadable,
 )
-from keyhouse.journal.store.protocol import StoreConflictError, StoreDamagedError
-from keyhouse.journal.store.records import Note, Position
+from keyhouse.journal.store.protocol import (
+    STORE_ID_SIZE,
+    Note,
+    Position,
+    StoreConflictError,
+    StoreDamagedError,
+)
 
 LARGEST_NOTE: Final = 64 * 1024
 """Bytes of a note."""

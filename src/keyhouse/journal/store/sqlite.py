@@ -7,23 +7,21 @@ from pathlib import Path
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal.store.protocol import (
-    Fence,
-    OutcomeUnknownError,
-    Step,
-    StoreConflictError,
-    StoreDamagedError,
-    SupersededError,
-    no_fence,
-    no_step,
-)
-from keyhouse.journal.store.records import (
     NOTHING,
     Batch,
     Beside,
     EpochStart,
+    Fence,
+    OutcomeUnknownError,
     Position,
     Sealed,
+    Step,
+    StoreConflictError,
+    StoreDamagedError,
+    SupersededError,
     follow,
+    no_fence,
+    no_step,
 )
 from keyhouse.journal.store.sqlite_file import FAULTS, connect, is_unwritten, read_error
 from keyhouse.journal.store.worker import Worker

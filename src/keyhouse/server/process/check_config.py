@@ -23,7 +23,7 @@ from keyhouse.base.printable import printable
 from keyhouse.coordinator import NewDeployment, check_fully
 from keyhouse.journal import check_state_directory
 from keyhouse.journal.directory.acquire import require_no_state
-from keyhouse.journal.directory.layout import JOURNAL
+from keyhouse.journal.directory.disk import JOURNAL
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
 from keyhouse.manifest import fingerprint
 from keyhouse.server.process.collateral_files import read_bundles

@@ -32,7 +32,7 @@ from keyhouse.coordinator import (
 )
 from keyhouse.coordinator.witnessing.task import Witnessing
 from keyhouse.journal import DirectoryHome, Home
-from keyhouse.journal.directory.layout import JOURNAL
+from keyhouse.journal.directory.disk import JOURNAL
 from keyhouse.manifest import SealMode
 from keyhouse.server.process.flags import SettingRefusedError
 from keyhouse.server.process.settings import Settings

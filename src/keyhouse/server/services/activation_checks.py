@@ -13,8 +13,7 @@ from keyhouse.base.errors import ForbiddenError, InvalidError, Problem, Unauthen
 from keyhouse.base.place import quoted
 from keyhouse.coordinator import Running
 from keyhouse.coordinator.activation.package_identity import rules_of_package
-from keyhouse.coordinator.core.policy import policy_of
-from keyhouse.coordinator.core.recipe import Recipe
+from keyhouse.coordinator.core.policy import Recipe, policy_of
 from keyhouse.wire.workload_api import uuid_of
 
 

@@ -40,7 +40,7 @@ from keyhouse.coordinator import (
     require_below_limit,
     until_current,
 )
-from keyhouse.coordinator.core.recipe import Recipe
+from keyhouse.coordinator.core.policy import Recipe
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.manifest import Anchored
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit

@@ -52,8 +52,7 @@ from keyhouse.coordinator.hand_off.notes import (
 )
 from keyhouse.coordinator.lease import HeldError
 from keyhouse.journal import Position
-from keyhouse.journal.store.protocol import Notes
-from keyhouse.journal.store.records import Note
+from keyhouse.journal.store.protocol import Note, Notes
 from keyhouse.server.services.collateral_memory import ProcessMarks
 from keyhouse.server.services.quote_checks import QuoteChecks
 

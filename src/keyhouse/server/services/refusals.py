@@ -14,7 +14,7 @@ from keyhouse.attestation import Verdict
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.place import beginning
 from keyhouse.coordinator import ActivationRequest
-from keyhouse.coordinator.core.recipe import Recipe
+from keyhouse.coordinator.core.policy import Recipe
 from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.server.services.events import LONGEST_REASON
 from keyhouse.wire.client_api import RefusedActivation, RefusedActivations

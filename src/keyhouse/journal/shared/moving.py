@@ -1,0 +1,351 @@
+"""Moves the store of a deployment from a state directory into a database, and back out.
+
+All its records are read from one place, and compared with what the other one then holds. The data
+key is not needed: chain values are hashes over sealed records. There are never two stores that
+could be written.
+
+Out: the directory's store is complete and compared before the one in the database ends, and does
+not count until then. A crash between leaves neither: the move can be repeated, to the same
+directory.
+
+In: the directory's store moves to its ``archive/`` before the one in the database is served, and
+only ``sealed_key`` comes back, which a start without the database refuses. A crash between leaves
+neither: then the archived store can be restored, or the copy repeated after that.
+"""
+
+import hashlib
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
+from keyhouse.base.secret import Secret
+from keyhouse.journal.chain import Header
+from keyhouse.journal.directory import replacement, sealing
+from keyhouse.journal.directory.acquire import acquire, survey
+from keyhouse.journal.directory.disk import (
+    ARCHIVE,
+    INDEX,
+    JOURNAL,
+    SEALED_KEY,
+    TOMBSTONE,
+    Disk,
+    off_loop,
+)
+from keyhouse.journal.directory.found import empty_journal, ended_but_there, mixed
+from keyhouse.journal.directory.index_file import IndexFile, read_index, settle_index
+from keyhouse.journal.directory.inspect import see_journal, see_tombstone
+from keyhouse.journal.directory.sealing import FILE_LIMIT
+from keyhouse.journal.journal import StoreEmptyError
+from keyhouse.journal.offline.archive import archived_names, require_whole
+from keyhouse.journal.offline.backup import NotEmptyError, Verify, make_backup_of
+from keyhouse.journal.shared.log_parts import copy_log_in, copy_log_out
+from keyhouse.journal.store.postgres import PostgresStore
+from keyhouse.journal.store.postgres_database import PostgresDatabase
+from keyhouse.journal.store.protocol import (
+    Beside,
+    EpochStart,
+    Position,
+    Sealed,
+    Store,
+    StoreConflictError,
+    StoreDamagedError,
+    StoreLockedError,
+    follow,
+)
+from keyhouse.journal.store.sqlite import SqliteStore
+
+_ATTEMPTS = 8  # to read what a coordinator replaces meanwhile
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """All records of the present epoch, chained and each in its place."""
+
+    start: EpochStart
+    records: tuple[Sealed, ...]
+    head: Position
+
+
+async def read_whole(store: Store) -> Whole:
+    """Return what ``store`` holds, with its chain followed and compared with its end.
+
+    Others may append meanwhile. Raises ``StoreConflictError`` if they begin an epoch.
+    """
+    start = (await store.read(0)).start
+    if start is None:
+        raise empty_journal()
+    place, records = start.before, list[Sealed]()
+    while True:
+        batch = await store.read(place.sequence)
+        if batch.start != start:
+            raise StoreConflictError("another began an epoch meanwhile", hint="try again")
+        for record in batch.records:
+            place = _following(place, record, start)
+        records += batch.records
+        if batch.head == place:
+            return Whole(start, tuple(records), place)
+        if not batch.records:
+            raise StoreDamagedError("the journal does not end with its last record")
+
+
+async def read_database(url: Secret, database: PostgresDatabase) -> tuple[Whole, bytes]:
+    """Return the store that the database serves, and its recovery index, at one moment.
+
+    Raises ``StoreEmptyError``, ``SupersededError``, ``StoreDamagedError``, ``UnavailableError``.
+    """
+    store_id = await database.current()
+    if store_id is None:
+        raise StoreEmptyError(
+            "the database has no store", hint="give the URL of the database that is served"
+        )
+    store = await PostgresStore.open(url, store_id)
+    try:
+        for _ in range(_ATTEMPTS):
+            try:
+                whole = await read_whole(store)
+            except StoreConflictError:
+                continue
+            index = await database.recovery_index(store_id, whole.start.epoch)
+            if index is not None:
+                return whole, index
+    finally:
+        await store.close()
+    raise UnavailableError("the database changes faster than it can be read", hint="try again")
+
+
+def _following(place: Position, record: Sealed, start: EpochStart) -> Position:
+    """Return the place behind ``record``. Raises ``StoreDamagedError`` if it is not the next."""
+    header = Header.decode(record.header)
+    number = place.sequence + 1
+    found = (header.store_id, header.epoch, header.sequence, record.sequence)
+    if found != (start.store_id, start.epoch, number, number):
+        raise StoreDamagedError(
+            f"record {number} is missing, or belongs to another place or deployment",
+            hint="restore the state directory from a backup",
+        )
+    return follow(place, record)
+
+
+class NoKeyError(RefusedError):
+    """A directory without the sealed key that would open the store there."""
+
+    code = "no-sealed-key"
+
+
+async def move_out(url: Secret, database: PostgresDatabase, path: Path, verify: Verify) -> bytes:
+    """Move the store in ``database``, which no coordinator serves, to the directory ``path``.
+
+    That has been the directory of a coordinator that served it: only ``sealed_key`` is there.
+    Returns the store's id. Raises ``StoreLockedError``, ``NotEmptyError``,
+    ``NoKeyError``, ``OutcomeUnknownError`` (then repeat it), and refusals of a store that is
+    damaged: then nothing has changed.
+    """
+    disk = Disk()
+    lock = await off_loop(acquire, path, disk)
+    try:
+        key = await off_loop(_only_key, path, disk)
+        to = hashlib.sha256(key).hexdigest()
+        store_id = sealing.parse(key).store_id
+        await database.resume_move(store_id, to=to)
+        if await database.others_present():
+            raise StoreLockedError(
+                "a coordinator serves the database", hint="stop all that serve it first"
+            )
+        whole, index = await read_database(url, database)
+        if whole.start.store_id != store_id:
+            raise mixed(SEALED_KEY, "the database")
+        name = replacement.archive_name(disk, path, datetime.now(UTC))
+        place = await off_loop(replacement.prepare, disk, path, name)
+        try:
+            await _fill(place, disk, whole, index)
+            await off_loop(disk.write, place / SEALED_KEY, key)
+            require_whole(disk, place, await see_journal(place))
+            await verify(place)
+            await off_loop(disk.remove, place / SEALED_KEY)
+            await copy_log_out(disk, database, path)
+            await _end(database, whole, to)
+            await off_loop(replacement.commit, disk, path)
+        except BaseException:
+            if not replacement.is_committed(path):
+                replacement.abandon(disk, path)
+            raise
+        await off_loop(replacement.finish, disk, path)
+        return store_id
+    finally:
+        lock.release()
+
+
+async def back_up_database(
+    url: Secret, database: PostgresDatabase, target: Path, key: Path | None, verify: Verify
+) -> None:
+    """Make the directory ``target``, a backup of the store that ``database`` serves, or nothing.
+
+    ``key``: the ``sealed_key`` of a coordinator that serves it, for the backup; without one only
+    the recovery keys open it. Coordinators may run meanwhile. Raises as ``make_backup``.
+    """
+
+    async def fill(disk: Disk) -> None:
+        await copy_database(url, database, target, key, disk)
+
+    await make_backup_of(fill, target, verify)
+
+
+async def copy_database(
+    url: Secret, database: PostgresDatabase, target: Path, key: Path | None, disk: Disk
+) -> None:
+    """Fill the directory ``target`` with the store that ``database`` serves, compared with it.
+
+    ``key``: a sealed key to go with it; coordinators may run meanwhile.
+    """
+    for _ in range(_ATTEMPTS):
+        raw = None if key is None else _read_key(disk, key)
+        whole, index = await read_database(url, database)
+        # It has the place that its coordinator has seen: never one behind the records.
+        if key is None or raw == _read_key(disk, key):
+            break
+    else:
+        raise UnavailableError(f"{SEALED_KEY} changes all the time", hint="try again")
+    await _fill(target, disk, whole, index)
+    await copy_log_out(disk, database, target)  # after the journal
+    if raw is not None:
+        disk.write(target / SEALED_KEY, raw)
+
+
+def _only_key(path: Path, disk: Disk) -> bytes:
+    """Return the bytes of ``sealed_key`` in ``path``, where there is nothing else of a store."""
+    present = survey(path, disk)
+    others = [name for name in (*present, TOMBSTONE) if name != SEALED_KEY]
+    others = [name for name in others if os.path.lexists(path / name)]
+    if others:
+        raise NotEmptyError(
+            f"the directory has a state of its own: {', '.join(others)}",
+            hint="name the --data-dir of a coordinator that served the database",
+        )
+    return _read_key(disk, path / SEALED_KEY)
+
+
+def _read_key(disk: Disk, path: Path) -> bytes:
+    raw = disk.read(path, limit=sealing.FILE_LIMIT)
+    if raw is None:
+        raise NoKeyError(
+            f"{path.parent.name} has no {SEALED_KEY}, so the store could not be opened there",
+            hint="name the --data-dir of a coordinator that served the database; without one,"
+            " keyhouse backup and restore, then recover with the recovery keys",
+        )
+    sealing.parse(raw)
+    return raw
+
+
+async def _fill(place: Path, disk: Disk, whole: Whole, index: bytes) -> None:
+    """Put journal and recovery index in the directory ``place``, synced, and compare."""
+    journal = place / JOURNAL
+    store = await SqliteStore.open(journal, step=disk.step, fence=disk.fence, synced=False)
+    try:
+        await store.begin_epoch(None, whole.start, whole.records)
+        if await read_whole(store) != whole:
+            raise StoreDamagedError(
+                f"{JOURNAL} does not hold what was written to it", hint="look at its disk"
+            )
+    finally:
+        await store.close()
+    file = IndexFile(whole.start.store_id, whole.start.epoch, index)
+    await off_loop(disk.write, place / INDEX, file.encode())
+    await off_loop(disk.sync_file, journal)
+
+
+async def _end(database: PostgresDatabase, whole: Whole, to: str) -> None:
+    try:
+        await database.end_as_moved(whole.start.store_id, whole.head, to=to)
+    except StoreConflictError:
+        raise StoreLockedError(
+            "the database was written to meanwhile", hint="stop all coordinators that serve it"
+        ) from None
+
+
+class DatabaseInUseError(RefusedError):
+    """The database has a store already."""
+
+    code = "database-in-use"
+
+
+class MovedIn(msgspec.Struct, frozen=True):
+    """What was moved, and where the directory keeps what it had."""
+
+    store_id: bytes
+    position: Position
+    archive: str  # name under archive/
+
+
+async def move_in(path: Path, url: Secret, database: PostgresDatabase) -> MovedIn:
+    """Move the store in the directory ``path``, which no coordinator uses, to ``database``.
+
+    Returns once it is served from there. Raises ``DatabaseInUseError``, and as a start does for a
+    directory that is not whole: then nothing has changed.
+    """
+    disk = Disk()
+    lock = await off_loop(acquire, path, disk)
+    try:
+        present = await off_loop(survey, path, disk)
+        if JOURNAL not in present:
+            raise empty_journal("missing")
+        if (ended := await off_loop(see_tombstone, path)) is not None:
+            raise ended_but_there(ended, JOURNAL)
+        await _require_unused(database)
+        whole, index = await _read_directory(path, disk)
+        await copy_log_in(disk, path, database)
+        await _write(url, whole, index)
+        archive = await off_loop(_archive, path, disk, whole.start.epoch)
+        await database.make_current(whole.start.store_id, before=None)
+        await off_loop(_bring_key_back, path, disk, archive)
+    finally:
+        lock.release()
+    return MovedIn(whole.start.store_id, whole.head, archive)
+
+
+async def _require_unused(database: PostgresDatabase) -> None:
+    if await database.current() is not None:
+        raise DatabaseInUseError(
+            "the database has a store already",
+            hint="give the URL of a database that keyhouse store init has just prepared",
+        )
+
+
+async def _read_directory(path: Path, disk: Disk) -> tuple[Whole, bytes]:
+    source = await SqliteStore.open(path / JOURNAL, step=disk.step, fence=disk.fence)
+    try:
+        whole = await read_whole(source)
+    finally:
+        await source.close()
+    return whole, await off_loop(read_index, disk, path, whole.start)
+
+
+async def _write(url: Secret, whole: Whole, index: bytes) -> None:
+    """Write ``whole`` to the database, and read it back. An earlier attempt is replaced."""
+    target = await PostgresStore.open(url, whole.start.store_id)
+    try:
+        beside = Beside(index)
+        await target.begin_epoch(await target.settle(), whole.start, whole.records, beside)
+        if await read_whole(target) != whole:
+            raise BrokenError("the database does not hold what was written to it")
+    finally:
+        await target.close()
+
+
+def _archive(path: Path, disk: Disk, epoch: int) -> str:
+    """Move the store to ``archive/``, durably; return its name there."""
+    settle_index(disk, path, epoch)
+    before = archived_names(path)
+    name = replacement.archive_name(disk, path, datetime.now(UTC))
+    replacement.prepare(disk, path, name, clear=True)
+    replacement.commit(disk, path)
+    replacement.finish(disk, path)
+    (archived,) = set(archived_names(path)).difference(before)
+    return archived
+
+
+def _bring_key_back(path: Path, disk: Disk, archive: str) -> None:
+    raw = disk.read(path / ARCHIVE / archive / SEALED_KEY, limit=FILE_LIMIT)
+    if raw is not None:
+        disk.write(path / SEALED_KEY, raw)
