@@ -245,6 +245,19 @@ def test_simulated_root_of_a_context_never_joins_an_identity_that_was_typed() ->
     assert found.collateral is None
 
 
+@pytest.mark.parametrize("typed_option", ["attestation", "simulation_root"])
+def test_an_identity_that_is_typed_takes_no_witnesses_away(typed_option: str) -> None:
+    keep(witness_policy="/witnesses.policy", log_max_age="60")
+    own = {"attestation": Path("/mine.json"), typed_option: Path("/mine")}
+
+    found = Target(**own).settled()  # type: ignore[arg-type]
+    assert (found.witness_policy, found.log_max_age) == (Path("/witnesses.policy"), 60)
+    other = Target(**own, witness_policy=Path("/p"), log_max_age=5).settled()  # type: ignore[arg-type]
+    assert (other.witness_policy, other.log_max_age) == (Path("/p"), 5)
+    none = Target(host=HOST, context="none", **own).settled()  # type: ignore[arg-type]
+    assert none.witness_policy is None
+
+
 def test_other_collateral_takes_the_place_of_all_of_the_contexts() -> None:
     keep(pccs="https://pccs.example.com", pccs_ca="/ca.pem")
 

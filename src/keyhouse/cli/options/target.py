@@ -228,7 +228,12 @@ def _filled(typed: Target, named: NamedContext) -> Target:
     require_address(named, typed.host)
     context, own = named.context, typed.attestation or typed.simulation_root
     found = msgspec.structs.replace(
-        typed, host=typed.host or context.address, memory=typed.memory or context.memory
+        typed,
+        host=typed.host or context.address,
+        memory=typed.memory or context.memory,
+        # Witnesses only demand more: no identity that is typed takes that away.
+        witness_policy=typed.witness_policy or _path(context.witness_policy),
+        log_max_age=typed.log_max_age or context.log_age,
     )
     if not own:
         found = msgspec.structs.replace(
@@ -237,8 +242,6 @@ def _filled(typed: Target, named: NamedContext) -> Target:
             simulation_root=_path(context.simulation_root),
             accepted_tcb_statuses=typed.accepted_tcb_statuses or [*context.accepted_tcb_statuses],
             accepted_advisories=typed.accepted_advisories or [*context.accepted_advisories],
-            witness_policy=typed.witness_policy or _path(context.witness_policy),
-            log_max_age=typed.log_max_age or context.log_age,
         )
     fetched = typed.collateral or typed.pccs or typed.pccs_ca
     if not fetched and found.simulation_root == _path(context.simulation_root):

@@ -1,9 +1,7 @@
 """`keyhouse watch`: follows logs, and tells what is new in them."""
 
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,8 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from keyhouse.base.errors import KeyhouseError, RefusedError, UnavailableError
-from keyhouse.base.printable import os_reason, printable
+from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.cli.log.folder import MirrorFolder
 from keyhouse.cli.log.mirror import mirrored
 from keyhouse.cli.options.connect import coordinator_of, expected_of, log_policy_of
@@ -20,11 +17,11 @@ from keyhouse.cli.options.context_chosen import context_for
 from keyhouse.cli.options.memory import NONE
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.options.target import Target, TrustOptions
-from keyhouse.cli.output.show import show_json
 from keyhouse.cli.parser import Argument, AsJson, Option, OptionGroup, WrongUsageError, command
 from keyhouse.cli.watch.findings import Finding
 from keyhouse.cli.watch.look import BrokenLogError, Look, Seen
 from keyhouse.cli.watch.state import WatchState, default_state
+from keyhouse.cli.watch.telling import Telling
 from keyhouse.cli.watch.witnesses import Asked, ask
 from keyhouse.client import LogPolicy, TrustError
 from keyhouse.client.contexts import NamedContext
@@ -32,6 +29,8 @@ from keyhouse.evidence.pins import Pins
 
 _RUNNING: Final = 3
 """The code of a coordinator that enforces a manifest."""
+
+_EXEC_TIMEOUT: Final = 30  # seconds
 
 
 class Hosts(OptionGroup, frozen=True, kw_only=True):
@@ -74,6 +73,21 @@ class Watching(OptionGroup, frozen=True, kw_only=True):
         Path | None,
         Option("--exec", help="program to run for each alert, with its JSON as standard input"),
     ] = None
+    exec_timeout: Annotated[
+        int | None,
+        Option(
+            "--exec-timeout",
+            metavar="SECONDS",
+            help="how long that program may run before it is killed (default: 30)",
+            range=(1, 86_400),
+        ),
+    ] = None
+
+    def check(self, beside: Iterable[OptionGroup]) -> None:
+        """Raise ``WrongUsageError`` for a limit of no program."""
+        del beside
+        if self.exec_timeout is not None and self.execute is None:
+            raise WrongUsageError("--exec-timeout has no effect here", hint="use it with --exec")
 
     def place(self, context: NamedContext | None) -> WatchState:
         """Return where what is known is kept: of a ``context`` with a memory of its own beside it.
@@ -106,7 +120,7 @@ def watch(
     place = how.place(context_for(trusting.context, hosts[0]))
     if how.mirror is not None and len(hosts) > 1:
         raise WrongUsageError("a mirror is one of one log", hint="watch one HOST with --mirror")
-    tell = _Telling(how.execute, as_json=as_json)
+    tell = Telling(how.execute, how.exec_timeout or _EXEC_TIMEOUT, as_json=as_json)
     urls = addresses.witness_url
     watched = [_Host(host, trusting, place, how.mirror, urls, tell) for host in hosts]
     failed: list[KeyhouseError] = []
@@ -130,33 +144,6 @@ def _continues(host: "_Host", failed: list[KeyhouseError], *, once: bool) -> boo
         failed.append(error)
         return False
     return True
-
-
-class _Telling:
-    """Prints what was noticed, and runs ``program`` for each alert."""
-
-    def __init__(self, program: Path | None, *, as_json: bool) -> None:
-        self._program = program
-        self._as_json = as_json
-
-    def __call__(self, finding: Finding) -> None:
-        """Tell it."""
-        if self._as_json:
-            show_json(finding)
-        else:
-            sys.stdout.write(_line(finding))
-        sys.stdout.flush()
-        if finding.alert and self._program is not None:
-            self._run(self._program, finding)
-
-    def _run(self, program: Path, finding: Finding) -> None:
-        content = msgspec.json.encode(finding) + b"\n"
-        try:
-            ended = subprocess.run([program], input=content, check=False)  # noqa: S603 asked for
-        except OSError as error:
-            raise RefusedError(f"cannot run {program}: {os_reason(error)}") from None
-        if ended.returncode:
-            sys.stderr.write(f"warning: {printable(str(program))} has failed\n")
 
 
 class _Host:
@@ -249,12 +236,3 @@ class _Host:
             return
         self._wrong, why = kind, (hint,) if hint else ()
         self._tell(Finding(host=self._target.host, kind=kind, text=text, alert=True, why=why))
-
-
-def _line(finding: Finding) -> str:
-    when = finding.claimed or f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    number = "" if finding.index is None else f" {finding.index}"
-    mark = "!" if finding.alert else " "
-    why = f" ({'; '.join(finding.why)})" if finding.why else ""
-    text = f"{mark} {when} {finding.host}{number} {finding.kind}: {finding.text}{why}"
-    return printable(text) + "\n"

@@ -1,0 +1,69 @@
+"""Tells what `keyhouse watch` has noticed: in lines, and to a program that runs for each alert."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from keyhouse.base.errors import RefusedError
+from keyhouse.base.printable import os_reason, printable
+from keyhouse.cli.output.show import show_json
+from keyhouse.cli.watch.findings import Finding
+
+
+class Telling:
+    """Prints what was noticed, and runs ``program`` for each alert."""
+
+    def __init__(self, program: Path | None, limit: int, *, as_json: bool) -> None:
+        self._program = program
+        self._limit = limit
+        self._as_json = as_json
+
+    def __call__(self, finding: Finding) -> None:
+        """Tell it."""
+        if self._as_json:
+            show_json(finding)
+        else:
+            sys.stdout.write(_line(finding))
+        sys.stdout.flush()
+        if finding.alert and self._program is not None:
+            content = msgspec.json.encode(finding) + b"\n"
+            if problem := run_program(self._program, content, self._limit):
+                sys.stderr.write(f"warning: {problem}\n")
+
+
+def run_program(program: Path, content: bytes, limit: float) -> str:
+    """Run ``program`` with ``content`` as its standard input; return what went wrong, or "".
+
+    After ``limit`` seconds it is killed, with what it has started in its process group. Raises
+    ``RefusedError`` if it cannot be run.
+    """
+    name = printable(str(program))
+    try:
+        started = subprocess.Popen([program], stdin=subprocess.PIPE, process_group=0)  # noqa: S603 asked for
+    except OSError as error:
+        raise RefusedError(f"cannot run {name}: {os_reason(error)}") from None
+    with started:
+        try:
+            started.communicate(content, limit)
+        except BaseException as error:  # also Ctrl-C, which does not reach the program
+            with suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            return f"{name} did not end within {limit:g} s, and was killed"
+    return f"{name} has failed" if started.returncode else ""
+
+
+def _line(finding: Finding) -> str:
+    when = finding.claimed or f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    number = "" if finding.index is None else f" {finding.index}"
+    mark = "!" if finding.alert else " "
+    why = f" ({'; '.join(finding.why)})" if finding.why else ""
+    text = f"{mark} {when} {finding.host}{number} {finding.kind}: {finding.text}{why}"
+    return printable(text) + "\n"
