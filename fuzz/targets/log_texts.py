@@ -25,15 +25,13 @@ from keyhouse.evidence.collect import proof_of
 from keyhouse.manifest import decode
 from keyhouse.transparency.approval import SignedApproval
 from keyhouse.transparency.checkpoint import Checkpoint
-from keyhouse.transparency.cosignature import cosigned
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.growing import Growing
-from keyhouse.transparency.keys import VerifierKey, verified
+from keyhouse.transparency.keys import VerifierKey, cosigned, verified
 from keyhouse.transparency.leaf import encode_leaf, read_leaf
-from keyhouse.transparency.naming import objects_named
 from keyhouse.transparency.note import Signature, SignedNote
 from keyhouse.transparency.policy import Policy
-from keyhouse.transparency.reading import entries_after
+from keyhouse.transparency.reading import entries_after, objects_named
 from keyhouse.transparency.tiles import Tile, bundle, bundled
 from keyhouse.transparency.tree import Frontier, leaf_hash
 

@@ -16,7 +16,7 @@ import yaml
 from fuzz.mutations import mutated
 from fuzz.target import FindingError, Target
 
-from keyhouse.manifest.source.yaml_reader import read_yaml
+from keyhouse.manifest.source.yaml_text import read_yaml
 from keyhouse.wire.json_parser import MAX_NESTING
 
 __all__ = ["YamlTarget"]

@@ -29,10 +29,10 @@ from keyhouse.attestation.appraisal import (
     admit,
     mismatches,
 )
-from keyhouse.attestation.quote.claims import read_claims
+from keyhouse.attestation.errors import reason_for
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.attestation.quote.td import TdMeasurements, require_sound
-from keyhouse.attestation.refusals import reason_for
+from keyhouse.attestation.verifier import read_claims
 from keyhouse.wire.tdx import SIZES, TdxIdentity
 from keyhouse.wire.vm_identity import bits_in_words
 

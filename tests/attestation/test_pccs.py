@@ -31,9 +31,8 @@ from keyhouse.attestation import (
     report_data,
     write_collateral,
 )
-from keyhouse.attestation.collateral.cache import MOST_KEPT, CollateralCache, Kept
+from keyhouse.attestation.collateral.cache import MOST_KEPT, CollateralCache, Kept, with_newer_lists
 from keyhouse.attestation.collateral.facts import require_sound
-from keyhouse.attestation.collateral.lists import with_newer_lists
 from keyhouse.attestation.collateral.pccs import PATIENCE, Pccs
 from keyhouse.attestation.collateral.source import (
     AT_ONCE,

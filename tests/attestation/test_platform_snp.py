@@ -15,8 +15,7 @@ from keyhouse.attestation import (
     SnpIdentity,
     Verifier,
 )
-from keyhouse.attestation.platforms.snp import SnpPlatform, open_snp
-from keyhouse.attestation.platforms.tsm import ReportFolders
+from keyhouse.attestation.platforms.tsm import ReportFolders, SnpPlatform, open_snp
 from keyhouse_simulation import SimulatedPlatform, SnpVm, make_machine
 from keyhouse_simulation.platform import utc_now
 from keyhouse_simulation.tsm import TsmReports

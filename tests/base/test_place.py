@@ -1,6 +1,6 @@
 """How places are written."""
 
-from keyhouse.base.place import at
+from keyhouse.base.printable import at
 
 
 def test_plain_words_and_indices_are_joined() -> None:

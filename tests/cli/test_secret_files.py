@@ -20,7 +20,7 @@ from support.samples.fixed_keys import unused_rsa_key
 from keyhouse.base.errors import InvalidError, RefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.client import SecretUpload
-from keyhouse.views.uploads import read_pem_secret, read_secret_file
+from keyhouse.views.secrets import read_pem_secret, read_secret_file
 from keyhouse.wire.json_decoder import UnreadableError
 
 PEM, KEY = user("web").pem, user("web").key_pem

@@ -34,7 +34,7 @@ from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.keys import COSIGNED, ED25519, VerifierKey, signature_of
 from keyhouse.transparency.note import Signature, SignedNote
 from keyhouse.transparency.tiles import Tile
-from keyhouse.wire.log_head import LogHead
+from keyhouse.wire.headers import LogHead
 
 HERE = Address("keys.example", 4433)
 STATUS = success({"code": 3, "message": "running"})

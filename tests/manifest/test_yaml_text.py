@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from keyhouse.manifest.source.json_source import canonical_json
 from keyhouse.manifest.source.source_map import Span
-from keyhouse.manifest.source.yaml_reader import MAX_YAML_BYTES, YamlRead, read_yaml
+from keyhouse.manifest.source.yaml_text import MAX_YAML_BYTES, YamlRead, read_yaml
 
 _CHARACTERS = st.characters(exclude_categories=["Cs"])
 _TEXT = st.text(_CHARACTERS)

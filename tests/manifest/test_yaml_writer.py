@@ -4,8 +4,7 @@ import pytest
 import yaml
 from hypothesis import given, strategies as st
 
-from keyhouse.manifest.source.yaml_reader import read_yaml
-from keyhouse.manifest.source.yaml_writer import write_yaml
+from keyhouse.manifest.source.yaml_text import read_yaml, write_yaml
 
 _PRINTABLE = st.text(
     st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_characters="\x7f")

@@ -4,9 +4,8 @@ import pytest
 from support.cosigner import TIME, Cosigner
 
 from keyhouse.transparency.checkpoint import Checkpoint
-from keyhouse.transparency.cosignature import ANSWER_BYTES, cosigned
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.keys import verified
+from keyhouse.transparency.keys import ANSWER_BYTES, cosigned, verified
 from keyhouse.transparency.note import Signature, SignedNote
 
 TEXT = Checkpoint("log.example/a", 7, bytes(32)).encode()

@@ -10,8 +10,7 @@ from support.peers.witness import Answered, Witness as Peer
 from support.tree import Tree
 
 from keyhouse.transparency.checkpoint import Checkpoint
-from keyhouse.transparency.cosignature import ANSWER_BYTES, cosigned
-from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of
+from keyhouse.transparency.keys import ANSWER_BYTES, ED25519, VerifierKey, cosigned, signature_of
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import Witness
 from keyhouse.transparency.tree import consistency_proof

@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 
 from keyhouse.attestation import Platform
-from keyhouse.attestation.platforms.snp import SnpPlatform
-from keyhouse.attestation.platforms.tsm import ReportFolders, TdxPlatform, TsmPlatform
+from keyhouse.attestation.platforms.tsm import ReportFolders, SnpPlatform, TdxPlatform, TsmPlatform
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation.parameters import ConfidentialVm
 from keyhouse_simulation.tsm import TsmReports

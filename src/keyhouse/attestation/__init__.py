@@ -1,6 +1,5 @@
 """Quotes and who may be trusted: the verifier, collateral, and the platform protocol."""
 
-from keyhouse.attestation.amd_roots import AMD_ROOTS, AMD_ROOTS_SHA256
 from keyhouse.attestation.collateral.amd import AmdCollateral, read_amd_collateral
 from keyhouse.attestation.collateral.bundle import Collateral, read_collateral, write_collateral
 from keyhouse.attestation.collateral.facts import CollateralFacts, read_facts, require_sound
@@ -27,7 +26,6 @@ from keyhouse.attestation.identity import (
     read_expected_identity,
     write_expected_identity,
 )
-from keyhouse.attestation.intel_root import INTEL_SGX_ROOT, INTEL_SGX_ROOT_SHA256
 from keyhouse.attestation.platforms.files import (
     NoSealingKeyError,
     PlatformUnusableError,
@@ -48,6 +46,12 @@ from keyhouse.attestation.quote.snp import SnpMeasurements
 from keyhouse.attestation.quote.td import TdMeasurements
 from keyhouse.attestation.quote.verdict import Freshness, Verdict
 from keyhouse.attestation.tcb import accept_tcb
+from keyhouse.attestation.vendor_roots import (
+    AMD_ROOTS,
+    AMD_ROOTS_SHA256,
+    INTEL_SGX_ROOT,
+    INTEL_SGX_ROOT_SHA256,
+)
 from keyhouse.attestation.verifier import Verifier, require_dcap
 from keyhouse.wire.snp import SnpIdentity, SnpTcb
 from keyhouse.wire.tcb_status import TcbStatus

@@ -10,6 +10,8 @@
      +-- ConfigurationRefusedError  what was expected is itself incomplete or unreadable
     UnavailableError
      +-- CollateralUnavailableError  no collateral is available now, so the quote cannot be verified
+
+What the quote library refuses has our words: its own text is never shown.
 """
 
 from collections.abc import Sequence
@@ -86,3 +88,84 @@ class IdentityRefusedError(RefusedError):
     """The quote is true, but is of another enclave, or its platform is not accepted."""
 
     code = "identity-refused"
+
+
+_CLOCK = "check this machine's clock; fetch the collateral again if it is right"
+_FETCH = "use the collateral and the root of the platform that made the quote"
+_FORGED = "do not trust it: it was changed on the way, or made by nobody we know"
+_UPDATE = "the platform's operator has to update or replace it"
+
+# The first row with a word that occurs in the library's text, in lower case, decides.
+_WORDS: tuple[tuple[QuoteProblem, tuple[str, ...]], ...] = (
+    (QuoteProblem.DEBUG, ("debug mode is enabled", "debug")),
+    (QuoteProblem.REVOKED, ("revoked",)),
+    (QuoteProblem.NOT_YET_VALID, ("in the future",)),
+    (QuoteProblem.EXPIRED, ("expired",)),
+    (QuoteProblem.WRONG_PLATFORM, ("fmspc mismatch", "tcb info in the collateral")),
+    (QuoteProblem.TCB_LEVEL, ("no matching tcb level", "tcb level", "current tdx tcb")),
+    (QuoteProblem.SERVICE_TD, ("mr service td", "servtd_ext", "td migration")),
+    (QuoteProblem.TD_ATTRIBUTES, ("sept_ve_disable", "td profiling", "td attributes")),
+    (QuoteProblem.TDX_MODULE, ("tdx module",)),
+    (QuoteProblem.SIGNATURE, ("signature is invalid",)),
+    (
+        QuoteProblem.QUOTING_ENCLAVE,
+        ("qe report", "qe mrsigner", "qe isv", "qe attributes", "qe miscselect", "qe vendor"),
+    ),
+    (QuoteProblem.CHAIN, ("certificate", "parse certs", "crl", "root ca")),
+    (
+        QuoteProblem.COLLATERAL,
+        ("tcbinfo", "tcb info", "component count", "qeidentity", "qe identity"),
+    ),
+)
+
+_MESSAGES: dict[QuoteProblem, tuple[str, str]] = {
+    QuoteProblem.DEBUG: (
+        "it is of a debug enclave or confidential VM, whose memory anybody can read",
+        "build and sign the enclave, or start the VM, with debug switched off",
+    ),
+    QuoteProblem.TD_ATTRIBUTES: (
+        "TDATTRIBUTES weaken the confidential VM: profiling, no SEPT_VE_DISABLE, or reserved bits",
+        "start the VM with SEPT_VE_DISABLE, and without profiling",
+    ),
+    QuoteProblem.SERVICE_TD: (
+        "a service TD may change or move the confidential VM (MRSERVICETD, TDATTRIBUTES)",
+        "start the VM without service TDs, also without one for migration",
+    ),
+    QuoteProblem.TDX_MODULE: (
+        "the TDX module that runs the confidential VM is not the platform vendor's",
+        "the platform's operator has to load the vendor's TDX module",
+    ),
+    QuoteProblem.GUEST_POLICY: (
+        "the guest policy weakens the confidential VM",
+        "start the VM with another guest policy",
+    ),
+    QuoteProblem.REVOKED: ("the platform or a certificate of it has been revoked", _UPDATE),
+    QuoteProblem.NOT_YET_VALID: ("a part of the collateral is from the future", _CLOCK),
+    QuoteProblem.EXPIRED: ("the collateral or a certificate has expired", _CLOCK),
+    QuoteProblem.WRONG_PLATFORM: ("the collateral is for another kind of platform", _FETCH),
+    QuoteProblem.TCB_LEVEL: (
+        "the platform is older than every level that its vendor knows",
+        _UPDATE,
+    ),
+    QuoteProblem.QUOTING_ENCLAVE: ("the quoting enclave is not the platform vendor's", _FORGED),
+    QuoteProblem.SIGNATURE: ("a signature of the quote or its collateral is wrong", _FORGED),
+    QuoteProblem.CHAIN: ("its certificates do not lead to the pinned root", _FETCH),
+    QuoteProblem.COLLATERAL: ("the collateral is unreadable", _FETCH),
+    QuoteProblem.MALFORMED: ("it is malformed", _FORGED),
+    QuoteProblem.OTHER: ("the library that checks it does not accept it", _FORGED),
+}
+
+
+def reason_for(text: str) -> QuoteProblem:
+    """Return the reason that the library's ``text`` stands for."""
+    folded = text.lower()
+    for reason, words in _WORDS:
+        if any(word in folded for word in words):
+            return reason
+    return QuoteProblem.OTHER
+
+
+def refusal(reason: QuoteProblem) -> QuoteRefusedError:
+    """Return the refusal for ``reason``, in our words."""
+    message, hint = _MESSAGES[reason]
+    return QuoteRefusedError(reason, f"the quote does not verify: {message}", hint=hint)

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from keyhouse.base.errors import InvalidError, Problem
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.wire.secret_types import LARGEST_DERIVED_KEY, SecretType, size_problem
 

@@ -7,7 +7,7 @@ from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 from cryptography.x509 import DuplicateExtension, InvalidVersion, UnsupportedGeneralNameType
 
 from keyhouse.base.findings import Findings
-from keyhouse.base.place import Place
+from keyhouse.base.printable import Place
 
 T = TypeVar("T")
 V = TypeVar("V")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from keyhouse.base.errors import Problem
-from keyhouse.base.place import Place, at
+from keyhouse.base.printable import Place, at
 
 MOST: Final = 1_000
 """Problems, and warnings, that are reported of one value: the work for a hostile one is bounded."""

@@ -1,4 +1,4 @@
-"""Files that a person names: read whole, or refused with what can be done about it."""
+"""Files of a person: where they are; one that is named is read whole, or refused with a hint."""
 
 import os
 from pathlib import Path
@@ -9,6 +9,18 @@ from keyhouse.base.printable import os_reason
 
 _COMPARED: Final = 1000  # names of a directory
 _CLOSE: Final = 0.8  # how much of both names is the same: an ending like .json is not enough
+
+
+def user_folder(variable: str, below_home: str) -> Path | None:
+    """Return ``keyhouse`` in the directory that ``variable`` names, or else in one of ``HOME``.
+
+    None: neither is an absolute path.
+    """
+    for name, below in ((variable, ""), ("HOME", below_home)):
+        value = os.environ.get(name, "")
+        if value.startswith("/"):
+            return Path(value) / below / "keyhouse"
+    return None
 
 
 def read_named_file(path: str | Path, most: int, refused: type[KeyhouseError]) -> bytes:

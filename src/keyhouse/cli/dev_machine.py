@@ -7,7 +7,7 @@ import msgspec
 
 from keyhouse.attestation.platforms.find import add_simulated_machine, simulated_folder, simulation
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser import Argument, AsJson, Option, WrongUsageError, command
 

@@ -154,7 +154,7 @@ def set_secrets(
     One secret takes exactly the bytes that are given, a line end included; one that is a
     certificate takes PEM, with its private key. Many take a JSON file.
     """
-    from keyhouse.views.uploads import read_pem_secret, read_secret_file, upload_of
+    from keyhouse.views.secrets import read_pem_secret, read_secret_file, upload_of
 
     given = one.given(file)
     uploads = {}
@@ -259,7 +259,7 @@ def _knowing(coordinator: "Coordinator", names: Iterable[str]) -> Iterator[None]
     To it, an unknown name is one without a permission. Raises ``NotFoundError`` instead.
     """
     from keyhouse.client import CallRefusedError
-    from keyhouse.views.uploads import unknown_secret
+    from keyhouse.views.secrets import unknown_secret
 
     try:
         yield

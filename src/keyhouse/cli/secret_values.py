@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.pem import certificate_pem, private_key_pem
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 
 if TYPE_CHECKING:
     from keyhouse.client import SecretObject

@@ -88,9 +88,9 @@ if TYPE_CHECKING:
         UpdateAnswer as UpdateAnswer,
         WorkloadCounters as WorkloadCounters,
     )
+    from keyhouse.wire.headers import Place as Place
     from keyhouse.wire.plan import Plan as Plan, PlanChange as PlanChange, PlanData as PlanData
     from keyhouse.wire.secret_types import UserSecret
-    from keyhouse.wire.state_place import Place as Place
 
     DEFAULT_PORT = CLIENT_API_PORT
     SecretUpload = UserSecret
@@ -133,6 +133,6 @@ else:
             ),
             "keyhouse.wire.plan": "Plan PlanChange PlanData",
             "keyhouse.wire.secret_types": "SecretUpload:UserSecret",
-            "keyhouse.wire.state_place": "Place",
+            "keyhouse.wire.headers": "Place",
         },
     )

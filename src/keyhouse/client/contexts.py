@@ -25,8 +25,8 @@ import msgspec
 
 from keyhouse.base.durable_files import locked, replace_file
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.named_files import user_folder
 from keyhouse.base.printable import os_reason
-from keyhouse.base.user_folders import user_folder
 from keyhouse.wire.json_decoder import nearest, resembling
 
 NAMES: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

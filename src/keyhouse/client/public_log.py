@@ -19,7 +19,7 @@ from keyhouse.transparency.keys import ED25519, VerifierKey, signed_checkpoint
 from keyhouse.transparency.tiles import Tile, nodes_of, tiles_read
 from keyhouse.transparency.tree import Nodes, consistency_proof, require_consistent, root_of
 from keyhouse.wire.client_api import LogKeyData
-from keyhouse.wire.log_head import LogHead
+from keyhouse.wire.headers import LogHead
 
 T = TypeVar("T")
 

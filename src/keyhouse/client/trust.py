@@ -57,7 +57,7 @@ from keyhouse.client.trust_files import (
 )
 from keyhouse.wire.address import CLIENT_API_PORT, Address, read_address
 from keyhouse.wire.client_api import EvidenceData
-from keyhouse.wire.log_head import LogHead
+from keyhouse.wire.headers import LogHead
 
 T = TypeVar("T")
 

@@ -18,10 +18,9 @@ from keyhouse.attestation import (
     read_expected_identity,
 )
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import read_named_file
+from keyhouse.base.named_files import read_named_file, user_folder
 from keyhouse.base.pem import certificate_fault
 from keyhouse.base.printable import printable
-from keyhouse.base.user_folders import user_folder
 from keyhouse.client.errors import ClientSetupError
 from keyhouse.wire.json_decoder import nearest
 

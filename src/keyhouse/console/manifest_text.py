@@ -3,8 +3,7 @@
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.manifest.source.json_source import canonical_json, json_places, json_problem
 from keyhouse.manifest.source.source_map import SourceMap
-from keyhouse.manifest.source.yaml_reader import read_yaml
-from keyhouse.manifest.source.yaml_writer import write_yaml
+from keyhouse.manifest.source.yaml_text import read_yaml, write_yaml
 from keyhouse.wire.json_parser import read_json
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from keyhouse.authority import expiry
 from keyhouse.base.log import log
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.core.timestamps import moment

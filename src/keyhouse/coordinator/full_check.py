@@ -9,7 +9,7 @@ from keyhouse import manifest as manifests
 from keyhouse.authority import CoordinatorKeys, StoredSecret, import_secret, trial
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.findings import MOST, reported
-from keyhouse.base.place import at
+from keyhouse.base.printable import at
 from keyhouse.manifest import Checked
 from keyhouse.wire.secret_types import SecretDefinition, UserSecret
 

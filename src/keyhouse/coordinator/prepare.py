@@ -22,7 +22,7 @@ from keyhouse.authority import (
     sign_manifest,
 )
 from keyhouse.base.errors import BadRequestError, InvalidError, Problem, UnavailableError
-from keyhouse.base.place import at
+from keyhouse.base.printable import at
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.commands import SetManifest, StaleError, UploadSecrets
 from keyhouse.coordinator.core.events import Uploaded

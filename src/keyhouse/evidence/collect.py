@@ -6,15 +6,14 @@ from functools import partial
 
 from keyhouse.base.progress import advance, begin
 from keyhouse.evidence.bundle import MEDIA_TYPE, Entry, Evidence, Head, Hidden, LogKey
-from keyhouse.evidence.whole_tree import WholeTree
+from keyhouse.evidence.milestones import WholeTree
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import VerifierKey, signed_checkpoint
 from keyhouse.transparency.leaf import object_name, read_leaf
-from keyhouse.transparency.naming import objects_named
 from keyhouse.transparency.note import SignedNote
-from keyhouse.transparency.reading import entries_between
+from keyhouse.transparency.reading import entries_between, objects_named
 from keyhouse.transparency.tiles import WIDTH, nodes_of
 from keyhouse.transparency.tree import inclusion_proof, leaf_hash, require_included
 

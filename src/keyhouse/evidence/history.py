@@ -22,10 +22,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from keyhouse.base.errors import InvalidError
-from keyhouse.base.place import quoted
-from keyhouse.evidence.agreement import Decided, require_head, signed_by
+from keyhouse.base.printable import quoted
 from keyhouse.evidence.errors import HistoryRefusedError
-from keyhouse.evidence.members import Members, members_of
+from keyhouse.evidence.members import Decided, Members, members_of, require_head, signed_by
 from keyhouse.manifest import Action, read_package_update
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import Leaf, name_in_leaf

@@ -32,9 +32,8 @@ from keyhouse.evidence.bundle import Evidence, Hidden
 from keyhouse.evidence.errors import EvidenceRefusedError, HistoryRefusedError, Step, refused_at
 from keyhouse.evidence.hardware import vouched_head, vouched_start
 from keyhouse.evidence.history import Gap, History, LogIdentity, LogView, follow, follow_hidden
-from keyhouse.evidence.milestones import Milestone, milestones_of
+from keyhouse.evidence.milestones import Milestone, WholeTree, milestones_of
 from keyhouse.evidence.pins import Pins
-from keyhouse.evidence.whole_tree import WholeTree
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import ED25519, VerifierKey
 from keyhouse.transparency.leaf import Leaf, ManifestSet, Started, object_name, read_leaf

@@ -7,22 +7,16 @@ import msgspec
 
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.findings import Findings, TooManyError, reported
-from keyhouse.base.place import at
+from keyhouse.base.printable import at
 from keyhouse.manifest.convert import manifest_of
 from keyhouse.manifest.document import ManifestDocument
 from keyhouse.manifest.model import Manifest
-from keyhouse.manifest.rules.access import (
-    check_config,
-    check_recovery_keys,
-    check_roles,
-    check_users,
-)
+from keyhouse.manifest.rules.access import check_recovery_keys, check_roles, check_users
+from keyhouse.manifest.rules.config import check_config
 from keyhouse.manifest.rules.marbles import check_marbles
 from keyhouse.manifest.rules.packages import check_infrastructures, check_packages
-from keyhouse.manifest.rules.replicas import check_replicas
 from keyhouse.manifest.rules.secrets import check_secrets, secret_types
 from keyhouse.manifest.rules.tls import check_tls
-from keyhouse.manifest.rules.transparency import check_transparency
 from keyhouse.manifest.template_index import index_templates
 from keyhouse.wire.json_decoder import Read, UnreadableError, read
 
@@ -99,5 +93,3 @@ def _apply_rules(manifest: ManifestDocument, now: datetime, findings: Findings) 
     check_secrets(manifest, findings)
     check_recovery_keys(manifest.recovery_keys, findings)
     check_config(manifest, findings)
-    check_replicas(manifest.config, findings)
-    check_transparency(manifest.config, findings)

@@ -7,7 +7,7 @@ import msgspec
 
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.findings import Findings, TooManyError, reported
-from keyhouse.base.place import at, quoted
+from keyhouse.base.printable import at, quoted
 from keyhouse.manifest.check import read_document
 from keyhouse.manifest.document import ConfigDocument, ManifestDocument
 from keyhouse.manifest.model import Package

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from keyhouse.base.errors import Problem
-from keyhouse.base.place import Place, at, quoted
+from keyhouse.base.printable import Place, at, quoted
 from keyhouse.manifest.model import Entry, Manifest
 from keyhouse.manifest.templates import Call, SecretValue, Source, Template, member_bytes, parse
 

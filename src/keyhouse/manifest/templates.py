@@ -25,7 +25,7 @@ import msgspec
 
 from keyhouse.base.errors import BadRequestError, NotFoundError
 from keyhouse.base.pem import pem_block
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.base.secret import Secret
 
 

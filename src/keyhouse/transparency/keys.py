@@ -1,6 +1,7 @@
-"""Keys that sign notes: of logs (Ed25519), and of witnesses (cosignatures with a time).
+"""Keys that sign notes: of logs (Ed25519), of witnesses (cosignatures with a time).
 
-Sources: C2SP signed-note (type 0x01, verifier keys), tlog-cosignature (types 0x04 and 0x06).
+Sources: C2SP signed-note (type 0x01, verifier keys), tlog-cosignature (types 0x04 and
+0x06), tlog-witness (what a witness answers).
 """
 
 import hashlib
@@ -15,7 +16,13 @@ from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PublicKey
 from keyhouse.base.errors import BadRequestError
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.note import KEY_ID_BYTES, Signature, SignedNote, require_key_name
+from keyhouse.transparency.note import (
+    KEY_ID_BYTES,
+    Signature,
+    SignedNote,
+    read_signatures,
+    require_key_name,
+)
 from keyhouse.wire.base64_text import decode_base64
 
 ED25519: Final = 1
@@ -31,6 +38,9 @@ _KEY_BYTES: Final = {ED25519: 32, COSIGNED: 32, COSIGNED_MLDSA44: 1312}
 _TIME_BYTES: Final = 8
 _MOST_TIME: Final = 2**63 - 1
 _NAME_BYTES: Final = 255
+
+ANSWER_BYTES: Final = 16 * 1024
+"""Bytes of the longest answer of a witness that is read: four cosignatures of ML-DSA-44."""
 
 
 class VerifierKey(NamedTuple):
@@ -152,3 +162,19 @@ def _short(text: str) -> bytes:
     if not 0 < len(raw) <= _NAME_BYTES:
         raise LogInvalidError(f"a name that ML-DSA-44 cosigns has 1 to {_NAME_BYTES} bytes")
     return bytes([len(raw)]) + raw
+
+
+def cosigned(note: SignedNote, answer: bytes, witness: VerifierKey) -> SignedNote:
+    """Return ``note`` with the cosignature that ``witness`` answered, or a later one that it had.
+
+    Signatures of other keys in the answer are left out. Raises ``LogInvalidError`` unless the
+    answer is lines of signatures, with at least one of ``witness``, and all of these hold.
+    """
+    if len(answer) > ANSWER_BYTES:
+        raise LogInvalidError(f"an answer of more than {ANSWER_BYTES} bytes is not read")
+    answered = SignedNote(note.text, read_signatures(answer))
+    verified(answered, [witness])
+    own = [line for line in (*note.signatures, *answered.signatures) if witness.made(line)]
+    newest = max(own, key=lambda line: witness.verify(note.text, line.raw))
+    others = (line for line in note.signatures if not witness.made(line))
+    return SignedNote(note.text, (*others, newest))

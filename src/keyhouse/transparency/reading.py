@@ -6,7 +6,15 @@ Parts have the paths of C2SP tlog-tiles: ``tile/<L>/<N>[.p/<W>]``, ``tile/entrie
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from keyhouse.transparency.approval import SignedApproval
 from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.leaf import (
+    Leaf,
+    ManifestSet,
+    ManifestUpdated,
+    PackagesUpdated,
+    UpdateProposed,
+)
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, nodes_of
 from keyhouse.transparency.tree import (
     Frontier,
@@ -57,3 +65,18 @@ def _require_in(nodes: Nodes, known: Frontier, size: int, root: bytes) -> None:
         return  # every tree continues the empty one
     proof = consistency_proof(nodes, known.size, size) if known.size < size else []
     require_consistent(known.size, size, proof, known.root, root)
+
+
+def objects_named(leaf: Leaf, read: Callable[[str], bytes | None]) -> Iterator[str]:
+    """Yield the names of the objects that ``leaf`` refers to. A log may lack some of them.
+
+    ``read`` returns an object that was yielded before; None: it is not there. A package update is
+    named by what its user signed alone. Raises ``LogInvalidError`` if that is not readable.
+    """
+    fields = ["imported", "quote", "collateral", "approval"]
+    if isinstance(leaf, ManifestSet | UpdateProposed | ManifestUpdated):
+        fields.append("manifest")
+    yield from (name for field in fields if (name := getattr(leaf, field, "")))
+    approval = read(leaf.approval) if isinstance(leaf, PackagesUpdated) and leaf.approval else None
+    if approval is not None:
+        yield SignedApproval.read(approval).approval.manifest

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from keyhouse.base.place import at, quoted
+from keyhouse.base.printable import at, quoted
 from keyhouse.coordinator.update.changes.secrets import upload_may_be_lost
 from keyhouse.manifest import Manifest
 from keyhouse.manifest.diff import Change

@@ -1,9 +1,27 @@
-"""What a manifest says of its secrets, for a list."""
+"""Secrets for people: what a manifest says of them, what is uploaded as one."""
+
+import re
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
 
 import msgspec
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
+from keyhouse.base.errors import InvalidError, NotFoundError, RefusedError
+from keyhouse.base.printable import quoted
+from keyhouse.base.secret import Secret
+from keyhouse.client import SecretUpload
 from keyhouse.manifest import Action, Manifest
-from keyhouse.wire.secret_types import SecretDefinition, SecretType
+from keyhouse.wire.json_decoder import read, resembling
+from keyhouse.wire.secret_types import SecretDefinition, SecretType, UserSecret
 
 
 class DescribedSecret(msgspec.Struct, frozen=True):
@@ -51,3 +69,91 @@ def _holders(manifest: Manifest, action: Action) -> dict[str, tuple[str, ...]]:
                 for name in role.resource_names:
                     found.setdefault(name, set()).add(user)
     return {name: tuple(sorted(users)) for name, users in found.items()}
+
+
+def read_secret_file(content: bytes) -> dict[str, UserSecret]:
+    """Return the uploads by name from JSON; bytes are base64.
+
+    Raises ``UnreadableError`` or ``InvalidError`` with every problem, also for unknown fields and
+    names that come twice: a value that is not used must not look uploaded.
+    """
+    found = read(content, dict[str, UserSecret])
+    if found.problems:
+        raise InvalidError("the file of secrets", found.problems)
+    return found.value
+
+
+def upload_of(name: str, value: Secret, manifest: Manifest) -> SecretUpload:
+    """Return the upload of ``value`` for the secret ``name``: what its type in ``manifest`` takes.
+
+    Raises ``NotFoundError`` for an unknown name, ``RefusedError`` for a secret that is generated,
+    ``PemUnusableError`` if it is a certificate and ``value`` is not.
+    """
+    definition = manifest.secrets.get(name)
+    if definition is None:
+        raise unknown_secret(
+            name, [each for each, one in manifest.secrets.items() if one.user_defined]
+        )
+    if not definition.user_defined:
+        raise RefusedError(
+            f"secret {quoted(name)} is generated", hint="only UserDefined secrets are uploaded"
+        )
+    if definition.type.is_certificate:
+        return read_pem_secret(value.reveal())
+    return SecretUpload(key=value)
+
+
+def unknown_secret(name: str, known: Iterable[str]) -> NotFoundError:
+    """Return the error for a ``name`` that is not in the manifest; it may mean one of ``known``."""
+    close = resembling(name, islice(known, _MOST_NAMES))
+    hint = f"did you mean {close}?" if close else "keyhouse secret list prints all names"
+    return NotFoundError(f"the manifest has no secret {quoted(name)}", hint=hint)
+
+
+_MOST_NAMES: Final = 500  # that a name is compared with
+_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
+_CERTIFICATE: Final = b"CERTIFICATE"
+_KEYS: Final = frozenset({b"PRIVATE KEY", b"EC PRIVATE KEY", b"RSA PRIVATE KEY"})
+
+
+class PemUnusableError(RefusedError):
+    """The PEM file is not one certificate, with or without its key."""
+
+    code = "pem-unusable"
+
+
+def read_pem_secret(content: bytes) -> SecretUpload:
+    """Return the upload for the one certificate in ``content``, and its key if there is one.
+
+    Raises ``PemUnusableError``; no message holds anything of the file.
+    """
+    blocks = [(match[1], match[0]) for match in _BLOCK.finditer(content)]
+    certificates = [block for label, block in blocks if label == _CERTIFICATE]
+    keys = [block for label, block in blocks if label in _KEYS]
+    known = len(certificates) + len(keys)
+    if len(certificates) != 1 or len(keys) > 1 or known != len(blocks):
+        raise PemUnusableError(
+            f"the PEM file has {len(certificates)} certificates, {len(keys)} private keys and"
+            f" {len(blocks) - known} other blocks",
+            hint="it needs one certificate, and its private key, not encrypted, if it has one",
+        )
+    return SecretUpload(
+        cert=_certificate(certificates[0]), private=_private(keys[0]) if keys else None
+    )
+
+
+def _certificate(block: bytes) -> bytes:
+    try:
+        return x509.load_pem_x509_certificate(block).public_bytes(Encoding.DER)
+    except ValueError:
+        raise PemUnusableError("the certificate in the PEM file cannot be read") from None
+
+
+def _private(block: bytes) -> Secret:
+    try:
+        key = load_pem_private_key(block, password=None)
+        return Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()))
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise PemUnusableError(
+            "the private key in the PEM file cannot be read", hint="it must not be encrypted"
+        ) from None

@@ -43,7 +43,7 @@ import msgspec
 
 from keyhouse.base.errors import BadRequestError, Problem
 from keyhouse.base.findings import MOST
-from keyhouse.base.place import at
+from keyhouse.base.printable import at
 from keyhouse.base.secret import Secret
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.json_parser import INEXACT, Repeated, UnreadableError, read_json

@@ -16,8 +16,8 @@ import httpx
 
 from keyhouse.base.errors import UnavailableError
 from keyhouse.base.services import AnswerUnusableError, ServiceClient, content_of, tls_context
-from keyhouse.transparency.cosignature import ANSWER_BYTES
 from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.keys import ANSWER_BYTES
 from keyhouse.transparency.policy import Witness
 from keyhouse.witnesses.told import Contradicts, Cosigned, OtherSize, Told
 

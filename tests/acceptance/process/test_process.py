@@ -17,8 +17,7 @@ from support.process.start import KEYHOUSE
 from support.samples.deployment import manifest, user
 
 from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
-from keyhouse.attestation.platforms.snp import SEV_GUEST
-from keyhouse.attestation.platforms.tsm import TSM_REPORTS
+from keyhouse.attestation.platforms.tsm import SEV_GUEST, TSM_REPORTS
 from keyhouse.server.process.settings import SETTINGS
 
 pytestmark = pytest.mark.acceptance

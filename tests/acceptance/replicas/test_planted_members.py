@@ -10,7 +10,7 @@ from support.peers.postgres import PostgresServer
 from support.peers.replicas import Replicas, code_of, update, with_replicas
 from support.samples.machines import OTHER_CODE
 
-from keyhouse.attestation.quote.replica_binding import replica_report_data
+from keyhouse.attestation.quote.binding import replica_report_data
 from keyhouse.authority.instance_keys import InstanceKeys
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.base import base_events

@@ -35,7 +35,7 @@ from keyhouse.journal.offline.backup import make_backup, restore_backup
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency import leaf
 from keyhouse.transparency.leaf import LEAF_BYTES, SecretsUploaded, object_name
-from keyhouse.transparency.naming import objects_named
+from keyhouse.transparency.reading import objects_named
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile
 
 FIRST = ["LogBegun", "ManifestSet", "Started"]

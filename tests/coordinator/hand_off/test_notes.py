@@ -8,8 +8,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from keyhouse.attestation import IdentityRefusedError, quote_binding, report_data, require_binding
-from keyhouse.attestation.quote.binding import head_report_data, start_report_data
-from keyhouse.attestation.quote.replica_binding import binds_replica, replica_report_data
+from keyhouse.attestation.quote.binding import (
+    binds_replica,
+    head_report_data,
+    replica_report_data,
+    start_report_data,
+)
 from keyhouse.coordinator.hand_off.notes import (
     LONGEST_NOTE,
     Ask,

@@ -14,7 +14,7 @@ from keyhouse.coordinator import Engine, Running, View, counter_of
 from keyhouse.coordinator.engine.current import place_of
 from keyhouse.coordinator.engine.read_gate import ForkError, ReadGate
 from keyhouse.journal import Position
-from keyhouse.wire.state_place import Place
+from keyhouse.wire.headers import Place
 from support.replicas.linearizability import (
     Call,
     History,

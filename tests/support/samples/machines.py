@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from functools import cache
 
 from keyhouse.attestation import Collateral, Measurements, Verdict, Verifier
-from keyhouse.attestation.quote.replica_binding import Word, replica_report_data
+from keyhouse.attestation.quote.binding import Word, replica_report_data
 from keyhouse.coordinator.hand_off.notes import Quoted
 from keyhouse.server.services.collateral_memory import ProcessMarks
 from keyhouse.server.services.quote_checks import QuoteChecks

@@ -20,8 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.collateral.chain import read_chain, require_pck_root
-from keyhouse.attestation.errors import ConfigurationRefusedError, QuoteProblem
-from keyhouse.attestation.refusals import refusal
+from keyhouse.attestation.errors import ConfigurationRefusedError, QuoteProblem, refusal
 
 _HALF = 32
 

@@ -27,14 +27,13 @@ from typing import Final, Self
 import msgspec
 
 from keyhouse.attestation.collateral.bundle import Collateral
-from keyhouse.attestation.collateral.cache import MOST_KEPT, CollateralCache, Kept
+from keyhouse.attestation.collateral.cache import MOST_KEPT, CollateralCache, Kept, with_newer_lists
 from keyhouse.attestation.collateral.facts import (
     CollateralFacts,
     require_kind,
     require_sound,
     shown_time,
 )
-from keyhouse.attestation.collateral.lists import with_newer_lists
 from keyhouse.attestation.collateral.marks import Mark, is_as_new, marks_of, require_as_new
 from keyhouse.attestation.collateral.pccs import Pccs
 from keyhouse.attestation.collateral.platform_kind import PlatformKind, platform_kind

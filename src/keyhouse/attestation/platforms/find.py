@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, cast
 
 from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.wire.json_decoder import resembling
 from keyhouse.wire.snp import SnpTcb
 from keyhouse.wire.tcb_status import TcbStatus
@@ -114,8 +114,7 @@ def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> 
         return wanted
     from keyhouse.attestation.platforms.files import PlatformUnusableError
     from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
-    from keyhouse.attestation.platforms.snp import SEV_GUEST
-    from keyhouse.attestation.platforms.tsm import TDX_GUEST, TSM_REPORTS
+    from keyhouse.attestation.platforms.tsm import SEV_GUEST, TDX_GUEST, TSM_REPORTS
 
     signs = {"gramine": DEV_ATTESTATION, "snp": SEV_GUEST, "tdx": TDX_GUEST}
     for name, path in signs.items():
@@ -195,8 +194,7 @@ def open_for_quotes(
             _require_place(name, TSM_REPORTS, exists)
             return open_tdx()
         case "snp":
-            from keyhouse.attestation.platforms.snp import open_snp
-            from keyhouse.attestation.platforms.tsm import TSM_REPORTS
+            from keyhouse.attestation.platforms.tsm import TSM_REPORTS, open_snp
 
             _require_place(name, TSM_REPORTS, exists)
             return open_snp()

@@ -27,8 +27,6 @@ from typing import Final
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from keyhouse.attestation.amd_roots import AMD_ROOTS
-from keyhouse.attestation.intel_root import INTEL_SGX_ROOT
 from keyhouse.attestation.platforms.files import (
     REPORT_DATA,
     PlatformUnusableError,
@@ -41,6 +39,7 @@ from keyhouse.attestation.platforms.files import (
 from keyhouse.attestation.platforms.platform import Measurements, SealPolicy
 from keyhouse.attestation.quote.form import MAX_QUOTE, Tee
 from keyhouse.attestation.quote.report import Report, read_sgx_report
+from keyhouse.attestation.vendor_roots import AMD_ROOTS, INTEL_SGX_ROOT
 from keyhouse.base.secret import Secret
 
 DEV_ATTESTATION = Path("/dev/attestation")

@@ -1,6 +1,8 @@
 """A confidential VM, asked for its reports through configfs-tsm: a directory for each of them.
 
-What is TDX's own stands at the end; SEV-SNP has a file of its own.
+What is TDX's own, and SEV-SNP's, stands at the end. A quote of SEV-SNP is the report with the
+certificates that the host put beside it, of which those of known kinds are kept. Their signatures
+are not verified here: the recipients of the quote do that.
 
 ::
 
@@ -13,6 +15,7 @@ What is TDX's own stands at the end; SEV-SNP has a file of its own.
 Source: Linux ABI documentation, "configfs-tsm".
 """
 
+import hmac
 import os
 import secrets
 from abc import ABC, abstractmethod
@@ -24,8 +27,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.attestation.amd_roots import AMD_ROOTS
-from keyhouse.attestation.intel_root import INTEL_SGX_ROOT
+from keyhouse.attestation.errors import QuoteRefusedError
 from keyhouse.attestation.platforms.files import (
     NoSealingKeyError,
     PlatformUnusableError,
@@ -38,7 +40,12 @@ from keyhouse.attestation.platforms.files import (
 )
 from keyhouse.attestation.platforms.platform import Measurements, SealPolicy
 from keyhouse.attestation.quote.binding import REPORT_DATA
-from keyhouse.attestation.quote.form import MAX_QUOTE, Tee
+from keyhouse.attestation.quote.form import MAX_QUOTE, Tee, read_form
+from keyhouse.attestation.quote.report import read_report
+from keyhouse.attestation.quote.snp import require_sound_snp
+from keyhouse.attestation.quote.snp_form import known_certificates, write_table
+from keyhouse.attestation.vendor_roots import AMD_ROOTS, INTEL_SGX_ROOT
+from keyhouse.base.byte_reader import LayoutError
 from keyhouse.base.secret import Secret
 
 TSM_REPORTS = Path("/sys/kernel/config/tsm/report")
@@ -49,6 +56,9 @@ TDX_GUEST = Path("/dev/tdx_guest")
 
 _ATTEMPTS = 3
 _LONGEST_WORD = 32
+
+SEV_GUEST = Path("/dev/sev-guest")
+"""The device of a guest of SEV-SNP: the directory of reports does not say whose it is."""
 
 
 class ReportFolders(msgspec.Struct, frozen=True):
@@ -197,3 +207,45 @@ def open_tdx(reports: Path = TSM_REPORTS, folders: ReportFolders | None = None) 
     ``QuoteNotMadeError`` if the host makes no quotes now.
     """
     return TdxPlatform(reports, folders or ReportFolders())
+
+
+class SnpPlatform(TsmPlatform):
+    """A confidential VM that can be quoted. Use ``open_snp``. May be shared among threads."""
+
+    name = "snp"
+    provider = b"sev_guest"
+    needs = "it needs a SEV-SNP guest with Linux 6.7 or newer, and configfs"
+
+    def __init__(self, reports: Path, folders: ReportFolders) -> None:
+        super().__init__(reports, folders)
+        self.quote(bytes(REPORT_DATA))
+
+    def _auxblob(self, path: Path) -> bytes:
+        return read_file(path, limit=MAX_QUOTE) if path.exists() else b""
+
+    def _framed(self, outblob: bytes, auxblob: bytes) -> bytes:
+        try:
+            return outblob + write_table(known_certificates(auxblob))
+        except LayoutError as failure:
+            raise self._unusable(f"its certificates cannot be used: {failure}") from None
+
+    def _require_own(self, quote: bytes, report_data: bytes) -> None:
+        try:
+            form = read_form(quote)
+            report = read_report(form)
+            if form.tee is not Tee.SNP or report.snp is None:
+                raise self._unusable("its quote is not a report of SEV-SNP")
+            require_sound_snp(report.snp)
+        except QuoteRefusedError as refused:
+            raise self._unusable(f"its report cannot be used: {refused.message}") from None
+        if not hmac.compare_digest(report.report_data, report_data):
+            raise self._unusable("its report was made over other data than it was asked for")
+
+
+def open_snp(reports: Path = TSM_REPORTS, folders: ReportFolders | None = None) -> SnpPlatform:
+    """Return the platform whose reports are asked for in ``reports``; it has just made one.
+
+    Raises ``PlatformUnusableError`` if there is none or it belongs to another writer,
+    ``QuoteNotMadeError`` if the host makes no reports now.
+    """
+    return SnpPlatform(reports, folders or ReportFolders())

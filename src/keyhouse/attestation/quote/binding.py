@@ -1,6 +1,7 @@
-"""What a quote binds: a certificate and a nonce, in the first half of its report data.
+"""What a quote binds: a certificate and a nonce, or a message, in its report data.
 
-Two kinds are about the transparency log, and bind all 64 bytes:
+Most bind in the first half, and have zeros in the second. Two kinds are about the transparency log,
+and bind all 64 bytes:
 
 ::
 
@@ -11,13 +12,24 @@ Two kinds are about the transparency log, and bind all 64 bytes:
         (8 bytes, big-endian) and the root of
         the log before the leaf of the start
 
-All quotes that callers choose a nonce for have zeros in the second half (``binding.report_data``),
-or one of a head. So nobody can have a quote made that serves for a start.
+All quotes that callers choose a nonce for have zeros in the second half (``report_data``), or one
+of a head. So nobody can have a quote made that serves for a start.
+
+Between replicas a quote binds a message of the hand-off, in all 64 bytes:
+
+::
+
+    0   SHA-256 over "keyhouse hand-off v1 <word>", a zero byte, and the sized message:
+        its length in 4 bytes, big-endian, then its bytes
+    32  SHA-256 over "keyhouse replica v1" and a zero byte
+
+All other quotes of a coordinator have something else in the second half: zeros, or the hash of what
+begins in another way. So none serves for the other.
 """
 
 import hashlib
 import hmac
-from typing import Final
+from typing import Final, Literal
 
 from keyhouse.attestation.errors import IdentityRefusedError
 
@@ -26,6 +38,10 @@ REPORT_DATA = 64
 
 _START: Final = b"keyhouse start v1\0"
 _HEAD: Final = b"keyhouse head v1\0"
+
+Word = Literal["ask", "give", "member"]
+
+_REPLICA: Final = hashlib.sha256(b"keyhouse replica v1\0").digest()
 
 
 def quote_binding(root_der: bytes, nonce: bytes = b"") -> bytes:
@@ -80,3 +96,15 @@ def require_report_data(found: bytes, wanted: bytes) -> None:
             "the quote is about another start or head of the log, another root or another nonce",
             hint="it may be an old one played back; ask again, and trust nothing meanwhile",
         )
+
+
+def replica_report_data(word: Word, message: bytes) -> bytes:
+    """Return the 64 bytes that the quote beside ``message``, of the kind ``word``, carries."""
+    sized = len(message).to_bytes(4, "big") + message
+    context = b"keyhouse hand-off v1 " + word.encode("ascii") + b"\0"
+    return hashlib.sha256(context + sized).digest() + _REPLICA
+
+
+def binds_replica(found: bytes, word: Word, message: bytes) -> bool:
+    """Tell whether ``found``, 64 bytes of report data, are those of ``message``: every byte."""
+    return hmac.compare_digest(found, replica_report_data(word, message))

@@ -11,8 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
-from keyhouse.attestation.refusals import refusal
+from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError, refusal
 
 Roots = Mapping[str, bytes]
 """The pinned root of each line of processors, DER, by the line's name."""

@@ -21,13 +21,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from keyhouse.attestation.collateral.amd import AmdCollateral
-from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
+from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError, refusal
 from keyhouse.attestation.quote.form import QuoteForm, malformed
 from keyhouse.attestation.quote.snp import SnpMeasurements, require_sound_snp
 from keyhouse.attestation.quote.snp_form import SNP_REPORT, SnpCertificate, read_table
 from keyhouse.attestation.quote.snp_report import SnpReport, read_snp_report
 from keyhouse.attestation.quote.verdict import Freshness, Verdict
-from keyhouse.attestation.refusals import refusal
 from keyhouse.attestation.snp.authority import (
     Authority,
     Roots,

@@ -13,7 +13,7 @@ from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.recovery.shares import split_shamir, split_xor
 from keyhouse.base import rsa_keys
 from keyhouse.base.errors import BrokenError, InvalidError, Problem
-from keyhouse.base.place import at
+from keyhouse.base.printable import at
 from keyhouse.base.secret import Secret
 
 _DATA_KEY_BYTES: Final = 32

@@ -23,7 +23,7 @@ from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.recovery.index import IndexHolder, RecoveryIndex
 from keyhouse.authority.recovery.shares import combine_shamir, combine_xor
 from keyhouse.base.errors import BrokenError, RefusedError
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.base.secret import Secret
 
 PLAIN_SIZES: Final = frozenset({16, 32, 33})

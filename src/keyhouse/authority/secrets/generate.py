@@ -21,7 +21,7 @@ from keyhouse.authority.x509.certificates import (
     template_problems,
 )
 from keyhouse.base.errors import InvalidError, Problem
-from keyhouse.base.place import at, quoted
+from keyhouse.base.printable import at, quoted
 from keyhouse.base.secret import Secret
 from keyhouse.wire.secret_types import SecretDefinition, SecretType, size_problem
 

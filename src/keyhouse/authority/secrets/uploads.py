@@ -26,7 +26,7 @@ from keyhouse.authority.secrets.generate import size_problems
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.base import rsa_keys
 from keyhouse.base.errors import BadRequestError, InvalidError, Problem
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.wire.secret_types import SecretDefinition, SecretType, UserSecret
 

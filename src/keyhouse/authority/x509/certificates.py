@@ -23,7 +23,7 @@ from keyhouse.authority.x509.template_der import template_from_certificate
 from keyhouse.authority.x509.validity import end_of_validity, whole_second
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.findings import Findings, TooManyError
-from keyhouse.base.place import Place
+from keyhouse.base.printable import Place
 from keyhouse.wire.secret_types import CertificateTemplate, SecretDefinition, Subject
 
 _COMMON_NAME: Final = (2, 5, 4, 3)  # CN, X.520

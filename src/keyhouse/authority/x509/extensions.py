@@ -20,7 +20,7 @@ from keyhouse.authority.x509.identifiers import MARBLE_TYPE, from_arcs, from_dot
 from keyhouse.authority.x509.name_constraints import name_constraints
 from keyhouse.base.findings import Findings
 from keyhouse.base.key_usages import KEY_USAGES, key_usage
-from keyhouse.base.place import Place
+from keyhouse.base.printable import Place
 from keyhouse.wire.secret_types import CertificateTemplate, Uri
 
 Wanted = tuple[x509.ExtensionType, bool]

@@ -11,7 +11,7 @@ from cryptography.x509.oid import NameOID
 from keyhouse.authority.library import attempt
 from keyhouse.authority.x509.identifiers import from_arcs
 from keyhouse.base.findings import Findings
-from keyhouse.base.place import Place
+from keyhouse.base.printable import Place
 from keyhouse.wire.secret_types import Subject
 
 GENERIC_NAME: Final = "Keyhouse Generated Certificate"

@@ -7,8 +7,7 @@ from keyhouse.base.errors import ConflictError
 from keyhouse.cli.dev.folder import USER
 from keyhouse.manifest import decode
 from keyhouse.manifest.source.json_source import canonical_json
-from keyhouse.manifest.source.yaml_reader import read_yaml
-from keyhouse.manifest.source.yaml_writer import write_yaml
+from keyhouse.manifest.source.yaml_text import read_yaml, write_yaml
 
 GREETING: Final = "greeting"
 """The secret of the sample that has a value from the beginning."""

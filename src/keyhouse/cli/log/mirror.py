@@ -13,7 +13,7 @@ from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser import Argument, AsJson, Option, command
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import Leaf, known_leaf
-from keyhouse.transparency.naming import objects_named
+from keyhouse.transparency.reading import objects_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

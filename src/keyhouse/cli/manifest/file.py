@@ -21,7 +21,7 @@ from keyhouse.wire.json_parser import read_json
 
 if TYPE_CHECKING:
     from keyhouse.cli.output.source_text import SourceText
-    from keyhouse.manifest.source.yaml_reader import YamlRead
+    from keyhouse.manifest.source.yaml_text import YamlRead
 
 _FORMATS: Final[dict[str, Literal["json", "yaml"]]] = {
     ".json": "json",
@@ -87,7 +87,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
 @functools.lru_cache(maxsize=1)
 def _yaml_of(written: bytes) -> "YamlRead":
     """Return what a YAML text says: read once, for it may take seconds."""
-    from keyhouse.manifest.source.yaml_reader import read_yaml
+    from keyhouse.manifest.source.yaml_text import read_yaml
 
     return read_yaml(written)
 
@@ -123,7 +123,7 @@ def write_manifest(raw: bytes, output: str, *, as_yaml: bool) -> None:
     on_terminal = not output and sys.stdout.isatty()
     shown = raw
     if as_yaml:
-        from keyhouse.manifest.source.yaml_writer import write_yaml
+        from keyhouse.manifest.source.yaml_text import write_yaml
 
         shown = write_yaml(read_json(raw)).encode()
     elif on_terminal:

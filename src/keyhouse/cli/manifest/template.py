@@ -123,7 +123,7 @@ def _raw(tree: Mapping[str, Any]) -> bytes:
 
 
 def _commented(tree: Mapping[str, Any]) -> str:
-    from keyhouse.manifest.source.yaml_writer import write_yaml
+    from keyhouse.manifest.source.yaml_text import write_yaml
 
     sections = (f"# {_COMMENTS[name]}\n{write_yaml({name: tree[name]})}" for name in tree)
     return "\n".join(sections)

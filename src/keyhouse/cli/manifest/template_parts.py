@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.cli.output.files import read_file
 from keyhouse.wire.json_decoder import nearest
 

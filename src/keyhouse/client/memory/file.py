@@ -27,8 +27,8 @@ import msgspec
 
 from keyhouse.base.durable_files import locked, replace_file
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.named_files import user_folder
 from keyhouse.base.printable import os_reason
-from keyhouse.base.user_folders import user_folder
 from keyhouse.client.errors import TrustError
 from keyhouse.client.memory.heads import MOST_HEADS, read_head
 from keyhouse.client.memory.states import KEPT, MOST, Memories, read_place

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from keyhouse.client.errors import TrustError
 from keyhouse.wire.address import Address
-from keyhouse.wire.log_head import LogHead, log_head_in
+from keyhouse.wire.headers import LogHead, log_head_in
 
 Heads = tuple[LogHead, ...]
 

@@ -36,8 +36,7 @@ from keyhouse.client.memory.heads import (
 )
 from keyhouse.client.steps import Answer
 from keyhouse.wire.address import Address
-from keyhouse.wire.log_head import LogHead
-from keyhouse.wire.state_place import Place, place_in
+from keyhouse.wire.headers import LogHead, Place, place_in
 
 KEPT: Final = 1_000
 """Places that are remembered of each deployment: the newest ones."""

@@ -16,7 +16,7 @@ import msgspec
 from keyhouse.authority import StoredSecret, derive_marble_key, generate
 from keyhouse.base.errors import BadRequestError, ConflictError, InvalidError
 from keyhouse.base.pem import certificate_pem, private_key_pem
-from keyhouse.base.place import at, quoted
+from keyhouse.base.printable import at, quoted
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.policy import Recipe
 from keyhouse.coordinator.core.state import Running

@@ -9,7 +9,7 @@ Source: manifest format, "Marbles"; wire reference, "Monotonic counters".
 from typing import Final
 
 from keyhouse.base.errors import ConflictError, ForbiddenError, UnauthenticatedError
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core.commands import Activate, RecordActivations, SetCounter, StaleError
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.events import CounterSet, Event, MarblesActivated

@@ -7,7 +7,7 @@ Source: manifest format, "Full update and acknowledgement".
 """
 
 from keyhouse.base.errors import ConflictError, ForbiddenError, NotFoundError
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core.approvals import require_newest
 from keyhouse.coordinator.core.commands import (
     AcknowledgeUpdate,

@@ -9,7 +9,7 @@ import msgspec
 
 from keyhouse.authority import expiry
 from keyhouse.base.errors import ForbiddenError, UnauthenticatedError
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core.state import Running
 from keyhouse.manifest import (
     Action,

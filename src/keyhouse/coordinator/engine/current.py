@@ -17,8 +17,7 @@ from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.lease import Lease
 from keyhouse.journal import Position
-from keyhouse.wire.log_head import LogHead
-from keyhouse.wire.state_place import Place
+from keyhouse.wire.headers import LogHead, Place
 
 
 class View:

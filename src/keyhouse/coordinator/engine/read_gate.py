@@ -15,7 +15,7 @@ from keyhouse.base.errors import ConflictError, KeyhouseError, UnavailableError
 from keyhouse.coordinator.engine.current import place_of
 from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.journal import Position
-from keyhouse.wire.state_place import Place
+from keyhouse.wire.headers import Place
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ import msgspec
 
 from keyhouse.attestation import IdentityRefusedError, QuoteRefusedError, Tee, Verdict
 from keyhouse.attestation.appraisal import PackageRules, mismatches
+from keyhouse.attestation.quote.binding import Word, binds_replica
 from keyhouse.attestation.quote.form import read_form
-from keyhouse.attestation.quote.replica_binding import Word, binds_replica
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.attestation.tcb import accept_status
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError, Quoted

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.wire.plan import Effect, PlanChange
 from keyhouse.wire.secret_types import manifest_name
 

@@ -7,9 +7,8 @@ from typing import Final, NamedTuple, Protocol, Self
 from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.coordinator.core.state import PublicLog
 from keyhouse.journal import LogStore, StoreUnreadableError
-from keyhouse.transparency.cosignature import cosigned
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.keys import VerifierKey
+from keyhouse.transparency.keys import VerifierKey, cosigned
 from keyhouse.transparency.note import Signature, SignedNote
 from keyhouse.transparency.policy import Policy, Witness
 from keyhouse.transparency.tiles import nodes_of, tiles_read

@@ -23,8 +23,7 @@ from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.keys import VerifierKey, signed_checkpoint
 from keyhouse.transparency.leaf import LogBegun, object_name, read_leaf
-from keyhouse.transparency.naming import objects_named
-from keyhouse.transparency.reading import entries_after
+from keyhouse.transparency.reading import entries_after, objects_named
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, narrowed
 from keyhouse.transparency.tree import Frontier
 

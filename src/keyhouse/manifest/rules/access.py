@@ -1,4 +1,4 @@
-"""Rules for ``Users``, ``Roles``, ``RecoveryKeys`` and ``Config``."""
+"""Rules for ``Users``, ``Roles`` and ``RecoveryKeys``."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,24 +11,17 @@ from keyhouse.base import rsa_keys
 from keyhouse.base.client_keys import has_costly_key
 from keyhouse.base.errors import BadRequestError
 from keyhouse.base.findings import Findings
-from keyhouse.base.place import Place, quoted
-from keyhouse.manifest.document import (
-    ConfigDocument,
-    ManifestDocument,
-    RoleDocument,
-    SecretDocument,
-)
-from keyhouse.manifest.model import Action, FeatureGate, ResourceType, SealMode
+from keyhouse.base.printable import Place, quoted
+from keyhouse.manifest.document import ManifestDocument, RoleDocument, SecretDocument
+from keyhouse.manifest.model import Action, ResourceType
 from keyhouse.manifest.pem import first_block, ignored_part
-from keyhouse.manifest.rules.references import refuse_undefined
+from keyhouse.manifest.rules.references import SPELLING, refuse_undefined, unknown
 from keyhouse.transparency.approval import signs_approvals
 from keyhouse.wire.json_decoder import nearest
 
 MOST_RECOVERY_KEYS = 255  # shares are points over GF(256), without 0
 
-
 _USUAL_KEYS = f"use a key of P-256, or of RSA with {rsa_keys.LARGEST} bits at most"
-_SPELLING = "write it so: other programs may not know it in other letters"
 
 
 def check_users(manifest: ManifestDocument, now: datetime, findings: Findings) -> None:
@@ -112,11 +105,7 @@ def check_roles(manifest: ManifestDocument, findings: Findings) -> None:
                 findings.refuse((*place, "ResourceNames"), problem, "there is only one manifest")
         else:
             hint = nearest(role.resource_type, tuple(ResourceType))
-            findings.refuse((*place, "ResourceType"), _unknown(role.resource_type), hint)
-
-
-def _unknown(word: str) -> str:
-    return f"is {quoted(word)}, which is unknown" if word else "is missing"
+            findings.refuse((*place, "ResourceType"), unknown(role.resource_type), hint)
 
 
 def _check_actions(
@@ -130,7 +119,7 @@ def _check_actions(
             problem = f"is {quoted(action)}, which is no action on {role.resource_type}"
             findings.refuse(here, problem, nearest(action, known))
         elif action != meant:
-            findings.warn(here, f"is read as {meant}", _SPELLING)
+            findings.warn(here, f"is read as {meant}", SPELLING)
 
 
 def _check_names(
@@ -210,49 +199,3 @@ def _key_problem(key: RSAPublicKey) -> str:
     if exponent < 3 or exponent % 2 == 0:  # noqa: PLR2004  the smallest odd one that encrypts
         return "has a public exponent that does not encrypt"
     return ""
-
-
-def check_config(manifest: ManifestDocument, findings: Findings) -> None:
-    """Check V23 to V27."""
-    config = manifest.config
-    if config.seal_mode not in {"", *SealMode}:
-        hint = nearest(config.seal_mode, tuple(SealMode))
-        findings.refuse(("Config", "SealMode"), _unknown(config.seal_mode), hint)
-    _check_gates(config, findings)
-    _check_update_threshold(manifest, findings)
-    threshold, keys = config.recovery_threshold, len(manifest.recovery_keys)
-    here = ("Config", "RecoveryThreshold")
-    if threshold > keys:
-        problem = f"is {threshold}, but there are only {keys} recovery keys"
-        findings.refuse(here, problem, "add recovery keys or lower it")
-    if threshold == 1:
-        findings.refuse(here, "is 1, must be at least 2", "0 means that all keys are needed")
-
-
-def _check_gates(config: ConfigDocument, findings: Findings) -> None:
-    known = {gate.lower(): gate for gate in FeatureGate}
-    for index, name in enumerate(config.feature_gates):
-        here = ("Config", "FeatureGates", index)
-        gate = known.get(name.lower()) if name.isascii() else None
-        if gate is None:
-            findings.refuse(here, _unknown(name), nearest(name, tuple(FeatureGate)))
-        elif gate is FeatureGate.AZURE_HSM_SEALING:
-            findings.refuse(
-                here, "asks for sealing by a cloud HSM, which is not built", "remove it"
-            )
-        elif name != gate:
-            findings.warn(here, f"is read as {gate}", _SPELLING)
-
-
-def _check_update_threshold(manifest: ManifestDocument, findings: Findings) -> None:
-    allowing = {
-        name
-        for name, role in manifest.roles.items()
-        if role.resource_type == ResourceType.MANIFEST
-        and any(action.lower() == Action.UPDATE_MANIFEST.lower() for action in role.actions)
-    }
-    users = sum(not allowing.isdisjoint(user.roles) for user in manifest.users.values())
-    threshold = manifest.config.update_threshold
-    if threshold > users:
-        problem = f"is {threshold}, but only {users} users have UpdateManifest"
-        findings.refuse(("Config", "UpdateThreshold"), problem, "give the role to more users")

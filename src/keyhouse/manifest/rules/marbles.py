@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from keyhouse.base.errors import BadRequestError
 from keyhouse.base.findings import Findings
-from keyhouse.base.place import Place, quoted
+from keyhouse.base.printable import Place, quoted
 from keyhouse.manifest.convert import decode_entry
 from keyhouse.manifest.document import EntryDocument, ManifestDocument, MarbleDocument
 from keyhouse.manifest.rules.references import meant_by, refuse_undefined

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import fields
 
 from keyhouse.base.findings import Findings
-from keyhouse.base.place import Place
+from keyhouse.base.printable import Place
 from keyhouse.manifest.model import Infrastructure, Package
 from keyhouse.wire.json_decoder import nearest
 from keyhouse.wire.snp import SnpIdentity

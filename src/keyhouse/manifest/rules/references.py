@@ -1,12 +1,14 @@
-"""Names in one section that have to be defined in another, and which was probably meant."""
+"""Names that have to be defined elsewhere, or be known; which was probably meant."""
 
 from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
 from keyhouse.base.findings import Findings
-from keyhouse.base.place import Place, quoted
+from keyhouse.base.printable import Place, quoted
 from keyhouse.wire.json_decoder import resembling
+
+SPELLING: Final = "write it so: other programs may not know it in other letters"
 
 _MOST_HINTS: Final = 10
 _MOST_NAMES: Final = 500
@@ -27,3 +29,8 @@ def meant_by(name: str, defined: Iterable[str], findings: Findings) -> str:
         return ""
     close = resembling(name, islice(defined, _MOST_NAMES))
     return f"did you mean {quoted(close)}?" if close else ""
+
+
+def unknown(word: str) -> str:
+    """Return the problem of a ``word`` that has to be one of a few."""
+    return f"is {quoted(word)}, which is unknown" if word else "is missing"

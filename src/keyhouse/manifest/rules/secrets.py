@@ -10,7 +10,7 @@ import msgspec
 from cryptography import x509
 
 from keyhouse.base.findings import Findings
-from keyhouse.base.place import Place
+from keyhouse.base.printable import Place
 from keyhouse.manifest.document import (
     ManifestDocument,
     SecretDocument,

@@ -3,7 +3,7 @@
 import re
 
 from keyhouse.base.findings import Findings
-from keyhouse.base.place import Place, quoted
+from keyhouse.base.printable import Place, quoted
 from keyhouse.manifest.document import ManifestDocument
 from keyhouse.manifest.model import Incoming, Outgoing
 from keyhouse.manifest.rules.references import refuse_undefined

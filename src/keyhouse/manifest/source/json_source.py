@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from keyhouse.base.errors import Problem
-from keyhouse.manifest.source.source_map import SourceMap, TextLines, below
-from keyhouse.manifest.source.text import NotTextError, text_of
+from keyhouse.manifest.source.source_map import NotTextError, SourceMap, TextLines, below, text_of
 
 _WORD: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}:,]|[^][{}:,"\s]+')
 _CLOSED: Final = {"{": "}", "[": "]"}

@@ -7,8 +7,7 @@ import msgspec
 
 from keyhouse.manifest import document, model
 from keyhouse.manifest.rules.access import MOST_RECOVERY_KEYS
-from keyhouse.manifest.rules.replicas import PLATFORM
-from keyhouse.manifest.rules.transparency import ALLOWED_OPERATIONS, ALLOWED_SECONDS, ORIGIN
+from keyhouse.manifest.rules.config import ALLOWED_OPERATIONS, ALLOWED_SECONDS, ORIGIN, PLATFORM
 from keyhouse.manifest.source import schema_rules as rules
 from keyhouse.manifest.source.schema_rules import Rule
 from keyhouse.wire.secret_types import AddressRange, Extension, NameAttribute, SecretType

@@ -9,7 +9,7 @@ import msgspec
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.log import log
-from keyhouse.base.place import beginning
+from keyhouse.base.printable import beginning
 from keyhouse.coordinator import Operation, Running, View, policy_of
 from keyhouse.server.client_api.routes import Route
 from keyhouse.server.http.exchange import Head

@@ -17,7 +17,7 @@ from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.dispatcher import Dispatcher
 from keyhouse.server.http.exchange import Admission, Answer, Head, PlacedHead, Refusal
-from keyhouse.wire.state_place import place_in
+from keyhouse.wire.headers import place_in
 
 _STATE: Final = b"keyhouse-state"
 

@@ -19,8 +19,7 @@ from keyhouse.attestation import (
     read_facts,
 )
 from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
-from keyhouse.attestation.collateral.cache import Kept
-from keyhouse.attestation.collateral.lists import with_newer_lists
+from keyhouse.attestation.collateral.cache import Kept, with_newer_lists
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.log import log
 from keyhouse.base.printable import os_reason

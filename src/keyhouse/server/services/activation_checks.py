@@ -10,7 +10,7 @@ from keyhouse.attestation.appraisal import admit
 from keyhouse.attestation.quote.binding import require_binding
 from keyhouse.attestation.quote.form import MAX_QUOTE
 from keyhouse.base.errors import ForbiddenError, InvalidError, Problem, UnauthenticatedError
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.coordinator import Running
 from keyhouse.coordinator.activation.package_identity import rules_of_package
 from keyhouse.coordinator.core.policy import Recipe, policy_of

@@ -6,7 +6,7 @@ from typing import Final
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.log import log
-from keyhouse.base.place import beginning, quoted
+from keyhouse.base.printable import beginning, quoted
 from keyhouse.coordinator import ActivationRequest
 from keyhouse.server.net.pace import Pace
 from keyhouse.server.services.events import Events, Refusal

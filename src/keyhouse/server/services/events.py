@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.base.place import beginning
+from keyhouse.base.printable import beginning
 
 MOST: Final = 10_000
 """Activations that are kept; older ones are forgotten."""

@@ -19,7 +19,7 @@ from keyhouse.attestation import (
     report_data,
     require_as_new,
 )
-from keyhouse.attestation.quote.replica_binding import Word, replica_report_data
+from keyhouse.attestation.quote.binding import Word, replica_report_data
 from keyhouse.authority.instance_keys import InstanceKeys
 from keyhouse.base.errors import UnavailableError
 from keyhouse.base.log import log

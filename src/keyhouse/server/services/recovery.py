@@ -29,7 +29,7 @@ from keyhouse.authority import (
 )
 from keyhouse.base.errors import BadRequestError, ConflictError, KeyhouseError, UnavailableError
 from keyhouse.base.log import log
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, MakeReady, Operation, Recovering, Recovery, View, require
 from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue

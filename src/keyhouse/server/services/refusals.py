@@ -12,7 +12,7 @@ import msgspec
 
 from keyhouse.attestation import Verdict
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.base.place import beginning
+from keyhouse.base.printable import beginning
 from keyhouse.coordinator import ActivationRequest
 from keyhouse.coordinator.core.policy import Recipe
 from keyhouse.coordinator.core.timestamps import timestamp

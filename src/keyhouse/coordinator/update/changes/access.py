@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from keyhouse.base.errors import TooLargeError
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.coordinator.update.compare import change, differing, fields_that_differ, listed, shown
 from keyhouse.manifest import Action, Manifest, ResourceType, User
 from keyhouse.wire.plan import Effect, PlanChange

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.coordinator.update.compare import change, differing, fields_that_differ, shown
 from keyhouse.coordinator.update.replicas import replica_changes
 from keyhouse.coordinator.update.retained import (

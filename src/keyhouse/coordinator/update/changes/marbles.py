@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Iterator, Mapping
 
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core.policy import Policy
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.update.compare import (

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core.policy import versions_in_force
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.update.compare import (

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from keyhouse.authority import is_generated_with_manifest
-from keyhouse.base.place import quoted
+from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.update.compare import change, differing, fields_that_differ, shown
 from keyhouse.coordinator.update.retained import equal_definitions, stays

@@ -1,15 +1,47 @@
-"""AMD's root certificates (ARK): the trust anchors of SEV-SNP, one for each line of CPUs.
+"""The vendors' root certificates: the trust anchors of hardware quotes. They are pinned whole.
 
-Public origin: https://kdsintf.amd.com/vcek/v1/Milan/cert_chain, and the same for Genoa and Turin,
-where each is the second certificate. Taken from github.com/google/go-sev-guest 0.15.0
-(``verify/trust``) and compared with those of the crate sev 8.0.0 (``src/certs/snp/builtin``), both
-Apache-2.0. They are pinned whole, as Intel's root is.
+Another certificate with the same key would not be taken. The digests beside them are what people
+compare with what the vendors publish.
+
+Public origin of Intel's, for SGX and TDX:
+https://certificates.trustedservices.intel.com/IntelSGXRootCA.der ("Intel SGX Root CA", valid until
+the end of 2049).
+
+Those of AMD (ARK), for SEV-SNP, one for each line of CPUs:
+https://kdsintf.amd.com/vcek/v1/Milan/cert_chain, and the same for Genoa and Turin, where each is
+the second certificate. Taken from github.com/google/go-sev-guest 0.15.0 (``verify/trust``) and
+compared with those of the crate sev 8.0.0 (``src/certs/snp/builtin``), both Apache-2.0.
 """
 
 import ssl
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
+
+INTEL_SGX_ROOT_SHA256 = "44a0196b2b99f889b8e149e95b807a350e7424964399e885a7cbb8ccfab674d3"
+"""SHA-256 of the DER certificate, lower-case hex."""
+
+_INTEL = """\
+-----BEGIN CERTIFICATE-----
+MIICjzCCAjSgAwIBAgIUImUM1lqdNInzg7SVUr9QGzknBqwwCgYIKoZIzj0EAwIw
+aDEaMBgGA1UEAwwRSW50ZWwgU0dYIFJvb3QgQ0ExGjAYBgNVBAoMEUludGVsIENv
+cnBvcmF0aW9uMRQwEgYDVQQHDAtTYW50YSBDbGFyYTELMAkGA1UECAwCQ0ExCzAJ
+BgNVBAYTAlVTMB4XDTE4MDUyMTEwNDUxMFoXDTQ5MTIzMTIzNTk1OVowaDEaMBgG
+A1UEAwwRSW50ZWwgU0dYIFJvb3QgQ0ExGjAYBgNVBAoMEUludGVsIENvcnBvcmF0
+aW9uMRQwEgYDVQQHDAtTYW50YSBDbGFyYTELMAkGA1UECAwCQ0ExCzAJBgNVBAYT
+AlVTMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEC6nEwMDIYZOj/iPWsCzaEKi7
+1OiOSLRFhWGjbnBVJfVnkY4u3IjkDYYL0MxO4mqsyYjlBalTVYxFP2sJBK5zlKOB
+uzCBuDAfBgNVHSMEGDAWgBQiZQzWWp00ifODtJVSv1AbOScGrDBSBgNVHR8ESzBJ
+MEegRaBDhkFodHRwczovL2NlcnRpZmljYXRlcy50cnVzdGVkc2VydmljZXMuaW50
+ZWwuY29tL0ludGVsU0dYUm9vdENBLmRlcjAdBgNVHQ4EFgQUImUM1lqdNInzg7SV
+Ur9QGzknBqwwDgYDVR0PAQH/BAQDAgEGMBIGA1UdEwEB/wQIMAYBAf8CAQEwCgYI
+KoZIzj0EAwIDSQAwRgIhAOW/5QkR+S9CiSDcNoowLuPRLsWGf/Yi7GSX94BgwTwg
+AiEA4J0lrHoMs+Xo5o/sX6O9QWxHRAvZUGOdRQ7cvqRXaqI=
+-----END CERTIFICATE-----
+"""
+
+INTEL_SGX_ROOT: bytes = ssl.PEM_cert_to_DER_cert(_INTEL)
+"""The certificate, DER."""
 
 AMD_ROOTS_SHA256: Final[Mapping[str, str]] = MappingProxyType(
     {

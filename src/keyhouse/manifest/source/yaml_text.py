@@ -1,4 +1,4 @@
-"""Reads YAML text into plain values: the subset of YAML that all parsers read alike.
+"""YAML as all parsers read it alike: text into plain values, and back.
 
 Only the structure is PyYAML's; what a scalar means is decided here, by the core schema of YAML 1.2
 (section 10.3.2). Refused, because readers differ on it or reviewers miss it: anchors and aliases
@@ -17,8 +17,7 @@ from yaml import events
 
 from keyhouse.base.errors import Problem
 from keyhouse.base.findings import MOST
-from keyhouse.manifest.source.source_map import SourceMap, Span, below
-from keyhouse.manifest.source.text import NotTextError, text_of
+from keyhouse.manifest.source.source_map import NotTextError, SourceMap, Span, below, text_of
 from keyhouse.wire.json_decoder import REPEATED
 from keyhouse.wire.json_parser import MAX_NESTING, MAX_VALUES
 
@@ -61,6 +60,9 @@ _REASONS: Final = {
     "<document start>": ("further text after its end", ""),
 }
 """What the library says, in part, and why the text is invalid then; the first that fits counts."""
+
+_PLAIN: Final = re.compile("[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
+_QUOTED: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 
 class YamlRead(msgspec.Struct, frozen=True):
@@ -266,3 +268,31 @@ def _span(start: Any, end: Any = None) -> Span:
     """Return the span from ``start`` to ``end``, or to the end of its line."""
     width = end.column - start.column if end is not None and end.line == start.line else 1
     return Span(start.line + 1, start.column + 1, max(1, width))
+
+
+class _Writer(yaml.SafeDumper):
+    """Quotes what could be read as something other than a string; writes no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 nothing is shared
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 the library's own signature
+        super().increase_indent(flow, indentless=False)
+
+
+def _string(writer: _Writer, text: str) -> yaml.ScalarNode:
+    if "\n" in text:
+        style: str | None = "|"
+    else:
+        word = _PLAIN.fullmatch(text) and text.lower() not in _QUOTED
+        style = None if word else '"'
+    return writer.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Writer.add_representer(str, _string)
+
+
+def write_yaml(value: Any) -> str:
+    """Return ``value`` (None, bool, int, str, list, dict) as a YAML document, in block style."""
+    text: str = yaml.dump(value, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=10_000)
+    return text

@@ -1,0 +1,197 @@
+"""Rules for ``Config``: thresholds, gates, who is handed the data key, who witnesses the log."""
+
+import re
+from typing import Final
+
+from keyhouse.base.findings import Findings
+from keyhouse.base.printable import Place
+from keyhouse.manifest.document import ConfigDocument, ManifestDocument
+from keyhouse.manifest.model import (
+    Action,
+    Anchored,
+    FeatureGate,
+    Package,
+    ResourceType,
+    SealMode,
+    Serving,
+    Transparency,
+)
+from keyhouse.manifest.rules.packages import check_identity, check_statuses
+from keyhouse.manifest.rules.references import SPELLING, unknown
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.policy import Policy
+from keyhouse.wire.json_decoder import nearest
+
+PLATFORM: Final = "^(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{128})$"
+"""A PPID, or a CHIP_ID of AMD."""
+
+_PLATFORM: Final = re.compile(PLATFORM, re.ASCII)
+_BESIDE: Final = ("AcceptedTCBStatuses", "AcceptedAdvisories")
+
+# How long, and for how many operations, a lease may be.
+ALLOWED_SECONDS: Final = (60, 30 * 24 * 3600)
+ALLOWED_OPERATIONS: Final = (1, 1_000_000_000)
+
+ORIGIN: Final = re.compile(r"[!-*,-~]{1,255}", re.ASCII)
+"""Names of logs: what C2SP checkpoints, key names and lines of leaves all take."""
+
+_HERE: Final[Place] = ("Config", "Transparency")
+
+
+def check_config(manifest: ManifestDocument, findings: Findings) -> None:
+    """Check V23 to V27, the replicas, and the transparency log."""
+    config = manifest.config
+    if config.seal_mode not in {"", *SealMode}:
+        hint = nearest(config.seal_mode, tuple(SealMode))
+        findings.refuse(("Config", "SealMode"), unknown(config.seal_mode), hint)
+    _check_gates(config, findings)
+    _check_update_threshold(manifest, findings)
+    threshold, keys = config.recovery_threshold, len(manifest.recovery_keys)
+    here = ("Config", "RecoveryThreshold")
+    if threshold > keys:
+        problem = f"is {threshold}, but there are only {keys} recovery keys"
+        findings.refuse(here, problem, "add recovery keys or lower it")
+    if threshold == 1:
+        findings.refuse(here, "is 1, must be at least 2", "0 means that all keys are needed")
+    _check_replicas(config, findings)
+    _check_transparency(config, findings)
+
+
+def _check_gates(config: ConfigDocument, findings: Findings) -> None:
+    known = {gate.lower(): gate for gate in FeatureGate}
+    for index, name in enumerate(config.feature_gates):
+        here = ("Config", "FeatureGates", index)
+        gate = known.get(name.lower()) if name.isascii() else None
+        if gate is None:
+            findings.refuse(here, unknown(name), nearest(name, tuple(FeatureGate)))
+        elif gate is FeatureGate.AZURE_HSM_SEALING:
+            findings.refuse(
+                here, "asks for sealing by a cloud HSM, which is not built", "remove it"
+            )
+        elif name != gate:
+            findings.warn(here, f"is read as {gate}", SPELLING)
+
+
+def _check_update_threshold(manifest: ManifestDocument, findings: Findings) -> None:
+    allowing = {
+        name
+        for name, role in manifest.roles.items()
+        if role.resource_type == ResourceType.MANIFEST
+        and any(action.lower() == Action.UPDATE_MANIFEST.lower() for action in role.actions)
+    }
+    users = sum(not allowing.isdisjoint(user.roles) for user in manifest.users.values())
+    threshold = manifest.config.update_threshold
+    if threshold > users:
+        problem = f"is {threshold}, but only {users} users have UpdateManifest"
+        findings.refuse(("Config", "UpdateThreshold"), problem, "give the role to more users")
+
+
+def _check_replicas(config: ConfigDocument, findings: Findings) -> None:
+    """Check who is named, and warn of what makes the section weaker than it looks."""
+    replicas = config.replicas
+    if replicas is None:
+        return
+    here: Place = ("Config", "Replicas")
+    for index, package in enumerate(replicas.code):
+        _check_code((*here, "Code", index), package, findings)
+    check_statuses(here, replicas.accepted_tcb_statuses, findings)
+    for index, platform in enumerate(replicas.platforms):
+        if not _PLATFORM.fullmatch(platform):
+            problem = "is not a platform's ID, of 32 hex digits, or 128 for AMD"
+            findings.refuse((*here, "Platforms", index), problem, "the PPID that its quotes have")
+    _warn_of_seal_mode(here, config.seal_mode, findings)
+
+
+def _check_code(place: Place, package: Package, findings: Findings) -> None:
+    lists = (package.accepted_tcb_statuses, package.accepted_advisories)
+    for field, given in zip(_BESIDE, lists, strict=True):
+        if given:
+            problem = "does not belong into an entry of Code, which says only who a coordinator is"
+            findings.refuse((*place, field), problem, "Replicas.AcceptedTCBStatuses is for all")
+    check_identity(place, package, findings)
+    if package.signer_id and not package.unique_id:
+        problem = "names a signer: what is signed with that key later is given the data key, too"
+        findings.warn(place, problem, "give UniqueID, so that users agree to each version")
+
+
+def _warn_of_seal_mode(place: Place, mode: str, findings: Findings) -> None:
+    if mode == SealMode.DISABLED:
+        findings.warn(
+            place,
+            "has no effect with SealMode Disabled: nothing is stored that others could open",
+            "remove it, or choose another SealMode",
+        )
+    elif mode != SealMode.UNIQUE_KEY:
+        findings.warn(
+            place,
+            "does not bind the coordinator's own signer: with SealMode ProductKey other code of the"
+            " same signer and product opens the state where it was sealed",
+            "say SealMode UniqueKey",
+        )
+
+
+def _check_transparency(config: ConfigDocument, findings: Findings) -> None:
+    """Check the policy of witnesses, and that what waits for them can be cosigned."""
+    given = config.transparency
+    if given is None:
+        return
+    _check_origin(given.origin, findings)
+    policy = _policy(given.witnesses, findings)
+    _check_serve(given, policy, findings)
+    _check_range("LeaseSeconds", given.lease_seconds, ALLOWED_SECONDS, findings)
+    _check_range("LeaseOperations", given.lease_operations, ALLOWED_OPERATIONS, findings)
+    for index, name in enumerate(given.anchor_before):
+        if name not in {*Anchored}:
+            place = (*_HERE, "AnchorBefore", index)
+            findings.refuse(place, "is unknown", nearest(name, tuple(Anchored)))
+    if given.anchor_before and policy is None:
+        problem = "has no effect without witnesses"
+        findings.warn((*_HERE, "AnchorBefore"), problem, "name them in Witnesses")
+
+
+def _check_origin(origin: str, findings: Findings) -> None:
+    here = (*_HERE, "Origin")
+    if origin and not ORIGIN.fullmatch(origin):
+        problem = "has a space, a plus, a character that is not ASCII, or more than 255 of them"
+        findings.refuse(here, problem, "such as log.example.com/payments")
+    elif "://" in origin:
+        findings.warn(here, "has a scheme, which names of logs do not have", "remove it")
+
+
+def _policy(text: str, findings: Findings) -> Policy | None:
+    """Return the policy in ``text``; None if it needs no witness, or is refused."""
+    here = (*_HERE, "Witnesses")
+    if not text:
+        return None
+    try:
+        policy = Policy.read(text)
+        for each in policy.witnesses:
+            each.require_url()
+    except LogInvalidError as fault:
+        hint = "check it with: keyhouse log policy check FILE"
+        findings.refuse(here, f"is not a policy of witnesses: {fault.message}", hint)
+        return None
+    if policy.logs:
+        findings.warn(here, "has log lines, which have no effect here", "remove them")
+    if policy.quorum is None:
+        findings.warn(here, "needs no witness: nobody outside has to agree", "define a quorum")
+        return None
+    return policy
+
+
+def _check_serve(given: Transparency, policy: Policy | None, findings: Findings) -> None:
+    here = (*_HERE, "Serve")
+    if given.serve not in {"", *Serving}:
+        findings.refuse(here, "is unknown", nearest(given.serve, tuple(Serving)))
+    fork = "is a policy under which a fork needs no lying witness"
+    if given.serve == Serving.WITNESSED and policy is None:
+        findings.refuse(here, "is Witnessed, but no witness is needed", "name them in Witnesses")
+    elif policy is not None and policy.liars_borne < 0:
+        note = findings.refuse if given.serve == Serving.WITNESSED else findings.warn
+        note((*_HERE, "Witnesses"), fork, "let the quorum be more than half of the witnesses")
+
+
+def _check_range(name: str, value: int, allowed: tuple[int, int], findings: Findings) -> None:
+    low, high = allowed
+    if value and not low <= value <= high:
+        findings.refuse((*_HERE, name), f"is {value}, must be {low} to {high}", "0: the default")
