@@ -3,6 +3,7 @@
 import json
 import resource
 import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from support.samples.deployment import user
 
 from keyhouse.cli.doctor.files import remembered_findings, user_findings
 from keyhouse.cli.doctor.finding import Finding, check_clock, check_expiry, check_mode, check_start
-from keyhouse.cli.doctor.machine import check_descriptors, check_locked_memory
+from keyhouse.cli.doctor.machine import check_descriptors, check_locked_memory, check_packed_code
 from keyhouse.client.identity import make_user
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -53,6 +54,18 @@ def test_a_clock_is_judged_by_another(seconds: int, level: str, words: str) -> N
 )
 def test_a_key_file_is_its_owners_alone(mode: int, level: str, *, mine: bool) -> None:
     assert check_mode("key", mode, mine=mine).level == level
+
+
+def test_missing_packed_code_is_told_with_the_command_that_makes_it(tmp_path: Path) -> None:
+    serve, launch = tmp_path / "serve.packed", tmp_path / "run.packed"
+    for made in ((), (serve,)):
+        for file in made:
+            file.touch()
+        found = check_packed_code((serve, launch))
+        assert (found.level, found.found.partition(":")[0]) == ("ok", "missing")
+        assert found.fix.endswith(f"{sys.executable} -I -m keyhouse.cli.pack_code")
+    launch.touch()
+    assert check_packed_code((serve, launch)) == Finding("packed code", "ok", "here")
 
 
 def test_limits_are_judged_for_a_coordinator() -> None:

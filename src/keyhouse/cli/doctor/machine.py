@@ -2,13 +2,16 @@
 
 import errno
 import resource
+import shlex
 import socket
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Final, Literal
 
+from keyhouse.base.process.packed_code import packed_file
 from keyhouse.base.version import VERSION
 from keyhouse.cli.doctor.finding import Finding
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
@@ -32,6 +35,7 @@ def _versions() -> Iterator[Finding]:
     from cryptography.hazmat.backends.openssl import backend
 
     yield Finding("keyhouse", "ok", VERSION)
+    yield check_packed_code(Path(packed_file(command)) for command in ("serve", "run"))
     python = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info >= _OLDEST_PYTHON:
         yield Finding("python", "ok", python)
@@ -65,6 +69,15 @@ def _platforms() -> Iterator[Finding]:
     level: Literal["ok", "warning"] = "warning" if found else "ok"
     fix = "leave it out of production" if found else ""
     yield Finding("simulation", level, "installed", fix)
+
+
+def check_packed_code(files: Iterable[Path]) -> Finding:
+    """Return whether the code of a start is in ``files``, of which installing by pip makes none."""
+    check = "packed code"
+    if all(file.is_file() for file in files):
+        return Finding(check, "ok", "here")
+    fix = f"as who installed it: {shlex.quote(sys.executable)} -I -m keyhouse.cli.pack_code"
+    return Finding(check, "ok", "missing: `keyhouse serve` and `run` start slower", fix)
 
 
 def check_descriptors(most: int) -> Finding:
