@@ -140,6 +140,56 @@ def test_a_verdict_that_fails_or_that_nobody_waits_for_harms_nothing(
             assert client.answer()[0] == 200
 
 
+def conclude(server: Running, result: Answer | Exception | None) -> None:
+    """Say what becomes of what ``/concluded`` waits for; None: it has to be tried again."""
+    assert server.probe.waiting.wait(10)
+    server.probe.waiting.clear()
+    future = server.probe.done
+    assert future is not None
+    if isinstance(result, Exception):
+        server.do(partial(future.set_exception, result))
+    else:
+        server.do(partial(future.set_result, result))
+
+
+@pytest.mark.parametrize("body", [b"", b"12345"])
+def test_an_answer_that_is_made_of_what_was_awaited_comes_in_order(
+    trust: ssl.SSLContext, body: bytes
+) -> None:
+    with running() as server, Client(server.port, trust) as client:
+        client.send(post("/concluded", body) + GET)
+        conclude(server, Answer(200, b"made"))
+        assert client.answer()[::2] == (200, b"made")
+        assert client.answer()[0] == 200
+        client.send(post("/concluded", body) + post("/echo", b"next"))
+        conclude(server, None)
+        assert server.probe.waiting.wait(10)
+        server.do(server.probe.gate.set)
+        assert json.loads(client.answer()[2])["body"] == digest(body)
+        assert json.loads(client.answer()[2])["body"] == digest(b"next")
+
+
+def test_an_answer_that_cannot_be_made_or_that_nobody_waits_for_harms_nothing(
+    trust: ssl.SSLContext,
+) -> None:
+    with running() as server:
+        with Client(server.port, trust) as client:
+            client.send(post("/concluded", b"12345") + GET)
+            conclude(server, ValueError("a secret"))
+            status, _, body = client.answer()
+            assert status == 500
+            assert b"secret" not in body
+            assert client.answer()[0] == 200
+            client.send(post("/concluded", b"12345"))
+            assert server.probe.waiting.wait(10)
+        left = server.probe.done
+        assert left is not None
+        assert server.do_until(left.cancelled)
+        with Client(server.port, trust) as client:
+            client.send(GET)
+            assert client.answer()[0] == 200
+
+
 def test_a_refusal_may_be_worded_later(trust: ssl.SSLContext) -> None:
     with running() as server, Client(server.port, trust) as client:
         server.probe.refuses_later = True

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from keyhouse.base.secret import Secret
-from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
+from keyhouse.server.http.exchange import Admission, Answer, Head, Later, Refusal
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue
 from keyhouse.server.net.limits import Limits
@@ -112,15 +112,17 @@ class Probe:
         self.admitted: list[Head] = []
         self.verdict: asyncio.Future[Answer | Admission] | None = None
         self.refusal: asyncio.Future[Answer] | None = None
+        self.done: asyncio.Future[Answer | None] | None = None
         self.refuses_later = False
 
     def admit(self, head: Head) -> Answer | Admission | asyncio.Future[Answer | Admission]:
         """Answer at once for ``/status``, ``/denied`` and unknown paths; take other bodies.
 
-        What becomes of ``/judged-later`` and of what is refused ``later`` tests decide.
+        What becomes of ``/judged-later``, ``/concluded`` and of what is refused ``later`` tests
+        decide.
         """
         self.admitted.append(head)
-        if head.path in {"/echo", "/wait", "/fail", "/fail-later", "/big", "/queue"}:
+        if head.path in {"/echo", "/wait", "/fail", "/fail-later", "/big", "/queue", "/concluded"}:
             return Admission(ECHO_LIMIT, self._run(head))
         if head.path == "/judged-later":
             self.verdict = asyncio.get_running_loop().create_future()
@@ -148,6 +150,10 @@ class Probe:
                 raise ValueError("a secret")
             if head.path in {"/wait", "/fail-later"}:
                 return self._later(head, body)
+            if head.path == "/concluded":
+                self.done = asyncio.get_running_loop().create_future()
+                self.waiting.set()
+                return Later(self.done, lambda done: done.result() or self._later(head, body))
             if head.path == "/queue":
                 return self.queue.run(lambda: self._later(head, body))
             if head.path == "/big":

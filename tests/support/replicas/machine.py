@@ -241,7 +241,10 @@ class Replicas(RuleBasedStateMachine):
 
     def _submit(self, replica: Replica, kind: str, value: object, command: Command) -> None:
         async def submit() -> None:
-            task = asyncio.ensure_future(replica.engine.decision(command))
+            async def decided() -> Decision:
+                return await replica.engine.decision(command)
+
+            task = asyncio.create_task(decided())
             change = Change(kind, value, task)
             change.forbidden = kind == "upload" and self.revoked
             change.told = self._begun(kind, value)

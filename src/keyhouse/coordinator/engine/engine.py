@@ -173,19 +173,19 @@ class Engine:
         """
         return (await self._intake.add(command)).view
 
-    async def decision(self, command: Command) -> Decision:
-        """Return the result of ``command``, once it is durable.
+    def decision(self, command: Command) -> "asyncio.Future[Decision]":
+        """Return the result of ``command``, which is there once it is durable.
 
         A caller that is cancelled stops waiting; the change still happens.
 
-        Raises:
+        Raises, now or then:
             Refused, Stale: as ``decide`` says; nothing changed.
             UnavailableError: too many wait, the disk is full, the store does not answer, or the
                 coordinator stops; nothing changed.
             UnsettledError: the change may have happened, or may still happen.
             BrokenError: whether the change is durable is not known until a restart.
         """
-        return await self._intake.add(command)
+        return self._intake.add(command)
 
     async def recover(self, recovery: Recovery) -> View:
         """Return the view of the recovered state, once it is durable and sealed.
@@ -215,7 +215,7 @@ class Engine:
                 state.keys.root_cert,
                 self._writer.public_log,
             )
-            await self._writer.append(encode_events(started))
+            await self._writer.append(list(encode_events(started)))
             self._current.publish(evolve_all(state, started), started)
 
         if self._writer.position is not None:

@@ -1,14 +1,16 @@
 """Checks each request of the Client API by its head, then lets the handler of its route answer."""
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from asyncio import Future
+from collections.abc import Awaitable, Iterable
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.coordinator import OPEN_WHILE_HELD, Running, View, policy_of
 from keyhouse.server.client_api.call_log import CallLog
 from keyhouse.server.client_api.routes import Caller, Grammars, Read, Route, UseCases, Write
 from keyhouse.server.client_api.view_answers import ViewAnswers
-from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
+from keyhouse.server.http.exchange import Admission, Answer, Conclude, Head, Later, Refusal
 from keyhouse.server.services.access import identify_marble, require_enabled
 
 
@@ -69,7 +71,7 @@ class Dispatcher:
         assert write is not None  # noqa: S101 a route that does not read writes
         identified = route.caller is not Caller.ANYBODY
         return Admission(
-            route.body_limit, lambda body: self._written(route, write, head, body), identified
+            route.body_limit, lambda body: self._write(route, write, head, body), identified
         )
 
     def refuse(self, refusal: Refusal) -> Answer:
@@ -118,10 +120,34 @@ class Dispatcher:
         elif route.caller is Caller.MARBLE:
             identify_marble(state, identity, now=self._engine.now())
 
-    async def _written(self, route: Route, write: Write, head: Head, body: bytes) -> Answer:
+    def _write(
+        self, route: Route, write: Write, head: Head, body: bytes
+    ) -> Answer | Awaitable[Answer]:
         try:
             self._count(route)  # the lease may have ended while the body came
-            answer = await write(head, body)
+            outcome = write(head, body)
+        except KeyhouseError as problem:
+            return self._refused(problem, head)
+        if isinstance(outcome, Later):
+            return Later(outcome.done, partial(self._concluded, route, outcome.conclude, head))
+        return self._written(route, outcome, head)
+
+    def _concluded(
+        self, route: Route, conclude: Conclude, head: Head, done: "Future[Any]"
+    ) -> Answer | Awaitable[Answer]:
+        try:
+            outcome = conclude(done)
+        except KeyhouseError as problem:
+            return self._refused(problem, head)
+        if not isinstance(outcome, Answer):
+            return self._written(route, outcome, head)
+        if self._log is not None:
+            self._log.answered(self._engine.view, head, route)
+        return outcome
+
+    async def _written(self, route: Route, outcome: Awaitable[Answer], head: Head) -> Answer:
+        try:
+            answer = await outcome
         except KeyhouseError as problem:
             return self._refused(problem, head)
         if self._log is not None:

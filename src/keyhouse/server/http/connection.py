@@ -18,8 +18,9 @@ per request: each phase has a deadline, and the listener sweeps over all connect
 import asyncio
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum, auto
+from functools import partial
 from http import HTTPStatus
 from time import perf_counter
 from typing import Any, Final, TypeVar
@@ -27,7 +28,7 @@ from typing import Any, Final, TypeVar
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
 from keyhouse.server.http.counts import RequestCounts
-from keyhouse.server.http.exchange import Admission, Answer, Refusal
+from keyhouse.server.http.exchange import Admission, Answer, Conclude, Later, Refusal
 from keyhouse.server.http.head import (
     CHUNKED,
     HEAD_END,
@@ -201,6 +202,13 @@ class HttpConnection:
         self._at = 0
         self._end_step()
 
+    def _continue(self) -> None:
+        """Read on after an answer that was awaited."""
+        if self._buffer:
+            self._work()
+        else:
+            self._end_step()
+
     def _repeat(self) -> None:
         """Act on the head that was read last, which came again and alone. A short ``_work``."""
         self._request = self._known.request
@@ -208,6 +216,8 @@ class HttpConnection:
             self._admit()
         except MalformedError as malformed:
             self._refuse(malformed)
+        if self._phase is _BODY:  # as long as it lasts nothing is held
+            return
         if self._phase is not _IDLE or not self._writable or self._turn <= 0:
             self._end_step()
 
@@ -362,24 +372,46 @@ class HttpConnection:
             outcome = admission.run(body)
         except Exception as error:  # noqa: BLE001 - no failure of a route may end the connection
             outcome = _internal_error(error)
+        self._take_outcome(outcome)
+
+    def _take_outcome(self, outcome: Answer | Awaitable[Answer]) -> None:
+        """Send an answer, now or when it is there."""
         if isinstance(outcome, Answer):
             self._send(outcome)
+            return
+        self._deadline = math.inf
+        if self._body is not None:
+            self._body.in_queue(False)  # noqa: FBT003 - as there
+        if isinstance(outcome, Later):
+            self._awaited = outcome.done
+            self._awaited.add_done_callback(partial(self._concluded, outcome.conclude))
+            return
+        if self._body is None:
+            self._awaited = self._service.wait_for(outcome)
         else:
-            self._deadline = math.inf
-            if self._body is None:
-                self._awaited = self._service.wait_for(outcome)
-            else:
-                self._body.in_queue(False)  # noqa: FBT003 - as there
-                token = QUEUED.set(self._body.in_queue)
-                self._awaited = self._service.wait_for(outcome)
-                QUEUED.reset(token)
-            self._awaited.add_done_callback(self._answered)
+            token = QUEUED.set(self._body.in_queue)
+            self._awaited = self._service.wait_for(outcome)
+            QUEUED.reset(token)
+        self._awaited.add_done_callback(self._answered)
+
+    def _concluded(self, conclude: Conclude, future: "asyncio.Future[Any]") -> None:
+        """Answer by what was awaited, or wait for the rest of it."""
+        self._awaited = None
+        if self._transport is None or self._phase is not _RUNNING or future.cancelled():
+            self._answered(future)
+            return
+        try:
+            outcome = conclude(future)
+        except Exception as error:  # noqa: BLE001 - no failure of a route may end the connection
+            outcome = _internal_error(error)
+        self._take_outcome(outcome)
+        self._continue()
 
     def _answered(self, future: asyncio.Future[Answer]) -> None:
         """Send the answer that was awaited, then continue to read."""
         if (answer := self._awaited_result(future)) is not None:
             self._send(answer)
-            self._work()
+            self._continue()
 
     def _awaited_result(self, future: "asyncio.Future[T]") -> "T | Answer | None":
         """Return what was awaited, or why it failed; None if nobody waits for it any more."""

@@ -6,8 +6,9 @@ judged there. Only an ``Admission`` lets the body in, up to its own limit, and i
 """
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -54,14 +55,38 @@ class Admission(msgspec.Struct, frozen=True):
     """Leave to send the body: at most ``body_limit`` bytes of it.
 
     ``run`` gets the whole body and answers at once (reads: no task is created) or returns an
-    awaitable (writes, which wait for the engine). It is called on the event loop's thread. The
-    awaitable is cancelled when its client has gone: what must not stop half-way is shielded by
-    its owner.
+    awaitable (writes, which wait for the engine; see ``Later``). It is called on the event loop's
+    thread. The awaitable is cancelled when its client has gone: what must not stop half-way is
+    shielded by its owner.
     """
 
     body_limit: int
     run: Callable[[bytes], Answer | Awaitable[Answer]]
     known: bool = False  # the caller was identified: anonymous clients' bodies leave room
+
+
+Conclude = Callable[[Future[Any]], Answer | Awaitable[Answer]]
+
+
+class Later(NamedTuple):
+    """An answer that ``conclude`` makes of ``done`` once that is done. No task waits for it.
+
+    For a write that waits for one future and nothing else. ``conclude`` may return an awaitable, if
+    the write has to be tried again.
+    """
+
+    done: Future[Any]
+    conclude: Conclude
+
+    def __await__(self) -> Generator[Any, None, Answer]:
+        """Return the answer, in a task."""
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> Answer:
+        with suppress(Exception):  # it is for ``conclude``
+            await self.done
+        outcome = self.conclude(self.done)
+        return outcome if isinstance(outcome, Answer) else await outcome
 
 
 class Refusal(msgspec.Struct, frozen=True):

@@ -25,16 +25,14 @@ class Preparation:
         """Return what ``work`` returns, without keeping other requests waiting."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    async def submitted(
-        self, prepare: Callable[[], Prepared], *, off_loop: bool = True
-    ) -> tuple[Prepared, View]:
+    async def submitted(self, prepare: Callable[[], Prepared]) -> tuple[Prepared, View]:
         """Return the command that ``prepare`` made last, and the view that holds it.
 
         ``prepare`` is called again as long as the state moves on before its command is decided.
         """
 
         async def change() -> tuple[Prepared, View]:
-            command = await self.off_loop(prepare) if off_loop else prepare()
+            command = await self.off_loop(prepare)
             return command, await self._engine.submit(command)
 
         too_fast = "the state changes faster than this request can be prepared"

@@ -1,11 +1,13 @@
 """Secrets as users read and write them."""
 
+from asyncio import Future
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from keyhouse.authority import StoredSecret
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.coordinator import (
+    Decision,
     Engine,
     Operation,
     UploadSecrets,
@@ -43,27 +45,26 @@ class SecretWrites:
         self._engine = engine
         self._preparation = preparation
 
-    async def write(
-        self,
-        identity: bytes | None,
-        read: Callable[[], Mapping[str, UserSecret]],
-        *,
-        within: str,
-        off_loop: bool,
-    ) -> View:
-        """Store the uploads that ``read`` returns, all or nothing; return the view with them.
+    def prepared(
+        self, identity: bytes | None, read: Callable[[], Mapping[str, UserSecret]], *, within: str
+    ) -> UploadSecrets:
+        """Return the change that stores the uploads that ``read`` returns, all or nothing.
 
-        ``within`` is what findings name as the place of the uploads, empty for none. With
-        ``off_loop`` they are read and checked on a thread.
+        ``within`` is what findings name as the place of the uploads, empty for none. It may be
+        called on any thread.
         """
+        view = self._engine.view
+        require(Operation.WRITE_SECRETS, view.phase)
+        uploads = read()
+        if not uploads:
+            raise InvalidError("the upload", [Problem(within, "is missing or empty", _HINT)])
+        return prepare_upload(view.running, identity, uploads, within=within)
 
-        def prepare() -> UploadSecrets:
-            view = self._engine.view
-            require(Operation.WRITE_SECRETS, view.phase)
-            uploads = read()
-            if not uploads:
-                raise InvalidError("the upload", [Problem(within, "is missing or empty", _HINT)])
-            return prepare_upload(view.running, identity, uploads, within=within)
+    def submitted(self, command: UploadSecrets) -> "Future[Decision]":
+        """Return the result of ``command``, prepared just now, as ``Engine.decision``."""
+        return self._engine.decision(command)
 
-        _, view = await self._preparation.submitted(prepare, off_loop=off_loop)
+    async def write(self, prepare: Callable[[], UploadSecrets]) -> View:
+        """Store what ``prepare`` returns, which is called on a thread; return the view with it."""
+        _, view = await self._preparation.submitted(prepare)
         return view

@@ -1,20 +1,22 @@
 """What the Client API changes. Of what version 1 has, too, a row of the table says the shapes."""
 
 import re
-from collections.abc import Callable, Mapping
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import msgspec
 
 from keyhouse.attestation import QuoteRefusedError
 from keyhouse.base.errors import BadRequestError, InvalidError, Problem
+from keyhouse.coordinator import Decision, StaleError, UploadSecrets
 from keyhouse.server.client_api.agreements import acknowledged, unwitnessed, updated
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.bodies import warnings_message
 from keyhouse.server.client_api.routes import INLINE, user_of
 from keyhouse.server.client_api.secret_json import require_uploads_size
 from keyhouse.server.http.body import read_body, require_size
-from keyhouse.server.http.exchange import Answer, Head
+from keyhouse.server.http.exchange import Answer, Head, Later
 from keyhouse.server.services.counters import Counters
 from keyhouse.server.services.first_manifest import FirstManifest
 from keyhouse.server.services.preparation import Preparation
@@ -54,22 +56,37 @@ async def set_manifest(
     return answers.success(data, enforced.view, warnings_message(enforced.warnings))
 
 
-async def write_secrets(
+def write_secrets(
     read: Callable[[bytes], Mapping[str, UserSecret]],
     within: str,
     secrets: SecretWrites,
     answers: Answers,
     head: Head,
     body: bytes,
-) -> Answer:
-    """Store what a user uploads: all of it or nothing. ``within``: what findings call the place."""
-    view = await secrets.write(
-        head.identity,
-        lambda: require_uploads_size(read(body)),
-        within=within,
-        off_loop=len(body) > INLINE,
-    )
-    return answers.success(None, view)
+) -> Awaitable[Answer]:
+    """Store what a user uploads: all of it or nothing. ``within``: what findings call the place.
+
+    A small one is read and checked here, a large one in a thread, and so is one that has to be
+    checked again because the state has changed. Raises what refuses a small one.
+    """
+
+    def prepare() -> UploadSecrets:
+        return secrets.prepared(
+            head.identity, lambda: require_uploads_size(read(body)), within=within
+        )
+
+    async def written() -> Answer:
+        return answers.success(None, await secrets.write(prepare))
+
+    def conclude(done: Future[Decision]) -> Answer | Awaitable[Answer]:
+        try:
+            return answers.success(None, done.result().view)
+        except StaleError:
+            return written()
+
+    if len(body) > INLINE:
+        return written()
+    return Later(secrets.submitted(prepare()), conclude)
 
 
 async def plan_update(

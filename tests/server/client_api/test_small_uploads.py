@@ -1,0 +1,70 @@
+"""Small uploads are checked when their body is there, and again if the state changes after that."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.peers.client_api import application_of
+from support.samples.deployment import running_engine, set_manifest, stored, user
+from support.samples.updates import together
+
+from keyhouse.coordinator import Engine, prepare_update
+from keyhouse.server.client_api import Dispatcher
+from keyhouse.server.http.exchange import Admission, Answer, Head, Later
+
+HEAD = Head("POST", "/api/v2/secrets", b"", user("writer").der)
+BODY = b'{"secrets": {"note": {"key": "eA=="}}}'
+
+
+def update(word: str = "", **change: Any) -> bytes:
+    return together(
+        lambda document: document["Users"]["writer"].update(change),
+        updaters=["alice"],
+        word=word,
+        UpdateThreshold=1,
+    )
+
+
+@asynccontextmanager
+async def serving(path: Path) -> AsyncIterator[tuple[Engine, Dispatcher]]:
+    async with running_engine(path) as engine:
+        await set_manifest(engine, update())
+        with application_of(engine) as application:
+            yield engine, application
+
+
+def begun(application: Dispatcher, body: bytes = BODY) -> Answer | Later:
+    """Return what becomes of an upload as soon as its body is there."""
+    admission = application.admit(HEAD)
+    assert isinstance(admission, Admission)
+    outcome = admission.run(body)
+    assert isinstance(outcome, (Answer, Later))
+    return outcome
+
+
+@pytest.mark.parametrize(("roles", "status"), [(["write"], 200), ([], 403)])
+async def test_one_that_an_update_came_before_is_judged_by_the_new_manifest(
+    tmp_path: Path, roles: list[str], status: int
+) -> None:
+    async with serving(tmp_path / "data") as (engine, application):
+        raw = update("other", Roles=roles)
+        state = engine.view.running
+        agreed = engine.decision(prepare_update(state, user("alice").der, raw, now=engine.now()))
+        outcome = begun(application)  # checked against the manifest that is still in force
+        assert isinstance(outcome, Later)
+        answer = await outcome
+        assert (await agreed).view.running.manifest == raw
+        assert answer.status == status
+        assert ("note" in stored(engine.view)) is (status == 200)
+
+
+async def test_one_that_is_refused_is_answered_at_once(tmp_path: Path) -> None:
+    async with serving(tmp_path / "data") as (engine, application):
+        before = engine.view
+        for body, status in ((b"{}", 400), (b'{"secrets": {"other": {"key": "eA=="}}}', 403)):
+            answer = begun(application, body)
+            assert isinstance(answer, Answer)
+            assert answer.status == status
+        assert engine.view is before
