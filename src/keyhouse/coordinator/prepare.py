@@ -98,16 +98,17 @@ def prepare_upload(
     ready: list[Uploaded] = []
     for name, upload in sorted(uploads.items()):
         definition = policy.manifest.secrets[name]
-        place = at(within, name) if within else at(name)
         try:
             value = import_secret(definition, upload, name=name)
         except InvalidError as invalid:
+            place = at(within, name) if within else at(name)
             problems += (_below(place, problem) for problem in invalid.problems)
             continue
         except BadRequestError as mixed:
+            place = at(within, name) if within else at(name)
             raise _placed(place, mixed) from None
         problems += policy.templates.check_upload(name, value)
-        problems += (_in_pending(found) for found in waiting(name, value))
+        problems += waiting(name, value)
         ready.append(Uploaded(name=name, type=definition.type, value=value))
     if problems:
         raise InvalidError("the upload", problems)
@@ -136,7 +137,7 @@ def _waiting_templates(
         definition = policy.manifest.secrets.get(name)
         if definition is None or not equal_definitions(now.get(name), definition):
             return ()  # the update would drop the value
-        return policy.templates.check_upload(name, value)
+        return tuple(map(_in_pending, policy.templates.check_upload(name, value)))
 
     return check
 

@@ -36,8 +36,11 @@ class TemplateIndex(msgspec.Struct, frozen=True):
         That is the outcome of a dry run of the templates that read it, also of those that read it
         as a previous value. Costs nothing for secrets that no template reads.
         """
+        readers = self.readers.get(name)
+        if not readers:
+            return ()
         problems = []
-        for call, where in self.readers.get(name, {}).items():
+        for call, where in readers.items():
             content = member_bytes(value, call.member)
             if not content:
                 what = _MEMBERS.get(call.member, "value")

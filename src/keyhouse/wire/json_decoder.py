@@ -163,6 +163,11 @@ class _Findings:
         self.mismatches: list[Problem] = []  # no value can be made
         self.remarks: list[Problem] = []  # the value is made without what they name
 
+    @property
+    def are_told(self) -> bool:
+        """Whether anybody reads the remarks."""
+        return self._most_remarks > 0
+
     def mismatch(self, place: _Place, problem: str, wanted: str = "", hint: str = "") -> "_Failed":
         if len(self.mismatches) < MOST:
             text = f"{problem}, must be {wanted}" if wanted else problem
@@ -371,11 +376,10 @@ def _struct(kind: type[msgspec.Struct]) -> _Shape:
     def convert(value: Any, place: _Place, findings: _Findings) -> Any:
         if not isinstance(value, dict):
             return findings.mismatch(place, _kind_of(value), "an object")
-        given, seen = _match(value, fields, known, place, findings)
-        if len(set(seen)) < len(seen):
-            for name, times in sorted(Counter(seen).items()):
-                if times > 1:
-                    findings.repeated(place, name)
+        given = _match(value, fields, known, place, findings)
+        if findings.are_told:
+            for name in _repeated(value, fields):
+                findings.repeated(place, name)
         if required and _any_missing(given, required, place, findings):
             return _FAILED
         return kind(**given)
@@ -389,25 +393,26 @@ def _match(
     known: tuple[str, ...],
     place: _Place,
     findings: _Findings,
-) -> tuple[dict[str, Any], list[str]]:
-    """Return the given fields as attributes, and the declared name of each key that came."""
+) -> dict[str, Any]:
+    """Return the given fields as attributes."""
     given: dict[str, Any] = {}
-    seen = []
     for name, element in value.items():
         entry = fields.get(name)
         if entry is None and name.isascii():  # str.lower() folds more than ASCII
             entry = fields.get(name.lower())
         if entry is None:
             findings.unknown(place, name, known)
-            seen.append(name)
-            continue
-        attribute, declared, convert = entry
-        seen.append(declared)
-        if element is not None:
+        elif element is not None:
+            attribute, declared, convert = entry
             given[attribute] = convert(element, (place, declared), findings)
-    if isinstance(value, Repeated):
-        seen.extend(_declared(name, fields) for name in value.names)
-    return given, seen
+    return given
+
+
+def _repeated(value: dict[str, Any], fields: _Fields) -> list[str]:
+    """Return the names that ``value`` has more than once, as they are declared; sorted."""
+    names = [*value, *value.names] if isinstance(value, Repeated) else value
+    seen = Counter(_declared(name, fields) for name in names)
+    return sorted(name for name, times in seen.items() if times > 1)
 
 
 def _declared(name: str, fields: _Fields) -> str:

@@ -39,7 +39,17 @@ class _SecretSet(msgspec.Struct, frozen=True):
 
 def entries(event: Event) -> Iterable[bytes]:
     """Return the log lines of ``event`` (JSON, no newline)."""
-    return event.lines if isinstance(event, BaseLog) else _entries(event)
+    match event:
+        case SecretsUploaded():  # first: others are rare
+            time, user = timestamp(event.time), event.user
+            return [
+                _ENCODER.encode(_SecretSet(time, "Secret set", user, each.name, each.type))
+                for each in event.uploads
+            ]
+        case BaseLog():
+            return event.lines
+        case _:
+            return _entries(event)
 
 
 def _entries(event: Event) -> Iterator[bytes]:
@@ -61,10 +71,6 @@ def _entries(event: Event) -> Iterator[bytes]:
             for package, version in sorted(event.versions.items()):
                 raised = {"user": event.user, "package": package, "new version": version}
                 yield _line(event.time, "SecurityVersion increased", raised)
-        case SecretsUploaded():
-            time, user = timestamp(event.time), event.user
-            for each in event.uploads:
-                yield _ENCODER.encode(_SecretSet(time, "Secret set", user, each.name, each.type))
         case _:
             return
 

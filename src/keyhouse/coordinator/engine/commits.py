@@ -83,7 +83,8 @@ class Commits:
         """Make ``decided`` durable, then publish it. Raises ``StoreConflictError``."""
         if not decided.events:
             return
-        decided = await self._quoted(decided)
+        if not decided.payloads:  # a command that begins a journal or an epoch
+            decided = await self._quoted(decided)
         began = perf_counter()
         await self.settled(self._make_durable(decided), decided.accepted)
         self._counts.committed(len(decided.accepted), perf_counter() - began)
@@ -129,7 +130,8 @@ class Commits:
     async def _make_durable(self, decided: Decided) -> None:
         command, state = decided.accepted[0].waiting.command, decided.state
         if decided.payloads:
-            await self._writer.public_log.put_objects(decided.objects)
+            if decided.objects:
+                await self._writer.public_log.put_objects(decided.objects)
             await self._writer.append(decided.payloads)
             return
         assert isinstance(state, Running)  # noqa: S101 a manifest was just set

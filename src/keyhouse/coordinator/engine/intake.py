@@ -169,8 +169,7 @@ class Intake:
 
     async def has_work(self) -> bool:
         """Wait for something to do; return False when there is nothing and the engine stops."""
-        now = asyncio.get_running_loop().time
-        while not (self._waiting or self._recoveries or self._audit_buffer.due(now())):
+        while not (self._waiting or self._recoveries or self._is_record_due()):
             if self.stopping.is_set():
                 return len(self._audit_buffer) > 0
             if self.behind:
@@ -245,8 +244,12 @@ class Intake:
 
     def _must_record(self) -> bool:
         """Tell whether the audit buffer has to be written even if there is no other change."""
-        now = asyncio.get_running_loop().time()
-        return self._audit_buffer.due(now) or self.stopping.is_set()
+        return self._is_record_due() or self.stopping.is_set()
+
+    def _is_record_due(self) -> bool:
+        """Tell whether the audit buffer has waited long enough."""
+        buffer = self._audit_buffer
+        return len(buffer) > 0 and buffer.due(asyncio.get_running_loop().time())
 
     def _put_off(self) -> None:
         """Write the audit buffer later; if the engine stops, its content is lost."""

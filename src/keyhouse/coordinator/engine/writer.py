@@ -1,7 +1,8 @@
 """The writer of the journal: in the state directory, or in memory with seal mode ``Disabled``."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.log import log as _log
@@ -106,8 +107,8 @@ class JournalWriter:
         """Return a context in which no other writer of the store comes before the next write."""
         return self._present().turn()
 
-    async def append(self, payloads: Iterable[bytes]) -> None:
-        """Return once all of ``payloads`` are durable.
+    def append(self, payloads: Sequence[bytes]) -> Coroutine[Any, Any, Position]:
+        """Return once all of ``payloads`` are durable: the place behind them.
 
         Raises:
             StoreConflictError: another writer was first, nothing was appended.
@@ -115,7 +116,7 @@ class JournalWriter:
             OutcomeUnknownError: it is not known yet whether they were: call ``settle``.
             OutcomeLostError: that can no longer be told: call ``catch_up``.
         """
-        await self._present().append(list(payloads))
+        return self._present().append(payloads)
 
     async def settle(self) -> None:
         """Return if the last write, of unknown outcome, has happened. Errors as for ``append``."""

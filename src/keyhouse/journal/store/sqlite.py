@@ -1,9 +1,10 @@
 """The embedded store: one SQLite file, one connection, one thread."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal.store.protocol import (
@@ -82,9 +83,11 @@ class SqliteStore:
             raise
         return store
 
-    async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
+    def append(
+        self, expected: Position, records: Sequence[Sealed], head: Position
+    ) -> Coroutine[Any, Any, None]:
         """Keep ``records`` behind ``expected`` in one transaction."""
-        await self._worker.run(lambda: self._append(expected, records, head))
+        return self._worker.run(lambda: self._append(expected, records, head))
 
     async def read(self, after_seq: int) -> Batch:
         """Return up to 1,000 records, or about 4 MiB, after ``after_seq``."""

@@ -1,6 +1,6 @@
 """What all HTTP connections of a listener share: its application, its limits, heads of answers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container
 from functools import cache
 from http import HTTPStatus
 from typing import Final
@@ -18,6 +18,8 @@ _OWN_FIELDS: Final = (
     b"x-content-type-options: nosniff",
     b"cache-control: no-store",
 )
+_OWN: Final = b"".join(field + b"\r\n" for field in _OWN_FIELDS)
+_REPLACED: Final = frozenset({b"content-type", b"cache-control"})
 _MOST_KNOWN_ANSWERS: Final = 256
 
 
@@ -64,25 +66,21 @@ class HttpService(Connections):
 
 def _answer_head(answer: Answer, *, close: bool) -> bytes:
     """Return the head of an answer up to the value of its content-length, which comes last."""
-    fields = [name + b": " + value for name, value in answer.headers]
-    lines = [_status_line(answer.status), *_own_fields(answer.headers), *fields]
-    if close:
-        lines.append(b"connection: close")
-    lines.append(b"content-length: ")
-    head = b"\r\n".join(lines)
-    if not head.count(b"\r") == head.count(b"\n") == len(lines) - 1:
+    names = dict(answer.headers)
+    own = _OWN if _REPLACED.isdisjoint(names) else _own_but(names)
+    fields = b"".join([b"%b: %b\r\n" % field for field in answer.headers])
+    if not fields.count(b"\r") == fields.count(b"\n") == len(answer.headers):
         raise BrokenError("an answer has a header with a line break")
-    return head
+    last = b"connection: close\r\n" if close else b""
+    return b"%b%b%b%bcontent-length: " % (_status_line(answer.status), own, fields, last)
 
 
-def _own_fields(headers: Iterable[tuple[bytes, bytes]]) -> Sequence[bytes]:
-    """Return what every answer has, unless ``headers`` say otherwise."""
-    names = dict(headers)
-    if b"content-type" not in names and b"cache-control" not in names:
-        return _OWN_FIELDS
-    return [each for each in _OWN_FIELDS if each.partition(b":")[0] not in names]
+def _own_but(names: Container[bytes]) -> bytes:
+    """Return what every answer has, but for the fields ``names``."""
+    left = (each for each in _OWN_FIELDS if each.partition(b":")[0] not in names)
+    return b"".join(field + b"\r\n" for field in left)
 
 
 @cache
 def _status_line(status: int) -> bytes:
-    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode("ascii")
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode("ascii")

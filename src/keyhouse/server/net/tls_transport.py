@@ -54,6 +54,9 @@ class _Phase(Enum):
     CLOSED = auto()
 
 
+_LINGERING, _OPEN = _Phase.LINGERING, _Phase.OPEN  # looked up once, not for each request
+
+
 class TlsTransport(asyncio.BufferedProtocol):
     """One TLS connection on the side of the server.
 
@@ -121,12 +124,14 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take ``nbytes`` in that were read."""
-        if self._phase is _Phase.LINGERING:
+        if self._phase is _OPEN:
+            self._keep(self._context.inbox, nbytes)
+        elif self._phase is _LINGERING:
             self._discard(nbytes)
             return
-        if self._phase is _Phase.CLOSED:
+        elif self._phase is _Phase.CLOSED:
             return
-        if self._phase is _Phase.HANDSHAKE:
+        elif self._phase is _Phase.HANDSHAKE:
             self._hear(nbytes)
         else:
             self._keep(self._context.inbox, nbytes)
@@ -168,12 +173,13 @@ class TlsTransport(asyncio.BufferedProtocol):
     def resume_reading(self) -> None:
         """Continue with what came and what comes."""
         self._held = False
-        self._decrypt()
-        self._control_reading()
+        if _bio_length(self._bio_in, _NULL):
+            self._decrypt()
+            self._control_reading()
 
     def write(self, data: bytes) -> None:
         """Send ``data``: now as far as the socket takes it, the rest as it does."""
-        if self._phase is not _Phase.OPEN:
+        if self._phase is not _OPEN:
             return
         if len(data) <= _RECORD and not self._backlog and not self._clogged:
             self._encrypt(data)
@@ -266,7 +272,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         if self._decrypting:
             return
         self._decrypting = True
-        context, open_ = self._context, _Phase.OPEN
+        context, open_ = self._context, _OPEN
         try:
             while (
                 self._phase is open_
@@ -309,18 +315,17 @@ class TlsTransport(asyncio.BufferedProtocol):
         close_notify first is not seen, and the server works on for it. What is discarded is always
         read: else a client that was held could not send the rest and read its answer.
         """
-        raw = self._raw
-        if raw is None or raw.is_closing():
-            return
-        wanted = self._phase is _Phase.LINGERING or not (
+        wanted = self._phase is _LINGERING or not (
             self._clogged or _bio_length(self._bio_in, _NULL) > _GOODBYE
         )
-        if wanted is not self._reading:
-            self._reading = wanted
-            if wanted:
-                raw.resume_reading()
-            else:
-                raw.pause_reading()
+        raw = self._raw
+        if wanted is self._reading or raw is None or raw.is_closing():
+            return
+        self._reading = wanted
+        if wanted:
+            raw.resume_reading()
+        else:
+            raw.pause_reading()
 
     # Out.
 
