@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _UNCHECKED: Final = b"\x01\0\0\0"
 
-_BOTH: Final = ("ctypes", "cryptography.hazmat.backends.openssl")
+_BOTH: Final = ("ctypes", "encodings.ascii", "cryptography.hazmat.backends.openssl")
 _IMPORTED: Final = {
     "serve": (
         *("uvloop", "keyhouse.coordinator", "keyhouse.base.process.last_resort", *_BOTH),
@@ -57,7 +57,7 @@ def import_start(command: str) -> Iterator[ModuleSpec]:
     for name in _IMPORTED[command]:
         importlib.import_module(name)
     with suppress(PlatformMissingError):  # an installation for production
-        simulation()
+        importlib.import_module(f"{simulation().__module__.partition('.')[0]}.snp")
     for name, module in tuple(sys.modules.items()):
         spec = getattr(module, "__spec__", None) or _found(name)  # some replace themselves
         if spec is not None:

@@ -21,6 +21,7 @@ import os
 import sys
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, SourceFileLoader
 from marshal import loads
+from mmap import MAP_POPULATE, MAP_PRIVATE, PROT_READ, mmap
 
 TYPE_CHECKING = False  # typing is imported later, from the file
 if TYPE_CHECKING:
@@ -68,14 +69,18 @@ def use_packed_code(file: str) -> None:
 
 
 def _content(handle: int) -> "tuple[dict[str, Row], Sequence[Compiled]]":
-    """Return the modules and patterns; raise what ``marshal`` raises if they do not fit."""
-    size = os.fstat(handle).st_size
-    length = int.from_bytes(os.read(handle, LENGTH_SIZE), "big")
-    made_for = loads(os.read(handle, min(length, size)))  # noqa: S302 written like the bytecode
-    if made_for != setting():
-        return {}, ()
-    content: tuple[dict[str, Row], Sequence[Compiled]]
-    content = loads(os.read(handle, size))  # noqa: S302 as above
+    """Return the modules and patterns; raise what ``marshal`` raises if they do not fit.
+
+    The file is mapped, which saves a copy of it: whoever writes it replaces it whole.
+    """
+    with mmap(handle, 0, flags=MAP_PRIVATE | MAP_POPULATE, prot=PROT_READ) as mapped:
+        length = int.from_bytes(mapped[:LENGTH_SIZE], "big")
+        with memoryview(mapped) as whole, whole[LENGTH_SIZE:] as parts:
+            if loads(parts) != setting():  # noqa: S302 written like the bytecode
+                return {}, ()
+            with parts[length:] as part:
+                content: tuple[dict[str, Row], Sequence[Compiled]]
+                content = loads(part)  # noqa: S302 as above
     rows, patterns = content
     return rows, patterns
 
