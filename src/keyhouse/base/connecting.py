@@ -8,7 +8,9 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from keyhouse.base.printable import os_reason
 
@@ -19,7 +21,7 @@ _HTTP: Final = (b"HTTP/1.0 ", b"HTTP/1.1 ")
 _RECORD_HEAD: Final = 5  # bytes that OpenSSL reads first
 
 
-class Api(NamedTuple):
+class Api(msgspec.Struct, frozen=True):
     """An interface of the coordinator, and the other one that it is confused with."""
 
     name: str
@@ -28,7 +30,7 @@ class Api(NamedTuple):
     other_port: int
 
 
-class Cause(NamedTuple):
+class Cause(msgspec.Struct, frozen=True):
     """Why, and what to do about it."""
 
     problem: str

@@ -5,7 +5,9 @@ Only labels and the first bytes of a file are looked at: nothing of a key is eve
 
 import re
 from base64 import b64encode
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from keyhouse.base.secret import Secret
 
@@ -18,7 +20,7 @@ _PKCS12: Final = re.compile(
 )
 
 
-class Fault(NamedTuple):
+class Fault(msgspec.Struct, frozen=True):
     """What is wrong, to be put behind the name of the file; and what to do."""
 
     problem: str

@@ -10,7 +10,9 @@ must be cosigned. What is not served meanwhile is held.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from keyhouse.base.errors import UnavailableError
 from keyhouse.coordinator.core.policy import policy_of
@@ -39,14 +41,14 @@ class HeldError(UnavailableError):
     code = "held"
 
 
-class Mark(NamedTuple):
+class Mark(msgspec.Struct, frozen=True):
     """A moment: microseconds of this process, and operations that it has carried out."""
 
     elapsed: int
     operations: int
 
 
-class _Nonce(NamedTuple):
+class _Nonce(msgspec.Struct, frozen=True):
     """A leaf with random bytes of this process: a log of ``size`` leaves has it."""
 
     size: int

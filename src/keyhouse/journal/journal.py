@@ -4,7 +4,8 @@ import asyncio
 import hmac
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple
+
+import msgspec
 
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.progress import advance
@@ -57,7 +58,7 @@ class StoreEmptyError(BrokenError):
     code = "store-empty"
 
 
-class Weight(NamedTuple):
+class Weight(msgspec.Struct, frozen=True):
     """Sizes of the records of an epoch in bytes: of its base, and of the events since."""
 
     base: int

@@ -2,7 +2,9 @@
 
 import re
 from base64 import b64encode
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from keyhouse.base.errors import BadRequestError
 from keyhouse.transparency.errors import LogInvalidError
@@ -12,7 +14,7 @@ from keyhouse.wire.base64_text import decode_base64
 _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 
 
-class Checkpoint(NamedTuple):
+class Checkpoint(msgspec.Struct, frozen=True):
     """A tree of a log: its origin, its size, its root. Ours have no extension lines."""
 
     origin: str

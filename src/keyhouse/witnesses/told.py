@@ -1,21 +1,21 @@
 """What witnesses answer (C2SP tlog-witness)."""
 
-from typing import NamedTuple
+import msgspec
 
 
-class Cosigned(NamedTuple):
+class Cosigned(msgspec.Struct, frozen=True):
     """The witness cosigned: ``lines`` of signatures, not verified."""
 
     lines: bytes
 
 
-class OtherSize(NamedTuple):
+class OtherSize(msgspec.Struct, frozen=True):
     """The witness has a checkpoint of ``size``, not of the size that was named. It is unsigned."""
 
     size: int
 
 
-class Contradicts(NamedTuple):
+class Contradicts(msgspec.Struct, frozen=True):
     """The witness says that the checkpoint does not continue the one that it has."""
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple, Protocol, cast
 
+import msgspec
+
 from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import quoted
@@ -26,7 +28,7 @@ SIMULATED_BUNDLES = ("collateral.json", "collateral-tdx.json")
 """Files in the folder of a simulated machine: what verifies its quotes of enclaves, and of VMs."""
 
 
-class SimulatedAmd(NamedTuple):
+class SimulatedAmd(msgspec.Struct, frozen=True):
     """The AMD processor of a simulated machine, and the files that verify its reports."""
 
     product: str = "Genoa"  # the line of processors that it plays

@@ -5,7 +5,9 @@ Offsets and names are those of AMD's "SEV Secure Nested Paging Firmware ABI Spec
 is known here.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from keyhouse.attestation.quote.snp import SnpMeasurements
 from keyhouse.attestation.quote.snp_form import SNP_REPORT, SNP_VERSIONS
@@ -35,7 +37,7 @@ _FAMILIES: Final = {
 """Family and upper half of the model, by CPUID."""
 
 
-class SnpReport(NamedTuple):
+class SnpReport(msgspec.Struct, frozen=True):
     """A report, not verified."""
 
     version: int

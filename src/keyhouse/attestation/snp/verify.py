@@ -13,8 +13,8 @@
 
 import functools
 from datetime import UTC, datetime
-from typing import NamedTuple
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -133,7 +133,7 @@ def _endorsement(
     )
 
 
-class _Kept(NamedTuple):
+class _Kept(msgspec.Struct, frozen=True):
     """The certificates of keys in the collateral, and all others, which issuers are among."""
 
     endorsements: tuple[Endorsement, ...]

@@ -8,7 +8,7 @@ Source: manifest format, "Templates" and "Secrets"; workload API, "Delivered par
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -84,7 +84,7 @@ def parameters(state: Running, recipe: Recipe, joining: Joining) -> Parameters:
     return Parameters(files=files, env=env, argv=recipe.marble.parameters.argv)
 
 
-class _Source(NamedTuple):
+class _Source(msgspec.Struct, frozen=True):
     """Where the values of ``.Secrets``, or of ``.Previous.Secrets``, come from."""
 
     used: Mapping[str, SecretDefinition]

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
+import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
@@ -44,7 +45,7 @@ COUNTS = 500
 """Counters, or counted marble types, in a piece."""
 
 
-class Filed(NamedTuple):
+class Filed(msgspec.Struct, frozen=True):
     """How much of the transparency log its files have, and the leaves after that."""
 
     frontier: Frontier

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -40,7 +40,7 @@ _ROOM: Final = LEAF_BYTES - 1024
 _WITH_LEAVES: Final = (Published, SecretsUploaded)
 
 
-class _Said(NamedTuple):
+class _Said(msgspec.Struct, frozen=True):
     """Who asked for a command, and what that person has seen and signed: hashes, or nothing."""
 
     certificate: str

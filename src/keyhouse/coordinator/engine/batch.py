@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from keyhouse.base.errors import RefusedError
@@ -31,7 +32,7 @@ from keyhouse.journal import UnencodableError
 _AGREEMENTS: Final = (InitiateUpdate, AcknowledgeUpdate)
 
 
-class Decision(NamedTuple):
+class Decision(msgspec.Struct, frozen=True):
     """The result of a command that is durable."""
 
     view: View  # that holds it
@@ -52,7 +53,7 @@ class Accepted(NamedTuple):
     before: State
 
 
-class Failed(NamedTuple):
+class Failed(msgspec.Struct, frozen=True):
     """A command without effect."""
 
     waiting: Waiting

@@ -11,7 +11,9 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from keyhouse.base.errors import BrokenError, UnavailableError
 from keyhouse.base.log import log
@@ -92,7 +94,7 @@ class AuditBuffer:
         return lost
 
 
-class WaitingRecovery(NamedTuple):
+class WaitingRecovery(msgspec.Struct, frozen=True):
     """A recovery, and the caller that waits for it."""
 
     recovery: Recovery

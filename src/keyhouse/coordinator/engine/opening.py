@@ -1,7 +1,8 @@
 """Opening a state directory: an engine over its content, ready to serve."""
 
 import asyncio
-from typing import NamedTuple
+
+import msgspec
 
 from keyhouse.authority import CoordinatorKeys, Curve, make_coordinator_keys
 from keyhouse.base.errors import BrokenError
@@ -19,7 +20,7 @@ from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import Fresh, Home, Locked, Opened
 
 
-class NewDeployment(NamedTuple):
+class NewDeployment(msgspec.Struct, frozen=True):
     """The settings for the keys of a new deployment. No effect on an existing state."""
 
     curve: Curve

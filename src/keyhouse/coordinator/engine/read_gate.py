@@ -9,7 +9,9 @@ next. With one writer there is no gate: its view is always the newest.
 import asyncio
 from collections.abc import Callable, Iterable
 from time import perf_counter
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from keyhouse.base.errors import ConflictError, KeyhouseError, UnavailableError
 from keyhouse.coordinator.engine.current import place_of
@@ -41,7 +43,7 @@ _Waiting = tuple[Callable[[KeyhouseError | None], Any], "asyncio.Future[Any]"]
 """What makes an answer, and what gets it. Each request makes one, so it has no names."""
 
 
-class _Ahead(NamedTuple):
+class _Ahead(msgspec.Struct, frozen=True):
     """Requests that wait for the view to reach ``head``."""
 
     head: Position

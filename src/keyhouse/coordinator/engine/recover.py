@@ -9,7 +9,6 @@ the store locked as it was.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import msgspec
 
@@ -50,7 +49,7 @@ class Recovery(msgspec.Struct, frozen=True):
     make_ready: MakeReady
 
 
-class Recovered(NamedTuple):
+class Recovered(msgspec.Struct, frozen=True):
     """The recovered state. ``serve`` is called when it is published."""
 
     state: State

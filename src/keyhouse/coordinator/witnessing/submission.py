@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Final, Protocol, Self
+
+import msgspec
 
 from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.coordinator.core.state import PublicLog
@@ -35,7 +37,7 @@ class ProofFailedError(KeyhouseError):
     code = "log-damaged"
 
 
-class Outcome(NamedTuple):
+class Outcome(msgspec.Struct, frozen=True):
     """What a witness said. None of the fields: not now, for the reason ``why``."""
 
     note: SignedNote | None = None  # with its cosignature, which holds

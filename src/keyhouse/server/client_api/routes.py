@@ -7,7 +7,7 @@ fails.
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -42,7 +42,7 @@ NO_BODY: Final = 64 * 1024
 """Bytes of a write's body that needs none, as that of a cancellation; they are not looked at."""
 
 
-class UseCases(NamedTuple):
+class UseCases(msgspec.Struct, frozen=True):
     """What there is for handlers; each row of a table says which of them its handler gets."""
 
     engine: Engine

@@ -1,7 +1,9 @@
 """The head that a connection read last: clients repeat theirs, and the same bytes say the same."""
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from keyhouse.server.http.exchange import Head, PlacedHead
 from keyhouse.server.http.head import RequestHead, read_head
@@ -12,7 +14,7 @@ _AT_LEAST: Final = re.compile(rb"\r\n(?i:keyhouse-at-least):[ \t]*([^\r]*)")
 _NO_BYTES: Final[bytes | tuple[()]] = ()  # equals no bytes, and none begin with it
 
 
-class KnownHead(NamedTuple):
+class KnownHead(msgspec.Struct, frozen=True):
     """A head as it came, and what it says to the protocol and to the application.
 
     ``raw`` equals no bytes where they are too many to be remembered; ``size`` is their number.

@@ -9,7 +9,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
+
+import msgspec
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.version import VERSION
@@ -20,7 +22,7 @@ def file(value: str, _source: str) -> Path | None:
     return Path(value) if value else None
 
 
-class Setting(NamedTuple):
+class Setting(msgspec.Struct, frozen=True):
     """One setting, as the reference shows it."""
 
     kind: str  # "measured" or "host"

@@ -6,6 +6,8 @@ from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from keyhouse.attestation import Platform
 from keyhouse.authority import LIFETIME
 from keyhouse.base.log import log
@@ -43,7 +45,7 @@ SCRAPE_GRACE: Final = 1.0
 """Seconds that a scrape has to end after the Client API has closed."""
 
 
-class ClientApi(NamedTuple):
+class ClientApi(msgspec.Struct, frozen=True):
     """What the listener of the Client API needs."""
 
     application: Application

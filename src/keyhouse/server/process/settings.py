@@ -39,7 +39,7 @@ class HostPort(NamedTuple):
     port: int
 
 
-class Replica(NamedTuple):
+class Replica(msgspec.Struct, frozen=True):
     """Which of several processes behind the same addresses this is, and the sockets they share."""
 
     number: int = 0  # from 1 on; 0: there is this one only

@@ -9,9 +9,10 @@ Source: workload API, "Checks in order".
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
+import msgspec
 from msgspec.structs import replace
 
 from keyhouse.attestation import Verdict
@@ -64,7 +65,7 @@ As many as there can be calls: workloads have their turns in rounds, and none is
 """
 
 
-class _Workload(NamedTuple):
+class _Workload(msgspec.Struct, frozen=True):
     """A request, read and checked as far as the request alone can be."""
 
     request: ActivationRequest

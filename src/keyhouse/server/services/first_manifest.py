@@ -1,7 +1,9 @@
 """Setting the first manifest, which anyone may do: one at a time, the others wait in turn."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from keyhouse.base.log import log
 from keyhouse.coordinator import (
@@ -26,7 +28,7 @@ As many as there can be connections, each of which has its turn.
 """
 
 
-class Enforced(NamedTuple):
+class Enforced(msgspec.Struct, frozen=True):
     """A first manifest is in force."""
 
     view: View

@@ -10,7 +10,9 @@ import hashlib
 import time
 from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Final, Protocol, TypeVar, runtime_checkable
+
+import msgspec
 
 from keyhouse.attestation import (
     AmdCollateral,
@@ -43,7 +45,7 @@ Raises ``UnavailableError`` if there is none, or ``QuoteRefusedError``.
 """
 
 
-class AmdChecks(NamedTuple):
+class AmdChecks(msgspec.Struct, frozen=True):
     """What verifies reports of SEV-SNP: AMD's roots, and their collateral now; None: none."""
 
     roots: Mapping[str, bytes] = {}
@@ -75,7 +77,7 @@ class CollateralHealth(Protocol):
         ...
 
 
-class _Healths(NamedTuple):
+class _Healths(msgspec.Struct, frozen=True):
     """Several as one."""
 
     each: tuple[CollateralHealth, ...]

@@ -1,7 +1,9 @@
 """The coordinator's own evidence: its certificates, and quotes over its root certificate."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from keyhouse.attestation import (
     Platform,
@@ -30,7 +32,7 @@ As many as there can be connections, each of which has its turn: a flood locks n
 """
 
 
-class Evidence(NamedTuple):
+class Evidence(msgspec.Struct, frozen=True):
     """What lets a client trust the coordinator."""
 
     certificates: str  # PEM: intermediate, then root
