@@ -25,6 +25,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
+from datetime import UTC, datetime
 from typing import Any, Final
 
 LONGEST_REQUEST: Final = 1 << 16
@@ -97,6 +98,10 @@ def _preload(kind: str) -> None:
         from keyhouse.server.client_api.routes import Grammars
 
         Grammars(ROUTES)
+    if kind == "serve":
+        _warm_tls()
+    if kind != "command":
+        _need_no_packed_code()
     if kind == "command":
         from keyhouse.cli import main as run
 
@@ -110,6 +115,29 @@ def _preload(kind: str) -> None:
                 run()
     gc.collect()
     gc.freeze()
+
+
+def _warm_tls() -> None:
+    """Have OpenSSL read and make its tables, which it does once in a process."""
+    from keyhouse.authority import make_coordinator_keys
+    from keyhouse.server.process.serving_identity import root_context
+
+    now = datetime.now(UTC).replace(microsecond=0)
+    keys = make_coordinator_keys(
+        dns_names=(), ip_addresses=(), curve="P-256", now=now, simulated=True
+    )
+    root_context(keys).new_session()
+
+
+def _need_no_packed_code() -> None:
+    """Spare children the file of code, which takes half of their start: all of it is loaded."""
+    from keyhouse.base.process import packed_code
+
+    def no_file(command: str) -> str:
+        del command
+        return os.devnull
+
+    packed_code.packed_file = no_file
 
 
 def _below(packages: Sequence[str]) -> Iterator[str]:
