@@ -37,7 +37,6 @@ from fuzz.target import FindingError, Target
 from keyhouse.attestation import (
     Collateral,
     CollateralRefusedError,
-    CollateralUnusableError,
     QuoteRefusedError,
     Verdict,
     Verifier,
@@ -47,6 +46,7 @@ from keyhouse.attestation import (
     require_sound,
     write_collateral,
 )
+from keyhouse.attestation.errors import CollateralUnusableError
 
 __all__ = ["CollateralTarget", "QuoteTarget", "Verify"]
 

@@ -6,7 +6,7 @@ from itertools import product
 import msgspec
 import pytest
 
-from keyhouse.attestation import Freshness, TcbStatus, Tee, Verdict
+from keyhouse.attestation import TcbStatus, Tee, Verdict
 from keyhouse.attestation.appraisal import (
     PackageRefusedError,
     PackageRules,
@@ -15,6 +15,7 @@ from keyhouse.attestation.appraisal import (
     mismatches,
 )
 from keyhouse.attestation.quote.binding import quote_binding, report_data
+from keyhouse.attestation.quote.verdict import Freshness
 
 BINDING = quote_binding(b"a client certificate")
 TIME = datetime(2026, 1, 1, tzinfo=UTC)

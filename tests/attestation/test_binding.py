@@ -4,7 +4,8 @@ import hashlib
 
 import pytest
 
-from keyhouse.attestation import IdentityRefusedError, quote_binding, report_data, require_binding
+from keyhouse.attestation import IdentityRefusedError, quote_binding, report_data
+from keyhouse.attestation.quote.binding import require_binding
 
 
 def test_the_digest_covers_the_certificate_then_the_nonce() -> None:

@@ -8,9 +8,9 @@ from keyhouse.attestation import (
     head_report_data,
     quote_binding,
     report_data,
-    require_report_data,
     start_report_data,
 )
+from keyhouse.attestation.quote.binding import require_report_data
 
 ROOT = b"the root certificate"
 INSTANCE = bytes(range(16))

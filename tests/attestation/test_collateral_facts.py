@@ -11,7 +11,6 @@ from support.samples.collateral import NOW, RECORDED_AT, Site, platform_of, reco
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,
     Collateral,
-    CollateralUnusableError,
     PckCa,
     PlatformKind,
     QuoteProblem,
@@ -21,6 +20,7 @@ from keyhouse.attestation import (
     require_sound,
 )
 from keyhouse.attestation.collateral.facts import require_kind
+from keyhouse.attestation.errors import CollateralUnusableError
 from keyhouse_simulation import Lists, Parameters, QeIdentity, TcbInfo
 from keyhouse_simulation.machine import pem, sign
 

@@ -11,18 +11,18 @@ from hypothesis import given, settings, strategies as st
 from keyhouse.attestation import (
     ConfigurationRefusedError,
     ExpectedIdentity,
-    Freshness,
     IdentityRefusedError,
     TcbStatus,
     Tee,
     Verdict,
-    accept_tcb,
     appraise,
     quote_binding,
     read_expected_identity,
     report_data,
     write_expected_identity,
 )
+from keyhouse.attestation.quote.verdict import Freshness
+from keyhouse.attestation.tcb import accept_tcb
 
 ENCLAVE, SIGNER = b"\x11" * 32, b"\x22" * 32
 BINDING = quote_binding(b"root", b"nonce")

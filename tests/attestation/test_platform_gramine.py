@@ -24,7 +24,8 @@ from keyhouse.attestation import (
 from keyhouse.attestation.platforms.gramine import GraminePlatform, open_gramine
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.base.secret import Secret
-from keyhouse.journal import DirectoryHome, Fresh, WrongPlatformError
+from keyhouse.journal import DirectoryHome, Fresh
+from keyhouse.journal.directory.found import WrongPlatformError
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from keyhouse_simulation.platform import utc_now
 from keyhouse_simulation.tsm import answering

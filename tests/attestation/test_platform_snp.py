@@ -12,10 +12,10 @@ from keyhouse.attestation import (
     PlatformUnusableError,
     QuoteNotMadeError,
     SealPolicy,
-    SnpIdentity,
     Verifier,
 )
 from keyhouse.attestation.platforms.tsm import ReportFolders, SnpPlatform, open_snp
+from keyhouse.wire.snp import SnpIdentity
 from keyhouse_simulation import SimulatedPlatform, SnpVm, make_machine
 from keyhouse_simulation.platform import utc_now
 from keyhouse_simulation.tsm import TsmReports

@@ -12,7 +12,6 @@ from hypothesis import given, settings, strategies as st
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,
-    INTEL_SGX_ROOT_SHA256,
     Collateral,
     ConfigurationRefusedError,
     QuoteProblem,
@@ -25,6 +24,7 @@ from keyhouse.attestation import (
     read_form,
     write_collateral,
 )
+from keyhouse.attestation.vendor_roots import INTEL_SGX_ROOT_SHA256
 
 VECTORS = Path(__file__).parent / "vectors"
 AT = datetime.fromtimestamp(1751328000, UTC)

@@ -9,9 +9,7 @@ from support.samples.snp_vms import SNP, verdict
 from keyhouse.attestation import (
     ExpectedIdentity,
     IdentityRefusedError,
-    SnpIdentity,
     SnpTcb,
-    TdxIdentity,
     Verdict,
     appraise,
     quote_binding,
@@ -28,6 +26,8 @@ from keyhouse.attestation.appraisal import (
 )
 from keyhouse.attestation.quote.snp import snp_differences, snp_identity_of
 from keyhouse.wire.exact_fields import Difference
+from keyhouse.wire.snp import SnpIdentity
+from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from keyhouse_simulation.platform import utc_now
 

@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.attestation import (
     AMD_ROOTS,
-    AMD_ROOTS_SHA256,
     INTEL_SGX_ROOT,
     AmdCollateral,
     CollateralRefusedError,
@@ -33,6 +32,7 @@ from keyhouse.attestation.quote.snp import require_sound_snp, snp_identity_of
 from keyhouse.attestation.quote.snp_form import SNP_REPORT, SnpCertificate, write_table
 from keyhouse.attestation.snp.authority import find_authority, newest_list
 from keyhouse.attestation.snp.verify import require_endorsed
+from keyhouse.attestation.vendor_roots import AMD_ROOTS_SHA256
 from keyhouse_simulation import Endorsement, SimulatedPlatform, SnpVm, amd_vendor, make_machine
 from keyhouse_simulation.amd_certificates import issue_amd_authority, issue_amd_list
 from keyhouse_simulation.snp import ROOT

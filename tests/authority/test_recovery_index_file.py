@@ -11,8 +11,6 @@ from support.samples.authority import NOW, coordinator_keys
 
 from keyhouse.authority import (
     IndexDamagedError,
-    IndexHolder,
-    RecoveryHolder,
     RecoveryIndex,
     RecoveryMaterial,
     check_index_mac,
@@ -22,6 +20,8 @@ from keyhouse.authority import (
     recovery_index,
 )
 from keyhouse.authority.coordinator_keys import certificate_of, private_key_of
+from keyhouse.authority.recovery.index import IndexHolder
+from keyhouse.authority.recovery.material import RecoveryHolder
 from keyhouse.authority.signing import is_signed_by_root, sign_recovery_index
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret

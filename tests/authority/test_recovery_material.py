@@ -11,13 +11,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from support.samples.fixed_keys import unused_rsa_key
 
-from keyhouse.authority import (
-    RecoveryMaterial,
-    combine_shamir,
-    combine_xor,
-    make_recovery,
-    recovery_key_problems,
-)
+from keyhouse.authority import RecoveryMaterial, make_recovery
+from keyhouse.authority.recovery.material import recovery_key_problems
+from keyhouse.authority.recovery.shares import combine_shamir, combine_xor
 from keyhouse.base.errors import BrokenError, InvalidError
 from keyhouse.base.secret import Secret
 

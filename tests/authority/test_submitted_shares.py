@@ -13,10 +13,8 @@ from support.samples.recovery import Holder, encrypted, holder, holders
 
 from keyhouse.authority import (
     EphemeralKey,
-    IndexHolder,
     RecoveryIndex,
     RecoveryMaterial,
-    ShareRefusedError,
     SubmittedShare,
     data_key,
     make_recovery,
@@ -24,7 +22,8 @@ from keyhouse.authority import (
     require_signer,
     verify_share,
 )
-from keyhouse.authority.recovery.submitted import PLAIN_SIZES
+from keyhouse.authority.recovery.index import IndexHolder
+from keyhouse.authority.recovery.submitted import PLAIN_SIZES, ShareRefusedError
 from keyhouse.base.errors import BadRequestError
 from keyhouse.base.secret import Secret
 

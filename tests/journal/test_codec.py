@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal import Codec, UndecodableError, UnencodableError
+from keyhouse.journal import Codec, UnencodableError
+from keyhouse.journal.codec import UndecodableError
 
 
 class Stored(msgspec.Struct, frozen=True, tag="stored"):

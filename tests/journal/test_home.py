@@ -30,11 +30,9 @@ from keyhouse.journal import (
     Continuation,
     DirectoryHome,
     Fresh,
-    InsecureFileError,
     Journal,
     Locked,
     MemoryStore,
-    MixedDeploymentsError,
     Opened,
     OutcomeUnknownError,
     Position,
@@ -42,14 +40,18 @@ from keyhouse.journal import (
     RolledBackError,
     SqliteStore,
     StoreDamagedError,
-    StoreEmptyError,
-    StoreEndedError,
     StoreLockedError,
     StoreNewerError,
     Tombstone,
     WrongKeyError,
+)
+from keyhouse.journal.directory.disk import InsecureFileError
+from keyhouse.journal.directory.found import (
+    MixedDeploymentsError,
+    StoreEndedError,
     WrongPlatformError,
 )
+from keyhouse.journal.journal import StoreEmptyError
 
 FILES = ("sealed_key", "recovery_index", "journal.db")
 

@@ -12,7 +12,6 @@ from support.samples.state import DEK, OTHER_DEK, STORE_ID, put_back
 
 from keyhouse.base.errors import KeyhouseError, TooLargeError
 from keyhouse.journal import (
-    MAX_PAYLOAD,
     Continuation,
     Journal,
     MemoryStore,
@@ -22,13 +21,13 @@ from keyhouse.journal import (
     RolledBackError,
     StoreConflictError,
     StoreDamagedError,
-    StoreEmptyError,
     StoreFullError,
     StoreNewerError,
     StoreUnreadableError,
     WrongKeyError,
 )
-from keyhouse.journal.chain import NONCE_SIZE, Kind, Sealer
+from keyhouse.journal.chain import MAX_PAYLOAD, NONCE_SIZE, Kind, Sealer
+from keyhouse.journal.journal import StoreEmptyError
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.replay import Replaying
 from keyhouse.journal.store.protocol import (

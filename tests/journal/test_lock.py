@@ -10,14 +10,9 @@ from pathlib import Path
 import pytest
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.journal import (
-    InsecureFileError,
-    StoreDamagedError,
-    StoreLockedError,
-    StoreUnreadableError,
-)
+from keyhouse.journal import StoreDamagedError, StoreLockedError, StoreUnreadableError
 from keyhouse.journal.directory.acquire import acquire, check_state_directory
-from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.disk import Disk, InsecureFileError
 from keyhouse.journal.directory.lock import DirectoryLock, unused
 
 

@@ -11,9 +11,10 @@ from support.peers.postgres import PostgresServer
 from support.samples.state import DEK, STORE_ID, open_home, sealing_key_of, state_of
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal import Journal, StoreDamagedError, StoreEmptyError
+from keyhouse.journal import Journal, StoreDamagedError
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
+from keyhouse.journal.journal import StoreEmptyError
 from keyhouse.journal.offline.backup import NotEmptyError
 from keyhouse.journal.shared.moving import DatabaseInUseError, move_in, move_out
 from keyhouse.journal.store.postgres import PostgresStore

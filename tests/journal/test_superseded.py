@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from support.samples.state import DEK, NOON_MICROSECONDS, STORE_ID, open_home
 
-from keyhouse.journal import DirectoryHome, Opened, StoreLockedError, SupersededError
+from keyhouse.journal import DirectoryHome, Opened, StoreLockedError
+from keyhouse.journal.store.protocol import SupersededError
 
 Do = Callable[[DirectoryHome, Opened], Awaitable[object]]
 

@@ -8,12 +8,12 @@ from keyhouse.attestation import (
     Collateral,
     CollateralRefusedError,
     CollateralUnavailableError,
-    CollateralUnusableError,
     read_collateral,
     read_facts,
     require_sound,
 )
 from keyhouse.attestation.collateral.pccs import Pccs
+from keyhouse.attestation.errors import CollateralUnusableError
 from keyhouse_simulation import SimulatedPlatform, open_platform
 from keyhouse_simulation.pccs import Fault, from_arguments, main
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from keyhouse.authority import CoordinatorKeys, RecoveryHolder, RecoveryMaterial, StoredSecret
+from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
+from keyhouse.authority.recovery.material import RecoveryHolder
 from keyhouse.base import errors
 from keyhouse.base.secret import Secret
 from keyhouse.cli.run.settings import RUN_SETTINGS

@@ -1,17 +1,8 @@
 """The journal: encrypted, chained records of events, in a store with a small protocol."""
 
-from keyhouse.journal.chain import MAX_PAYLOAD
-from keyhouse.journal.codec import Codec, UndecodableError, UnencodableError
+from keyhouse.journal.codec import Codec, UnencodableError
 from keyhouse.journal.directory.acquire import check_state_directory
-from keyhouse.journal.directory.disk import InsecureFileError
-from keyhouse.journal.directory.found import (
-    Fresh,
-    Locked,
-    MixedDeploymentsError,
-    Opened,
-    StoreEndedError,
-    WrongPlatformError,
-)
+from keyhouse.journal.directory.found import Fresh, Locked, Opened
 from keyhouse.journal.directory.home import DirectoryHome
 from keyhouse.journal.directory.in_step import Home
 from keyhouse.journal.directory.inspect import (
@@ -25,13 +16,7 @@ from keyhouse.journal.directory.inspect import (
 )
 from keyhouse.journal.directory.log_files import LogParts, log_name
 from keyhouse.journal.directory.tombstone import Tombstone
-from keyhouse.journal.journal import (
-    Journal,
-    RolledBackError,
-    StoreEmptyError,
-    Weight,
-    WrongKeyError,
-)
+from keyhouse.journal.journal import Journal, RolledBackError, Weight, WrongKeyError
 from keyhouse.journal.keys import DEK_SIZE, index_mac_key
 from keyhouse.journal.log_store import LogStore
 from keyhouse.journal.replay import Continuation, Replay
@@ -40,66 +25,12 @@ from keyhouse.journal.store.protocol import (
     STORE_ID_SIZE,
     OutcomeUnknownError,
     Position,
-    Store,
     StoreConflictError,
     StoreDamagedError,
     StoreFullError,
     StoreLockedError,
     StoreNewerError,
     StoreUnreadableError,
-    SupersededError,
 )
 from keyhouse.journal.store.sqlite import SqliteStore
 from keyhouse.journal.writing import NotDurableError, OutcomeLostError
-
-__all__ = [
-    "DEK_SIZE",
-    "MAX_PAYLOAD",
-    "STORE_ID_SIZE",
-    "Codec",
-    "Continuation",
-    "DirectoryHome",
-    "Fresh",
-    "Home",
-    "InsecureFileError",
-    "Journal",
-    "JournalSeen",
-    "KeySeen",
-    "Locked",
-    "LogParts",
-    "LogStore",
-    "MemoryStore",
-    "MixedDeploymentsError",
-    "NotDurableError",
-    "Opened",
-    "OutcomeLostError",
-    "OutcomeUnknownError",
-    "Position",
-    "Replay",
-    "RolledBackError",
-    "SqliteStore",
-    "Store",
-    "StoreConflictError",
-    "StoreDamagedError",
-    "StoreEmptyError",
-    "StoreEndedError",
-    "StoreFullError",
-    "StoreLockedError",
-    "StoreNewerError",
-    "StoreUnreadableError",
-    "SupersededError",
-    "Tombstone",
-    "UndecodableError",
-    "UnencodableError",
-    "Weight",
-    "WrongKeyError",
-    "WrongPlatformError",
-    "check_state_directory",
-    "index_mac_key",
-    "log_name",
-    "see_index",
-    "see_journal",
-    "see_key",
-    "see_tombstone",
-    "shows_users",
-]

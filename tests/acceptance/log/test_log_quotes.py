@@ -20,9 +20,9 @@ from keyhouse.attestation import (
     Verifier,
     head_report_data,
     read_collateral,
-    require_report_data,
     start_report_data,
 )
+from keyhouse.attestation.quote.binding import require_report_data
 from keyhouse.client import Trust
 from keyhouse.transparency.leaf import Started
 from keyhouse.transparency.note import SignedNote

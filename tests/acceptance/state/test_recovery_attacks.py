@@ -29,7 +29,8 @@ from support.samples.recovery import (
     recoverable,
 )
 
-from keyhouse.authority import IndexHolder, read_recovery_index, recovery_index
+from keyhouse.authority import read_recovery_index, recovery_index
+from keyhouse.authority.recovery.index import IndexHolder
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory.index_file import IndexFile
 

@@ -19,8 +19,9 @@ from support.samples.deployment import (
 from support.samples.recovery import holders, recoverable
 
 from keyhouse.attestation import CollateralUnavailableError, Mark, newer_marks, require_as_new
-from keyhouse.coordinator import Context, Running, SeeCollateral
+from keyhouse.coordinator import Running, SeeCollateral
 from keyhouse.coordinator.core.base import base_events
+from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.update_log import UpdateLog

@@ -23,18 +23,17 @@ from keyhouse.coordinator import (
     AcceptingManifest,
     Activate,
     Activated,
-    Context,
     LogView,
     Running,
     SetCounter,
     StaleError,
-    UpdateLog,
     counter_of,
     prepare_manifest,
 )
 from keyhouse.coordinator.core.audit_trail import BYTES, KEPT, SLACK, AuditTrail
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.commands import RecordActivations
+from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.events import (
     BaseActivations,
@@ -47,6 +46,7 @@ from keyhouse.coordinator.core.events import (
     MarblesActivated,
 )
 from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.intake import DELAY, MANY, MOST, TOGETHER, AuditBuffer
 from keyhouse.coordinator.engine.records import decode_events, encode_events, rebuild
 

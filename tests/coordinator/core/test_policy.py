@@ -10,7 +10,8 @@ from support.cosigner import Cosigner
 from support.samples import deployment
 from support.samples.manifests import full
 
-from keyhouse.coordinator import Policy, policy_of
+from keyhouse.coordinator import policy_of
+from keyhouse.coordinator.core.policy import Policy
 
 WITNESSES = f"witness W {Cosigner.ed25519().verifier} https://w.example\nquorum W\n"
 

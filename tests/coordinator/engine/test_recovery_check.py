@@ -8,11 +8,15 @@ import pytest
 from support.samples.crafted import EPOCH, Made, keys_of_a_root, made
 from support.samples.recovery import holders, recoverable
 
-from keyhouse.authority import ShareRefusedError, SubmittedShare, make_recovery, recovery_index
+from keyhouse.authority import SubmittedShare, make_recovery, recovery_index
+from keyhouse.authority.recovery.submitted import ShareRefusedError
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import RecoveryRefusedError
 from keyhouse.coordinator.core.state import Running
-from keyhouse.coordinator.engine.recovery_check import OpenedWith, check_recovered
+from keyhouse.coordinator.engine.recovery_check import (
+    OpenedWith,
+    RecoveryRefusedError,
+    check_recovered,
+)
 from keyhouse.journal import index_mac_key
 from keyhouse.manifest import fingerprint
 

@@ -7,11 +7,12 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from keyhouse.attestation import IdentityRefusedError, quote_binding, report_data, require_binding
+from keyhouse.attestation import IdentityRefusedError, quote_binding, report_data
 from keyhouse.attestation.quote.binding import (
     binds_replica,
     head_report_data,
     replica_report_data,
+    require_binding,
     start_report_data,
 )
 from keyhouse.coordinator.hand_off.notes import (

@@ -26,7 +26,7 @@ from support.samples.deployment import (
 )
 from support.samples.updates import Document, holder_key, holder_pem
 
-from keyhouse.authority import combine_xor
+from keyhouse.authority.recovery.shares import combine_xor
 from keyhouse.base.errors import (
     BrokenError,
     ConflictError,

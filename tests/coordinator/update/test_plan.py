@@ -14,7 +14,8 @@ from support.samples.updates import Document, holder_pem
 from keyhouse.base.errors import TooLargeError
 from keyhouse.coordinator.update.changes.access import user_changes
 from keyhouse.coordinator.update.plan import CHANGES
-from keyhouse.manifest import Action, ResourceType, Role, User, decode
+from keyhouse.manifest import Action, ResourceType, User, decode
+from keyhouse.manifest.model import Role
 from keyhouse.wire.plan import plan_digest
 
 WITNESSES = f"witness W {Cosigner.ed25519().verifier} https://w.example\nquorum W\n"

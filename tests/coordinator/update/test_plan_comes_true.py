@@ -13,15 +13,10 @@ from support.samples.updates import Document, holder_pem, together
 
 from keyhouse.base.errors import ConflictError, ForbiddenError
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import (
-    PlanChangedError,
-    Running,
-    StaleError,
-    policy_of,
-    prepare_acknowledgement,
-)
+from keyhouse.coordinator import Running, StaleError, policy_of, prepare_acknowledgement
 from keyhouse.coordinator.core.commands import InitiateUpdate
 from keyhouse.coordinator.core.policy import versions_in_force
+from keyhouse.coordinator.update.prepare import PlanChangedError
 from keyhouse.manifest import Action, Manifest, decode
 from keyhouse.wire.plan import Plan, PlanData
 

@@ -24,7 +24,7 @@ from support.samples.deployment import (
 from support.samples.state import Snapshots
 from support.samples.updates import holder_key, together
 
-from keyhouse.authority import combine_xor
+from keyhouse.authority.recovery.shares import combine_xor
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import (

@@ -16,13 +16,8 @@ from support.samples.deployment import MACHINE, NOW, FixedClock, new_process, ru
 from support.samples.fixed_keys import RSA_4096
 from support.samples.recovery import Holder, encrypted, holder, holders, recoverable
 
-from keyhouse.authority import (
-    CoordinatorKeys,
-    EphemeralKey,
-    IndexDamagedError,
-    ShareRefusedError,
-    make_recovery,
-)
+from keyhouse.authority import CoordinatorKeys, EphemeralKey, IndexDamagedError, make_recovery
+from keyhouse.authority.recovery.submitted import ShareRefusedError
 from keyhouse.base.errors import (
     BadRequestError,
     ConflictError,
@@ -31,14 +26,9 @@ from keyhouse.base.errors import (
     WrongPhaseError,
 )
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import (
-    Engine,
-    FirstManifestRule,
-    Phase,
-    RecoveryRefusedError,
-    prepare_manifest,
-)
+from keyhouse.coordinator import Engine, FirstManifestRule, Phase, prepare_manifest
 from keyhouse.coordinator.core.state import Recovering
+from keyhouse.coordinator.engine.recovery_check import RecoveryRefusedError
 from keyhouse.journal.directory.index_file import IndexFile
 from keyhouse.manifest import fingerprint
 from keyhouse.server.services.recovery import Progress, RecoverySession

@@ -15,13 +15,13 @@ from support.samples.updates import raise_version, together
 from keyhouse.base.errors import NotFoundError
 from keyhouse.coordinator import (
     AcknowledgeUpdate,
-    ApprovalMissingError,
     ApprovalOutdatedError,
     ApprovalRefusedError,
     CancelUpdate,
     Engine,
-    PlanChangedError,
 )
+from keyhouse.coordinator.core.approvals import ApprovalMissingError
+from keyhouse.coordinator.update.prepare import PlanChangedError
 from keyhouse.manifest import fingerprint
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.updates import Agreement, Proposal, Updates

@@ -10,7 +10,6 @@ from keyhouse.coordinator import (
     AcceptingManifest,
     Activated,
     Command,
-    Context,
     Running,
     prepare_manifest,
     prepare_plan,
@@ -18,6 +17,7 @@ from keyhouse.coordinator import (
     prepare_upload,
 )
 from keyhouse.coordinator.core.commands import Activate, InitiateUpdate, UpdatePackages
+from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.wire.plan import PlanChange, PlanData

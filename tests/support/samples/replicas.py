@@ -22,7 +22,8 @@ from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.hand_off.membership import Members
 from keyhouse.coordinator.hand_off.switching import SwitchNotes
 from keyhouse.coordinator.prepare import prepare_manifest
-from keyhouse.journal import Journal, Store
+from keyhouse.journal import Journal
+from keyhouse.journal.store.protocol import Store
 from keyhouse.server.services.hand_off import OwnQuotes
 from keyhouse_simulation import SimulatedPlatform
 from support.samples.deployment import NOW, FixedClock, manifest, moment, new_process, open_home
