@@ -2,13 +2,12 @@
 
 import base64
 import json
-from asyncio import Future
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from support.peers.client_api import replica_of
+from support.peers.client_api import replica_of, said
 from support.samples.deployment import upload, user
 from support.samples.replicas import begin, engine_on
 from support.samples.simulated_store import Database, SimulatedStore
@@ -16,7 +15,15 @@ from support.samples.simulated_time import in_simulated_time, until_idle
 from support.samples.updates import together
 
 from keyhouse.coordinator import Engine, prepare_update
-from keyhouse.server.http.exchange import Admission, Answer, Application, Head, PlacedHead, Refusal
+from keyhouse.server.http.exchange import (
+    Admission,
+    Answer,
+    Application,
+    Deferred,
+    Head,
+    PlacedHead,
+    Refusal,
+)
 
 NOTE = "/api/v2/secrets"
 
@@ -52,8 +59,8 @@ class Two(NamedTuple):
         if at_least is not None:
             head = PlacedHead(method, path, query, head.identity, at_least.encode(), head)
         verdict = self.api.admit(head)
-        while isinstance(verdict, Future):
-            verdict = await verdict
+        if isinstance(verdict, Deferred):
+            verdict = await said(verdict)
         if isinstance(verdict, Admission):
             outcome = verdict.run(body or b"")
             return outcome if isinstance(outcome, Answer) else await outcome
@@ -148,16 +155,17 @@ async def test_all_refusals_are_of_the_newest_state(tmp_path: Path) -> None:
             assert (answer.status, place(answer)) == (status, replicas.one.view.revision)
         await upload(replicas.one, {"note": b"more"})
         refusal = replicas.api.refuse(Refusal(400, "headers", "x"))
-        assert isinstance(refusal, Future)
-        assert place(await refusal) == replicas.one.view.revision
+        assert isinstance(refusal, Deferred)
+        assert place(await said(refusal)) == replicas.one.view.revision
 
 
 @in_simulated_time
 async def test_without_the_store_each_answer_is_503_and_tells_no_place(tmp_path: Path) -> None:
     async with two(tmp_path) as replicas:
         replicas.store.down = True
-        later = replicas.api.refuse(Refusal(400, "headers", "x"))
-        assert isinstance(later, Future)
+        refused = replicas.api.refuse(Refusal(400, "headers", "x"))
+        assert isinstance(refused, Deferred)
+        later = said(refused)
         busy = replicas.api.refuse(Refusal(503, "connection", "x"))
         assert isinstance(busy, Answer)
         for answer in (

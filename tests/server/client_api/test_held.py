@@ -1,19 +1,18 @@
 """What waits for a body is judged by the lease when that is complete, and counts once."""
 
-from asyncio import Future
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from support.cosigner import Cosigner
-from support.peers.client_api import replica_of
+from support.peers.client_api import replica_of, said
 from support.samples.deployment import user
 from support.samples.replicas import begin, engine_on
 from support.samples.simulated_store import Database, SimulatedStore
 from support.samples.updates import together
 
 from keyhouse.coordinator import Engine
-from keyhouse.server.http.exchange import Admission, Answer, Application, Head
+from keyhouse.server.http.exchange import Admission, Answer, Application, Deferred, Head
 
 MOST = 4
 HEAD = Head("POST", "/api/v2/secrets", b"", user("writer").der)
@@ -41,7 +40,7 @@ async def served(path: Path) -> AsyncIterator[tuple[Engine, Application]]:
 
 async def admitted(api: Application) -> Answer | Admission:
     verdict = api.admit(HEAD)
-    return await verdict if isinstance(verdict, Future) else verdict
+    return await said(verdict) if isinstance(verdict, Deferred) else verdict
 
 
 async def answered(verdict: Answer | Admission) -> int:

@@ -86,9 +86,9 @@ def test_answer_has_the_fields_of_the_protocol_and_of_the_route(
 def judge(server: Running, verdict: Answer | Admission) -> None:
     """Say what becomes of the request that waits to be judged."""
     assert server.probe.waiting.wait(10)
-    future = server.probe.verdict
-    assert future is not None
-    server.do(lambda: future.set_result(verdict))
+    later = server.probe.verdict
+    assert later is not None
+    server.do(lambda: later.tell(lambda: verdict))
 
 
 @pytest.mark.parametrize("body", [b"", b"12345"])
@@ -119,13 +119,16 @@ def test_a_body_that_a_later_verdict_does_not_take_is_refused(trust: ssl.SSLCont
 def test_a_verdict_that_fails_or_that_nobody_waits_for_harms_nothing(
     trust: ssl.SSLContext,
 ) -> None:
+    def fail() -> Answer:
+        raise ValueError("a secret")
+
     with running() as server:
         with Client(server.port, trust) as client:
             client.send(post("/judged-later", b""))
             assert server.probe.waiting.wait(10)
-            future = server.probe.verdict
-            assert future is not None
-            server.do(lambda: future.set_exception(ValueError("a secret")))
+            later = server.probe.verdict
+            assert later is not None
+            server.do(lambda: later.tell(fail))
             status, _, body = client.answer()
             assert status == 500
             assert b"secret" not in body
@@ -134,7 +137,8 @@ def test_a_verdict_that_fails_or_that_nobody_waits_for_harms_nothing(
             assert server.probe.waiting.wait(10)
         left = server.probe.verdict
         assert left is not None
-        assert server.do_until(left.cancelled)
+        assert server.do_until(lambda: left.cancelled)
+        server.do(lambda: left.tell(fail))  # nobody hears it
         with Client(server.port, trust) as client:
             client.send(GET)
             assert client.answer()[0] == 200
@@ -195,9 +199,9 @@ def test_a_refusal_may_be_worded_later(trust: ssl.SSLContext) -> None:
         server.probe.refuses_later = True
         client.send(b"GET /status HTTP/9\r\n\r\n" + GET)
         assert server.probe.waiting.wait(10)
-        future = server.probe.refusal
-        assert future is not None
-        server.do(lambda: future.set_result(Answer(400, b"later")))
+        later = server.probe.refusal
+        assert later is not None
+        server.do(lambda: later.tell(lambda: Answer(400, b"later")))
         assert client.answer()[::2] == (400, b"later")
         assert client.rest() == b""
 

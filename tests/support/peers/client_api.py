@@ -1,15 +1,33 @@
 """The Client API over a real engine, without a listener."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.server.client_api import Dispatcher
-from keyhouse.server.http.exchange import Application
+from keyhouse.server.http.exchange import Application, Deferred
 from keyhouse.server.process.serving import ClientApi, client_api
 from keyhouse.server.services.quote_checks import QuoteChecks, no_collateral
 from keyhouse_simulation import SimulatedPlatform, make_machine
+
+T = TypeVar("T")
+
+
+def said(deferred: Deferred[T]) -> "asyncio.Future[T]":
+    """Return what an application says later."""
+    found: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def told(what: T | Exception) -> None:
+        if isinstance(what, Exception):
+            found.set_exception(what)
+        else:
+            found.set_result(what)
+
+    deferred.then(told)
+    return found
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from keyhouse.base.secret import Secret
-from keyhouse.server.http.exchange import Admission, Answer, Head, Later, Refusal
+from keyhouse.server.http.exchange import Admission, Answer, Deferred, Head, Later, Refusal
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue
 from keyhouse.server.net.limits import Limits
@@ -98,6 +98,18 @@ def fingerprint(pair: Pair) -> str:
     return hashlib.sha256(pair.certificate).hexdigest()
 
 
+class Kept(Deferred[T]):
+    """What a test says later; ``cancelled``: nobody waits for it any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        super().cancel()
+        self.cancelled = True
+
+
 class Probe:
     """An application that answers what it was asked. ``gate`` is what ``/wait`` waits for, and
     ``/queue`` in its turn."""
@@ -110,12 +122,12 @@ class Probe:
         self.cancelled = threading.Event()
         self.bodies: list[bytes] = []
         self.admitted: list[Head] = []
-        self.verdict: asyncio.Future[Answer | Admission] | None = None
-        self.refusal: asyncio.Future[Answer] | None = None
+        self.verdict: Kept[Answer | Admission] | None = None
+        self.refusal: Kept[Answer] | None = None
         self.done: asyncio.Future[Answer | None] | None = None
         self.refuses_later = False
 
-    def admit(self, head: Head) -> Answer | Admission | asyncio.Future[Answer | Admission]:
+    def admit(self, head: Head) -> Answer | Admission | Deferred[Answer | Admission]:
         """Answer at once for ``/status``, ``/denied`` and unknown paths; take other bodies.
 
         What becomes of ``/judged-later``, ``/concluded`` and of what is refused ``later`` tests
@@ -125,7 +137,7 @@ class Probe:
         if head.path in {"/echo", "/wait", "/fail", "/fail-later", "/big", "/queue", "/concluded"}:
             return Admission(ECHO_LIMIT, self._run(head))
         if head.path == "/judged-later":
-            self.verdict = asyncio.get_running_loop().create_future()
+            self.verdict = Kept()
             self.waiting.set()
             return self.verdict
         if head.path == "/broken":
@@ -134,10 +146,10 @@ class Probe:
             return self._seen(head, b"")
         return Answer(403 if head.path == "/denied" else 404, b'{"status":"error"}')
 
-    def refuse(self, refusal: Refusal) -> Answer | asyncio.Future[Answer]:
+    def refuse(self, refusal: Refusal) -> Answer | Deferred[Answer]:
         """Word a refusal so that tests see all of it."""
         if self.refuses_later:
-            self.refusal = asyncio.get_running_loop().create_future()
+            self.refusal = Kept()
             self.waiting.set()
             return self.refusal
         body = {"part": refusal.part, "message": refusal.message, "path": refusal.path}

@@ -9,7 +9,7 @@ next. With one writer there is no gate: its view is always the newest.
 import asyncio
 from collections.abc import Callable, Iterable
 from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -39,15 +39,15 @@ class ForkError(ConflictError):
     code = "fork"
 
 
-_Waiting = tuple[Callable[[KeyhouseError | None], Any], "asyncio.Future[Any]"]
-"""What makes an answer, and what gets it. Each request makes one, so it has no names."""
+Answering = Callable[[KeyhouseError | None], object]
+"""Answers from the view, which is confirmed now, or with the reason why it cannot be."""
 
 
 class _Ahead(msgspec.Struct, frozen=True):
     """Requests that wait for the view to reach ``head``."""
 
     head: Position
-    waiting: list[_Waiting]
+    waiting: list[Answering]
     limit: asyncio.TimerHandle
 
 
@@ -56,22 +56,35 @@ class ReadGate:
 
     def __init__(self, engine: Engine) -> None:
         self._engine: Final = engine
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Answering] = []
         self._ahead: list[_Ahead] = []
         self._looking: asyncio.Task[None] | None = None
         self._looked = 0.0  # when the last look began
         engine.on_view(self._view_changed)
 
-    def confirmed(self, answer: Callable[[KeyhouseError | None], T]) -> "asyncio.Future[T]":
-        """Return what ``answer`` returns, which is called as soon as the view is confirmed.
+    def call(self, answer: Answering) -> None:
+        """Call ``answer`` as soon as the view is confirmed.
 
         It gets the reason where that cannot be: the store does not answer, or the view does not
-        reach its head, or contradicts it. The future may be cancelled.
+        reach its head, or contradicts it. What it raises goes to the loop's exception handler.
         """
-        given: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append((answer, given))
+        self._waiting.append(answer)
         if self._looking is None:
             self._looking = asyncio.create_task(self._look())
+
+    def confirmed(self, answer: Callable[[KeyhouseError | None], T]) -> "asyncio.Future[T]":
+        """Return what ``answer`` returns, called as by ``call``. The future may be cancelled."""
+        given: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def give(problem: KeyhouseError | None) -> None:
+            if given.done():  # its client has gone
+                return
+            try:
+                given.set_result(answer(problem))
+            except Exception as error:  # noqa: BLE001 - it belongs to the caller
+                given.set_exception(error)
+
+        self.call(give)
         return given
 
     async def passed(self) -> None:
@@ -110,11 +123,12 @@ class ReadGate:
             self._looking = None
 
     async def _keep_apart(self) -> None:
-        if len(self._waiting) > FEW and perf_counter() - self._looked < APART:
-            await asyncio.sleep(_TICK)
+        if len(self._waiting) > FEW:
+            # What other clients have sent meanwhile is read first, and served by the same look.
+            await asyncio.sleep(_TICK if perf_counter() - self._looked < APART else 0)
         self._looked = perf_counter()
 
-    async def _confirm(self, waiting: list[_Waiting]) -> None:
+    async def _confirm(self, waiting: list[Answering]) -> None:
         """Answer ``waiting`` from the first view at the head or past it, or refuse them."""
         engine, before = self._engine, self._engine.view.position
         try:
@@ -133,7 +147,7 @@ class ReadGate:
             self._ahead.append(_Ahead(head, waiting, limit))
             engine.look()
 
-    def _reached(self, head: Position, waiting: Iterable[_Waiting]) -> bool:
+    def _reached(self, head: Position, waiting: Iterable[Answering]) -> bool:
         """Answer ``waiting`` if the view is at ``head`` or past it; return whether it is."""
         position = self._engine.view.position
         if position is None or position.sequence < head.sequence:
@@ -155,7 +169,7 @@ class ReadGate:
             else:
                 self._ahead.append(each)
 
-    def _give_up(self, waiting: list[_Waiting]) -> None:
+    def _give_up(self, waiting: list[Answering]) -> None:
         self._ahead = [each for each in self._ahead if each.waiting is not waiting]
         _conclude(waiting, _not_confirmed())
 
@@ -165,14 +179,13 @@ def _is_before(head: Position, known: Position) -> bool:
     return head.sequence < known.sequence or (head.sequence == known.sequence and head != known)
 
 
-def _conclude(waiting: Iterable[_Waiting], problem: KeyhouseError | None) -> None:
-    for answer, given in waiting:
-        if given.done():  # its client has gone
-            continue
+def _conclude(waiting: Iterable[Answering], problem: KeyhouseError | None) -> None:
+    for answer in waiting:
         try:
-            given.set_result(answer(problem))
-        except Exception as error:  # noqa: BLE001 - it belongs to the caller; others are answered
-            given.set_exception(error)
+            answer(problem)
+        except Exception as error:  # noqa: BLE001 - others are answered all the same
+            told = {"message": "an answer failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(told)
 
 
 def _raised(problem: KeyhouseError | None) -> None:

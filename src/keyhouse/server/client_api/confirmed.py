@@ -6,7 +6,7 @@ then, is of a state that is newer than the request. Answers from 500 on tell no 
 ``Keyhouse-At-Least`` is answered only from a state that continues that place.
 """
 
-from asyncio import Future
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
@@ -16,7 +16,7 @@ from keyhouse.base.errors import BadRequestError, KeyhouseError
 from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.dispatcher import Dispatcher
-from keyhouse.server.http.exchange import Admission, Answer, Head, PlacedHead, Refusal
+from keyhouse.server.http.exchange import Admission, Answer, Deferred, Head, PlacedHead, Refusal
 from keyhouse.wire.headers import place_in
 
 _STATE: Final = b"keyhouse-state"
@@ -35,18 +35,18 @@ class Confirmed:
         self._answers: Final = answers
         self._gate: Final = gate
 
-    def admit(self, head: Head) -> Verdict | Future[Verdict]:
+    def admit(self, head: Head) -> Verdict | Deferred[Verdict]:
         """Judge a request by its head, now or when the view is confirmed."""
         if self._engine.view.position is None:  # there is nothing that others could have written
             return self._judged(head)
         if head.method == "GET":
-            return self._confirmed(head)
+            return self._judged_later(head)
         verdict = self._dispatcher.admit(_plain(head))
         if isinstance(verdict, Answer):
-            return self._confirmed(head)
+            return self._judged_later(head)
 
         async def run(body: bytes) -> Answer:
-            confirmed = await self._confirmed(head)
+            confirmed = await self._gate.confirmed(partial(self._judged, head))
             if isinstance(confirmed, Answer):
                 return confirmed
             outcome = confirmed.run(body)
@@ -54,7 +54,7 @@ class Confirmed:
 
         return msgspec.structs.replace(verdict, run=run)
 
-    def refuse(self, refusal: Refusal) -> Answer | Future[Answer]:
+    def refuse(self, refusal: Refusal) -> Answer | Deferred[Answer]:
         """Word what the protocol refuses."""
         failed = refusal.status >= HTTPStatus.INTERNAL_SERVER_ERROR
         if failed or self._engine.view.position is None:
@@ -66,10 +66,14 @@ class Confirmed:
             nowhere = Head("", refusal.path, b"", None)
             return _without_place(self._answers.refused(problem, nowhere))
 
-        return self._gate.confirmed(answer)
+        deferred: Deferred[Answer] = Deferred()
+        self._gate.call(lambda problem: deferred.tell(answer, problem))
+        return deferred
 
-    def _confirmed(self, head: Head) -> Future[Verdict]:
-        return self._gate.confirmed(lambda problem: self._judged(head, problem))
+    def _judged_later(self, head: Head) -> Deferred[Verdict]:
+        deferred: Deferred[Verdict] = Deferred()
+        self._gate.call(lambda problem: deferred.tell(self._judged, head, problem))
+        return deferred
 
     def _judged(self, head: Head, problem: KeyhouseError | None = None) -> Verdict:
         """Judge a request by the present view, which is confirmed if there is no ``problem``."""

@@ -28,7 +28,7 @@ from typing import Any, Final, TypeVar
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
 from keyhouse.server.http.counts import RequestCounts
-from keyhouse.server.http.exchange import Admission, Answer, Conclude, Later, Refusal
+from keyhouse.server.http.exchange import Admission, Answer, Conclude, Deferred, Later, Refusal
 from keyhouse.server.http.head import (
     CHUNKED,
     HEAD_END,
@@ -91,7 +91,7 @@ class HttpConnection:
         self._request = NO_REQUEST
         self._admission: Admission | None = None
         self._body: IncomingBody | None = None
-        self._awaited: asyncio.Future[Any] | None = None
+        self._awaited: asyncio.Future[Any] | Deferred[Any] | None = None
         self._counts = service.counts
         self._began = 0.0  # when the head was complete
         self._chunked_size = 0
@@ -125,10 +125,10 @@ class HttpConnection:
         self._phase = _CLOSING
         self._transport = None
         self._buffer = b""
-        if self._awaited is None:
-            self._forget_body()
-        else:
+        if self._awaited is not None:
             self._awaited.cancel()
+        if not isinstance(self._awaited, asyncio.Future):  # that has the body until it ends
+            self._forget_body()
         self._service.remove(self)
 
     def eof_received(self) -> None:
@@ -290,9 +290,7 @@ class HttpConnection:
         else:
             self._carry_out(verdict)
 
-    def _carry_out(
-        self, verdict: "Answer | Admission | asyncio.Future[Answer | Admission]"
-    ) -> None:
+    def _carry_out(self, verdict: Answer | Admission | Deferred[Answer | Admission]) -> None:
         """Do what the application says to the head."""
         length = self._request.length
         if isinstance(verdict, Answer):
@@ -307,23 +305,22 @@ class HttpConnection:
         else:
             self._begin_body(verdict, length)
 
-    def _wait_for(
-        self, verdict: "asyncio.Future[Any]", then: "Callable[[asyncio.Future[Any]], None]"
-    ) -> None:
-        """Read nothing until ``verdict``, which the application keeps, is there for ``then``."""
+    def _wait_for(self, deferred: Deferred[T], then: Callable[[T | Exception], None]) -> None:
+        """Read nothing until the application has said to ``then`` what it cannot say yet."""
         self._phase = _RUNNING
         self._deadline = math.inf
-        self._awaited = verdict
-        verdict.add_done_callback(then)
+        self._awaited = deferred
+        deferred.then(then)
 
-    def _judged(self, future: "asyncio.Future[Answer | Admission]") -> None:
+    def _judged(self, said: Answer | Admission | Exception) -> None:
         """Do what the application says now to the head, then continue to read."""
-        if (verdict := self._awaited_result(future)) is not None:
+        if self._still_awaited():
+            verdict = _internal_error(said) if isinstance(said, Exception) else said
             try:
                 self._carry_out(verdict)
             except MalformedError as malformed:
                 self._refuse(malformed)
-            self._work()
+            self._continue()
 
     def _answer_without_body(self, answer: Answer, length: int) -> None:
         """Answer a request whose body is not wanted: skip it if it is here, else close."""
@@ -409,18 +406,17 @@ class HttpConnection:
 
     def _answered(self, future: asyncio.Future[Answer]) -> None:
         """Send the answer that was awaited, then continue to read."""
-        if (answer := self._awaited_result(future)) is not None:
-            self._send(answer)
+        error = asyncio.CancelledError() if future.cancelled() else future.exception()
+        if self._still_awaited():
+            self._send(future.result() if error is None else _internal_error(error))
             self._continue()
 
-    def _awaited_result(self, future: "asyncio.Future[T]") -> "T | Answer | None":
-        """Return what was awaited, or why it failed; None if nobody waits for it any more."""
+    def _still_awaited(self) -> bool:
+        """Wait no more; return whether the client still waits for what was awaited."""
         self._awaited = None
-        self._forget_body()
-        error = asyncio.CancelledError() if future.cancelled() else future.exception()
-        if self._transport is None or self._phase is not _RUNNING:
-            return None
-        return future.result() if error is None else _internal_error(error)
+        if self._body is not None:
+            self._forget_body()
+        return self._transport is not None and self._phase is _RUNNING
 
     def _send(self, answer: Answer, *, unread: bool = False) -> None:
         """Write an answer. It is the last one if the client, a stop or unread bytes say so."""
@@ -492,9 +488,10 @@ class HttpConnection:
             answer = Answer(answer.status, answer.body, (*answer.headers, (b"retry-after", b"1")))
         self._send(answer, unread=True)
 
-    def _refused(self, future: "asyncio.Future[Answer]") -> None:
+    def _refused(self, said: Answer | Exception) -> None:
         """Send the refusal that was awaited, and close."""
-        if (answer := self._awaited_result(future)) is not None:
+        if self._still_awaited():
+            answer = _internal_error(said) if isinstance(said, Exception) else said
             self._send(answer, unread=True)
 
     def _refused_path(self) -> str:

@@ -8,9 +8,12 @@ judged there. Only an ``Admission`` lets the body in, up to its own limit, and i
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 import msgspec
+
+T = TypeVar("T")
+Values = TypeVarTuple("Values")
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -105,16 +108,48 @@ class Refusal(msgspec.Struct, frozen=True):
     path: str = ""
 
 
+class Deferred(Generic[T]):
+    """What an application cannot say yet.
+
+    Not a future: many are told in one turn of the event loop, and each would be one more callback.
+    """
+
+    __slots__ = ("_told",)
+
+    def __init__(self) -> None:
+        self._told: Callable[[T | Exception], None] | None = None
+
+    def then(self, told: Callable[[T | Exception], None]) -> None:
+        """Have ``told`` called with what is said, or with why that failed, once."""
+        self._told = told
+
+    def cancel(self) -> None:
+        """Wait no more."""
+        self._told = None
+
+    def tell(self, say: Callable[[*Values], T], *values: *Values) -> None:
+        """Say what ``say`` returns of ``values``; it is not called if nobody waits."""
+        told, self._told = self._told, None
+        if told is None:
+            return
+        said: T | Exception
+        try:
+            said = say(*values)
+        except Exception as error:  # noqa: BLE001 - it belongs to who waits
+            said = error
+        told(said)
+
+
 class Application(Protocol):
     """What answers. Both methods return at once and never raise on purpose.
 
-    Where that cannot be told yet they return a future. It is cancelled when the client has gone.
+    Where that cannot be told yet they say it later, unless the client has gone.
     """
 
-    def admit(self, head: Head) -> "Answer | Admission | Future[Answer | Admission]":
+    def admit(self, head: Head) -> Answer | Admission | Deferred[Answer | Admission]:
         """Judge a request by its head. An ``Answer`` ends it: its body is never read."""
         ...
 
-    def refuse(self, refusal: Refusal) -> "Answer | Future[Answer]":
+    def refuse(self, refusal: Refusal) -> Answer | Deferred[Answer]:
         """Word a refusal of the protocol. Extra headers of the answer are kept."""
         ...
