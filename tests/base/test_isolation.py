@@ -23,6 +23,13 @@ _OF_A_SERVICE = {
     "KUBERNETES_SERVICE_HOST": "10.0.0.1",
     "KUBERNETES_PORT_443_TCP_ADDR": "10.0.0.1",
 }
+_OF_A_SESSION = {
+    "SHELL": "/bin/bash",
+    "LS_COLORS": "di=01;34",
+    "SSH_CONNECTION": "192.0.2.1 50000 192.0.2.2 22",
+    "XDG_RUNTIME_DIR": "/run/user/0",
+    "VIRTUAL_ENV": "/srv/keyhouse/.venv",
+}
 _SETTINGS = {"KEYHOUSE_LOG_LEVEL": "debug", "EDG_MARBLE_TYPE": "web", "LANG": "C", "LC_ALL": "C"}
 _MEASURED = {"KEYHOUSE_ISOLATED": "measured"}
 
@@ -49,7 +56,9 @@ def test_held_variables_have_names_without_effect() -> None:
     assert clean_environment(kept | given) == {"KEYHOUSE_MARBLE_TYPE": "web"}
 
 
-@pytest.mark.parametrize("given", [{}, _SETTINGS, _OF_A_SERVICE, _OF_A_SERVICE | _SETTINGS])
+@pytest.mark.parametrize(
+    "given", [{}, _SETTINGS, _OF_A_SERVICE, _OF_A_SESSION, _OF_A_SERVICE | _SETTINGS]
+)
 def test_variables_without_effect_are_removed_and_settings_stay(given: dict[str, str]) -> None:
     kept = {name: value for name, value in given.items() if name in _SETTINGS}
 
@@ -63,6 +72,7 @@ def test_variables_without_effect_are_removed_and_settings_stay(given: dict[str,
         *("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX"),
         *("PYTHONPATH", "PYTHONHOME", "PYTHONINSPECT", "OPENSSL_CONF", "SSLKEYLOGFILE"),
         *("GCONV_PATH", "LOCPATH", "TMPDIR", "HTTPS_PROXY", "COVERAGE_PROCESS_START"),
+        *("XDG_CONFIG_HOME", "LESSKEY", "LANGUAGE", "SSH_ASKPASS"),
         *("path", "", "OF_ANOTHER_PROGRAM", "A_SERVICE_HOST", f"{HELD_PREFIX}PATH"),
     ],
 )

@@ -27,15 +27,21 @@ _ISOLATED = "KEYHOUSE_ISOLATED"
 MEASURED = "measured"
 """Value of ``KEYHOUSE_ISOLATED`` in an enclave's manifest: the variables are fixed there."""
 
-# What shells, service managers, Kubernetes and Python's images set. Nothing in an isolated
-# interpreter reads it before it is removed. PATH is where a program without a folder in its name is
-# found, and anyone who chose that name chose the program.
+# What shells, sessions, service managers, Kubernetes and Python's images set. Nothing in an
+# isolated interpreter reads it before it is removed. PATH is where a program without a folder in
+# its name is found, and anyone who chose that name chose the program.
 _WITHOUT_EFFECT = frozenset(
     {
         *("_", "HOME", "HOSTNAME", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "SHLVL", "USER"),
         *("INVOCATION_ID", "JOURNAL_STREAM", "STATE_DIRECTORY", "SYSTEMD_EXEC_PID"),
         *("MEMORY_PRESSURE_WATCH", "MEMORY_PRESSURE_WRITE"),
         *("GPG_KEY", "PYTHON_SHA256", "PYTHON_VERSION"),
+        *("COLORTERM", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "EDITOR", "LESS", "LESSCLOSE"),
+        *("LESSOPEN", "LS_COLORS", "MAIL", "PAGER", "SSH_AUTH_SOCK", "SSH_CLIENT"),
+        *("SSH_CONNECTION", "SSH_TTY", "SUDO_COMMAND", "SUDO_GID", "SUDO_UID", "SUDO_USER"),
+        *("TMUX", "TMUX_PANE", "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "VISUAL", "WAYLAND_DISPLAY"),
+        *("XDG_CURRENT_DESKTOP", "XDG_DATA_DIRS", "XDG_RUNTIME_DIR", "XDG_SESSION_CLASS"),
+        *("XDG_SESSION_ID", "XDG_SESSION_TYPE"),
     }
 )
 _OF_KUBERNETES = "KUBERNETES_"

@@ -71,7 +71,7 @@ def use_packed_code(file: str) -> None:
 def _content(handle: int) -> "tuple[dict[str, Row], Sequence[Compiled]]":
     """Return the modules and patterns; raise what ``marshal`` raises if they do not fit.
 
-    The file is mapped, which saves a copy of it: whoever writes it replaces it whole.
+    The file is mapped, which saves a copy of it. It is only ever replaced whole, never changed.
     """
     with mmap(handle, 0, flags=MAP_PRIVATE | MAP_POPULATE, prot=PROT_READ) as mapped:
         length = int.from_bytes(mapped[:LENGTH_SIZE], "big")
