@@ -1,6 +1,6 @@
 """The state directory: the journal, the sealed key that opens it, and the recovery index."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from keyhouse.journal.directory.found import (
     missing_journal,
     mixed,
 )
-from keyhouse.journal.directory.in_step import HomeInTurn
+from keyhouse.journal.directory.in_step import HomeInTurn, NewStore
 from keyhouse.journal.directory.index_file import read_index
 from keyhouse.journal.directory.inspect import see_tombstone
 from keyhouse.journal.directory.journal_copy import make_own
@@ -35,7 +35,7 @@ from keyhouse.journal.directory.sealing import (
 )
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal
-from keyhouse.journal.store.protocol import EpochStart, OutcomeUnknownError, Position, Step, no_step
+from keyhouse.journal.store.protocol import EpochStart, OutcomeUnknownError, Step, no_step
 from keyhouse.journal.store.sqlite import SqliteStore
 
 
@@ -60,7 +60,6 @@ class DirectoryHome(HomeInTurn[OpenStore]):
         self._lock = lock
         self._key_file = key_file
         self._now = now
-        self._closed = False
 
     @classmethod
     async def open(
@@ -86,59 +85,6 @@ class DirectoryHome(HomeInTurn[OpenStore]):
         lock = await off_loop(acquire, path, disk)
         key_file = KeyFile(path, disk, platform_kind, sealing_key)
         return cls(path, disk, lock, key_file, now, own=shares_locks)
-
-    async def load(self) -> Fresh | Locked | Opened:
-        """Read the directory. May be called again: it then reads everything again.
-
-        A store that is neither complete nor absent is refused by name: ``StoreDamagedError``,
-        ``StoreNewerError``, ``StoreEmptyError``, ``StoreEndedError``, ``RolledBackError``,
-        ``WrongPlatformError``, ``MixedDeploymentsError``, ``InsecureFileError``.
-        """
-        async with self._turn:
-            return await self._load()
-
-    async def establish(
-        self,
-        *,
-        store_id: bytes,
-        dek: Secret,
-        base: Iterable[bytes],
-        policy: str,
-        recovery_index: bytes = b"",
-        after: Position | None = None,
-    ) -> Journal:
-        """Return the journal of a new store with ``base``, durable.
-
-        ``store_id`` has 16 new random bytes; with ``after``, it is that of the journal in memory,
-        at that position, which continues here. An old store (in recovery mode) is moved to
-        ``archive/``; a tombstone is removed. A crash leaves the old or the new store, complete.
-        Refused while a store is open and sealed. ``UnavailableError``: nothing changed.
-        ``OutcomeUnknownError``: call ``load`` to find which of the two stores is there.
-        """
-        async with self._turn:
-            self._require_replaceable()
-            await self._close_store()
-            place = await off_loop(self._prepare, clear=False)
-            try:
-                await build_store(
-                    place,
-                    self._disk,
-                    self._key_file,
-                    store_id=store_id,
-                    dek=dek,
-                    base=base,
-                    policy=policy,
-                    recovery_index=recovery_index,
-                    after=after,
-                )
-            except BaseException:
-                with suppress(KeyhouseError):
-                    await off_loop(replacement.abandon, self._disk, self._path)
-                raise
-            opened = await self._succeed()
-            if not isinstance(opened, Opened):
-                raise _unknown_replacement()
-            return opened.journal
 
     async def archive(self) -> None:
         """Move the present store to ``archive/``; the directory has no store when this returns."""
@@ -172,39 +118,43 @@ class DirectoryHome(HomeInTurn[OpenStore]):
             except KeyhouseError:
                 raise _not_erased() from None
 
-    async def recover(self, dek: Secret) -> Opened:
-        """Open a locked store with a recovered data key. Nothing is written or sealed yet.
-
-        Raises ``WrongKeyError`` if the key is not the journal's. Once everything recovered has been
-        checked against the manifest in the journal, call ``reseal``.
-        """
-        async with self._turn:
-            self._require_replaceable()
-            await self._close_store()
-            store, start = await self._open_store()
-            try:
-                journal, replay = await Journal.open(store, store_id=start.store_id, dek=dek)
-                index = await off_loop(read_index, self._disk, self._path, start)
-            except BaseException:
-                await store.close()
-                raise
-            self._hold(store, journal, EpochKey(start.epoch, "", dek), index)
-            return Opened(journal, replay, "", index)
-
     def log_parts(self, name: str) -> DirectoryParts:
         """Return the files of the transparency log ``name`` in this directory."""
         return DirectoryParts(LogFiles(self._path, name, self._disk))
 
-    async def close(self) -> None:
-        """Release store and directory. Call ``write_head`` before at a clean stop."""
-        async with self._turn:
-            await self._close_store()
-            if not self._closed:
-                self._closed = True
-                self._lock.release()
+    async def _release(self) -> None:
+        self._lock.release()
+
+    async def _establish(self, new: NewStore) -> Journal:
+        """Return the journal of ``new``; a tombstone is removed.
+
+        An old store (in recovery mode) is moved to ``archive/``. A crash leaves the old or the new
+        store, complete.
+        """
+        place = await off_loop(self._prepare, clear=False)
+        try:
+            await build_store(place, self._disk, self._key_file, new)
+        except BaseException:
+            with suppress(KeyhouseError):
+                await off_loop(replacement.abandon, self._disk, self._path)
+            raise
+        opened = await self._succeed()
+        if not isinstance(opened, Opened):
+            raise _unknown_replacement()
+        return opened.journal
+
+    async def _recover(self, dek: Secret) -> Opened:
+        store, start = await self._open_store()
+        try:
+            journal, replay = await Journal.open(store, store_id=start.store_id, dek=dek)
+            index = await off_loop(read_index, self._disk, self._path, start)
+        except BaseException:
+            await store.close()
+            raise
+        self._hold(store, journal, EpochKey(start.epoch, "", dek), index)
+        return Opened(journal, replay, "", index)
 
     async def _load(self) -> Fresh | Locked | Opened:
-        await self._close_store()
         present = await off_loop(survey, self._path, self._disk)
         ended = await off_loop(see_tombstone, self._path)
         if not present:

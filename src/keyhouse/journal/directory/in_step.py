@@ -6,6 +6,8 @@ from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from typing import Generic, TypeAlias, TypeVar
 
+import msgspec
+
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory.found import Fresh, Locked, Opened
@@ -13,6 +15,27 @@ from keyhouse.journal.directory.log_files import LogParts
 from keyhouse.journal.directory.sealing import EpochKey
 from keyhouse.journal.journal import Journal
 from keyhouse.journal.store.protocol import Note, Position
+
+
+class NewStore(msgspec.Struct, frozen=True):
+    """What a store begins with. With ``after`` it continues a journal that was at that place."""
+
+    store_id: bytes
+    dek: Secret
+    base: Iterable[bytes]
+    policy: str
+    recovery_index: bytes
+    after: Position | None
+
+
+class NewEpoch(msgspec.Struct, frozen=True):
+    """What replaces everything in a store; None: key, policy, index stay."""
+
+    base: Iterable[bytes]
+    dek: Secret | None
+    policy: str | None
+    recovery_index: bytes | None
+    notes: tuple[Note, ...]
 
 
 class StoreInStep(ABC):
@@ -32,16 +55,8 @@ class StoreInStep(ABC):
         """Seal the key under ``policy``."""
 
     @abstractmethod
-    async def begin_epoch(
-        self,
-        base: Iterable[bytes],
-        *,
-        dek: Secret | None,
-        policy: str | None,
-        recovery_index: bytes | None,
-        notes: tuple[Note, ...],
-    ) -> Position:
-        """Return once ``base`` has replaced everything; None: key, policy, index stay."""
+    async def begin_epoch(self, new: NewEpoch) -> Position:
+        """Return once ``new`` has replaced everything."""
 
     async def settle(self) -> Position:
         """Find out about the journal's last write, as ``Journal.settle``."""
@@ -94,12 +109,20 @@ class HomeInTurn(ABC, Generic[S_co]):
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
         self._held: S_co | None = None
+        self._closed = False
 
-    @abstractmethod
     async def load(self) -> Fresh | Locked | Opened:
-        """Read what is kept here. A home that others share waits until this one may serve it."""
+        """Read what is kept here; may be called again: it then reads everything again.
 
-    @abstractmethod
+        A home that others share waits until this one may serve it. A store that is neither complete
+        nor absent is refused by name: ``StoreDamagedError``, ``StoreNewerError``,
+        ``StoreEmptyError``, ``StoreEndedError``, ``RolledBackError``, ``WrongPlatformError``,
+        ``MixedDeploymentsError``, ``InsecureFileError``.
+        """
+        async with self._turn:
+            await self._close_store()
+            return await self._load()
+
     async def establish(
         self,
         *,
@@ -110,11 +133,19 @@ class HomeInTurn(ABC, Generic[S_co]):
         recovery_index: bytes = b"",
         after: Position | None = None,
     ) -> Journal:
-        """Return the journal of a new deployment, durable; an old one is archived.
+        """Return the journal of a new deployment with ``base``, durable; an old one is archived.
 
-        With ``after`` it continues a journal in memory at that position. ``UnavailableError``:
-        nothing changed. ``BrokenError``: a restart finds which of the two is kept.
+        ``store_id`` has 16 new random bytes; with ``after``, it is that of the journal in memory,
+        at that position, which continues here. Refused while a store is open and sealed.
+        ``UnavailableError``: nothing changed. ``BrokenError``: a restart finds which of the two is
+        kept; ``OutcomeUnknownError``: or ``load`` does.
         """
+        async with self._turn:
+            self._require_replaceable()
+            await self._close_store()
+            return await self._establish(
+                NewStore(store_id, dek, base, policy, recovery_index, after)
+            )
 
     @abstractmethod
     async def archive(self) -> None:
@@ -124,9 +155,16 @@ class HomeInTurn(ABC, Generic[S_co]):
     async def destroy(self, time: int) -> None:
         """Erase the open store at ``time``, in microseconds since 1970."""
 
-    @abstractmethod
     async def recover(self, dek: Secret) -> Opened:
-        """Open a locked store with a recovered data key. Nothing is written or sealed yet."""
+        """Open a locked store with a recovered data key. Nothing is written or sealed yet.
+
+        Raises ``WrongKeyError`` if the key is not the journal's. Once everything recovered has been
+        checked against the manifest in the journal, call ``reseal``.
+        """
+        async with self._turn:
+            self._require_replaceable()
+            await self._close_store()
+            return await self._recover(dek)
 
     async def reseal(self, policy: str) -> None:
         """Seal the key for this machine under ``policy``: the next start needs no recovery."""
@@ -155,9 +193,8 @@ class HomeInTurn(ABC, Generic[S_co]):
         opens it. Errors as for ``Journal.append``.
         """
         async with self._turn:
-            return await self._require_sealed().begin_epoch(
-                base, dek=dek, policy=policy, recovery_index=recovery_index, notes=notes
-            )
+            new = NewEpoch(base, dek, policy, recovery_index, notes)
+            return await self._require_sealed().begin_epoch(new)
 
     async def settle(self) -> Position:
         """Find out about the last write, as ``Journal.settle``, and keep the key that fits it."""
@@ -173,13 +210,33 @@ class HomeInTurn(ABC, Generic[S_co]):
     def log_parts(self, name: str) -> LogParts:
         """Return where the parts of the transparency log ``name`` are kept."""
 
-    @abstractmethod
     async def close(self) -> None:
-        """Release everything. It may be closed twice."""
+        """Release everything, once or twice. Call ``write_head`` before at a clean stop."""
+        async with self._turn:
+            await self._close_store()
+            if not self._closed:
+                self._closed = True
+                await self._release()
+
+    @abstractmethod
+    async def _load(self) -> Fresh | Locked | Opened:
+        """Read what is kept here, as ``load``; no store is open."""
+
+    @abstractmethod
+    async def _establish(self, new: NewStore) -> Journal:
+        """Return the journal of ``new``, as ``establish``; no store is open."""
+
+    @abstractmethod
+    async def _recover(self, dek: Secret) -> Opened:
+        """Open a locked store, as ``recover``; no store is open."""
 
     @abstractmethod
     async def _close_store(self) -> None:
         """Release the store, if one is open."""
+
+    @abstractmethod
+    async def _release(self) -> None:
+        """Release what the home itself has."""
 
     def _require_replaceable(self) -> None:
         if self._held is not None and self._held.is_sealed:

@@ -1,20 +1,18 @@
 """The store of a state directory: built whole, and kept in step with its journal while open."""
 
 import os
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from keyhouse.base.errors import KeyhouseError, UnavailableError
-from keyhouse.base.secret import Secret
 from keyhouse.journal.directory.disk import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY, Disk, off_loop
-from keyhouse.journal.directory.in_step import StoreInStep
+from keyhouse.journal.directory.in_step import NewEpoch, NewStore, StoreInStep
 from keyhouse.journal.directory.index_file import IndexFile, settle_index
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
 from keyhouse.journal.journal import Journal
-from keyhouse.journal.store.protocol import Note, Position, StoreUnreadableError
+from keyhouse.journal.store.protocol import Position, StoreUnreadableError
 from keyhouse.journal.store.sqlite import SqliteStore
 
 
@@ -57,26 +55,15 @@ class OpenStore(StoreInStep):
         with suppress(UnavailableError):
             await self.settle_index()
 
-    async def begin_epoch(
-        self,
-        base: Iterable[bytes],
-        *,
-        dek: Secret | None,
-        policy: str | None,
-        recovery_index: bytes | None,
-        notes: tuple[Note, ...],
-    ) -> Position:
-        """Return once ``base`` has replaced everything; None: key, policy, index stay.
-
-        ``notes``: nobody is here who could read them.
-        """
-        del notes
+    async def begin_epoch(self, new: NewEpoch) -> Position:
+        """Return once ``new`` has replaced everything. Nobody is here who could read its notes."""
         key = self._key
-        following = EpochKey(key.epoch + 1, policy or key.policy, key.dek if dek is None else dek)
-        index = self._index if recovery_index is None else recovery_index
+        dek = key.dek if new.dek is None else new.dek
+        following = EpochKey(key.epoch + 1, new.policy or key.policy, dek)
+        index = self._index if new.recovery_index is None else new.recovery_index
         await self._announce(following, index)
         self._following = following, index
-        return await self._concluded(self.journal.begin_epoch(base, dek=following.dek))
+        return await self._concluded(self.journal.begin_epoch(new.base, dek=dek))
 
     async def write_head(self) -> None:
         """Seal the position of the journal, with the key of its epoch only."""
@@ -115,35 +102,27 @@ class OpenStore(StoreInStep):
         await self._key_file.write(contents, self.journal.store_id)
 
 
-async def build_store(
-    place: Path,
-    disk: Disk,
-    key_file: KeyFile,
-    *,
-    store_id: bytes,
-    dek: Secret,
-    base: Iterable[bytes],
-    policy: str,
-    recovery_index: bytes,
-    after: Position | None,
-) -> None:
+async def build_store(place: Path, disk: Disk, key_file: KeyFile, new: NewStore) -> None:
     """Build a complete store in ``place``: synced, without a WAL. As the home's ``establish``.
 
     Nothing of it counts before the commit, so each file is synced once, when it is complete.
     """
     store = await SqliteStore.open(place / JOURNAL, step=disk.step, fence=disk.fence, synced=False)
     try:
-        journal = await Journal.create(store, store_id=store_id, dek=dek, base=base, after=after)
+        journal = await Journal.create(
+            store, store_id=new.store_id, dek=new.dek, base=new.base, after=new.after
+        )
     finally:
         await store.close()
     position = journal.position
-    key = EpochKey(position.epoch, policy, dek)
-    sealed = await key_file.seal(Contents((key,), position), store_id)
+    key = EpochKey(position.epoch, new.policy, new.dek)
+    sealed = await key_file.seal(Contents((key,), position), new.store_id)
+    index = IndexFile(new.store_id, position.epoch, new.recovery_index).encode()
 
     def write() -> None:
         if os.path.lexists(place / f"{JOURNAL}-wal"):
             raise StoreUnreadableError("journal.db could not be completed", hint="see its disk")
-        disk.write_new(place / INDEX, IndexFile(store_id, position.epoch, recovery_index).encode())
+        disk.write_new(place / INDEX, index)
         disk.write_new(place / SEALED_KEY, sealed)
         for name in (JOURNAL, INDEX, SEALED_KEY):  # the first sync of several writes all of them
             disk.sync_file(place / name)

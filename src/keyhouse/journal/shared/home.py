@@ -18,7 +18,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.journal.directory.acquire import acquire, require_no_state
 from keyhouse.journal.directory.disk import Disk, off_loop
 from keyhouse.journal.directory.found import Fresh, Locked, Opened
-from keyhouse.journal.directory.in_step import HomeInTurn
+from keyhouse.journal.directory.in_step import HomeInTurn, NewStore
 from keyhouse.journal.directory.lock import DirectoryLock
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
 from keyhouse.journal.journal import Journal, StoreEmptyError, require_link
@@ -69,7 +69,6 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
         self._serving: bytes | None = None  # the store that was current when this was read
         self._known: Position | None = None  # the highest place that this machine has sealed
         self._join: Join | None = None
-        self._closed = False
 
     @classmethod
     async def open(
@@ -101,37 +100,6 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
             raise
         return home
 
-    async def load(self) -> Fresh | Locked | Opened:
-        """Return what the database holds, once this replica may serve it.
-
-        Without a store, or where it cannot be opened here, that is once no other replica does: it
-        waits for them, and looks again every second. A store that is not whole is refused by name.
-
-        Where it cannot be opened here and others serve, they are asked for the data key first
-        (``ask_by``), for ``ASK_FOR`` seconds, and after that while another one is the desk.
-        """
-        async with self._turn:
-            await self._close_store()
-            loop = asyncio.get_running_loop()
-            told, began = "", loop.time()
-            while True:
-                found, claim = await self._look()
-                if isinstance(found, Locked) and self._join is not None:
-                    others = await self._database.others_present()
-                    if others and (opened := await self._opened_by(found, self._join)) is not None:
-                        return opened
-                    if loop.time() - began < (ASK_FOR if others else ALONE_FOR):
-                        await asyncio.sleep(0 if others else _EVERY)
-                        continue
-                if claim is None or await self._database.claim(claim):
-                    if claim != "founder" or await self._database.current() is None:
-                        return found
-                    continue  # another has founded it since this looked
-                if told != claim:
-                    log.warning(_WAITING[claim])
-                    told = claim
-                await asyncio.sleep(_EVERY)
-
     def ask_by(self, join: Join | None) -> None:
         """Ask others for the data key by ``join`` from now on, or nobody."""
         self._join = join
@@ -149,45 +117,6 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
         """Let other replicas see that this one serves. Raises ``UnavailableError``."""
         await self._database.show_presence()
 
-    async def establish(
-        self,
-        *,
-        store_id: bytes,
-        dek: Secret,
-        base: Iterable[bytes],
-        policy: str,
-        recovery_index: bytes = b"",
-        after: Position | None = None,
-    ) -> Journal:
-        """Return the journal of a new store, durable; the one before (in recovery mode) has ended.
-
-        Raises ``SupersededError`` if another replica was first: then this one has to start again.
-        ``UnavailableError``: nothing changed. ``OutcomeUnknownError``: call ``load``.
-        """
-        if after is not None:
-            raise _only_in_memory()
-        async with self._turn:
-            self._require_replaceable()
-            await self._close_store()
-            key = EpochKey(1, policy, dek)
-            contents = Contents((key,), Position(0, 0, first_link(store_id)))
-            beside = Beside(recovery_index, await self._keys.rows(contents, store_id))
-            store = await self._opened_store(store_id)
-            journal = await Journal.create(
-                store, store_id=store_id, dek=dek, base=base, beside=beside
-            )
-            try:
-                await self._database.make_current(store_id, before=self._serving)
-            except StoreConflictError:
-                raise SupersededError(
-                    "another coordinator has set a manifest in this database first",
-                    hint="start this one again: it joins the other",
-                ) from None
-            self._serving = store_id
-            self._held = OpenSharedStore(journal, self._keys, policy=policy, index=recovery_index)
-            await self._keep_key()
-            return journal
-
     async def archive(self) -> None:
         """Refuse: a state that is shared is kept."""
         raise _only_in_memory()
@@ -196,15 +125,6 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
         """Refuse: a state that is shared is kept."""
         del time
         raise _only_in_memory()
-
-    async def recover(self, dek: Secret) -> Opened:
-        """Open a locked store with a recovered data key. Nothing is written or sealed yet."""
-        async with self._turn:
-            self._require_replaceable()
-            await self._close_store()
-            store_id = await self._current()
-            start, index = await self._start_of(await self._opened_store(store_id))
-            return await self._hold(start, dek, None, policy="", index=index)
 
     async def notes(self, kind: str) -> tuple[Note, ...]:
         """Return the notes of ``kind`` beside the store that is served, the newest first."""
@@ -218,14 +138,71 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
         """Return the parts of the transparency log ``name`` in the database."""
         return DatabaseParts(self._database, name)
 
-    async def close(self) -> None:
-        """Release database and directory."""
-        async with self._turn:
-            await self._close_store()
-            if not self._closed:
-                self._closed = True
-                await self._database.close()
-                self._lock.release()
+    async def _load(self) -> Fresh | Locked | Opened:
+        """Return what the database holds, once this replica may serve it.
+
+        Without a store, or where it cannot be opened here, that is once no other replica does: it
+        waits for them, and looks again every second. A store that is not whole is refused by name.
+
+        Where it cannot be opened here and others serve, they are asked for the data key first
+        (``ask_by``), for ``ASK_FOR`` seconds, and after that while another one is the desk.
+        """
+        loop = asyncio.get_running_loop()
+        told, began = "", loop.time()
+        while True:
+            found, claim = await self._look()
+            if isinstance(found, Locked) and self._join is not None:
+                others = await self._database.others_present()
+                if others and (opened := await self._opened_by(found, self._join)) is not None:
+                    return opened
+                if loop.time() - began < (ASK_FOR if others else ALONE_FOR):
+                    await asyncio.sleep(0 if others else _EVERY)
+                    continue
+            if claim is None or await self._database.claim(claim):
+                if claim != "founder" or await self._database.current() is None:
+                    return found
+                continue  # another has founded it since this looked
+            if told != claim:
+                log.warning(_WAITING[claim])
+                told = claim
+            await asyncio.sleep(_EVERY)
+
+    async def _establish(self, new: NewStore) -> Journal:
+        """Return the journal of ``new``; the one before (in recovery mode) has ended.
+
+        Raises ``SupersededError`` if another replica was first: then this one has to start again.
+        """
+        if new.after is not None:
+            raise _only_in_memory()
+        key = EpochKey(1, new.policy, new.dek)
+        contents = Contents((key,), Position(0, 0, first_link(new.store_id)))
+        beside = Beside(new.recovery_index, await self._keys.rows(contents, new.store_id))
+        store = await self._opened_store(new.store_id)
+        journal = await Journal.create(
+            store, store_id=new.store_id, dek=new.dek, base=new.base, beside=beside
+        )
+        try:
+            await self._database.make_current(new.store_id, before=self._serving)
+        except StoreConflictError:
+            raise SupersededError(
+                "another coordinator has set a manifest in this database first",
+                hint="start this one again: it joins the other",
+            ) from None
+        self._serving = new.store_id
+        self._held = OpenSharedStore(
+            journal, self._keys, policy=new.policy, index=new.recovery_index
+        )
+        await self._keep_key()
+        return journal
+
+    async def _recover(self, dek: Secret) -> Opened:
+        store_id = await self._current()
+        start, index = await self._start_of(await self._opened_store(store_id))
+        return await self._hold(start, dek, None, policy="", index=index)
+
+    async def _release(self) -> None:
+        await self._database.close()
+        self._lock.release()
 
     async def _look(self) -> tuple[Fresh | Locked | Opened, str | None]:
         """Return what is there, and what has to be claimed before it is served."""

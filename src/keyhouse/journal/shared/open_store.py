@@ -8,7 +8,7 @@ also with another directory. The file is of use where the database is set back: 
 counts.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -18,11 +18,11 @@ from keyhouse.base.secret import Secret
 from keyhouse.journal.directory import sealing
 from keyhouse.journal.directory.disk import off_loop
 from keyhouse.journal.directory.found import MixedDeploymentsError
-from keyhouse.journal.directory.in_step import StoreInStep
+from keyhouse.journal.directory.in_step import NewEpoch, StoreInStep
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile, SealedElsewhereError
 from keyhouse.journal.journal import Journal
 from keyhouse.journal.store.postgres_database import PostgresDatabase
-from keyhouse.journal.store.protocol import Beside, Note, Position
+from keyhouse.journal.store.protocol import Beside, Position
 
 _POLICIES: Final = ("ProductKey", "UniqueKey")
 
@@ -138,30 +138,22 @@ class OpenSharedStore(StoreInStep):
             self._policy = before
             raise
 
-    async def begin_epoch(
-        self,
-        base: Iterable[bytes],
-        *,
-        dek: Secret | None,
-        policy: str | None,
-        recovery_index: bytes | None,
-        notes: tuple[Note, ...],
-    ) -> Position:
-        """Return once ``base`` has replaced everything; None: key, policy, index stay.
+    async def begin_epoch(self, new: NewEpoch) -> Position:
+        """Return once ``new`` has replaced everything.
 
         The file has both keys before; the database gets the new one in the epoch's transaction.
         """
         journal = self.journal
-        key = journal.dek if dek is None else dek
-        following = EpochKey(journal.position.epoch + 1, policy or self._policy, key)
-        index = self._index if recovery_index is None else recovery_index
+        dek = journal.dek if new.dek is None else new.dek
+        following = EpochKey(journal.position.epoch + 1, new.policy or self._policy, dek)
+        index = self._index if new.recovery_index is None else new.recovery_index
         both = Contents((self._key(), following), journal.position)
         await self._keys.write_file(both, journal.store_id)
         alone = Contents((following,), journal.position)
         rows = await self._keys.rows(alone, journal.store_id)
         self._following = following, index
-        beside = Beside(index, rows, notes)
-        return await self._concluded(journal.begin_epoch(base, dek=key, beside=beside))
+        beside = Beside(index, rows, new.notes)
+        return await self._concluded(journal.begin_epoch(new.base, dek=dek, beside=beside))
 
     async def write_head(self) -> None:
         """Seal the position of the journal, with the key of its epoch only."""
