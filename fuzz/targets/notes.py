@@ -20,14 +20,13 @@ from keyhouse.coordinator.core.state import Member
 from keyhouse.coordinator.engine.shared import Held
 from keyhouse.coordinator.hand_off.exchange import key_in, make_ask, make_give
 from keyhouse.coordinator.hand_off.notes import (
+    Ask,
+    Give,
     Membership,
     NoteRefusedError,
     Quoted,
-    read_ask,
-    read_give,
-    read_membership,
+    Switch,
     read_quoted,
-    read_switch,
 )
 from keyhouse.coordinator.hand_off.switching import (
     Reader,
@@ -111,17 +110,17 @@ class NoteTarget(Target):
         if kind == "ask":
             quoted = read_quoted(raw)
             _same(raw, quoted.encode())
-            _same(quoted.message, read_ask(quoted.message).encode())
+            _same(quoted.message, Ask.read(quoted.message).encode())
         elif kind == "member":
             quoted = read_quoted(raw)
             _same(raw, quoted.encode())
-            _same(quoted.message, read_membership(quoted.message).encode())
+            _same(quoted.message, Membership.read(quoted.message).encode())
         elif kind == "give":
-            give = read_give(raw)
+            give = Give.read(raw)
             _same(raw, give.encode())
             key_in(give, self._keys)
         else:
-            _same(raw, read_switch(raw).encode())
+            _same(raw, Switch.read(raw).encode())
             reader = Reader(_STORE, self._reader.instance, _PLACE, self._members)
             key_of_switch(signed_switch(raw, reader)[0], self._keys)
 

@@ -17,7 +17,7 @@ from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.events import LEVEL, Started
 from keyhouse.coordinator.core.state import Member
 from keyhouse.coordinator.engine.records import encode_events, rebuild
-from keyhouse.coordinator.hand_off.notes import Membership, Quoted, read_membership, read_quoted
+from keyhouse.coordinator.hand_off.notes import Membership, Quoted, read_quoted
 from keyhouse.coordinator.hand_off.switching import make_switch
 from keyhouse.journal import Journal
 from keyhouse.journal.store.postgres import PostgresStore
@@ -72,7 +72,7 @@ class Attacker(NamedTuple):
         return Note("member", b"C" * 16, Quoted(said, quote).encode())
 
     def _said(self, letter: bytes, true: Quoted) -> Membership:
-        member, seen = self.member(letter), read_membership(true.message)
+        member, seen = self.member(letter), Membership.read(true.message)
         return Membership(
             store_id=seen.store_id,
             instance=member.instance,

@@ -29,14 +29,7 @@ from keyhouse.coordinator.core.evolve import MOST_MEMBERS, evolve_all
 from keyhouse.coordinator.core.state import Member, Running
 from keyhouse.coordinator.engine.batch import new_dek
 from keyhouse.coordinator.engine.records import encode_events
-from keyhouse.coordinator.hand_off.notes import (
-    Membership,
-    Quoted,
-    Switch,
-    read_membership,
-    read_quoted,
-    read_switch,
-)
+from keyhouse.coordinator.hand_off.notes import Membership, Quoted, Switch, read_quoted
 from keyhouse.coordinator.hand_off.switching import make_switch
 from keyhouse.coordinator.update.prepare import prepare_update
 from keyhouse.journal import Journal, Position
@@ -113,7 +106,7 @@ async def test_all_live_replicas_follow_into_an_epoch_under_a_new_key(tmp_path: 
         await until_idle()
         dek = new_dek(command)
         assert dek is not None
-        switches = {note.name: read_switch(note.raw) for note in notes(made)}
+        switches = {note.name: Switch.read(note.raw) for note in notes(made)}
         assert switches.keys() == {instance(two), instance(three)}
         for engine in (one, two, three):
             assert engine.view.position == one.view.position
@@ -208,7 +201,7 @@ def test_a_switch_that_was_changed_is_refused_by_name(
             away.deaf = True
             await update(one, manifest("second", holders=2))
             [note] = notes(made)
-            put(made, msgspec.structs.replace(note, raw=change(read_switch(note.raw)).encode()))
+            put(made, msgspec.structs.replace(note, raw=change(Switch.read(note.raw)).encode()))
             with capture_logs() as entries:
                 other.look()
                 await until_idle()
@@ -419,7 +412,7 @@ def _with_quote_of(change: Callable[[Membership, Membership], Membership]) -> Pl
 
     def plant(attacker: Attacker, _true: Member, note: Note) -> Note:
         quoted = read_quoted(note.raw)
-        message = change(attacker.membership, read_membership(quoted.message)).encode()
+        message = change(attacker.membership, Membership.read(quoted.message)).encode()
         return Note("member", b"A" * 16, Quoted(message, quoted.quote).encode())
 
     return plant

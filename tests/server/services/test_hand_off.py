@@ -30,8 +30,6 @@ from keyhouse.coordinator.hand_off.notes import (
     NoteProblem,
     NoteRefusedError,
     Quoted,
-    read_ask,
-    read_give,
     read_quoted,
 )
 from keyhouse.journal import Journal, Position, RolledBackError, WrongKeyError
@@ -143,7 +141,7 @@ def _on_ask(change: Callable[[Quoted, Ask], bytes]) -> Change:
     def apply(database: Database, _asker: Asker) -> None:
         note = left(database, "ask")
         quoted = read_quoted(note.raw)
-        changed = change(quoted, read_ask(quoted.message))
+        changed = change(quoted, Ask.read(quoted.message))
         put(database, msgspec.structs.replace(note, raw=changed))
 
     return apply
@@ -249,7 +247,7 @@ def _on_give(change: Callable[[Quoted, Give], bytes]) -> Change:
     def apply(database: Database, _asker: Asker) -> None:
         note = left(database, "give")
         quoted = read_quoted(note.raw)
-        changed = change(quoted, read_give(quoted.message))
+        changed = change(quoted, Give.read(quoted.message))
         put(database, msgspec.structs.replace(note, raw=changed))
 
     return apply

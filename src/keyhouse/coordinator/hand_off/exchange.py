@@ -23,7 +23,6 @@ from keyhouse.coordinator.hand_off.notes import (
     NoteProblem,
     NoteRefusedError,
     digest_of,
-    read_ask,
 )
 from keyhouse.journal import Position
 
@@ -109,7 +108,7 @@ def make_give(message: bytes, held: Held, giver: bytes) -> Give:
         sealed=b"",
     )
     try:
-        sealed = seal_for(read_ask(message).kem, held.dek, give.info)
+        sealed = seal_for(Ask.read(message).kem, held.dek, give.info)
     except UnusableKeyError as refused:
         raise NoteRefusedError(NoteProblem.KEY, refused.message) from None
     return msgspec.structs.replace(give, sealed=sealed)

@@ -21,7 +21,6 @@ from keyhouse.coordinator.hand_off.notes import (
     NoteProblem,
     NoteRefusedError,
     Quoted,
-    read_membership,
     read_quoted,
 )
 from keyhouse.journal.store.protocol import Note, Notes
@@ -149,7 +148,7 @@ class Members:
         if note is None:
             raise NoteRefusedError(NoteProblem.NO_QUOTE, "it has left no quote")
         quoted = read_quoted(note.raw)
-        said = read_membership(quoted.message)
+        said = Membership.read(quoted.message)
         if said.store_id != store_id:
             raise NoteRefusedError(NoteProblem.OTHER_STORE, "its quote is about another store")
         keys = (said.instance, said.kem, said.signing)

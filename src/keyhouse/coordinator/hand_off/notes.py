@@ -32,8 +32,10 @@ chain value (32)::
 """
 
 import hashlib
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Final
+from functools import cache
+from typing import Annotated, Any, ClassVar, Final, Self, get_type_hints
 
 import msgspec
 
@@ -51,7 +53,7 @@ from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, Position
 INSTANCE_SIZE: Final = 16
 NONCE_SIZE: Final = 32
 _HASH: Final = 32
-_FORMAT: Final = 1
+_FORMAT: Final = b"\1"
 _SEALED_KEY: Final = DEK_SIZE + SEALING_OVERHEAD
 _MESSAGE: Final = 4096  # bytes of the longest message; an ask has less than 1,700
 _LARGEST: Final = 2**63 - 1  # of an epoch or a sequence
@@ -107,118 +109,185 @@ class Quoted(msgspec.Struct, frozen=True):
         return _sized(self.message) + _sized(self.quote)
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class _Form(msgspec.Struct, frozen=True):
+    """How a field stands in a message: what refusals call it, and its bytes."""
+
+    part: str
+    read: Callable[[ByteReader, str], Any]
+    write: Callable[[Any], bytes]
+
+
+def _exactly(size: int, part: str) -> _Form:
+    return _Form(part, lambda reader, part: reader.take(size, part), bytes)
+
+
+def _number(size: int, part: str) -> _Form:
+    return _Form(
+        part,
+        lambda reader, part: reader.number(size, part),
+        lambda number: number.to_bytes(size, "big"),
+    )
+
+
+def _read_count(reader: ByteReader, part: str) -> int:
+    """Return an epoch or a sequence: both count from 1."""
+    number = reader.number(8, part)
+    if not 0 < number <= _LARGEST:
+        raise LayoutError(f"its {part} has a number that cannot be")
+    return number
+
+
+def _read_place(reader: ByteReader, part: str) -> Position:
+    epoch, sequence = _read_count(reader, part), _read_count(reader, part)
+    return Position(epoch, sequence, reader.take(_HASH, part))
+
+
+def _place(place: Position) -> bytes:
+    return place.epoch.to_bytes(8, "big") + place.sequence.to_bytes(8, "big") + place.chain
+
+
+def _read_known(reader: ByteReader, part: str) -> Position | None:
+    mark = reader.number(1, part)
+    if mark == 1:
+        return _read_place(reader, "place")
+    if mark or any(reader.take(48, part)):
+        raise LayoutError("its known place is neither a place nor none")
+    return None
+
+
+def _known(place: Position | None) -> bytes:
+    return bytes(49) if place is None else b"\1" + _place(place)
+
+
+def _read_version(reader: ByteReader, part: str) -> str:
+    raw = reader.framed(1, part)
+    reader.finish(part)
+    text = raw.decode("latin-1")
+    if not (raw and raw.isascii() and text.isprintable()):
+        raise LayoutError("its version is not printable text")
+    return text
+
+
+def _version(version: str) -> bytes:
+    return len(version).to_bytes(1, "big") + version.encode("ascii")
+
+
+_StoreId = Annotated[bytes, _exactly(STORE_ID_SIZE, "store id")]
+_Kem = Annotated[bytes, _exactly(KEM_KEY_SIZE, "key")]
+_Signing = Annotated[bytes, _exactly(SIGNING_KEY_SIZE, "key of signatures")]
+_Settings = Annotated[bytes, _exactly(_HASH, "settings")]
+_Level = Annotated[int, _number(4, "level")]
+_Place = Annotated[Position, _Form("place", _read_place, _place)]
+_Sealed = Annotated[bytes, _exactly(_SEALED_KEY, "sealed key")]
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A message: its kind, then its fields in their order, each in the form that it names."""
+
+    kind: ClassVar[bytes]
+
+    @classmethod
+    def read(cls, raw: bytes) -> Self:
+        """Return what ``raw`` says. Raises ``NoteRefusedError``."""
+        reader = _begin(raw, _MESSAGE)
+        forms = _forms(cls)
+        try:
+            _require_kind(reader, cls.kind)
+            found = {name: form.read(reader, form.part) for name, form in forms.items()}
+            reader.finish([*forms.values()][-1].part)
+        except LayoutError as error:
+            raise _malformed(str(error)) from None
+        return cls(**found)
+
+    def encode(self) -> bytes:
+        """Return the message."""
+        return self._without(0)
+
+    def _without(self, last: int) -> bytes:
+        """Return the message without so many of its ``last`` fields."""
+        forms = _forms(type(self))
+        kept = [*forms.items()][: len(forms) - last]
+        return self.kind + b"".join(form.write(getattr(self, name)) for name, form in kept)
+
+
+@cache
+def _forms(kind: type[_Message]) -> dict[str, _Form]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hints[name].__metadata__[0] for name in kind.__struct_fields__}
+
+
+class Ask(_Message, frozen=True, kw_only=True):
     """A process asks for the data key of ``store_id``."""
 
-    store_id: bytes
-    instance: bytes
-    nonce: bytes
-    kem: bytes
-    signing: bytes
-    settings: bytes
-    known: Position | None  # the highest place that this machine has seen
-    level: int
-    version: str  # 1 to 255 printable ASCII characters
+    kind = b"KEYHASK" + _FORMAT
 
-    def encode(self) -> bytes:
-        """Return the message."""
-        known = bytes(49) if self.known is None else b"\1" + _place(self.known)
-        version = self.version.encode("ascii")
-        return b"".join(
-            (
-                _ASK,
-                self.store_id,
-                self.instance,
-                self.nonce,
-                self.kem,
-                self.signing,
-                self.settings,
-                known,
-                self.level.to_bytes(4, "big"),
-                len(version).to_bytes(1, "big") + version,
-            )
-        )
+    store_id: _StoreId
+    instance: Annotated[bytes, _exactly(INSTANCE_SIZE, "instance")]
+    nonce: Annotated[bytes, _exactly(NONCE_SIZE, "nonce")]
+    kem: _Kem
+    signing: _Signing
+    settings: _Settings
+    known: Annotated[Position | None, _Form("known place", _read_known, _known)]
+    """The highest place that this machine has seen."""
+    level: _Level
+    version: Annotated[str, _Form("version", _read_version, _version)]
+    """1 to 255 printable ASCII characters."""
 
 
-class Give(msgspec.Struct, frozen=True, kw_only=True):
+class Give(_Message, frozen=True, kw_only=True):
     """A replica hands the data key over."""
 
-    ask: bytes  # SHA-256 of the message that it answers
-    store_id: bytes
-    giver: bytes
-    root: bytes  # SHA-256 of the root certificate
-    place: Position
-    sealed: bytes
+    kind = b"KEYHGIV" + _FORMAT
 
-    def encode(self) -> bytes:
-        """Return the message."""
-        return self.head + self.sealed
-
-    @property
-    def head(self) -> bytes:
-        """All but the sealed key."""
-        parts = (self.ask, self.store_id, self.giver, self.root, _place(self.place))
-        return b"".join((_GIVE, *parts))
+    ask: Annotated[bytes, _exactly(_HASH, "ask")]  # SHA-256 of the message that it answers
+    store_id: _StoreId
+    giver: Annotated[bytes, _exactly(INSTANCE_SIZE, "giver")]
+    root: Annotated[bytes, _exactly(_HASH, "root")]  # SHA-256 of the root certificate
+    place: _Place
+    sealed: _Sealed
 
     @property
     def info(self) -> bytes:
-        """What the sealed key is bound to."""
-        return b"keyhouse hand-off v1\0" + self.head
+        """What the sealed key is bound to: all but that."""
+        return b"keyhouse hand-off v1\0" + self._without(1)
 
 
-class Membership(msgspec.Struct, frozen=True, kw_only=True):
+class Membership(_Message, frozen=True, kw_only=True):
     """A process that serves ``store_id`` says which keys are its own."""
 
-    store_id: bytes
-    instance: bytes
-    kem: bytes
-    signing: bytes
-    settings: bytes
-    level: int
+    kind = b"KEYHMEM" + _FORMAT
 
-    def encode(self) -> bytes:
-        """Return the message."""
-        keys = (self.store_id, self.instance, self.kem, self.signing, self.settings)
-        return b"".join((_MEMBER, *keys, self.level.to_bytes(4, "big")))
+    store_id: _StoreId
+    instance: Annotated[bytes, _exactly(INSTANCE_SIZE, "instance")]
+    kem: _Kem
+    signing: _Signing
+    settings: _Settings
+    level: _Level
 
 
-class Switch(msgspec.Struct, frozen=True, kw_only=True):
+class Switch(_Message, frozen=True, kw_only=True):
     """A replica that began an epoch with a new data key hands that to another one."""
 
-    store_id: bytes
-    writer: bytes
-    reader: bytes
-    after: Position  # where the old epoch ends
-    epoch: int
-    key_check: bytes
-    sealed: bytes = b""
-    signature: bytes = b""
+    kind = b"KEYHSWI" + _FORMAT
 
-    def encode(self) -> bytes:
-        """Return the note."""
-        return self.head + self.sealed + self.signature
-
-    @property
-    def head(self) -> bytes:
-        """All but the sealed key and the signature."""
-        parts = (self.store_id, self.writer, self.reader, _place(self.after))
-        return b"".join((_SWITCH, *parts, self.epoch.to_bytes(8, "big"), self.key_check))
+    store_id: _StoreId
+    writer: Annotated[bytes, _exactly(INSTANCE_SIZE, "writer")]
+    reader: Annotated[bytes, _exactly(INSTANCE_SIZE, "reader")]
+    after: _Place  # where the old epoch ends
+    epoch: Annotated[int, _Form("epoch", _read_count, _number(8, "epoch").write)]
+    key_check: Annotated[bytes, _exactly(_HASH, "key check")]
+    sealed: _Sealed = b""
+    signature: Annotated[bytes, _exactly(SIGNATURE_SIZE, "signature")] = b""
 
     @property
     def info(self) -> bytes:
-        """What the sealed key is bound to."""
-        return b"keyhouse switch key v1\0" + self.head
+        """What the sealed key is bound to: all but that and the signature."""
+        return b"keyhouse switch key v1\0" + self._without(2)
 
     @property
     def signed(self) -> bytes:
         """What the signature is over."""
-        return b"keyhouse switch v1\0" + self.head + self.sealed
-
-
-_ASK: Final = b"KEYHASK" + bytes([_FORMAT])
-_GIVE: Final = b"KEYHGIV" + bytes([_FORMAT])
-_MEMBER: Final = b"KEYHMEM" + bytes([_FORMAT])
-_SWITCH: Final = b"KEYHSWI" + bytes([_FORMAT])
+        return b"keyhouse switch v1\0" + self._without(1)
 
 
 def read_quoted(raw: bytes) -> Quoted:
@@ -231,85 +300,6 @@ def read_quoted(raw: bytes) -> Quoted:
     except LayoutError as error:
         raise _malformed(str(error)) from None
     return Quoted(message, quote)
-
-
-def read_ask(message: bytes) -> Ask:
-    """Return what the message of an ask says. Raises ``NoteRefusedError``."""
-    reader = _begin(message, _MESSAGE)
-    try:
-        _require_kind(reader, _ASK)
-        return Ask(
-            store_id=reader.take(STORE_ID_SIZE, "store id"),
-            instance=reader.take(INSTANCE_SIZE, "instance"),
-            nonce=reader.take(NONCE_SIZE, "nonce"),
-            kem=reader.take(KEM_KEY_SIZE, "key"),
-            signing=reader.take(SIGNING_KEY_SIZE, "key of signatures"),
-            settings=reader.take(_HASH, "settings"),
-            known=_read_known(reader),
-            level=reader.number(4, "level"),
-            version=_read_version(reader),
-        )
-    except LayoutError as error:
-        raise _malformed(str(error)) from None
-
-
-def read_give(message: bytes) -> Give:
-    """Return what the message of a give says. Raises ``NoteRefusedError``."""
-    reader = _begin(message, _MESSAGE)
-    try:
-        _require_kind(reader, _GIVE)
-        give = Give(
-            ask=reader.take(_HASH, "ask"),
-            store_id=reader.take(STORE_ID_SIZE, "store id"),
-            giver=reader.take(INSTANCE_SIZE, "giver"),
-            root=reader.take(_HASH, "root"),
-            place=_read_place(reader),
-            sealed=reader.take(_SEALED_KEY, "sealed key"),
-        )
-        reader.finish("sealed key")
-    except LayoutError as error:
-        raise _malformed(str(error)) from None
-    return give
-
-
-def read_membership(message: bytes) -> Membership:
-    """Return what the message of a member says. Raises ``NoteRefusedError``."""
-    reader = _begin(message, _MESSAGE)
-    try:
-        _require_kind(reader, _MEMBER)
-        membership = Membership(
-            store_id=reader.take(STORE_ID_SIZE, "store id"),
-            instance=reader.take(INSTANCE_SIZE, "instance"),
-            kem=reader.take(KEM_KEY_SIZE, "key"),
-            signing=reader.take(SIGNING_KEY_SIZE, "key of signatures"),
-            settings=reader.take(_HASH, "settings"),
-            level=reader.number(4, "level"),
-        )
-        reader.finish("level")
-    except LayoutError as error:
-        raise _malformed(str(error)) from None
-    return membership
-
-
-def read_switch(raw: bytes) -> Switch:
-    """Return what a switch says. Raises ``NoteRefusedError``."""
-    reader = _begin(raw, _MESSAGE)
-    try:
-        _require_kind(reader, _SWITCH)
-        switch = Switch(
-            store_id=reader.take(STORE_ID_SIZE, "store id"),
-            writer=reader.take(INSTANCE_SIZE, "writer"),
-            reader=reader.take(INSTANCE_SIZE, "reader"),
-            after=_read_place(reader),
-            epoch=_read_count(reader, "epoch"),
-            key_check=reader.take(_HASH, "key check"),
-            sealed=reader.take(_SEALED_KEY, "sealed key"),
-            signature=reader.take(SIGNATURE_SIZE, "signature"),
-        )
-        reader.finish("signature")
-    except LayoutError as error:
-        raise _malformed(str(error)) from None
-    return switch
 
 
 def digest_of(message: bytes) -> bytes:
@@ -326,41 +316,6 @@ def _begin(raw: bytes, longest: int) -> ByteReader:
 def _require_kind(reader: ByteReader, kind: bytes) -> None:
     if reader.take(len(kind), "kind") != kind:
         raise LayoutError("it is of another kind or format")
-
-
-def _read_known(reader: ByteReader) -> Position | None:
-    mark = reader.number(1, "known place")
-    if mark == 1:
-        return _read_place(reader)
-    if mark or any(reader.take(48, "known place")):
-        raise LayoutError("its known place is neither a place nor none")
-    return None
-
-
-def _read_place(reader: ByteReader) -> Position:
-    epoch, sequence = _read_count(reader, "place"), _read_count(reader, "place")
-    return Position(epoch, sequence, reader.take(_HASH, "place"))
-
-
-def _read_count(reader: ByteReader, part: str) -> int:
-    """Return an epoch or a sequence: both count from 1."""
-    number = reader.number(8, part)
-    if not 0 < number <= _LARGEST:
-        raise LayoutError(f"its {part} has a number that cannot be")
-    return number
-
-
-def _read_version(reader: ByteReader) -> str:
-    raw = reader.framed(1, "version")
-    reader.finish("version")
-    text = raw.decode("latin-1")
-    if not (raw and raw.isascii() and text.isprintable()):
-        raise LayoutError("its version is not printable text")
-    return text
-
-
-def _place(place: Position) -> bytes:
-    return place.epoch.to_bytes(8, "big") + place.sequence.to_bytes(8, "big") + place.chain
 
 
 def _sized(part: bytes) -> bytes:

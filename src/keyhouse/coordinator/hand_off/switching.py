@@ -23,7 +23,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Member, Running
 from keyhouse.coordinator.hand_off.membership import Members
-from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError, Switch, read_switch
+from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError, Switch
 from keyhouse.journal import Position
 from keyhouse.journal.keys import key_check
 from keyhouse.journal.store.protocol import Note, Notes
@@ -132,7 +132,7 @@ def signed_switch(raw: bytes, reader: Reader) -> tuple[Switch, Member]:
 
     Raises ``NoteRefusedError``.
     """
-    switch = read_switch(raw)
+    switch = Switch.read(raw)
     if switch.store_id != reader.store_id:
         raise NoteRefusedError(NoteProblem.OTHER_STORE, "it is about another store")
     if switch.reader != reader.instance:

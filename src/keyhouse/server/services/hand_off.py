@@ -46,8 +46,6 @@ from keyhouse.coordinator.hand_off.notes import (
     NoteRefusedError,
     Quoted,
     digest_of,
-    read_ask,
-    read_give,
     read_quoted,
 )
 from keyhouse.coordinator.lease import HeldError
@@ -178,7 +176,7 @@ class KeyGiver:
     async def _answer(self, note: Note) -> None:
         held = self._held()
         quoted = read_quoted(note.raw)
-        ask = read_ask(quoted.message)
+        ask = Ask.read(quoted.message)
         require_answerable(ask, held.store_id, self._settings)
         require_bound(quoted, "ask")
         if digest_of(quoted.message) in self._done:
@@ -320,7 +318,7 @@ class KeyTaker:
 
     async def _take(self, note: Note, ask: Ask) -> Taken:
         quoted = read_quoted(note.raw)
-        give = read_give(quoted.message)
+        give = Give.read(quoted.message)
         require_answers(give, ask.encode(), ask)
         require_bound(quoted, "give")
         verdict = await self._checks.verify(quoted.quote)
