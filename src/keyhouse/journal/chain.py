@@ -30,6 +30,7 @@ from keyhouse.journal.store.protocol import (
     StoreDamagedError,
     StoreNewerError,
     follow,
+    link,
 )
 
 NONCE_SIZE = 12
@@ -106,7 +107,7 @@ class Sealer:
         nonce = os.urandom(NONCE_SIZE)
         ciphertext = self._cipher.encrypt(nonce, payload, header + after.chain)
         sealed = Sealed(sequence, header, nonce, ciphertext)
-        return sealed, follow(after, sealed)
+        return sealed, Position(after.epoch, sequence, link(after.chain, sealed))
 
     def unseal(self, after: Position, sealed: Sealed) -> tuple[Kind, bytes, Position]:
         """Return kind, payload and the position behind ``sealed``, which must follow ``after``."""

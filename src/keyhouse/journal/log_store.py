@@ -82,12 +82,17 @@ class LogStore:
         """Make the files hold all of the log, durably. Raises ``UnavailableError``."""
         await self._write(durable=True)
 
+    @property
+    def has_complete(self) -> bool:
+        """Whether there is something for ``tend``."""
+        return self._growing is not None and self._growing.has_complete
+
     async def tend(self) -> None:
         """Move complete tiles to their files; a crash before they are synced loses nothing.
 
         Raises ``UnavailableError``.
         """
-        if self._growing is not None and self._growing.has_complete:
+        if self.has_complete:
             await self._write(durable=False)
 
     def held(self, tile: Tile) -> bytes | None:

@@ -42,7 +42,9 @@ class Permissions:
         missing = set(resources)
         for names in self._granted.get(user, {}).get(action, ()):
             missing -= names
-        return tuple(sorted(missing)) if missing else ()
+            if not missing:
+                return ()
+        return tuple(sorted(missing))
 
     def holders(self, action: Action) -> tuple[str, ...]:
         """Return the users who have ``action``, on whatever, sorted."""

@@ -156,17 +156,12 @@ class _Findings:
     ``most_remarks``: 0 where nobody reads them. Looking for the name that was meant takes 0.1 ms.
     """
 
-    __slots__ = ("_most_remarks", "mismatches", "remarks")
+    __slots__ = ("mismatches", "most_remarks", "remarks")
 
     def __init__(self, most_remarks: int = MOST) -> None:
-        self._most_remarks = most_remarks
+        self.most_remarks = most_remarks
         self.mismatches: list[Problem] = []  # no value can be made
         self.remarks: list[Problem] = []  # the value is made without what they name
-
-    @property
-    def are_told(self) -> bool:
-        """Whether anybody reads the remarks."""
-        return self._most_remarks > 0
 
     def mismatch(self, place: _Place, problem: str, wanted: str = "", hint: str = "") -> "_Failed":
         if len(self.mismatches) < MOST:
@@ -175,12 +170,12 @@ class _Findings:
         return _FAILED
 
     def unknown(self, place: _Place, name: str, known: tuple[str, ...]) -> None:
-        if len(self.remarks) < self._most_remarks:
+        if len(self.remarks) < self.most_remarks:
             hint = nearest(name, known)
             self.remarks.append(Problem(_path((place, name)), UNKNOWN, hint))
 
     def repeated(self, place: _Place, name: str) -> None:
-        if len(self.remarks) < self._most_remarks:
+        if len(self.remarks) < self.most_remarks:
             hint = "keep one of them; names of fields are the same in any case"
             self.remarks.append(Problem(_path((place, name)), REPEATED, hint))
 
@@ -376,10 +371,18 @@ def _struct(kind: type[msgspec.Struct]) -> _Shape:
     def convert(value: Any, place: _Place, findings: _Findings) -> Any:
         if not isinstance(value, dict):
             return findings.mismatch(place, _kind_of(value), "an object")
-        given = _match(value, fields, known, place, findings)
-        if findings.are_told:
-            for name in _repeated(value, fields):
-                findings.repeated(place, name)
+        given: dict[str, Any] = {}  # as attributes
+        for name, element in value.items():
+            entry = fields.get(name)
+            if entry is None and name.isascii():  # str.lower() folds more than ASCII
+                entry = fields.get(name.lower())
+            if entry is None:
+                findings.unknown(place, name, known)
+            elif element is not None:
+                attribute, declared, convert_field = entry
+                given[attribute] = convert_field(element, (place, declared), findings)
+        if findings.most_remarks:
+            _find_repeated(value, fields, place, findings)
         if required and _any_missing(given, required, place, findings):
             return _FAILED
         return kind(**given)
@@ -387,32 +390,15 @@ def _struct(kind: type[msgspec.Struct]) -> _Shape:
     return _Shape("an object", convert, _FAILED if required else kind(), "object")
 
 
-def _match(
-    value: dict[str, Any],
-    fields: _Fields,
-    known: tuple[str, ...],
-    place: _Place,
-    findings: _Findings,
-) -> dict[str, Any]:
-    """Return the given fields as attributes."""
-    given: dict[str, Any] = {}
-    for name, element in value.items():
-        entry = fields.get(name)
-        if entry is None and name.isascii():  # str.lower() folds more than ASCII
-            entry = fields.get(name.lower())
-        if entry is None:
-            findings.unknown(place, name, known)
-        elif element is not None:
-            attribute, declared, convert = entry
-            given[attribute] = convert(element, (place, declared), findings)
-    return given
-
-
-def _repeated(value: dict[str, Any], fields: _Fields) -> list[str]:
-    """Return the names that ``value`` has more than once, as they are declared; sorted."""
+def _find_repeated(
+    value: dict[str, Any], fields: _Fields, place: _Place, findings: _Findings
+) -> None:
+    """Remark the fields that ``value`` has more than once, in whatever case."""
     names = [*value, *value.names] if isinstance(value, Repeated) else value
     seen = Counter(_declared(name, fields) for name in names)
-    return sorted(name for name, times in seen.items() if times > 1)
+    for name, times in sorted(seen.items()):
+        if times > 1:
+            findings.repeated(place, name)
 
 
 def _declared(name: str, fields: _Fields) -> str:

@@ -47,7 +47,7 @@ class SecretType(StrEnum):
     @property
     def is_certificate(self) -> bool:
         """Whether a value of this type is a key with a certificate."""
-        return self.value.startswith("cert-")
+        return self.startswith("cert-")
 
 
 def size_problem(kind: SecretType, size: int, *, shared: bool, user_defined: bool) -> str:
@@ -56,12 +56,14 @@ def size_problem(kind: SecretType, size: int, *, shared: bool, user_defined: boo
     A certificate that a user uploads may leave the size open (0). Source: manifest format, "Types
     and sizes".
     """
-    if kind is SecretType.PLAIN or (kind.is_certificate and user_defined and size == 0):
+    if kind is SecretType.PLAIN:
         return ""
     if kind is SecretType.SYMMETRIC_KEY:
         largest = LARGEST_KEY if shared or user_defined else LARGEST_DERIVED_KEY
         fits = 0 < size <= largest and size % 8 == 0
         return "" if fits else f"is {size}, must be a multiple of 8 from 8 to {largest}"
+    if user_defined and size == 0:
+        return ""
     if kind is SecretType.CERT_ED25519:
         return f"is {size}, must be 0 or left out: Ed25519 has one size" if size else ""
     if kind is SecretType.CERT_RSA:

@@ -56,7 +56,7 @@ def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str
     secrets".
     """
     certificate_fields = (upload.cert, upload.private, upload.public)
-    if upload.key is not None and any(field is not None for field in certificate_fields):
+    if upload.key is not None and certificate_fields != (None, None, None):
         raise BadRequestError(
             f"secret {quoted(name)} mixes a key with a certificate",
             fields={"key": "is given together with cert, private or public"},

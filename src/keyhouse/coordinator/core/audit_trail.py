@@ -66,6 +66,7 @@ class AuditTrail:
         self._platforms: dict[tuple[str, str], str] = {}
         self._unlearnt = self._lines.copy()
         self._size = sum(map(len, self._lines))  # bytes
+        self._view: AuditView | None = None  # of the trail as it is: most changes add nothing
 
     def extend(self, event: Event) -> list[Moved]:
         """Append what ``event`` says; return each workload that moved."""
@@ -78,13 +79,16 @@ class AuditTrail:
 
     def view(self) -> AuditView:
         """Return the trail as it stands now. Costs nothing: lines are only ever appended."""
-        return AuditView(self._lines, self._first)
+        if self._view is None:
+            self._view = AuditView(self._lines, self._first)
+        return self._view
 
     def _append(self, activated: Activated) -> Moved | None:
         platform = activated.platform.hex()
         before = self._came_from(activated.marble_type, activated.uuid, platform)
         line = _encode(_entry(activated, before))
         self._lines.append(line)
+        self._view = None
         self._size += len(line)
         if len(self._lines) >= KEPT + SLACK or self._size > BYTES:
             self._forget()
@@ -107,6 +111,7 @@ class AuditTrail:
         if not self._lines:
             self._first = event.first
         self._lines.extend(event.lines)
+        self._view = None
         self._size += sum(map(len, event.lines))
         for line in event.lines:
             self._learn(line)

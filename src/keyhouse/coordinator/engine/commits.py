@@ -65,7 +65,7 @@ class Commits:
             decided = await self._commit_in_turn(decided)
         return decided.accepted
 
-    async def settled(self, write: Awaitable[None], batch: Sequence[Accepted] = ()) -> None:
+    async def settled(self, write: Awaitable[object], batch: Sequence[Accepted] = ()) -> None:
         """Return once ``write``, of the changes in ``batch``, has happened; raise if it has not."""
         try:
             try:
@@ -86,7 +86,9 @@ class Commits:
         if not decided.payloads:  # a command that begins a journal or an epoch
             decided = await self._quoted(decided)
         began = perf_counter()
-        await self.settled(self._make_durable(decided), decided.accepted)
+        alone = decided.payloads and not decided.objects  # as mostly: an append is all there is
+        write = self._writer.append(decided.payloads) if alone else self._make_durable(decided)
+        await self.settled(write, decided.accepted)
         self._counts.committed(len(decided.accepted), perf_counter() - began)
         self._current.publish(decided.state, decided.events)
 
@@ -130,8 +132,7 @@ class Commits:
     async def _make_durable(self, decided: Decided) -> None:
         command, state = decided.accepted[0].waiting.command, decided.state
         if decided.payloads:
-            if decided.objects:
-                await self._writer.public_log.put_objects(decided.objects)
+            await self._writer.public_log.put_objects(decided.objects)
             await self._writer.append(decided.payloads)
             return
         assert isinstance(state, Running)  # noqa: S101 a manifest was just set

@@ -11,7 +11,7 @@ the view follows them as soon as the store says that there is something new.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError, UnsettledError
@@ -240,7 +240,10 @@ class Engine:
                 elif batch := intake.take():
                     await self._serve(batch)
                 await self._tell_of_manifest()
-                await self._tend()
+                if self._writer.is_too_long():
+                    await self._tend(self._compact)
+                elif self._writer.is_head_due():
+                    await self._tend(self._writer.keep_head)
         except BrokenError as error:
             intake.broken = error
             raise
@@ -331,23 +334,23 @@ class Engine:
             elif answer is None and isinstance(command, RecordActivations):
                 self._intake.recorded(command)
 
-    async def _tend(self) -> None:
-        """Compact the journal or write its head, where that is due.
+    async def _tend(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what keeps the journal in order.
 
         A failure that leaves the journal unchanged is logged, and tried again later.
         """
         try:
-            if self._writer.is_too_long():
-                await self._commits.settled(self._compact())
-                self._current.publish(self.view.state, ())  # others show the new epoch as well
-            else:
-                await self._writer.keep_head()
+            await work()
         except (UnavailableError, UnsettledError) as error:
             self._writer.put_off(error)
 
     async def _compact(self) -> None:
+        def compact() -> Awaitable[None]:
+            return self._writer.compact(self.view.state, self.view.log)
+
         # In a turn: a base takes its time, and others would always be first.
-        await self._following.in_turn(lambda: self._writer.compact(self.view.state, self.view.log))
+        await self._commits.settled(self._following.in_turn(compact))
+        self._current.publish(self.view.state, ())  # others show the new epoch as well
 
 
 def _as_broken(error: BaseException) -> BrokenError:

@@ -276,6 +276,14 @@ class JournalWriter:
         if isinstance(state, Running):
             self._policy_due = policy_of(state.manifest).seal_mode
 
+    def is_head_due(self) -> bool:
+        """Tell whether ``keep_head`` has something to do."""
+        journal = self._journal
+        if self.public_log.has_complete or journal is None or not self._on_disk:
+            return self.public_log.has_complete
+        late = journal.position.sequence - self._head_at >= HEAD_EVERY
+        return late or self._policy_due != ""
+
     async def keep_head(self) -> None:
         """Write the sealed head every ``HEAD_EVERY`` records, and complete tiles of the log.
 

@@ -4,20 +4,17 @@ What a type does not have is left out; ``private`` and ``public`` are always the
 user-defined secret was not uploaded. Source: wire reference, GET secrets.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 
 from keyhouse.authority import StoredSecret
 from keyhouse.base.errors import BadRequestError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import View
-from keyhouse.server.http.body import require_size
 from keyhouse.server.http.exchange import Head
 from keyhouse.server.http.query import values
 from keyhouse.server.services.user_secrets import read_secrets
 from keyhouse.wire.client_api import SecretObject, SecretsData
-from keyhouse.wire.secret_types import SecretDefinition, SecretType, UserSecret
+from keyhouse.wire.secret_types import SecretDefinition, SecretType
 from keyhouse.wire.sent import LEFT_OUT, NULL
 
 DEFAULT_DAYS = 365
@@ -74,9 +71,3 @@ def read_named_secrets(view: View, head: Head) -> dict[str, SecretObject]:
         )
     found = read_secrets(view, head.identity, names)
     return {name: secret_object(*secret) for name, secret in found.items()}
-
-
-def require_uploads_size(uploads: Mapping[str, UserSecret]) -> Mapping[str, UserSecret]:
-    """Return ``uploads``. Raises ``TooLargeError`` for more bytes than one upload may have."""
-    require_size(sum(upload.size for upload in uploads.values()))
-    return uploads

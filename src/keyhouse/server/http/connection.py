@@ -401,8 +401,11 @@ class HttpConnection:
             outcome = conclude(future)
         except Exception as error:  # noqa: BLE001 - no failure of a route may end the connection
             outcome = _internal_error(error)
-        self._take_outcome(outcome)
-        self._continue()
+        if isinstance(outcome, Answer):
+            self._send(outcome)
+            self._continue()
+        else:
+            self._take_outcome(outcome)
 
     def _answered(self, future: asyncio.Future[Answer]) -> None:
         """Send the answer that was awaited, then continue to read."""

@@ -46,7 +46,7 @@ class SecretWrites:
         self._preparation = preparation
 
     def prepared(
-        self, identity: bytes | None, read: Callable[[], Mapping[str, UserSecret]], *, within: str
+        self, identity: bytes | None, read: Callable[[], Mapping[str, UserSecret]], within: str
     ) -> UploadSecrets:
         """Return the change that stores the uploads that ``read`` returns, all or nothing.
 

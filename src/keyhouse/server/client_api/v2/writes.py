@@ -3,6 +3,7 @@
 import re
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -14,8 +15,7 @@ from keyhouse.server.client_api.agreements import acknowledged, unwitnessed, upd
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.bodies import warnings_message
 from keyhouse.server.client_api.routes import INLINE, user_of
-from keyhouse.server.client_api.secret_json import require_uploads_size
-from keyhouse.server.http.body import read_body, require_size
+from keyhouse.server.http.body import DECODED_BYTES, read_body, require_size
 from keyhouse.server.http.exchange import Answer, Head, Later
 from keyhouse.server.services.counters import Counters
 from keyhouse.server.services.first_manifest import FirstManifest
@@ -41,6 +41,9 @@ from keyhouse.wire.secret_types import UserSecret
 LONGEST_NAME: Final = 256
 """Bytes of a counter's name in UTF-8; it may be empty."""
 
+Uploads = Mapping[str, UserSecret]
+Prepare = Callable[[], UploadSecrets]
+
 _QUOTE: Final = "sgxQuote"
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _MANIFEST_HINT: Final = 'send {"manifest": its JSON text in base64}'
@@ -57,7 +60,7 @@ async def set_manifest(
 
 
 def write_secrets(
-    read: Callable[[bytes], Mapping[str, UserSecret]],
+    read: Callable[[bytes], Uploads],
     within: str,
     secrets: SecretWrites,
     answers: Answers,
@@ -69,24 +72,23 @@ def write_secrets(
     A small one is read and checked here, a large one in a thread, and so is one that has to be
     checked again because the state has changed. Raises what refuses a small one.
     """
-
-    def prepare() -> UploadSecrets:
-        return secrets.prepared(
-            head.identity, lambda: require_uploads_size(read(body)), within=within
-        )
-
-    async def written() -> Answer:
-        return answers.success(None, await secrets.write(prepare))
-
-    def conclude(done: Future[Decision]) -> Answer | Awaitable[Answer]:
-        try:
-            return answers.success(None, done.result().view)
-        except StaleError:
-            return written()
-
+    prepare = partial(secrets.prepared, head.identity, partial(_bounded, read, body), within)
     if len(body) > INLINE:
-        return written()
-    return Later(secrets.submitted(prepare()), conclude)
+        return _written(secrets, answers, prepare)
+    return Later(secrets.submitted(prepare()), partial(_concluded, secrets, answers, prepare))
+
+
+def _concluded(
+    secrets: SecretWrites, answers: Answers, prepare: Prepare, done: Future[Decision]
+) -> Answer | Awaitable[Answer]:
+    try:
+        return answers.success(None, done.result().view)
+    except StaleError:
+        return _written(secrets, answers, prepare)
+
+
+async def _written(secrets: SecretWrites, answers: Answers, prepare: Prepare) -> Answer:
+    return answers.success(None, await secrets.write(prepare))
 
 
 async def plan_update(
@@ -191,9 +193,17 @@ def _given(raw: bytes) -> bytes:
     return raw
 
 
-def uploads_of(body: bytes) -> Mapping[str, UserSecret]:
+def uploads_of(body: bytes) -> Uploads:
     """Return the uploads by name. Raises ``BadRequestError``."""
     return read_body(body, SecretsBody).secrets
+
+
+def _bounded(read: Callable[[bytes], Uploads], body: bytes) -> Uploads:
+    """Return what ``read`` finds. Raises ``TooLargeError`` for more than one upload may have."""
+    uploads = read(body)
+    if len(body) > DECODED_BYTES:  # no value is longer than its text
+        require_size(sum(upload.size for upload in uploads.values()))
+    return uploads
 
 
 def _quote(body: bytes) -> bytes:
