@@ -139,6 +139,21 @@ async def test_a_permission_that_another_replica_gave_counts_at_once(tmp_path: P
 
 
 @in_simulated_time
+async def test_an_upload_that_is_accepted_needs_no_look(tmp_path: Path) -> None:
+    async with two(tmp_path) as replicas:
+        before = replicas.store.looks
+        for size in (1, 2000):  # in place, and in a thread
+            for seen in (None, replicas.other.view.revision):
+                await upload(replicas.one, {"note": b"before"})
+                body = BODY.replace(b"eA==", base64.b64encode(b"x" * size))
+                answer = await replicas.ask(NOTE, "writer", body, at_least=seen)
+                assert (answer.status, place(answer)) == (200, replicas.other.view.revision)
+        assert replicas.store.looks == before
+        assert (await replicas.ask(NOTE, "writer", BODY.replace(b"eA==", b"?"))).status == 400
+        assert replicas.store.looks == before + 1
+
+
+@in_simulated_time
 async def test_all_refusals_are_of_the_newest_state(tmp_path: Path) -> None:
     async with two(tmp_path) as replicas:
         cases: tuple[tuple[str, str, bytes | None, int], ...] = (

@@ -2,10 +2,13 @@
 
 A read waits for the gate before it is judged. So does what the present view would refuse, for the
 newest may not. What has a body waits when the body is complete: what is done then, and what is told
-then, is of a state that is newer than the request. Answers from 500 on tell no place, and who sends
-``Keyhouse-At-Least`` is answered only from a state that continues that place.
+then, is of a state that is newer than the request. What appends a record does not wait: the store
+takes a record only behind the newest state, so success confirms itself, and what is refused is
+judged again behind the gate. Answers from 500 on tell no place, and who sends ``Keyhouse-At-Least``
+is answered only from a state that continues that place.
 """
 
+from collections.abc import Awaitable
 from functools import partial
 from http import HTTPStatus
 from typing import Final
@@ -16,7 +19,15 @@ from keyhouse.base.errors import BadRequestError, KeyhouseError
 from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.dispatcher import Dispatcher
-from keyhouse.server.http.exchange import Admission, Answer, Deferred, Head, PlacedHead, Refusal
+from keyhouse.server.http.exchange import (
+    Admission,
+    Answer,
+    Deferred,
+    Head,
+    Later,
+    PlacedHead,
+    Refusal,
+)
 from keyhouse.wire.headers import place_in
 
 _STATE: Final = b"keyhouse-state"
@@ -45,13 +56,7 @@ class Confirmed:
         if isinstance(verdict, Answer):
             return self._judged_later(head)
 
-        async def run(body: bytes) -> Answer:
-            confirmed = await self._gate.confirmed(partial(self._judged, head))
-            if isinstance(confirmed, Answer):
-                return confirmed
-            outcome = confirmed.run(body)
-            return outcome if isinstance(outcome, Answer) else await outcome
-
+        run = partial(self._appended if verdict.appends else self._run_confirmed, head)
         return msgspec.structs.replace(verdict, run=run)
 
     def refuse(self, refusal: Refusal) -> Answer | Deferred[Answer]:
@@ -69,6 +74,41 @@ class Confirmed:
         deferred: Deferred[Answer] = Deferred()
         self._gate.call(lambda problem: deferred.tell(answer, problem))
         return deferred
+
+    async def _run_confirmed(self, head: Head, body: bytes) -> Answer:
+        """Judge a request again, as soon as the view is confirmed, and run it."""
+        verdict = await self._gate.confirmed(partial(self._judged, head))
+        if isinstance(verdict, Answer):
+            return verdict
+        outcome = verdict.run(body)
+        return outcome if isinstance(outcome, Answer) else await outcome
+
+    def _appended(self, head: Head, body: bytes) -> Answer | Awaitable[Answer]:
+        """Run what appends a record without a look at the store, unless it is refused.
+
+        While the store is not known to answer it is looked at first: what fails then has not
+        happened, for certain.
+        """
+        verdict = self._judged(head)
+        if isinstance(verdict, Answer) or not self._engine.is_settled:
+            return self._run_confirmed(head, body)
+        return self._final(head, body, verdict.run(body))
+
+    def _final(
+        self, head: Head, body: bytes, outcome: Answer | Awaitable[Answer]
+    ) -> Answer | Awaitable[Answer]:
+        """Return ``outcome``, or that of the newest state if this one refuses."""
+        if isinstance(outcome, Later):
+            conclude = outcome.conclude
+            return Later(outcome.done, lambda done: self._final(head, body, conclude(done)))
+        if not isinstance(outcome, Answer):
+            return self._awaited_final(head, body, outcome)
+        refused = HTTPStatus.BAD_REQUEST <= outcome.status < HTTPStatus.INTERNAL_SERVER_ERROR
+        return self._run_confirmed(head, body) if refused else outcome
+
+    async def _awaited_final(self, head: Head, body: bytes, outcome: Awaitable[Answer]) -> Answer:
+        final = self._final(head, body, await outcome)
+        return final if isinstance(final, Answer) else await final
 
     def _judged_later(self, head: Head) -> Deferred[Verdict]:
         deferred: Deferred[Verdict] = Deferred()
@@ -89,12 +129,7 @@ class Confirmed:
         if isinstance(verdict, Answer):
             return _without_place(verdict)
         admission = verdict
-
-        async def run(body: bytes) -> Answer:
-            outcome = admission.run(body)
-            return _without_place(outcome if isinstance(outcome, Answer) else await outcome)
-
-        return msgspec.structs.replace(admission, run=run)
+        return msgspec.structs.replace(admission, run=lambda body: _told(admission.run(body)))
 
     def _require_place(self, text: bytes) -> None:
         """Require that the view continues the place ``text``, which the client has seen.
@@ -113,6 +148,18 @@ class Confirmed:
 
 def _plain(head: Head) -> Head:
     return head.plain if isinstance(head, PlacedHead) else head
+
+
+def _told(outcome: Answer | Awaitable[Answer]) -> Answer | Awaitable[Answer]:
+    """Return ``outcome``, of which nothing that is not confirmed is told."""
+    if isinstance(outcome, Later):
+        conclude = outcome.conclude
+        return Later(outcome.done, lambda done: _told(conclude(done)))
+    return _without_place(outcome) if isinstance(outcome, Answer) else _awaited_told(outcome)
+
+
+async def _awaited_told(outcome: Awaitable[Answer]) -> Answer:
+    return _without_place(await outcome)
 
 
 def _without_place(answer: Answer) -> Answer:

@@ -71,7 +71,10 @@ class Dispatcher:
         assert write is not None  # noqa: S101 a route that does not read writes
         identified = route.caller is not Caller.ANYBODY
         return Admission(
-            route.body_limit, lambda body: self._write(route, write, head, body), identified
+            route.body_limit,
+            lambda body: self._write(route, write, head, body),
+            identified,
+            route.appends,
         )
 
     def refuse(self, refusal: Refusal) -> Answer:

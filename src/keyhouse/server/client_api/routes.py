@@ -80,6 +80,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     read: Callable[[UseCases], Read] | None = None
     write: Callable[[UseCases], Write] | None = None
     body_limit: int = NO_BODY  # bytes
+    appends: bool = False  # success is a record in the journal, always; a refusal changes nothing
 
 
 class Grammars:
@@ -123,6 +124,7 @@ def post(
     *,
     gate: FeatureGate | None = None,
     limit: int = NO_BODY,
+    appends: bool = False,
 ) -> Route:
     """Return the route of a write, whose body has at most ``limit`` bytes."""
     return Route(
@@ -133,6 +135,7 @@ def post(
         caller=caller,
         gate=gate,
         body_limit=limit,
+        appends=appends,
     )
 
 

@@ -120,6 +120,7 @@ ROUTES: Final = (
         lambda to: partial(writes.write_secrets, _uploads, "", to.secrets, to.answers),
         _USER,
         limit=ENCODED_BYTES,
+        appends=True,
     ),
     get(
         "/update",

@@ -66,6 +66,7 @@ class Admission(msgspec.Struct, frozen=True):
     body_limit: int
     run: Callable[[bytes], Answer | Awaitable[Answer]]
     known: bool = False  # the caller was identified: anonymous clients' bodies leave room
+    appends: bool = False  # success is a record in the journal, always; a refusal changes nothing
 
 
 Conclude = Callable[[Future[Any]], Answer | Awaitable[Answer]]

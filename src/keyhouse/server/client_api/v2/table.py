@@ -58,6 +58,7 @@ ROUTES: Final = (
         ),
         _USER,
         limit=ENCODED_BYTES,
+        appends=True,
     ),
     post(
         "/api/v2/plan",
