@@ -196,6 +196,7 @@ class _Shape(msgspec.Struct, frozen=True):
     convert: _Converter
     empty: object = _FAILED
     form: Literal["string", "object", "other"] = "other"  # of the JSON values that fit
+    as_it_is: type | None = None  # values of exactly this type need no converter
 
 
 @functools.cache
@@ -242,7 +243,7 @@ def _exactly(kind: type, name: str, empty: object) -> _Shape:
             return value
         return findings.mismatch(place, _kind_of(value), name)
 
-    return _Shape(name, convert, empty, "string" if kind is str else "other")
+    return _Shape(name, convert, empty, "string" if kind is str else "other", kind)
 
 
 def _integer(low: int, high: int) -> _Shape:
@@ -295,11 +296,13 @@ _PLAIN: dict[Any, _Shape] = {
 
 
 def _list(item: _Shape) -> _Shape:
-    convert_item, empty = item.convert, item.empty
+    convert_item, empty, as_they_are = item.convert, item.empty, {item.as_it_is}
 
     def convert(value: Any, place: _Place, findings: _Findings) -> Any:
         if type(value) is not list:
             return findings.mismatch(place, _kind_of(value), "a list")
+        if as_they_are.issuperset(map(type, value)):
+            return tuple(value)
         made = [
             empty if element is None else convert_item(element, (place, index), findings)
             for index, element in enumerate(value)
@@ -355,17 +358,21 @@ def _union(options: tuple[Any, ...]) -> _Shape:
     return _Shape("a string or an object", convert, None if optional else _FAILED)
 
 
-_Fields = dict[str, tuple[str, str, _Converter]]
-"""JSON name, as declared and in lower case, to attribute, declared name and converter."""
+_Field = tuple[str, str, _Converter, type | None]
+"""Attribute, declared name, converter, and ``as_it_is`` of the shape."""
+
+_Fields = dict[str, _Field]
+"""By JSON name, as declared and in lower case."""
 
 
 def _struct(kind: type[msgspec.Struct]) -> _Shape:
     fields: _Fields = {}
     declared = msgspec.structs.fields(kind)  # evaluates all annotations: once
     for field in declared:
-        entry = (field.name, field.encode_name, _shape(field.type).convert)
+        shape = _shape(field.type)
+        entry = (field.name, field.encode_name, shape.convert, shape.as_it_is)
         fields[field.encode_name] = fields[field.encode_name.lower()] = entry
-    known = tuple(dict.fromkeys(name for _, name, _ in fields.values()))
+    known = tuple(dict.fromkeys(name for _, name, *_ in fields.values()))
     required = {field.name: field.encode_name for field in declared if field.required}
 
     def convert(value: Any, place: _Place, findings: _Findings) -> Any:
@@ -373,14 +380,14 @@ def _struct(kind: type[msgspec.Struct]) -> _Shape:
             return findings.mismatch(place, _kind_of(value), "an object")
         given: dict[str, Any] = {}  # as attributes
         for name, element in value.items():
-            entry = fields.get(name)
-            if entry is None and name.isascii():  # str.lower() folds more than ASCII
-                entry = fields.get(name.lower())
+            entry = fields.get(name) or _in_any_case(name, fields)
             if entry is None:
                 findings.unknown(place, name, known)
             elif element is not None:
-                attribute, declared, convert_field = entry
-                given[attribute] = convert_field(element, (place, declared), findings)
+                attribute, declared, convert_field, as_it_is = entry
+                if type(element) is not as_it_is:
+                    element = convert_field(element, (place, declared), findings)  # noqa: PLW2901
+                given[attribute] = element
         if findings.most_remarks:
             _find_repeated(value, fields, place, findings)
         if required and _any_missing(given, required, place, findings):
@@ -402,8 +409,12 @@ def _find_repeated(
 
 
 def _declared(name: str, fields: _Fields) -> str:
-    entry = fields.get(name.lower()) if name.isascii() else None
+    entry = _in_any_case(name, fields)
     return entry[1] if entry else name
+
+
+def _in_any_case(name: str, fields: _Fields) -> _Field | None:
+    return fields.get(name.lower()) if name.isascii() else None  # lower() folds more than ASCII
 
 
 def _any_missing(
