@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from support.cosigner import Cosigner
@@ -361,6 +362,13 @@ def test_large_deployment_is_shown_in_pages_and_searched(
         assert "1,001" in page.inner_text(".list")
         to(page, "manifest/picture")
         assert "9,978 more Secrets" in page.inner_text("main")
+        to(page, "manifest/source")
+        assert page.locator("pre.source .block").count() > 100
+        # What is copied, and searched, has what was not painted: nothing more, nothing less.
+        page.evaluate("getSelection().selectAllChildren(document.querySelector('pre.source'))")
+        copied = page.evaluate("getSelection().toString()")
+        assert copied.rstrip() == msgspec.json.format(together(large), indent=2).decode()
+        assert page.evaluate("getSelection().empty() || window.find('secret09999')")
 
 
 def test_recovery_shows_who_has_submitted(

@@ -32,6 +32,7 @@ _OPENED: Final = frozenset({"Parameters"})  # whose members say enough
 _LONGEST: Final = 120  # characters of a value in a table
 _MOST_NODES: Final = 24  # of a column of the picture
 _MOST_LINES: Final = 20_000  # that are compared side by side
+_BLOCK: Final = 200  # lines of the source, as many as the style sheet takes a block to have
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -102,12 +103,18 @@ async def source(request: Request, deployment: Deployment) -> View:
     raw = in_force.manifest.raw
     text = await asyncio.to_thread(yaml_of if as_yaml else _as_uploaded, raw)
     values = {
-        "text": text,
+        "blocks": _blocks(text),
         "as_yaml": as_yaml,
         "fingerprint": in_force.fingerprint,
         "view": "source",
     }
     return View("source", values)
+
+
+def _blocks(text: str) -> list[str]:
+    """Return ``text`` in blocks of lines: browsers lay out and paint those that are in sight."""
+    lines = text.split("\n")
+    return ["\n".join(lines[at : at + _BLOCK]) for at in range(0, len(lines), _BLOCK)]
 
 
 @page("manifest")

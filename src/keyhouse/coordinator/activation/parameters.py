@@ -170,7 +170,7 @@ def _rendered(template: Template, values: Values, place: tuple[str, ...]) -> byt
     except MissingValueError as missing:
         raise ConflictError(
             f"secret {quoted(missing.call.name)} has no value yet, but {at(*place)} reads it",
-            hint="a user has to upload it with POST /api/v2/secrets",
+            hint="a user has to upload it: keyhouse secret set",
         ) from None
     except BadRequestError as refused:
         raise ConflictError(f"{at(*place)}: {refused.message}", hint=refused.hint) from None
@@ -226,6 +226,6 @@ def _complete(name: str, value: StoredSecret | None) -> StoredSecret:
     if value is None or not (value.cert and value.private):
         raise ConflictError(
             f"secret {quoted(name)}, which a port is served with, has no certificate or key yet",
-            hint="a user has to upload both with POST /api/v2/secrets",
+            hint="a user has to upload both: keyhouse secret set",
         )
     return value

@@ -36,7 +36,7 @@ def require_recipe(state: Running, marble_type: str) -> Recipe:
     if recipe is None:
         raise ForbiddenError(
             f"the manifest has no marble type {quoted(marble_type)}",
-            hint="types are case-sensitive; GET /api/v2/manifest shows them",
+            hint="types are case-sensitive; keyhouse manifest get prints them",
         )
     return recipe
 
