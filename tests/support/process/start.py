@@ -3,7 +3,8 @@
 The suite starts hundreds. An interpreter that has imported everything and forks saves most of
 what a start costs; from `keyhouse.cli.main` on it is the same program, with streams, environment,
 folder and process id of its own. Two such interpreters take turns, so that a restarted
-coordinator hashes strings as another process would. ``KEYHOUSE_TESTS_COLD=1`` gives every process
+coordinator hashes strings as another process would. They have RSA-4096 keys that took long to
+generate: tests below generate real ones. ``KEYHOUSE_TESTS_COLD=1`` gives every process
 an interpreter of its own, as a shell would; with ``KEYHOUSE_TESTS_GRAMINE=DIR`` coordinators are
 started under Gramine (``gramine_stand_in``). What shells of the tests type can be warm as well:
 ``on_path`` gives them a ``keyhouse`` that asks here for its process.
@@ -197,8 +198,9 @@ class _Forked:
 class _Nursery:
     """One warm interpreter; started when it is first needed, ended with this process."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, this: int, of: int) -> None:
         self._kind = kind
+        self._place = (this, of)
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
         self._folder = ""
@@ -220,13 +222,14 @@ class _Nursery:
         with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(f"{self._folder}/socket")
             listener.listen()
-            numbers = [theirs.fileno(), listener.fileno()]
+            descriptors = [theirs.fileno(), listener.fileno()]
+            numbers = map(str, [*self._place, *descriptors])
             process = subprocess.Popen(
-                [sys.executable, *isolated, str(_PROGRAM), self._kind, *map(str, numbers)],
+                [sys.executable, *isolated, str(_PROGRAM), self._kind, *numbers],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={},
-                pass_fds=numbers,
+                pass_fds=descriptors,
             )
         atexit.register(_end, self._control, process, self._folder)
         return self._control
@@ -239,7 +242,8 @@ def _end(control: socket.socket, process: subprocess.Popen[bytes], folder: str) 
 
 
 def _in_turn(kind: str) -> Iterator[_Nursery]:
-    return itertools.cycle([_Nursery(kind) for _ in range(_TURNS if kind == "serve" else 1)])
+    turns = _TURNS if kind == "serve" else 1
+    return itertools.cycle([_Nursery(kind, turn, turns) for turn in range(turns)])
 
 
 _nurseries: Final = {kind: _in_turn(kind) for kind in ("serve", "run", "command")}

@@ -10,7 +10,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import dsa, rsa
 
-__all__ = ["COSTLY", "LARGEST", "RSA_4096", "dsa_key", "unused_rsa_key"]
+__all__ = ["COSTLY", "LARGEST", "RSA_4096", "dsa_key", "primes_of", "rsa_key", "unused_rsa_key"]
 
 _PRIMES: Final = Path(__file__).with_name("rsa_primes.txt")  # size of the modulus, then two primes
 
@@ -37,10 +37,13 @@ _DSA: Final = dsa.DSAParameterNumbers(
 ).parameters()
 
 
-@cache
-def _unused(bits: int) -> list[tuple[int, int]]:
+def primes_of(bits: int) -> list[tuple[int, int]]:
+    """Return the two primes of each key of this size."""
     lines = map(str.split, _PRIMES.read_text(encoding="ascii").splitlines())
     return [(int(p, 16), int(q, 16)) for size, p, q in lines if int(size) == bits]
+
+
+_unused: Final = cache(primes_of)
 
 
 def unused_rsa_key(bits: int = 2048, exponent: int = 65537) -> rsa.RSAPrivateKey:
@@ -50,10 +53,10 @@ def unused_rsa_key(bits: int = 2048, exponent: int = 65537) -> rsa.RSAPrivateKey
     """
     if not _unused(bits):
         return rsa.generate_private_key(exponent, bits)
-    return _rsa_key(*_unused(bits).pop(), exponent)
+    return rsa_key(*_unused(bits).pop(), exponent)
 
 
-def _rsa_key(p: int, q: int, exponent: int) -> rsa.RSAPrivateKey:
+def rsa_key(p: int, q: int, exponent: int) -> rsa.RSAPrivateKey:
     """Return the key of these primes; ``exponent`` 0 takes one about as long as the modulus."""
     order = math.lcm(p - 1, q - 1)
     private = pow(exponent, -1, order) if exponent else 65537
@@ -67,7 +70,7 @@ def _rsa_key(p: int, q: int, exponent: int) -> rsa.RSAPrivateKey:
 
 def _mersenne(first: int, second: int, exponent: int = 65537) -> rsa.RSAPrivateKey:
     """Return a key of ``first + second`` bits, which are those of its primes, of Mersenne."""
-    return _rsa_key(2**first - 1, 2**second - 1, exponent)
+    return rsa_key(2**first - 1, 2**second - 1, exponent)
 
 
 LARGEST: Final = _mersenne(3217, 4423, 2**32 - 5)  # 7,640 bits, and an exponent of 32

@@ -1,11 +1,11 @@
 """A warm interpreter that becomes `keyhouse` processes: what it imported, they need not import.
 
-Run as a program with the kind of its children (``serve``, ``run`` or ``command``) and the
-descriptors of a socket and of one that listens, for shells. Each message on the first, and the
-first on a connection to the other, is a request: JSON with ``arguments``, ``environment`` and
-``folder``, and four descriptors: the three standard streams of the child and a pipe, which gets the
-child's process id and, at its end, its exit code (four bytes each, native order, negative for a
-signal).
+Run as a program with the kind of its children (``serve``, ``run`` or ``command``), which of how
+many of that kind it is, and the descriptors of a socket and of one that listens, for shells. Each
+message on the first, and the first on a connection to the other, is a request: JSON with
+``arguments``, ``environment`` and ``folder``, and four descriptors: the three standard streams of
+the child and a pipe, which gets the child's process id and, at its end, its exit code (four bytes
+each, native order, negative for a signal).
 
 The nursery forks, and waits for those that it forked: nothing else, so it has no threads. It ends
 when the other end of the first socket is closed.
@@ -26,7 +26,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from support.process.warm.rsa_keys import KeptKeys
 
 LONGEST_REQUEST: Final = 1 << 16
 EXIT: Final = struct.Struct("i")
@@ -81,8 +85,11 @@ _MODULES: Final = {
 _WARMING: Final = (["version"], ["--help"], ["no-such-command"])
 
 
-def _preload(kind: str) -> None:
-    """Import everything, and make what is made once: of types, of patterns and of the parser."""
+def _preload(kind: str, this: int, of: int) -> "KeptKeys":
+    """Import everything, and make what is made once: of types, of patterns and of the parser.
+
+    Returns the keys for the children of ``this`` of how many nurseries.
+    """
     if kind == "command":
         from keyhouse.cli.commands import leave_out
 
@@ -98,7 +105,6 @@ def _preload(kind: str) -> None:
         from keyhouse.server.client_api.routes import Grammars
 
         Grammars(ROUTES)
-    if kind == "serve":
         _warm_tls()
     if kind != "command":
         _need_no_packed_code()
@@ -113,8 +119,18 @@ def _preload(kind: str) -> None:
                 redirect_stderr(io.StringIO()),
             ):
                 run()
+    keys = _kept_keys(this, of)
     gc.collect()
     gc.freeze()
+    return keys
+
+
+def _kept_keys(this: int, of: int) -> "KeptKeys":
+    sys.path.insert(0, str(Path(__file__).parents[3]))
+    from support.process.warm.rsa_keys import KeptKeys
+
+    del sys.path[0]
+    return KeptKeys(this, of)
 
 
 def _warm_tls() -> None:
@@ -199,7 +215,9 @@ def _become(kind: str, request: Any, streams: Sequence[int]) -> None:
     sys.argv[:] = request["arguments"]
 
 
-def _fork_on_request(kind: str, control: socket.socket, listener: socket.socket) -> bool:
+def _fork_on_request(
+    kind: str, keys: "KeptKeys", control: socket.socket, listener: socket.socket
+) -> bool:
     """Fork a child for each request; return True in a child, False at the end."""
     children = _Children()
     while True:
@@ -218,12 +236,14 @@ def _fork_on_request(kind: str, control: socket.socket, listener: socket.socket)
         if not raw:  # a shell's that has ended
             continue
         *streams, ends = descriptors
+        keys.choose()
         child = os.fork()
         if child == 0:
             for each in (control, listener):
                 each.close()
             children.forget()
             os.close(ends)
+            keys.use()
             _become(kind, json.loads(raw), streams)
             return True
         children.add(child, ends)
@@ -257,9 +277,10 @@ def _run() -> None:
 def main() -> None:
     """Be the nursery; return from this as one of its children, which then runs the command."""
     kind, *numbers = sys.argv[1:]
-    _preload(kind)
-    control, listener = (socket.socket(fileno=int(number)) for number in numbers)
-    if _fork_on_request(kind, control, listener):
+    this, of, *descriptors = map(int, numbers)
+    keys = _preload(kind, this, of)
+    control, listener = (socket.socket(fileno=each) for each in descriptors)
+    if _fork_on_request(kind, keys, control, listener):
         _run()
 
 
