@@ -11,9 +11,8 @@ import pytest
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal import StoreDamagedError, StoreLockedError, StoreUnreadableError
-from keyhouse.journal.directory.acquire import acquire, check_state_directory
+from keyhouse.journal.directory.acquire import DirectoryLock, acquire, check_state_directory, unused
 from keyhouse.journal.directory.disk import Disk, InsecureFileError
-from keyhouse.journal.directory.lock import DirectoryLock, unused
 
 
 class _Raced(Disk):

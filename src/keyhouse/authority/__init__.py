@@ -1,6 +1,5 @@
 """Keys, certificates, secrets and recovery shares: makes and reads them, knows no state."""
 
-from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.curve import Curve
 from keyhouse.authority.derivation import derive_marble_key
 from keyhouse.authority.recovery.ephemeral_key import EphemeralKey
@@ -34,7 +33,7 @@ from keyhouse.authority.signing import (
     sign_manifest,
     sign_quote_text,
 )
-from keyhouse.authority.stored import StoredSecret
+from keyhouse.authority.stored_keys import CoordinatorKeys, StoredSecret
 from keyhouse.authority.x509.ca import (
     LIFETIME,
     make_coordinator_keys,

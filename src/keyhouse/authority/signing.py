@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
+from keyhouse.authority.stored_keys import CoordinatorKeys, certificate_of, private_key_of
 from keyhouse.base.errors import BadRequestError, BrokenError
 from keyhouse.wire.tcb_status import TcbStatus
 

@@ -1,11 +1,6 @@
 """The trusted state: what may change it, how it changes, and the one writer."""
 
-from keyhouse.coordinator.activation.parameters import (
-    ActivationRequest,
-    Joining,
-    Parameters,
-    parameters,
-)
+from keyhouse.coordinator.activation import ActivationRequest, Joining, Parameters, parameters
 from keyhouse.coordinator.certificate_ends import user_expiry, warn_of_expiry
 from keyhouse.coordinator.core.approvals import (
     ApprovalOutdatedError,

@@ -7,7 +7,7 @@ import msgspec
 from support.samples.deployment import manifest, running_engine, set_manifest
 
 from keyhouse.attestation.appraisal import PackageRules
-from keyhouse.coordinator.activation.package_identity import rules_of_manifest, rules_of_package
+from keyhouse.coordinator.activation import rules_of, rules_of_package
 from keyhouse.coordinator.core.policy import policy_of
 
 LIBRARY = {
@@ -34,7 +34,8 @@ async def test_rules_in_force_have_every_field_and_the_raised_version(tmp_path: 
     )
     expected = {"app": PackageRules(unique_id="00" * 31 + "01"), "lib": library}
     assert {name: rules_of_package(state, name) for name in expected} == expected
-    assert rules_of_manifest(policy_of(state.manifest).manifest) == expected
+    packages = policy_of(state.manifest).manifest.packages
+    assert {name: rules_of(package) for name, package in packages.items()} == expected
 
     raised = msgspec.structs.replace(state, security_versions=state.security_versions.set("lib", 5))
     assert rules_of_package(raised, "lib") == msgspec.structs.replace(library, security_version=5)

@@ -23,7 +23,6 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.recovery.material import RecoveryMaterial
 from keyhouse.authority.signing import (
@@ -31,6 +30,7 @@ from keyhouse.authority.signing import (
     is_signed_by_root,
     sign_recovery_index,
 )
+from keyhouse.authority.stored_keys import CoordinatorKeys
 from keyhouse.base.byte_reader import ByteReader
 from keyhouse.base.errors import BrokenError, KeyhouseError
 from keyhouse.base.secret import Secret

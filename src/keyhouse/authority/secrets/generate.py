@@ -11,9 +11,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.curve import CURVES
-from keyhouse.authority.stored import StoredSecret
+from keyhouse.authority.stored_keys import CoordinatorKeys, StoredSecret
 from keyhouse.authority.x509.certificates import (
     CertificatePlan,
     issue,

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 from keyhouse.authority.curve import CURVES
 from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.secrets.generate import size_problems
-from keyhouse.authority.stored import StoredSecret
+from keyhouse.authority.stored_keys import StoredSecret
 from keyhouse.base import rsa_keys
 from keyhouse.base.errors import BadRequestError, InvalidError, Problem
 from keyhouse.base.printable import quoted

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
 from keyhouse.authority.curve import Curve, generate_key, signature_hash
 from keyhouse.authority.signing import sign_certificate
+from keyhouse.authority.stored_keys import CoordinatorKeys, certificate_of, private_key_of
 from keyhouse.authority.x509.host_names import is_dns_name, read_address
 from keyhouse.authority.x509.identifiers import key_identifier, random_serial
 from keyhouse.authority.x509.validity import whole_second

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 
-from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
 from keyhouse.authority.curve import generate_key, signature_hash
 from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.signing import sign_certificate
+from keyhouse.authority.stored_keys import CoordinatorKeys, certificate_of, private_key_of
 from keyhouse.authority.x509.extensions import DEFAULT_DNS_NAMES, extensions
 from keyhouse.authority.x509.host_names import takes_own_name
 from keyhouse.authority.x509.identifiers import key_identifier, random_serial

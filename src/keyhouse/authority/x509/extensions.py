@@ -8,8 +8,8 @@ from urllib.parse import quote
 from cryptography import x509
 from cryptography.x509.oid import AuthorityInformationAccessOID, ExtendedKeyUsageOID, ExtensionOID
 
-from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.library import attempt, attempt_each
+from keyhouse.authority.stored_keys import CoordinatorKeys
 from keyhouse.authority.x509.host_names import (
     is_dns_name,
     read_address,

@@ -6,7 +6,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
-from keyhouse.authority.coordinator_keys import CoordinatorKeys
+from keyhouse.authority.stored_keys import CoordinatorKeys
 
 # Letters, digits, hyphens and underscores in labels of 1 to 63; the leftmost may hold a wildcard.
 _LABEL: Final = r"[A-Za-z0-9_-]{1,63}"

@@ -20,11 +20,15 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
 from keyhouse.authority.curve import generate_key, signature_hash
 from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.signing import sign_marble_certificate
-from keyhouse.authority.stored import StoredSecret
+from keyhouse.authority.stored_keys import (
+    CoordinatorKeys,
+    StoredSecret,
+    certificate_of,
+    private_key_of,
+)
 from keyhouse.authority.x509.ca import LIFETIME
 from keyhouse.authority.x509.host_names import read_address
 from keyhouse.authority.x509.identifiers import MARBLE_TYPE, key_identifier, random_serial

@@ -164,11 +164,11 @@ def _platform(verdict: Verdict) -> dict[str, Any]:
 
 
 def _appraised(verdict: Verdict, manifest: "Manifest") -> dict[str, Appraised]:
-    from keyhouse.coordinator.activation.package_identity import rules_of_manifest
+    from keyhouse.coordinator.activation import rules_of
 
     found = {}
-    for name, rules in rules_of_manifest(manifest).items():
-        reasons = mismatches(verdict, rules)
+    for name, package in manifest.packages.items():
+        reasons = mismatches(verdict, rules_of(package))
         found[name] = Appraised(
             admitted=not reasons,
             is_enclave=all(reason.rule in _OF_THE_PLATFORM for reason in reasons),

@@ -22,7 +22,7 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
 from keyhouse.client import ClientIdentity
 from keyhouse.client.identity import make_user
-from keyhouse.journal.directory.lock import unused
+from keyhouse.journal.directory.acquire import unused
 from keyhouse.journal.store.protocol import StoreLockedError
 
 USER: Final = "dev"

@@ -9,20 +9,8 @@ from immutables import Map
 from msgspec.structs import replace
 
 from keyhouse.authority import StoredSecret
+from keyhouse.coordinator.core import events
 from keyhouse.coordinator.core.audit_trail import AuditView
-from keyhouse.coordinator.core.events import (
-    BaseActivations,
-    BaseAudit,
-    BaseBegun,
-    BaseCounters,
-    BaseEnded,
-    BaseLog,
-    BaseMembers,
-    BaseSecrets,
-    Counter,
-    Event,
-    Published,
-)
 from keyhouse.coordinator.core.state import Counters, Running
 from keyhouse.coordinator.core.update_log import LogView
 from keyhouse.transparency.tree import Frontier
@@ -52,28 +40,28 @@ class Filed(msgspec.Struct, frozen=True):
     leaves: Sequence[bytes]
 
 
-def base_events(state: Running, log: LogView, filed: Filed | None = None) -> Iterator[Event]:
+def base_events(state: Running, log: LogView, filed: Filed | None = None) -> Iterator[events.Event]:
     """Yield the events that rebuild ``state`` and ``log``, lazily: state first, then both logs.
 
     ``filed``: None if the files have all of the transparency log.
     """
     yield _begun(state, filed)
     if state.members:
-        yield BaseMembers(members=state.members)
+        yield events.BaseMembers(members=state.members)
     for leaves in _chunks(filed.leaves if filed else (), LEAVES):
-        yield Published(leaves)
+        yield events.Published(leaves)
     for secrets in _pieces(state.secrets):
-        yield BaseSecrets(secrets=secrets)
+        yield events.BaseSecrets(secrets=secrets)
     for secrets in _pieces(state.previous):
-        yield BaseSecrets(secrets=secrets, previous=True)
+        yield events.BaseSecrets(secrets=secrets, previous=True)
     for counts in _chunks(sorted(state.activations.items()), COUNTS):
-        yield BaseActivations(counts=dict(counts))
+        yield events.BaseActivations(counts=dict(counts))
     for counters in _chunks(_counters(state.counters), COUNTS):
-        yield BaseCounters(counters=counters)
+        yield events.BaseCounters(counters=counters)
     for lines in _chunks(log.lines(), LOG_LINES):
-        yield BaseLog(lines=lines)
+        yield events.BaseLog(lines=lines)
     yield from _audit(log.audit)
-    yield BaseEnded(
+    yield events.BaseEnded(
         secrets=len(state.secrets),
         previous=len(state.previous),
         log_lines=len(log),
@@ -83,11 +71,11 @@ def base_events(state: Running, log: LogView, filed: Filed | None = None) -> Ite
     )
 
 
-def _begun(state: Running, filed: Filed | None) -> BaseBegun:
+def _begun(state: Running, filed: Filed | None) -> events.BaseBegun:
     public_log = state.public_log
     if public_log is not None and filed is not None:
         public_log = replace(public_log, frontier=filed.frontier)
-    return BaseBegun(
+    return events.BaseBegun(
         time=state.time,
         platform=state.platform,
         keys=state.keys,
@@ -104,16 +92,16 @@ def _begun(state: Running, filed: Filed | None) -> BaseBegun:
     )
 
 
-def _counters(counters: Counters) -> Iterator[Counter]:
+def _counters(counters: Counters) -> Iterator[events.Counter]:
     for marble_type, uuid in sorted(counters):
         own = counters[marble_type, uuid]
         for name in sorted(own):
-            yield Counter(marble_type=marble_type, uuid=uuid, name=name, value=own[name])
+            yield events.Counter(marble_type=marble_type, uuid=uuid, name=name, value=own[name])
 
 
-def _audit(audit: AuditView) -> Iterator[BaseAudit]:
+def _audit(audit: AuditView) -> Iterator[events.BaseAudit]:
     for first in range(audit.first, audit.end, AUDIT_LINES):
-        yield BaseAudit(first=first, lines=tuple(audit.lines(first, AUDIT_LINES)))
+        yield events.BaseAudit(first=first, lines=tuple(audit.lines(first, AUDIT_LINES)))
 
 
 def _pieces(secrets: Map[str, StoredSecret]) -> Iterator[dict[str, StoredSecret]]:

@@ -8,33 +8,7 @@ from msgspec.structs import replace
 
 from keyhouse.authority import StoredSecret
 from keyhouse.base.errors import BrokenError
-from keyhouse.coordinator.core.events import (
-    BaseActivations,
-    BaseAudit,
-    BaseBegun,
-    BaseCounters,
-    BaseEnded,
-    BaseLog,
-    BaseMembers,
-    BasePiece,
-    BaseSecrets,
-    CollateralSeen,
-    Counter,
-    CounterSet,
-    Event,
-    LogBegun,
-    ManifestSet,
-    ManifestUpdated,
-    MarblesActivated,
-    PackagesUpdated,
-    Published,
-    SecretsUploaded,
-    Started,
-    UpdateAcknowledged,
-    UpdateCancelled,
-    UpdateInitiated,
-    WitnessesAgreed,
-)
+from keyhouse.coordinator.core import events
 from keyhouse.coordinator.core.state import Counters, Pending, PublicLog, Running, State
 
 _RESTORE: Final = "restore a backup"
@@ -43,7 +17,7 @@ MOST_MEMBERS: Final = 64
 """Processes that are told of a new data key: the last that started. Others have to ask for it."""
 
 
-def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911, PLR0912 a case each
+def evolve(state: State | None, event: events.Event) -> State:  # noqa: C901, PLR0911, PLR0912 a case each
     """Return the state after ``event``.
 
     ``state`` is None only before the first event of a journal. Raises ``BrokenError`` if the
@@ -51,78 +25,78 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911, 
     so this is a bug, and not damage of the disk.
     """
     match event:
-        case ManifestSet():
+        case events.ManifestSet():
             return _manifest_set(event)
-        case BaseBegun():
+        case events.BaseBegun():
             return _base_begun(event)
     running = _running(state, event)
     match event:
-        case Started():
+        case events.Started():
             return _started(running, event)
-        case SecretsUploaded():
+        case events.SecretsUploaded():
             return _secrets_uploaded(running, event)
-        case CollateralSeen():
+        case events.CollateralSeen():
             marks = running.collateral_marks.update(event.marks)
             return replace(running, time=_later(running, event.time), collateral_marks=marks)
-        case PackagesUpdated():
+        case events.PackagesUpdated():
             return _packages_updated(_deciding(running), event)
-        case UpdateInitiated():
+        case events.UpdateInitiated():
             return _with_pending(_deciding(running), event.time, event.pending)
-        case UpdateAcknowledged():
+        case events.UpdateAcknowledged():
             return _with_pending(running, event.time, event.pending)
-        case UpdateCancelled():
+        case events.UpdateCancelled():
             return _with_pending(_deciding(running), event.time, None)
-        case ManifestUpdated():
+        case events.ManifestUpdated():
             return _manifest_updated(_deciding(running), event)
-        case MarblesActivated():
+        case events.MarblesActivated():
             return _marbles_activated(running, event)
-        case CounterSet():
+        case events.CounterSet():
             counters = _with_counters(running.counters, (event,))
             return replace(running, time=_later(running, event.time), counters=counters)
-        case LogBegun():
+        case events.LogBegun():
             return _log_begun(running, event)
-        case Published():
+        case events.Published():
             return with_leaves(running, event.leaves)
-        case WitnessesAgreed():
+        case events.WitnessesAgreed():
             log = running.public_log and replace(running.public_log, former=())
             return replace(running, time=_later(running, event.time), public_log=log)
         case _:
             return _with_piece(running, event)
 
 
-def _with_piece(running: Running, event: BasePiece) -> Running:
+def _with_piece(running: Running, event: events.BasePiece) -> Running:
     """Return the state with one more piece of its base."""
     match event:
-        case BaseMembers():
+        case events.BaseMembers():
             return replace(running, members=event.members)
-        case BaseSecrets():
+        case events.BaseSecrets():
             return _base_secrets(running, event)
-        case BaseActivations():
+        case events.BaseActivations():
             return replace(running, activations=running.activations.update(event.counts))
-        case BaseCounters():
+        case events.BaseCounters():
             return replace(running, counters=_with_counters(running.counters, event.counters))
-        case BaseLog() | BaseAudit():
+        case events.BaseLog() | events.BaseAudit():
             return running
-        case BaseEnded():
+        case events.BaseEnded():
             _require_complete(running, event)
             return running
         case _ as never:
             assert_never(never)
 
 
-def evolve_all(state: State | None, events: Iterable[Event]) -> State:
-    """Return the state after all of ``events``, in order.
+def evolve_all(state: State | None, following: Iterable[events.Event]) -> State:
+    """Return the state after all of ``following``, in order.
 
     Raises ``BrokenError`` if there is none.
     """
-    for event in events:
+    for event in following:
         state = evolve(state, event)
     if state is None:
         raise BrokenError("the journal holds no record", hint=_RESTORE)
     return state
 
 
-def _running(state: State | None, event: Event) -> Running:
+def _running(state: State | None, event: events.Event) -> Running:
     if not isinstance(state, Running):
         raise BrokenError(
             f"the journal has a {type(event).__name__} record before any manifest",
@@ -135,7 +109,7 @@ def _later(running: Running, time: int) -> int:
     return max(running.time, time)  # journalled time never runs backwards
 
 
-def _started(running: Running, event: Started) -> Running:
+def _started(running: Running, event: events.Started) -> Running:
     members = running.members
     if event.member is not None:
         others = (each for each in members if each.instance != event.instance)
@@ -148,7 +122,7 @@ def _with_pending(running: Running, time: int, pending: Pending | None) -> Runni
     return replace(running, time=_later(running, time), pending=pending)
 
 
-def _secrets_uploaded(running: Running, event: SecretsUploaded) -> Running:
+def _secrets_uploaded(running: Running, event: events.SecretsUploaded) -> Running:
     grown = running.secrets.mutate()
     for upload in event.uploads:
         grown[upload.name] = upload.value
@@ -156,7 +130,7 @@ def _secrets_uploaded(running: Running, event: SecretsUploaded) -> Running:
     return replace(running, time=_later(running, event.time), secrets=grown.finish())
 
 
-def _log_begun(running: Running, event: LogBegun) -> Running:
+def _log_begun(running: Running, event: events.LogBegun) -> Running:
     begun = PublicLog(key=event.key, verifier=event.verifier, signature=event.signature)
     return replace(running, time=_later(running, event.time), public_log=begun.deciding)
 
@@ -173,7 +147,7 @@ def _deciding(running: Running) -> Running:
     return running if log is None else replace(running, public_log=log.deciding)
 
 
-def _packages_updated(running: Running, event: PackagesUpdated) -> Running:
+def _packages_updated(running: Running, event: events.PackagesUpdated) -> Running:
     return replace(
         running,
         time=_later(running, event.time),
@@ -183,7 +157,7 @@ def _packages_updated(running: Running, event: PackagesUpdated) -> Running:
     )
 
 
-def _manifest_set(event: ManifestSet) -> Running:
+def _manifest_set(event: events.ManifestSet) -> Running:
     return Running(
         keys=event.keys,
         platform=event.platform,
@@ -201,7 +175,7 @@ def _manifest_set(event: ManifestSet) -> Running:
     )
 
 
-def _manifest_updated(running: Running, event: ManifestUpdated) -> Running:
+def _manifest_updated(running: Running, event: events.ManifestUpdated) -> Running:
     log = running.public_log
     if log is not None and event.former_witnesses:
         log = replace(log, former=(*log.former, event.former_witnesses))
@@ -222,7 +196,7 @@ def _manifest_updated(running: Running, event: ManifestUpdated) -> Running:
     )
 
 
-def _marbles_activated(running: Running, event: MarblesActivated) -> Running:
+def _marbles_activated(running: Running, event: events.MarblesActivated) -> Running:
     times = (activated.time for activated in event.activations)
     time = max(times, default=running.time)
     counts = running.activations.mutate()
@@ -232,7 +206,9 @@ def _marbles_activated(running: Running, event: MarblesActivated) -> Running:
     return replace(running, time=_later(running, time), activations=counts.finish())
 
 
-def _with_counters(counters: Counters, values: Iterable[Counter | CounterSet]) -> Counters:
+def _with_counters(
+    counters: Counters, values: Iterable[events.Counter | events.CounterSet]
+) -> Counters:
     grown = counters.mutate()
     for value in values:
         marble = (value.marble_type, value.uuid)
@@ -241,7 +217,7 @@ def _with_counters(counters: Counters, values: Iterable[Counter | CounterSet]) -
     return grown.finish()
 
 
-def _require_complete(running: Running, event: BaseEnded) -> None:
+def _require_complete(running: Running, event: events.BaseEnded) -> None:
     found = (
         len(running.secrets),
         len(running.previous),
@@ -256,7 +232,7 @@ def _kept(values: Map[str, StoredSecret], names: tuple[str, ...]) -> Map[str, St
     return Map({name: values[name] for name in names if name in values})
 
 
-def _base_begun(event: BaseBegun) -> Running:
+def _base_begun(event: events.BaseBegun) -> Running:
     return Running(
         keys=event.keys,
         platform=event.platform,
@@ -276,7 +252,7 @@ def _base_begun(event: BaseBegun) -> Running:
     )
 
 
-def _base_secrets(running: Running, event: BaseSecrets) -> Running:
+def _base_secrets(running: Running, event: events.BaseSecrets) -> Running:
     field = "previous" if event.previous else "secrets"
     grown = getattr(running, field).update(event.secrets)
     return replace(running, **{field: grown})

@@ -7,6 +7,7 @@ verified, and to bind the message (``require_bound``).
 """
 
 import msgspec
+from msgspec.structs import replace
 
 from keyhouse.attestation import IdentityRefusedError, QuoteRefusedError, Tee, Verdict
 from keyhouse.attestation.appraisal import PackageRules, mismatches
@@ -14,6 +15,7 @@ from keyhouse.attestation.quote.binding import Word, binds_replica
 from keyhouse.attestation.quote.form import read_form
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.attestation.tcb import accept_status
+from keyhouse.coordinator.activation import rules_of
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError, Quoted
 from keyhouse.manifest import Package, Replicas
 
@@ -86,15 +88,8 @@ def _require_code(verdict: Verdict, replicas: Replicas, own: Own) -> None:
 
 
 def _rules(package: Package, statuses: tuple[str, ...]) -> PackageRules:
-    return PackageRules(
-        debug=package.debug,
-        unique_id=package.unique_id,
-        signer_id=package.signer_id,
-        product_id=package.product_id,
-        security_version=package.security_version,
-        accepted_tcb_statuses=() if package.snp is not None else statuses,
-        vm=package.vm,
-    )
+    accepted = () if package.snp is not None else statuses
+    return replace(rules_of(package), accepted_tcb_statuses=accepted, accepted_advisories=())
 
 
 def _is_same_code(found: Verdict, own: Verdict) -> bool:

@@ -110,7 +110,7 @@ class Quoted(msgspec.Struct, frozen=True):
 
 
 class _Form(msgspec.Struct, frozen=True):
-    """How a field stands in a message: what refusals call it, and its bytes."""
+    """How a field is written in a message, and what refusals call it."""
 
     part: str
     read: Callable[[ByteReader, str], Any]

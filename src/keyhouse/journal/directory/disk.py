@@ -3,10 +3,14 @@
 ``fence`` and ``step`` are called before each durable step: a process that was superseded changes
 nothing, and tests crash there. No symbolic link is followed, and no
 file is read that other users can write or read.
+
+Small binary files have a frame: magic, format version, and SHA-256 of all before it. The digest has
+no key: it detects damage, and proves nothing.
 """
 
 import asyncio
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -21,6 +25,7 @@ from keyhouse.journal.store.protocol import (
     Step,
     StoreDamagedError,
     StoreFullError,
+    StoreNewerError,
     StoreUnreadableError,
     no_fence,
     no_step,
@@ -45,6 +50,8 @@ ARCHIVE: Final = "archive"  # stores that were replaced, a directory each
 
 _OTHERS = 0o077
 _ZEROS = bytes(1024 * 1024)
+
+_DIGEST_SIZE = 32
 
 
 class InsecureFileError(BrokenError):
@@ -267,3 +274,31 @@ def size_of(path: Path) -> int:
         return path.lstat().st_size
     except OSError:
         return 0
+
+
+def framed(body: bytes) -> bytes:
+    """Return the bytes of the file; ``body`` begins with magic and version."""
+    return body + hashlib.sha256(body).digest()
+
+
+def unframed(
+    raw: bytes, magic: bytes, version: int, *, name: str, damaged: StoreDamagedError
+) -> bytes:
+    """Return the body of a file in format ``version``, with magic and version.
+
+    Raises ``damaged``, or ``StoreNewerError`` with the ``name`` of the file.
+    """
+    body, digest = raw[:-_DIGEST_SIZE], raw[-_DIGEST_SIZE:]
+    if len(body) <= len(magic) or not body.startswith(magic):
+        raise damaged
+    if hashlib.sha256(body).digest() != digest:
+        raise damaged
+    found = body[len(magic)]
+    if found > version:
+        raise StoreNewerError(
+            f"{name} has format {found}, this version of Keyhouse reads {version}",
+            hint="start the version of Keyhouse that wrote it, or a later one",
+        )
+    if found != version:
+        raise damaged
+    return body

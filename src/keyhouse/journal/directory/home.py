@@ -8,7 +8,7 @@ from pathlib import Path
 from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory import replacement
-from keyhouse.journal.directory.acquire import acquire, survey
+from keyhouse.journal.directory.acquire import DirectoryLock, acquire, survey
 from keyhouse.journal.directory.disk import JOURNAL, SEALED_KEY, Disk, off_loop
 from keyhouse.journal.directory.found import (
     Fresh,
@@ -23,7 +23,6 @@ from keyhouse.journal.directory.in_step import HomeInTurn, NewStore
 from keyhouse.journal.directory.index_file import read_index
 from keyhouse.journal.directory.inspect import see_tombstone
 from keyhouse.journal.directory.journal_copy import make_own
-from keyhouse.journal.directory.lock import DirectoryLock
 from keyhouse.journal.directory.log_files import DirectoryParts, LogFiles
 from keyhouse.journal.directory.open_store import OpenStore, build_store
 from keyhouse.journal.directory.sealing import (

@@ -18,9 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from keyhouse.journal.directory.disk import INDEX, JOURNAL, NEXT_INDEX, Disk
+from keyhouse.journal.directory.disk import INDEX, JOURNAL, NEXT_INDEX, Disk, framed, unframed
 from keyhouse.journal.directory.found import mixed
-from keyhouse.journal.directory.framing import framed, unframed
 from keyhouse.journal.store.protocol import EpochStart, StoreDamagedError
 
 FORMAT_VERSION = 1

@@ -21,8 +21,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from keyhouse.journal.directory.disk import TOMBSTONE
-from keyhouse.journal.directory.framing import framed, unframed
+from keyhouse.journal.directory.disk import TOMBSTONE, framed, unframed
 from keyhouse.journal.store.protocol import Position, StoreDamagedError
 
 FORMAT_VERSION = 1

@@ -10,9 +10,8 @@ from pathlib import Path
 from keyhouse.base.durable_files import create, sync
 from keyhouse.base.progress import advance, begin
 from keyhouse.journal.directory import replacement
-from keyhouse.journal.directory.acquire import refuse_rollback_journal
+from keyhouse.journal.directory.acquire import refuse_rollback_journal, unused
 from keyhouse.journal.directory.disk import INCOMING, STORE_FILES, TOMBSTONE, Disk, size_of
-from keyhouse.journal.directory.lock import unused
 from keyhouse.journal.directory.replacement_plan import PLAN, PLANNED
 from keyhouse.journal.store.protocol import StoreUnreadableError
 

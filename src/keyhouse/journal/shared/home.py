@@ -15,11 +15,10 @@ from typing import Final
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
-from keyhouse.journal.directory.acquire import acquire, require_no_state
+from keyhouse.journal.directory.acquire import DirectoryLock, acquire, require_no_state
 from keyhouse.journal.directory.disk import Disk, off_loop
 from keyhouse.journal.directory.found import Fresh, Locked, Opened
 from keyhouse.journal.directory.in_step import HomeInTurn, NewStore
-from keyhouse.journal.directory.lock import DirectoryLock
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
 from keyhouse.journal.journal import Journal, StoreEmptyError, require_link
 from keyhouse.journal.keys import key_check

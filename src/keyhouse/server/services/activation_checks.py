@@ -12,7 +12,7 @@ from keyhouse.attestation.quote.form import MAX_QUOTE
 from keyhouse.base.errors import ForbiddenError, InvalidError, Problem, UnauthenticatedError
 from keyhouse.base.printable import quoted
 from keyhouse.coordinator import Running
-from keyhouse.coordinator.activation.package_identity import rules_of_package
+from keyhouse.coordinator.activation import rules_of_package
 from keyhouse.coordinator.core.policy import Recipe, policy_of
 from keyhouse.wire.workload_api import uuid_of
 

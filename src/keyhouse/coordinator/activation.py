@@ -1,8 +1,9 @@
-"""The parameters that a workload is started with: its rendered templates, and its identity.
+"""Activations of workloads: what each has to be, and what it is started with.
 
-Only the secrets that the marble type uses are made or derived. Nothing is stored: the same UUID
-has the same keys at each start, and new certificates.
-Source: manifest format, "Templates" and "Secrets"; workload API, "Delivered parameters".
+Its parameters are its rendered templates, and its identity. Only the secrets that the marble type
+uses are made or derived. Nothing is stored: the same UUID has the same keys at each start, and new
+certificates. Source: manifest format, "Templates" and "Secrets"; workload API, "Delivered
+parameters".
 """
 
 from collections.abc import Callable, Mapping
@@ -12,16 +13,40 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
+from keyhouse.attestation.appraisal import PackageRules
 from keyhouse.authority import StoredSecret, derive_marble_key, generate
 from keyhouse.base.errors import BadRequestError, ConflictError, InvalidError
 from keyhouse.base.pem import certificate_pem, private_key_pem
 from keyhouse.base.printable import at, quoted
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.policy import Recipe
+from keyhouse.coordinator.core.policy import Recipe, policy_of
 from keyhouse.coordinator.core.state import Running
-from keyhouse.manifest import MissingValueError, Template, Values
+from keyhouse.manifest import MissingValueError, Package, Template, Values
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
+
+
+def rules_of_package(state: Running, name: str) -> PackageRules:
+    """Return the rules of one package, with the SecurityVersion that updates have raised."""
+    rules = rules_of(policy_of(state.manifest).manifest.packages[name])
+    return replace(
+        rules, security_version=state.security_versions.get(name, rules.security_version)
+    )
+
+
+def rules_of(package: Package) -> PackageRules:
+    """Return the rules of ``package`` as the manifest itself states them."""
+    return PackageRules(
+        debug=package.debug,
+        unique_id=package.unique_id,
+        signer_id=package.signer_id,
+        product_id=package.product_id,
+        security_version=package.security_version,
+        accepted_tcb_statuses=package.accepted_tcb_statuses,
+        accepted_advisories=package.accepted_advisories,
+        vm=package.vm,
+    )
 
 
 class ActivationRequest(msgspec.Struct, frozen=True):

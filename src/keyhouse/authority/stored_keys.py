@@ -1,4 +1,4 @@
-"""The coordinator's own keys and certificates, as plain bytes for the state."""
+"""What the coordinator keeps of keys, certificates and secrets: plain bytes, for the state."""
 
 from functools import lru_cache
 
@@ -62,3 +62,16 @@ def _parse_certificate(der: bytes) -> x509.Certificate:
         return x509.load_der_x509_certificate(der)
     except ValueError:
         raise BrokenError("a certificate of the coordinator cannot be read") from None
+
+
+class StoredSecret(msgspec.Struct, frozen=True):
+    """A generated or uploaded value.
+
+    For ``symmetric-key`` and ``plain``, ``private`` and ``public`` are the same bytes and ``cert``
+    is empty. For certificates: PKCS #8 DER (empty if a user uploaded none), SubjectPublicKeyInfo
+    DER, certificate DER.
+    """
+
+    private: Secret
+    public: Secret
+    cert: bytes = b""
