@@ -20,7 +20,6 @@ _OWN_FIELDS: Final = (
 )
 _OWN: Final = b"".join(field + b"\r\n" for field in _OWN_FIELDS)
 _REPLACED: Final = frozenset({b"content-type", b"cache-control"})
-_MOST_KNOWN_ANSWERS: Final = 256
 
 
 class HttpService(Connections):
@@ -46,7 +45,8 @@ class HttpService(Connections):
         self.places = places
         self.anonymous_bodies = Pool(limits.body_memory // 2)
         self.known_bodies = Pool(limits.body_memory - limits.body_memory // 2)
-        self._known_answers: dict[tuple[int, tuple[tuple[bytes, bytes], ...], bool], bytes] = {}
+        self._headers: tuple[tuple[bytes, bytes], ...] = ()
+        self._fields = _fields(())
 
     def read_head(self, raw: bytes, identity: bytes | None) -> KnownHead:
         """Return what the head ``raw`` says. Raises ``MalformedError``."""
@@ -54,25 +54,25 @@ class HttpService(Connections):
 
     def head(self, answer: Answer, *, close: bool) -> bytes:
         """Return the bytes of an answer up to its body."""
-        key = (answer.status, answer.headers, close)
-        prefix = self._known_answers.get(key)
-        if prefix is None:
-            prefix = _answer_head(answer, close=close)
-            if len(self._known_answers) >= _MOST_KNOWN_ANSWERS:
-                self._known_answers.clear()
-            self._known_answers[key] = prefix
-        return b"%b%d\r\n\r\n" % (prefix, len(answer.body))
+        if answer.headers is not self._headers:  # those of one state are the same object
+            self._headers, self._fields = answer.headers, _fields(answer.headers)
+        last = b"connection: close\r\n" if close else b""
+        return b"%b%b%bcontent-length: %d\r\n\r\n" % (
+            _status_line(answer.status),
+            self._fields,
+            last,
+            len(answer.body),
+        )
 
 
-def _answer_head(answer: Answer, *, close: bool) -> bytes:
-    """Return the head of an answer up to the value of its content-length, which comes last."""
-    names = dict(answer.headers)
+def _fields(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
+    """Return the fields of an answer with ``headers``, up to those that each answer has itself."""
+    names = dict(headers)
     own = _OWN if _REPLACED.isdisjoint(names) else _own_but(names)
-    fields = b"".join([b"%b: %b\r\n" % field for field in answer.headers])
-    if not fields.count(b"\r") == fields.count(b"\n") == len(answer.headers):
+    fields = b"".join([b"%b: %b\r\n" % field for field in headers])
+    if not fields.count(b"\r") == fields.count(b"\n") == len(headers):
         raise BrokenError("an answer has a header with a line break")
-    last = b"connection: close\r\n" if close else b""
-    return b"%b%b%b%bcontent-length: " % (_status_line(answer.status), own, fields, last)
+    return own + fields
 
 
 def _own_but(names: Container[bytes]) -> bytes:

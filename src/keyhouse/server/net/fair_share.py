@@ -20,7 +20,7 @@ class Pool:
 
     def __init__(self, most: int) -> None:
         self.held = 0
-        self._most = most
+        self.most = most
         # By the bit length of what they hold; within one, who has been there longest comes first.
         self._holders = [OrderedDict[Share, _Lose]() for _ in range(most.bit_length() + 1)]
 
@@ -29,9 +29,9 @@ class Pool:
 
         Return False if it is refused; those who hold much more may have lost something even so.
         """
-        if held > self._most:
+        if held > self.most:
             return False
-        while self.held + count > self._most:
+        while self.held + count > self.most:
             share, lose = self._largest()
             before = share.held if share is not None else 0
             if share is None or before.bit_length() <= held.bit_length():
@@ -51,6 +51,11 @@ class Pool:
             del self._holders[before][share]
         if size and lose is not None:
             self._holders[size][share] = lose
+
+    def forget(self, share: "Share") -> None:
+        """Count nothing any more of what ``share`` holds."""
+        self._holders[share.held.bit_length()].pop(share, None)
+        self.held -= share.held
 
     def keep(self, share: "Share") -> None:
         """Take nothing back from ``share`` until it takes more."""
@@ -78,15 +83,18 @@ class Share:
         ``lose`` gives at least one unit back at once. It is called when others hold less and need
         room, and is forgotten when nothing is held.
         """
-        held = self.held + count
-        if not self.pool.make_room(count, held):
+        pool, held = self.pool, self.held + count
+        if pool.held + count > pool.most and not pool.make_room(count, held):
             return False
-        self.pool.note(self, held, lose)
+        pool.note(self, held, lose)
         self.held = held
         return True
 
     def give(self, count: int) -> None:
         """Give ``count`` units back."""
         held = self.held - count
-        self.pool.note(self, held, None)
+        if held:
+            self.pool.note(self, held, None)
+        else:
+            self.pool.forget(self)
         self.held = held
