@@ -123,20 +123,24 @@ class LogFiles:
         """Keep ``objects`` under their names, durably, before any leaf names them.
 
         A crash may leave less of one: its hash shows that, and the next call writes it again. What
-        is there is synced, too: it may be from a process that was killed before it did that.
+        is there is synced, too: it may be from a process that was killed before it did that. All
+        is written before anything is synced: the first sync then does most of the work of all.
         """
         found = {self._object(object_name(raw)): raw for raw in objects}
         if not found:
             return
-        folder = self.folder / "object"
-        self._make_directories(folder)
+        folders = _below(self._top, self.folder / "object")
+        for folder in folders:
+            if not os.path.lexists(folder):
+                self._disk.make_directory(folder)
         for path, raw in found.items():
             if self._disk.read(path, limit=LARGEST_OBJECT) != raw:
                 self._disk.remove(path)
                 self._disk.write_new(path, raw)
         for path in found:
             self._disk.sync_file(path)
-        self._disk.sync_directory(folder)
+        for folder in (*reversed(folders), self._top):
+            self._disk.sync_directory(folder)
 
     def objects(self) -> list[str]:
         """Return the names of the objects that are there."""
@@ -203,13 +207,16 @@ def put_part(disk: Disk, state_directory: Path, path: str, raw: bytes) -> None:
 
 def _make_directories(disk: Disk, top: Path, folder: Path) -> None:
     """Make ``folder`` and what is missing between it and ``top``, durably."""
-    missing = [folder]
-    while missing[-1].parent != top:
-        missing.append(missing[-1].parent)
-    for each in reversed(missing):
+    for each in _below(top, folder):
         if not os.path.lexists(each):
             disk.make_directory(each)
             disk.sync_directory(each.parent)
+
+
+def _below(top: Path, folder: Path) -> list[Path]:
+    """Return ``folder`` and what is between it and ``top``, from above."""
+    steps = folder.relative_to(top).parts
+    return [top.joinpath(*steps[: end + 1]) for end in range(len(steps))]
 
 
 def missing(part: str) -> UnavailableError:
