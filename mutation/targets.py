@@ -25,7 +25,6 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
         "coordinator/update/test_package_update",
         "coordinator/core/test_counters",
     ),
-    "coordinator/core/decide_activation": ("coordinator/core/test_counters",),
     "coordinator/core/decide_update": (
         "coordinator/core/test_stale",
         "coordinator/update/test_full_update",
@@ -34,6 +33,7 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "attestation/appraisal": (
         "attestation/test_appraisal",
         "attestation/test_confidential_vms",
+        "attestation/test_expected_identity",
         "attestation/test_snp_packages",
     ),
     "attestation/quote/snp": ("attestation/test_snp_packages", "attestation/test_snp_reports"),
@@ -43,9 +43,8 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "attestation/snp/endorsement": ("attestation/test_snp_reports",),
     "attestation/snp/verify": ("attestation/test_snp_reports",),
     "attestation/quote/td": ("attestation/test_confidential_vms",),
-    "attestation/tcb": ("attestation/test_appraisal", "attestation/test_expected_identity"),
-    "coordinator/engine/recovery_check": ("coordinator/engine/test_recovery_check",),
     "coordinator/engine/recover": (
+        "coordinator/engine/test_recovery_check",
         "coordinator/engine/test_recovery_steps",
         "server/services/test_recovery_session",
     ),
@@ -60,9 +59,10 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "server/net/tls_transport": ("server/net/test_tls_flow", "server/net/test_tls_transport"),
     "authority/recovery/index": ("authority/test_recovery_index_file",),
-    "authority/recovery/material": ("authority/test_recovery_material",),
-    "authority/recovery/shares": ("authority/test_secret_sharing",),
+    "authority/recovery/shares": (
+        "authority/test_recovery_material",
+        "authority/test_secret_sharing",
+    ),
     "authority/recovery/submitted": ("authority/test_submitted_shares",),
-    "authority/recovery/ephemeral_key": ("authority/test_submitted_shares",),
     "client/recovery": ("client/test_offers",),
 }

@@ -21,8 +21,8 @@ from keyhouse.attestation import (
     report_data,
     write_expected_identity,
 )
+from keyhouse.attestation.appraisal import accept_tcb
 from keyhouse.attestation.quote.verdict import Freshness
-from keyhouse.attestation.tcb import accept_tcb
 
 ENCLAVE, SIGNER = b"\x11" * 32, b"\x22" * 32
 BINDING = quote_binding(b"root", b"nonce")

@@ -20,7 +20,7 @@ from keyhouse.authority import (
     recovery_index,
 )
 from keyhouse.authority.recovery.index import IndexHolder
-from keyhouse.authority.recovery.material import RecoveryHolder
+from keyhouse.authority.recovery.shares import RecoveryHolder
 from keyhouse.authority.signing import is_signed_by_root, sign_recovery_index
 from keyhouse.authority.stored_keys import certificate_of, private_key_of
 from keyhouse.base.errors import BrokenError

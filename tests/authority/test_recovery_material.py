@@ -12,8 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from support.samples.fixed_keys import unused_rsa_key
 
 from keyhouse.authority import RecoveryMaterial, make_recovery
-from keyhouse.authority.recovery.material import recovery_key_problems
-from keyhouse.authority.recovery.shares import combine_shamir, combine_xor
+from keyhouse.authority.recovery.shares import combine_shamir, combine_xor, recovery_key_problems
 from keyhouse.base.errors import BrokenError, InvalidError
 from keyhouse.base.secret import Secret
 

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Final
 
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
-from keyhouse.authority.recovery.material import RecoveryHolder
+from keyhouse.authority.recovery.shares import RecoveryHolder
 from keyhouse.base import errors
 from keyhouse.base.secret import Secret
 from keyhouse.cli.run.settings import RUN_SETTINGS

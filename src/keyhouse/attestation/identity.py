@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from keyhouse.attestation.appraisal import accept_tcb
 from keyhouse.attestation.errors import ConfigurationRefusedError, IdentityRefusedError
 from keyhouse.attestation.quote.binding import require_binding
 from keyhouse.attestation.quote.verdict import Verdict, tee_of
-from keyhouse.attestation.tcb import accept_tcb
 from keyhouse.base.errors import BadRequestError, Problem
 from keyhouse.base.readable import Readable
 from keyhouse.wire.base64_text import decode_base64

@@ -2,7 +2,6 @@
 
 from keyhouse.authority.curve import Curve
 from keyhouse.authority.derivation import derive_marble_key
-from keyhouse.authority.recovery.ephemeral_key import EphemeralKey
 from keyhouse.authority.recovery.index import (
     IndexDamagedError,
     RecoveryIndex,
@@ -11,13 +10,10 @@ from keyhouse.authority.recovery.index import (
     read_recovery_index,
     recovery_index,
 )
-from keyhouse.authority.recovery.material import (
-    RecoveryMaterial,
-    effective_threshold,
-    make_recovery,
-)
+from keyhouse.authority.recovery.shares import RecoveryMaterial, effective_threshold, make_recovery
 from keyhouse.authority.recovery.submitted import (
     PLAIN_SIZES,
+    EphemeralKey,
     SubmittedShare,
     data_key,
     require_signed,

@@ -12,11 +12,7 @@ from keyhouse.authority import SubmittedShare, make_recovery, recovery_index
 from keyhouse.authority.recovery.submitted import ShareRefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.state import Running
-from keyhouse.coordinator.engine.recovery_check import (
-    OpenedWith,
-    RecoveryRefusedError,
-    check_recovered,
-)
+from keyhouse.coordinator.engine.recover import OpenedWith, RecoveryRefusedError, check_recovered
 from keyhouse.journal import index_mac_key
 from keyhouse.manifest import fingerprint
 

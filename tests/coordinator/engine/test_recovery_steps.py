@@ -27,7 +27,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, NewDeployment, Phase, Recovery, open_engine
 from keyhouse.coordinator.core.events import Published, Started
 from keyhouse.coordinator.engine.records import decode_events
-from keyhouse.coordinator.engine.recovery_check import RecoveryRefusedError
+from keyhouse.coordinator.engine.recover import RecoveryRefusedError
 from keyhouse.journal import DirectoryHome, Opened, StoreDamagedError, StoreFullError
 from keyhouse.journal.store.protocol import Step, no_step
 from keyhouse.transparency import leaf

@@ -9,7 +9,7 @@ from support.samples.deployment import user
 from support.samples.signing_request import signing_request
 
 from keyhouse.coordinator import Engine, SetCounter, View
-from keyhouse.coordinator.core.decide_activation import COUNTERS
+from keyhouse.coordinator.core.decide import COUNTERS
 from keyhouse.server.client_api import Answers
 from keyhouse.server.client_api.v2.activations import PAGE_BYTES, read_activations, read_counters
 from keyhouse.server.http.exchange import Head

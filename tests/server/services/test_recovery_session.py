@@ -28,7 +28,7 @@ from keyhouse.base.errors import (
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, FirstManifestRule, Phase, prepare_manifest
 from keyhouse.coordinator.core.state import Recovering
-from keyhouse.coordinator.engine.recovery_check import RecoveryRefusedError
+from keyhouse.coordinator.engine.recover import RecoveryRefusedError
 from keyhouse.journal.directory.index_file import IndexFile
 from keyhouse.manifest import fingerprint
 from keyhouse.server.services.recovery import Progress, RecoverySession

@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from keyhouse.authority.library import LIBRARY_REFUSALS
-from keyhouse.authority.recovery.material import RecoveryMaterial
+from keyhouse.authority.recovery.shares import RecoveryMaterial
 from keyhouse.authority.signing import (
     RECOVERY_INDEX_CONTEXT,
     is_signed_by_root,

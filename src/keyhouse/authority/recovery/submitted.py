@@ -17,20 +17,54 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
-from cryptography.hazmat.primitives.serialization import load_der_public_key
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
 
 from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.recovery.index import IndexHolder, RecoveryIndex
 from keyhouse.authority.recovery.shares import combine_shamir, combine_xor
-from keyhouse.base.errors import BrokenError, RefusedError
+from keyhouse.base.errors import BadRequestError, BrokenError, RefusedError
 from keyhouse.base.printable import quoted
 from keyhouse.base.secret import Secret
+
+_BITS: Final = 4096
+_OAEP: Final = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)
 
 PLAIN_SIZES: Final = frozenset({16, 32, 33})
 """Bytes of an upload that is a plain share; any other is encrypted. (16: of long ago, no more.)"""
 
 _DATA_KEY_BYTES: Final = 32
 _MOST_KEYS: Final = 512
+
+
+class EphemeralKey:
+    """An RSA key of 4096 bits (exponent 65537) that lives in memory only.
+
+    Making one takes up to some seconds of a processor. ``public_key`` is SubjectPublicKeyInfo DER.
+    Source: wire reference of the interface, "GET /api/v2/recover/public-key".
+    """
+
+    __slots__ = ("_key", "public_key")
+
+    def __init__(self) -> None:
+        self._key = rsa.generate_private_key(65537, _BITS)
+        self.public_key: Final = self._key.public_key().public_bytes(
+            Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+        )
+
+    def decrypt(self, ciphertext: bytes) -> Secret:
+        """Return what was encrypted: RSA-OAEP, SHA-256 for hash and MGF1, empty label.
+
+        Raises ``BadRequestError``, always with the same words, if it was not encrypted to this key.
+        """
+        try:
+            return Secret(self._key.decrypt(ciphertext, _OAEP))
+        except ValueError:
+            raise BadRequestError(
+                "the share cannot be decrypted",
+                fields={"recoverySecret": "is neither a share nor encrypted to the present key"},
+                hint="encrypt it to the key of GET /api/v2/recover/public-key; a restart makes"
+                " another",
+            ) from None
 
 
 class ShareRefusedError(RefusedError):

@@ -1,4 +1,10 @@
-"""Whether a change may happen: pure, complete, and without effect."""
+"""Whether a change may happen: pure, complete, and without effect.
+
+Activations without a limit are checked against the current view and recorded afterwards, so nothing
+is left to refuse here. Those with a limit are checked here again: meanwhile the state that they
+were prepared against may have been replaced, and the limit may have been reached. Source: manifest
+format, "Marbles"; wire reference, "Monotonic counters".
+"""
 
 from typing import Final, assert_never
 
@@ -6,10 +12,11 @@ from immutables import Map
 
 from keyhouse.attestation import Mark, newer_marks
 from keyhouse.attestation.collateral.marks import OF_PLATFORM
+from keyhouse.base.errors import ConflictError, ForbiddenError, UnauthenticatedError
+from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core import commands, events
 from keyhouse.coordinator.core.approvals import require_newest
 from keyhouse.coordinator.core.context import Context
-from keyhouse.coordinator.core.decide_activation import activate, record_activations, set_counter
 from keyhouse.coordinator.core.decide_update import (
     acknowledge_update,
     cancel_update,
@@ -18,8 +25,8 @@ from keyhouse.coordinator.core.decide_update import (
 )
 from keyhouse.coordinator.core.phases import Operation, phase_of, require
 from keyhouse.coordinator.core.policy import policy_of
-from keyhouse.coordinator.core.state import Running, State
-from keyhouse.manifest import Action
+from keyhouse.coordinator.core.state import Running, State, counter_of
+from keyhouse.manifest import Action, FeatureGate
 
 MOST_PLATFORMS: Final = 256
 """Platform families (FMSPC) whose TCB info is remembered; more than any vendor has had so far.
@@ -27,6 +34,9 @@ MOST_PLATFORMS: Final = 256
 Beyond it the other marks still hold: the evaluation number of a platform's TCB info has to be that
 of the QE identity, which is remembered for each TEE.
 """
+
+COUNTERS: Final = 1000
+"""Monotonic counters of one workload (marble type and UUID)."""
 
 
 def decide(  # noqa: C901, PLR0911, PLR0912 a case each
@@ -166,3 +176,60 @@ def _running(operation: Operation, state: State) -> Running:
     require(operation, phase_of(state))
     assert isinstance(state, Running)  # noqa: S101 the table says so
     return state
+
+
+def activate(state: Running, command: commands.Activate) -> tuple[events.Event, ...]:
+    """Return the event of an activation that is counted and audited."""
+    if (command.manifest, command.intermediate) != (state.manifest, state.keys.intermediate_cert):
+        raise commands.StaleError
+    require_below_limit(state, command.activated.marble_type)
+    return (events.MarblesActivated(activations=(command.activated,)),)
+
+
+def record_activations(command: commands.RecordActivations) -> tuple[events.Event, ...]:
+    """Return the event of activations without a limit, which have happened."""
+    return (events.MarblesActivated(activations=command.activations),)
+
+
+def require_below_limit(state: Running, marble_type: str) -> None:
+    """Raise ``ForbiddenError`` if a type of the manifest was activated as often as it may be."""
+    limit = policy_of(state.manifest).manifest.marbles[marble_type].max_activations
+    if limit and state.activations.get(marble_type, 0) >= limit:
+        raise ForbiddenError(
+            f"marble type {quoted(marble_type)} was activated {limit} times,"
+            " which is its MaxActivations",
+            hint="every start counts, also that of a workload that was activated before;"
+            " raise MaxActivations with an update of the manifest",
+        )
+
+
+def set_counter(
+    state: Running, command: commands.SetCounter, context: Context
+) -> tuple[events.Event, ...]:
+    """Return the event that raises the counter; no event if its value is as high already."""
+    if not policy_of(state.manifest).has_gate(FeatureGate.MONOTONIC_COUNTER):
+        raise ForbiddenError("counting is not enabled", hint="add MonotonicCounter to FeatureGates")
+    if command.marble_root != state.keys.marble_root_cert:
+        raise UnauthenticatedError(
+            "the workload's certificate is from before an update of the manifest",
+            hint="start the workload again",
+        )
+    if command.value <= counter_of(state, command.marble, command.name):
+        return ()
+    own = state.counters.get(command.marble)
+    if own is not None and len(own) >= COUNTERS and command.name not in own:
+        raise ConflictError(
+            f"this workload has {COUNTERS} counters, which is the most", hint=_REUSE
+        )
+    marble_type, uuid = command.marble
+    raised = events.CounterSet(
+        time=context.now,
+        marble_type=marble_type,
+        uuid=uuid,
+        name=command.name,
+        value=command.value,
+    )
+    return (raised,)
+
+
+_REUSE: Final = "counters are never deleted: use fewer names"

@@ -10,11 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from keyhouse.attestation import IdentityRefusedError, QuoteRefusedError, Tee, Verdict
-from keyhouse.attestation.appraisal import PackageRules, mismatches
+from keyhouse.attestation.appraisal import PackageRules, accept_status, mismatches
 from keyhouse.attestation.quote.binding import Word, binds_replica
 from keyhouse.attestation.quote.form import read_form
 from keyhouse.attestation.quote.report import read_report
-from keyhouse.attestation.tcb import accept_status
 from keyhouse.coordinator.activation import rules_of
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError, Quoted
 from keyhouse.manifest import Package, Replicas

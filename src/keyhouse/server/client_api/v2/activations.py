@@ -7,7 +7,7 @@ import msgspec
 
 from keyhouse.base.errors import BadRequestError
 from keyhouse.coordinator import Running, View, policy_of
-from keyhouse.coordinator.core.decide_activation import COUNTERS
+from keyhouse.coordinator.core.decide import COUNTERS
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.http.query import values
