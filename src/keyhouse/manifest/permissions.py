@@ -42,8 +42,6 @@ class Permissions:
         missing = set(resources)
         for names in self._granted.get(user, {}).get(action, ()):
             missing -= names
-            if not missing:
-                return ()
         return tuple(sorted(missing))
 
     def holders(self, action: Action) -> tuple[str, ...]:
