@@ -42,6 +42,7 @@ class Session:
         self.rules = rules
         self.user = user  # None: no certificate is presented
         self.watch = Watch(trusted.memory, trusted.address, trusted.root_der)
+        self.log_head = ""  # that the newest answer has told
 
 
 def carry(session: Session, call: Call[T]) -> Steps[T]:
@@ -125,9 +126,12 @@ def _begin(session: Session, call: Call[T]) -> Steps[Memories]:
 
 
 def _check(session: Session, known: Memories, answer: Answer) -> Steps[None]:
-    if session.trusted.memory is None:
-        return
+    if session.trusted.memory is not None:
+        yield from _require_continued(session, known, answer)
+    session.log_head = answer.log or ""
 
+
+def _require_continued(session: Session, known: Memories, answer: Answer) -> Steps[None]:
     def ask(call: Call[T]) -> Steps[T]:
         at_least = answer.state or ""
         request = msgspec.structs.replace(call.request, at_least=at_least)

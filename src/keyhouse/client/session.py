@@ -97,6 +97,14 @@ class Coordinator(Methods):
         """What was verified, and is pinned."""
         return self._session.trusted
 
+    @property
+    def log_head(self) -> str:
+        """The head of the transparency log that the newest answer told; "": it told none.
+
+        While it stays the same so do the manifest in force and all other decisions in the log.
+        """
+        return self._session.log_head
+
     def __enter__(self) -> Self:
         return self
 
@@ -178,6 +186,14 @@ class AsyncCoordinator(AsyncMethods):
     def trusted(self) -> TrustedCoordinator:
         """What was verified, and is pinned."""
         return self._session.trusted
+
+    @property
+    def log_head(self) -> str:
+        """The head of the transparency log that the newest answer told; "": it told none.
+
+        While it stays the same so do the manifest in force and all other decisions in the log.
+        """
+        return self._session.log_head
 
     async def __aenter__(self) -> Self:
         return self

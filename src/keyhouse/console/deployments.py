@@ -47,12 +47,16 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class InForce(msgspec.Struct, frozen=True):
-    """The manifest in force, and what the user is in it. ``user``: "" if it has no such user."""
+    """The manifest in force, and what the user is in it. ``user``: "" if it has no such user.
+
+    ``head``: of the log, before the manifest was read; "": unknown.
+    """
 
     manifest: Manifest
     fingerprint: str
     permissions: Permissions
     user: str
+    head: str = ""
 
 
 class Deployment:
@@ -149,21 +153,27 @@ class Deployment:
     async def close(self) -> None:
         """Close the session."""
         async with self._connecting:
-            link, self._link = self._link, None
+            link, self._link, self._in_force = self._link, None, None
             if link is not None:
                 await link.coordinator.close()
 
-    async def in_force(self) -> InForce:
-        """Return the manifest in force; it is decoded once."""
+    async def in_force(self, told: str = "") -> InForce:
+        """Return the manifest in force; it is decoded once.
+
+        ``told``: the head of the log in an answer that has just come. If the log had that head
+        before the manifest was read last, it is not read again.
+        """
         link = await self.link()
-        found = await link.coordinator.manifest()
         kept = self._in_force
+        if kept is not None and told and kept.head == told:
+            return kept
+        head = link.coordinator.log_head  # no later one: the manifest may be older than that
+        found = await link.coordinator.manifest()
         if kept is None or kept.fingerprint != found.fingerprint:
             manifest = await asyncio.to_thread(decode, found.manifest)
-            permissions = Permissions(manifest)
-            kept = InForce(manifest, found.fingerprint, permissions, "")
+            kept = InForce(manifest, found.fingerprint, Permissions(manifest), "")
         user = kept.permissions.find_user(link.certificate) if link.certificate else None
-        self._in_force = msgspec.structs.replace(kept, user=user or "")
+        self._in_force = msgspec.structs.replace(kept, user=user or "", head=head)
         return self._in_force
 
 

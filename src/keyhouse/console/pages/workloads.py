@@ -37,9 +37,9 @@ async def show(request: Request, deployment: Deployment) -> View:
         found = [each for each in refusals.refused if word.casefold() in _told(each)]
         refused = paged(request, found)
         return View("refused", {"refusals": refusals, "refused": refused, "word": word})
-    in_force = await deployment.in_force()
     trail = await link.coordinator.activations()
     counted = await link.coordinator.counters()
+    in_force = await deployment.in_force(link.coordinator.log_head)
     newest = trail.activations[::-1]
     shown = [each for each in newest if word.casefold() in _searched(each)]
     counters = {(each.marble_type, each.uuid): each.counters for each in counted.workloads}
