@@ -154,25 +154,31 @@ class DirectoryHome(HomeInTurn[OpenStore]):
         return Opened(journal, replay, "", index)
 
     async def _load(self) -> Fresh | Locked | Opened:
-        present = await off_loop(survey, self._path, self._disk)
-        ended = await off_loop(see_tombstone, self._path)
+        found = await off_loop(self._look)
+        if isinstance(found, Fresh):
+            return found
+        store, start = await self._open_store()
+        try:
+            opened = await self._open_journal(store, start, found)
+        except BaseException:
+            self._held = None
+            await store.close()
+            raise
+        if isinstance(opened, Locked):
+            await store.close()
+        return opened
+
+    def _look(self) -> Fresh | SealedKey | None:
+        """Return the sealed key of the store that is there, None if that key is missing."""
+        present = survey(self._path, self._disk)
+        ended = see_tombstone(self._path)
         if not present:
             return Fresh(ended)
         if ended is not None:
             raise ended_but_there(ended, present[0])
         if JOURNAL not in present:
             raise missing_journal(present[0])
-        sealed = await self._key_file.read()
-        store, start = await self._open_store()
-        try:
-            found = await self._open_journal(store, start, sealed)
-        except BaseException:
-            self._held = None
-            await store.close()
-            raise
-        if isinstance(found, Locked):
-            await store.close()
-        return found
+        return self._key_file.read()
 
     async def _open_journal(
         self, store: SqliteStore, start: EpochStart, sealed: SealedKey | None

@@ -170,9 +170,9 @@ class KeyFile:
         self._platform_kind = platform_kind
         self._sealing_key = sealing_key
 
-    async def read(self) -> SealedKey | None:
+    def read(self) -> SealedKey | None:
         """Return what the file holds, None if it is missing; raise ``WrongPlatformError``."""
-        raw = await off_loop(self._disk.read, self._path, limit=FILE_LIMIT)
+        raw = self._disk.read(self._path, limit=FILE_LIMIT)
         if raw is None:
             return None
         sealed = parse(raw)

@@ -40,7 +40,7 @@ class MachineKeys:
 
     async def has_file(self) -> bool:
         """Tell whether a key was sealed in the directory."""
-        return await self._file.read() is not None
+        return await off_loop(self._file.read) is not None
 
     async def read(self, store_id: bytes) -> list[Contents]:
         """Return what opens here, of the store ``store_id``.
@@ -48,7 +48,7 @@ class MachineKeys:
         Raises ``MixedDeploymentsError`` for a file of another store, ``StoreDamagedError`` and
         ``WrongPlatformError``.
         """
-        file = await self._file.read()
+        file = await off_loop(self._file.read)
         if file is not None and file.store_id != store_id:
             raise MixedDeploymentsError(
                 "sealed_key and the database belong to different deployments",
