@@ -116,7 +116,7 @@ class Growing:
         row = self._rows.setdefault((level, index), [])
         row += hashes
         if len(row) == WIDTH:
-            self._push(level + 1, index // WIDTH, (perfect_root(row),))
+            self._push(level + 1, index // WIDTH, (perfect_root(b"".join(row)),))
 
     def _read(self, tile: Tile) -> bytes:
         return b"".join(self._rows[tile.level, tile.index])

@@ -6,7 +6,7 @@ edge of a tree are partial: one of width ``w`` is the beginning of every wider o
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -134,17 +134,12 @@ def nodes_of(read: Callable[[Tile], bytes], size: int) -> Nodes:
     """
 
     @lru_cache(maxsize=64)
-    def hashes(level: int, index: int) -> list[bytes]:
-        there = (size >> (8 * level)) - index * WIDTH
-        tile = Tile(level, index, min(there, WIDTH))
+    def hashes(tile: Tile) -> bytes:
         return _hashes(read(tile), tile)
 
     def node(level: int, index: int) -> bytes:
-        below, height = divmod(level, 8)
-        first = index << height
-        row = hashes(below, first // WIDTH)
-        at = first % WIDTH
-        return perfect_root(row[at : at + (1 << height)])
+        tile, first, count = _place_of(level, index, size)
+        return perfect_root(hashes(tile)[HASH_BYTES * first : HASH_BYTES * (first + count)])
 
     return node
 
@@ -153,11 +148,11 @@ def tiles_read(prove: Callable[[Nodes], object], size: int) -> list[Tile]:
     """Return the tiles of the tree of ``size`` leaves that ``prove`` reads nodes of."""
     asked: dict[Tile, None] = {}
 
-    def read(tile: Tile) -> bytes:
-        asked[tile] = None
-        return bytes(HASH_BYTES * tile.width)
+    def node(level: int, index: int) -> bytes:
+        asked[_place_of(level, index, size)[0]] = None
+        return bytes(HASH_BYTES)
 
-    prove(nodes_of(read, size))
+    prove(node)
     return list(asked)
 
 
@@ -172,17 +167,29 @@ def frontier_of(read: Callable[[Tile], bytes], size: int) -> Frontier:
     return Frontier(size, tuple(roots))
 
 
-def _perfect_roots(row: Sequence[bytes]) -> Iterator[bytes]:
+def _place_of(level: int, index: int, size: int) -> tuple[Tile, int, int]:
+    """Return the tile of a tree of ``size`` leaves that the node (see ``Nodes``) is made from.
+
+    And of which of its hashes: the first, and how many.
+    """
+    below, height = divmod(level, 8)
+    tile, first = divmod(index << height, WIDTH)
+    there = (size >> (8 * below)) - tile * WIDTH
+    return Tile(below, tile, min(there, WIDTH)), first, 1 << height
+
+
+def _perfect_roots(row: bytes) -> Iterator[bytes]:
     """Yield the roots of the perfect subtrees over fewer than 256 hashes, the largest first."""
     at = 0
     for bit in range(8, -1, -1):
-        leaves = 1 << bit
-        if len(row) & leaves:
-            yield perfect_root(row[at : at + leaves])
-            at += leaves
+        taken = HASH_BYTES << bit
+        if len(row) & taken:
+            yield perfect_root(row[at : at + taken])
+            at += taken
 
 
-def _hashes(raw: bytes, tile: Tile) -> list[bytes]:
+def _hashes(raw: bytes, tile: Tile) -> bytes:
+    """Return ``raw``, which has the length of the ``tile``."""
     if len(raw) != HASH_BYTES * tile.width:
         raise LogInvalidError(f"the tile {tile.path} does not have the length of its width")
-    return [raw[at : at + HASH_BYTES] for at in range(0, len(raw), HASH_BYTES)]
+    return raw

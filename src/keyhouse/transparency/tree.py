@@ -43,12 +43,13 @@ def nodes_above(row: Sequence[bytes]) -> list[bytes]:
     return [_sha256(_NODE + left + right).digest() for left, right in pairs]  # as node_hash
 
 
-def perfect_root(hashes: Sequence[bytes]) -> bytes:
+def perfect_root(hashes: bytes) -> bytes:
     """Return the root of the perfect tree over ``hashes``, whose number is a power of two."""
     row = hashes
-    while len(row) > 1:
-        row = nodes_above(row)
-    return row[0]
+    while len(row) > HASH_BYTES:
+        pairs = range(0, len(row), 2 * HASH_BYTES)
+        row = b"".join([_sha256(_NODE + row[at : at + 2 * HASH_BYTES]).digest() for at in pairs])
+    return row
 
 
 class Frontier(msgspec.Struct, frozen=True):

@@ -96,8 +96,10 @@ class Disk:
             handle = os.open(path, flags)
             with os.fdopen(handle, "rb") as file:
                 # Checked again: the opened file may not be the one that was checked above.
-                _refuse(path, os.fstat(handle), wanted=stat.S_ISREG, word="file")
-                data = file.read(limit + 1)
+                found = os.fstat(handle)
+                _refuse(path, found, wanted=stat.S_ISREG, word="file")
+                # A buffer as large as the limit may cost more than all else.
+                data = file.read(min(limit, found.st_size) + 1)
         if len(data) > limit:
             raise StoreDamagedError(f"{path.name} has more than {limit} bytes")
         return data
