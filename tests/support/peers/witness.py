@@ -1,12 +1,14 @@
 """A witness, written from C2SP tlog-witness: a real HTTP server that refuses what it has to."""
 
+import asyncio
 import re
+import socket
 import threading
 import time
 from base64 import b64decode
 from collections.abc import Iterable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, NamedTuple, Self
+from http import HTTPStatus
+from typing import Final, NamedTuple, Self, cast
 
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
@@ -21,6 +23,7 @@ _BODY: Final = re.compile(
     rb"old (0|[1-9][0-9]*)\n((?:[A-Za-z0-9+/]{43}=\n){0,63})\n(.+)", re.DOTALL
 )
 _LONGEST: Final = 10 * 1024  # as litewitness reads
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: *([0-9]{1,9})\r\n", re.IGNORECASE)
 
 
 class Answered(NamedTuple):
@@ -47,14 +50,17 @@ class Witness:
         self.instead: Answered | None = None
         self.speaks = threading.Event()
         self.speaks.set()
+        self.connections: set[asyncio.Transport] = set()
         self._changed = threading.Condition()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._port: int = self._socket.getsockname()[1]
+        self._loop = asyncio.new_event_loop()
+        self._serving = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/log"
+        return f"http://127.0.0.1:{self._port}/log"
 
     def trust(self, verifier: str) -> None:
         """Cosign for the log with this key from now on."""
@@ -68,13 +74,36 @@ class Witness:
 
     def __enter__(self) -> Self:
         self._thread.start()
+        self._serving.wait()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.speaks.set()
-        self._server.shutdown()
+        self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._server.server_close()
+
+    def _serve(self) -> None:
+        loop = self._loop
+        server = loop.run_until_complete(loop.create_server(lambda: _Http(self), sock=self._socket))
+        self._serving.set()
+        loop.run_forever()
+        server.close()
+        for each in self.connections:
+            each.abort()
+        loop.run_until_complete(server.wait_closed())
+        loop.run_until_complete(asyncio.sleep(0))  # the connections end
+        loop.close()
+
+    def answer(self, path: bytes, body: bytes) -> Answered:
+        """Answer a request, which keeps all others waiting until it speaks."""
+        self.speaks.wait()
+        with self._changed:
+            answer = Answered(404)
+            if path == b"/log/add-checkpoint":
+                answer = self.instead or self._answer(body)
+            self.told.append(answer.status)
+            self._changed.notify_all()
+        return answer
 
     def _answer(self, body: bytes) -> Answered:
         found = _BODY.fullmatch(body)
@@ -116,29 +145,43 @@ class Witness:
         self.notes.append(note.encode())
         return Answered(200, self.cosigner.line(note.text, int(time.time())).encode())
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        witness = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                witness.speaks.wait()
-                with witness._changed:
-                    answer = Answered(404)
-                    if self.path == "/log/add-checkpoint":
-                        answer = witness.instead or witness._answer(body)
-                    witness.told.append(answer.status)
-                    witness._changed.notify_all()
-                self.send_response(answer.status)
-                self.send_header("Content-Type", answer.kind)
-                self.send_header("Content-Length", str(len(answer.body)))
-                self.end_headers()
-                self.wfile.write(answer.body)
+class _Http(asyncio.Protocol):
+    """A connection, which is kept: requests with a length, answers in one piece."""
 
-            def log_message(self, *_: Any) -> None:
-                pass
+    def __init__(self, witness: Witness) -> None:
+        self._witness = witness
+        self._received = b""
 
-        return Handler
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._witness.connections.add(self._transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._witness.connections.discard(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, end, rest = self._received.partition(b"\r\n\r\n")
+        if not end:
+            return
+        length = _LENGTH.search(head + b"\r\n")
+        if not head.startswith(b"POST ") or length is None:
+            self._transport.close()
+            return
+        body, self._received = rest[: int(length[1])], rest[int(length[1]) :]
+        if len(body) < int(length[1]):
+            self._received = head + end + rest
+            return
+        answer = self._witness.answer(head.split(b" ", 2)[1], body)
+        self._transport.write(
+            b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n%b"
+            % (
+                answer.status, HTTPStatus(answer.status).phrase.encode(),
+                answer.kind.encode(), len(answer.body), answer.body,
+            )
+        )  # fmt: skip
 
 
 def policy(witnesses: Iterable[Witness], needed: int) -> str:
