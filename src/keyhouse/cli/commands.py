@@ -124,12 +124,14 @@ def leave_out() -> None:
     """Let this process import no optional module that libraries import, and no command needs.
 
     httpx imports ``pygments`` and ``rich`` for a command of its own, which takes as long as
-    importing httpx itself. httpcore imports ``h2`` for HTTP/2, which no command speaks. Both do
+    importing httpx itself. httpcore imports ``h2`` for HTTP/2, which no command speaks, and tries
+    to import ``sniffio`` several times for each request: where it is not installed, all directories
+    of modules are searched for it each time, a quarter of what a request costs. Both do
     without them where they are not installed, and neither has a setting for that. What is ``None``
     in ``sys.modules`` counts as not installed:
     https://docs.python.org/3/reference/import.html#the-module-cache
     """
-    for name in ("pygments", "h2"):
+    for name in ("pygments", "h2", "sniffio"):
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # typeshed knows no None
 
 

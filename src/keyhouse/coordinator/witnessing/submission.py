@@ -58,6 +58,7 @@ class Submission:
         self.note = SignedNote.read(note)
         self._root = log.frontier.root
         self._store = store
+        self._proofs: dict[int, list[bytes]] = {}  # most witnesses have the same size
 
     async def to(self, witness: Witness, old: int, asks: Asks) -> Outcome:
         """Submit to ``witness``, which had ``old`` leaves as far as is known."""
@@ -104,7 +105,11 @@ class Submission:
         """
         if not 0 < old < self.size:
             return []
+        if old not in self._proofs:
+            self._proofs[old] = await self._proven(old)
+        return self._proofs[old]
 
+    async def _proven(self, old: int) -> list[bytes]:
         def prove(nodes: Nodes) -> tuple[list[bytes], bytes]:
             return consistency_proof(nodes, old, self.size), root_of(nodes, old)
 
@@ -172,11 +177,18 @@ class Asking:
             self._take(done)
         return self.has_quorum
 
-    async def others(self, patience: float) -> None:
-        """Wait for those who have not answered yet, for so many seconds at most."""
-        if self._missing:
-            done, _ = await asyncio.wait(self._missing, timeout=patience)
-            self._take(done)
+    @property
+    def waits(self) -> bool:
+        """Whether some have not answered yet."""
+        return bool(self._missing)
+
+    async def others(self, patience: float, unless: asyncio.Event) -> None:
+        """Wait for one who has not answered yet, for so many seconds at most, or ``unless``."""
+        told = asyncio.create_task(unless.wait())
+        waited = {*self._missing, told}
+        await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        self._take([task for task in self._missing if task.done()])
 
     def _take(self, done: Iterable["asyncio.Task[Outcome]"]) -> None:
         for task in done:

@@ -29,6 +29,9 @@ GATHERED_FOR: Final = 1.0
 STRAGGLERS: Final = 1.0
 """Seconds that other witnesses have to answer once a quorum has: clients may want more of them."""
 
+HURRIED: Final = 0.05
+"""Seconds that they have if someone waits for the next checkpoint."""
+
 LAST_WITHIN: Final = 2.0
 """Seconds that the last leaves have to be cosigned before the coordinator stops."""
 
@@ -143,7 +146,7 @@ class Witnessing:
                     # Who waits is answered now, though one witness may be slow or away.
                     self._granted(submission, (*signatures, *asking.cosignatures))
                     await self._agree(self._lease.former)
-                    await asking.others(STRAGGLERS)
+                    await self._heard(asking)
                 signatures = (*signatures, *asking.cosignatures)
             found = await self._explained(asking.found)
             self._tell(found)
@@ -153,6 +156,16 @@ class Witnessing:
         if self._lease.policies is policies:
             self._granted(submission, signatures)
         return True
+
+    async def _heard(self, asking: Asking) -> None:
+        """Let the other witnesses answer, for longer if nobody waits for the next checkpoint."""
+        lease, began = self._lease, _now()
+        while asking.waits:
+            patience = HURRIED if lease.is_urgent else STRAGGLERS
+            if (left := began + patience - _now()) <= 0:
+                return
+            lease.work.clear()  # the next round looks at the lease in any case
+            await asking.others(left, lease.work)
 
     def _granted(self, submission: Submission, signatures: Iterable[Signature]) -> None:
         lines = tuple(dict.fromkeys(signatures))  # a witness may be in two policies
