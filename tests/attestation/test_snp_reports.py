@@ -164,6 +164,8 @@ REAL = {
         5, "Turin", "VCEK", 0, SnpTcb(1, 0, 2, 71, 0), SnpTcb(1, 0, 2, 71, 0), "3b42092f69c656d3"),
     "genoa": Real(
         5, "Genoa", "VCEK", 0, SnpTcb(10, 0, 25, 84), SnpTcb(10, 0, 25, 84), "d2421d976f95ce0b"),
+    "azure": Real(
+        3, "Genoa", "VCEK", 0, SnpTcb(10, 0, 23, 84), SnpTcb(10, 0, 23, 84), "0506ffba875e939c"),
     "vlek": Real(
         3, "Milan", "VLEK", 1, SnpTcb(4, 0, 24, 217), SnpTcb(4, 0, 24, 219), "00" * 8,
         "CN=cc-us-east-2.amazonaws.com"),
