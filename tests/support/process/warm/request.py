@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 __all__ = ["may_be_warm", "send_request"]
 
-# Variables that only our code reads, and only when it runs. Any other may shape an interpreter or
-# a library when it is loaded.
+# Variables that only our code reads when it runs, or a library that it loads only then. Any other
+# may shape an interpreter or a library when it is loaded.
 _PLAIN = frozenset(
     {
-        *("HOME", "NO_COLOR", "OE_SIMULATION", "TERM", "TMPDIR"),
+        *("HOME", "NO_COLOR", "OE_SIMULATION", "SOFTHSM2_CONF", "TERM", "TMPDIR"),
         *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"),
     }
 )
