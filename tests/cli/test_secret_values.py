@@ -5,7 +5,7 @@ from support.samples.manifests import sample
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.secret import Secret
-from keyhouse.cli.secret_values import raw_value, shown_values
+from keyhouse.cli.secret import raw_value, shown_values
 from keyhouse.client import SecretObject
 from keyhouse.manifest import decode
 from keyhouse.views.secrets import described_secrets

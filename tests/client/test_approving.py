@@ -10,10 +10,9 @@ from support.samples.deployment import user
 
 from keyhouse.base.secret import Secret
 from keyhouse.client import CallRefusedError, ClientSetupError, PemIdentity, TrustError
-from keyhouse.client.approving import LOOKS, Desk, Statement, with_approval
+from keyhouse.client.approving import LOOKS, Desk, Signer, Statement, signer_of, with_approval
 from keyhouse.client.errors import CallUnknownError
 from keyhouse.client.public_log import LogCheckpoint
-from keyhouse.client.signing import Signer, signer_of
 from keyhouse.client.steps import Steps, Work
 from keyhouse.transparency.approval import Decision, SignedApproval
 

@@ -10,7 +10,7 @@ import pytest
 from keyhouse.client import Address, ClientSetupError, TrustError, UnreachableError
 from keyhouse.client.http.rules import FROM_HTTPX, Progress, client_error
 from keyhouse.client.steps import Request
-from keyhouse.client.tokens.pool_transport import PoolTransport
+from keyhouse.client.tokens.transport import PoolTransport
 
 WHERE = Address("localhost", 4433)
 NOT_CONNECTED = {httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout}

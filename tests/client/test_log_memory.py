@@ -28,7 +28,7 @@ from keyhouse.client import (
     TrustError,
     verify_coordinator,
 )
-from keyhouse.client.memory.heads import MOST_HEADS, Proven, read_head, with_head, with_proven
+from keyhouse.client.memory.states import MOST_HEADS, Proven, read_head, with_head, with_proven
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.keys import COSIGNED, ED25519, VerifierKey, signature_of

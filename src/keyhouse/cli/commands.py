@@ -41,7 +41,7 @@ COMMANDS: Final = {
         Entry("recover", "recover.group:app", "Bring back a state whose machine is lost"),
         Entry("recover-with-signature", "recover.group:with_signature_app"),
         Entry("log", "log.group:app", "Copy transparency logs, and check policies of witnesses"),
-        Entry("evidence", "evidence.group:app", "Prove a deployment's history to outsiders"),
+        Entry("evidence", "evidence:app", "Prove a deployment's history to outsiders"),
         Entry("watch", "watch.command:watch", "Follow transparency logs, and tell what is new"),
         Entry("trust", "trust:app", "See and forget what is remembered of coordinators"),
     ),

@@ -1,15 +1,18 @@
 """`keyhouse secret get | set | list`: read and upload secrets as a user."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from keyhouse.base.printable import printable
+from keyhouse.base.errors import RefusedError
+from keyhouse.base.pem import certificate_pem, private_key_pem
+from keyhouse.base.printable import printable, quoted
 from keyhouse.base.secret import Secret
-from keyhouse.cli.manifest.names import names_of
+from keyhouse.cli.manifest.file import names_of
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.context_chosen import context_for, is_of_another
 from keyhouse.cli.options.target import Target, TrustOptions
@@ -19,11 +22,60 @@ from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import read_file, reading, write_output
 from keyhouse.cli.output.show import show_json, show_rows, show_table
 from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup, WrongUsageError
-from keyhouse.cli.secret_values import raw_value, shown_values
 from keyhouse.manifest import decode
 
 if TYPE_CHECKING:
     from keyhouse.client import Coordinator, SecretObject
+
+
+_UPLOAD = "keyhouse secret set uploads one"
+
+
+def raw_value(name: str, secret: "SecretObject", *, to_terminal: bool) -> bytes:
+    """Return exactly the bytes of a key or of data; of a certificate PEM, then its private key.
+
+    Raises ``RefusedError`` if there is no value, or if a terminal cannot show it.
+    """
+    if secret.private is None and not secret.cert:
+        raise RefusedError(f"secret {quoted(name)} has no value yet", hint=_UPLOAD)
+    value = secret.private.reveal() if secret.private else b""
+    if secret.cert:
+        key = private_key_pem(secret.private) if secret.private else ""
+        return (certificate_pem(secret.cert) + key).encode()
+    if to_terminal and not _is_text(value.removesuffix(b"\n")):
+        raise RefusedError(
+            f"secret {quoted(name)} is binary, and no terminal can show it",
+            hint="-o FILE for a new file, or a pipe",
+        )
+    return value
+
+
+def shown_values(fields: Mapping[str, object]) -> dict[str, str]:
+    """Return the fields of a secret as text; a value that is private and public comes once."""
+    rows = {name: _shown(value) for name, value in fields.items()}
+    private, public = fields.get("private"), fields.get("public")
+    if "cert" in fields or private != public:
+        return rows
+    del rows["private"], rows["public"]
+    if isinstance(private, bytes) and not _is_text(private):
+        return {**rows, "base64": _shown(private)}
+    return {**rows, "value": private.decode() if isinstance(private, bytes) else _shown(private)}
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        return value.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "not uploaded yet"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
 
 app = Group()
 

@@ -10,8 +10,7 @@ from keyhouse.client.calls import Call
 from keyhouse.client.errors import CallRefusedError, TrustError
 from keyhouse.client.http.retries import Rules, exchange
 from keyhouse.client.identity import UserIdentity
-from keyhouse.client.memory.heads import AHEAD
-from keyhouse.client.memory.states import Memories, Watch
+from keyhouse.client.memory.states import AHEAD, Memories, Watch
 from keyhouse.client.steps import Answer, Steps, work
 from keyhouse.client.tokens.identity import TokenIdentity
 from keyhouse.client.trust import TrustedCoordinator, proving

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from keyhouse.base.printable import shown
 from keyhouse.base.readable import Readable
 from keyhouse.client import calls
-from keyhouse.client.approving import Desk, Statement, with_approval
+from keyhouse.client.approving import Desk, Statement, signer_of, with_approval
 from keyhouse.client.errors import CallRefusedError, TrustError
 from keyhouse.client.exchange import Keep, Session, carry, carry_and_keep
 from keyhouse.client.public_log import (
@@ -39,7 +39,6 @@ from keyhouse.client.recovery import (
     require_signed,
 )
 from keyhouse.client.root_signature import require_signature
-from keyhouse.client.signing import signer_of
 from keyhouse.client.steps import Steps, work
 from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven
 from keyhouse.transparency.approval import Decision

@@ -11,7 +11,7 @@ from keyhouse.base.readable import Readable
 from keyhouse.client import calls
 from keyhouse.client.calls import Call
 from keyhouse.client.errors import TrustError
-from keyhouse.client.memory.heads import contradicted
+from keyhouse.client.memory.states import contradicted
 from keyhouse.client.root_signature import require_signature
 from keyhouse.client.steps import Steps
 from keyhouse.transparency.errors import LogInvalidError

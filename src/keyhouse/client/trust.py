@@ -44,8 +44,7 @@ from keyhouse.client.http.connection import Connection
 from keyhouse.client.http.pinned_tls import watching_context
 from keyhouse.client.http.retries import Retries, Rules, Timeouts, exchange
 from keyhouse.client.log_policy import LOG_MAX_AGE, LogPolicy
-from keyhouse.client.memory.heads import Proven
-from keyhouse.client.memory.states import Memories, StateMemory, Watch
+from keyhouse.client.memory.states import Memories, Proven, StateMemory, Watch
 from keyhouse.client.public_log import Ask, cosigned_checkpoint, newest_checkpoint
 from keyhouse.client.steps import Answer, Steps, work
 from keyhouse.client.trust_files import (

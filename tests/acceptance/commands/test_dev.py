@@ -22,8 +22,8 @@ from support.samples.deployment import manifest
 
 from keyhouse.base.errors import ConflictError
 from keyhouse.cli.dev.coordinator import Places, coordinator_at
+from keyhouse.cli.dev.deployment import with_user
 from keyhouse.cli.dev.folder import opened
-from keyhouse.cli.dev.sample import with_user
 from keyhouse.client.identity import make_user
 from keyhouse.manifest import check, decode
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT

@@ -11,7 +11,7 @@ from support.process.command_tree import typed
 from support.samples.confidential_vms import QUOTE
 from support.samples.hardware import SGX_QUOTE
 
-from keyhouse.cli.attest.event_log import EventLogUnusableError, read_event_log, replayed
+from keyhouse.cli.attest.events import EventLogUnusableError, read_event_log, replayed
 
 SHA384, SHA256 = 0x0C, 0x0B
 COMMAND_LINE = b"root=/dev/dm-0 ro\0"

@@ -1,20 +1,171 @@
-"""`keyhouse attest events`: what the registers of a confidential VM stand for, by its event log."""
+"""`keyhouse attest events`: what the registers of a confidential VM stand for, by its event log.
 
+It is in the ACPI table CCEL: one header in the old form of TPMs, then events in the new one. ::
+
+    header   register 4 | type 4 | digest 20 | length 4 | "Spec ID Event03" NUL | 8 bytes
+             | count 4 | { algorithm 2, size 2 } for each | length 1, vendor's bytes
+    event    register 4 | type 4 | count 4 | { algorithm 2, digest } for each | length 4, data
+
+Numbers are little-endian; register 1 is RTMR0. The table may be longer than the log, filled with
+one byte. Sources: TCG PC Client Platform Firmware Profile, "Event Logging"; UEFI, "Confidential
+Computing".
+"""
+
+import hashlib
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
 from keyhouse.attestation import read_form
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.attestation.quote.td import identity_of
+from keyhouse.base.byte_reader import ByteReader, LayoutError
 from keyhouse.base.errors import RefusedError
-from keyhouse.cli.attest.event_log import read_event_log, replayed
 from keyhouse.cli.attest.quote_file import reading_quote
 from keyhouse.cli.output.files import read_file
 from keyhouse.cli.output.show import show_json, show_rows, show_table
 from keyhouse.cli.parser import TRUST_FAILED, Argument, AsJson, Option
+
+_SIGNATURE: Final = b"Spec ID Event03\0"
+_SHA384: Final = 0x0C
+_SIZE: Final = 48
+_REGISTERS: Final = {number + 1: f"RTMR{number}" for number in range(4)}
+_NO_ACTION: Final = 3
+_MOST_TEXT: Final = 200  # characters
+_KINDS: Final = {
+    0x01: "POST_CODE",
+    0x04: "SEPARATOR",
+    0x05: "ACTION",
+    0x06: "EVENT_TAG",
+    0x08: "S_CRTM_VERSION",
+    0x0A: "PLATFORM_CONFIG_FLAGS",
+    0x0D: "IPL",
+    0x80000001: "EFI_VARIABLE_DRIVER_CONFIG",
+    0x80000002: "EFI_VARIABLE_BOOT",
+    0x80000003: "EFI_BOOT_SERVICES_APPLICATION",
+    0x80000004: "EFI_BOOT_SERVICES_DRIVER",
+    0x80000005: "EFI_RUNTIME_SERVICES_DRIVER",
+    0x80000006: "EFI_GPT_EVENT",
+    0x80000007: "EFI_ACTION",
+    0x80000008: "EFI_PLATFORM_FIRMWARE_BLOB",
+    0x80000009: "EFI_HANDOFF_TABLES",
+    0x8000000A: "EFI_PLATFORM_FIRMWARE_BLOB2",
+    0x8000000B: "EFI_HANDOFF_TABLES2",
+    0x8000000C: "EFI_VARIABLE_BOOT2",
+    0x800000E0: "EFI_VARIABLE_AUTHORITY",
+}
+
+
+class EventLogUnusableError(RefusedError):
+    """The bytes are not the event log of a confidential VM."""
+
+    code = "event-log-unusable"
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One measurement. ``text`` is what the log says of it; only ``digest`` is in the register.
+
+    ``proven``: the digest is that of the data that the text is from.
+    """
+
+    register: str  # RTMR0 to RTMR3
+    kind: str
+    digest: str  # SHA-384, hex
+    text: str
+    proven: bool
+
+
+def read_event_log(raw: bytes) -> list[Event]:
+    """Return what was measured, in order. Raises ``EventLogUnusableError``."""
+    fields = ByteReader(raw, "little")
+    try:
+        sizes = _digest_sizes(fields)
+        events = []
+        while not _only_fills(raw, fields.position):
+            event = _event(fields, sizes)
+            events += [] if event is None else [event]
+    except LayoutError as fault:
+        raise EventLogUnusableError(
+            f"the file is not the event log of a confidential VM: {fault}",
+            hint="Linux has it at /sys/firmware/acpi/tables/data/CCEL",
+        ) from None
+    return events
+
+
+def replayed(events: Sequence[Event]) -> dict[str, str]:
+    """Return the value of each register that ``events`` extend, in hex."""
+    values: dict[str, bytes] = {}
+    for event in events:
+        before = values.get(event.register, bytes(_SIZE))
+        values[event.register] = hashlib.sha384(before + bytes.fromhex(event.digest)).digest()
+    return {register: value.hex() for register, value in sorted(values.items())}
+
+
+def _digest_sizes(fields: ByteReader) -> dict[int, int]:
+    fields.take(4, "header")
+    kind = fields.number(4, "header")
+    fields.take(20, "header")
+    header = ByteReader(fields.framed(4, "header"), "little")
+    if kind != _NO_ACTION or header.take(len(_SIGNATURE), "header") != _SIGNATURE:
+        raise LayoutError("its header is not that of an event log")
+    header.take(8, "header")
+    count = header.number(4, "header")
+    pairs = header.take(4 * count, "header")
+    header.framed(1, "header")
+    header.finish("header")
+    numbers = [int.from_bytes(pairs[at : at + 2], "little") for at in range(0, len(pairs), 2)]
+    sizes = dict(zip(numbers[::2], numbers[1::2], strict=True))
+    if sizes.get(_SHA384) != _SIZE:
+        raise LayoutError("it has no digests of SHA-384")
+    return sizes
+
+
+def _only_fills(raw: bytes, at: int) -> bool:
+    """Tell whether there is no event at ``at`` any more, only what fills the table."""
+    begin = raw[at : at + 8]
+    return any(not begin.strip(fill) and not raw[at:].strip(fill) for fill in (b"\xff", b"\0"))
+
+
+def _event(fields: ByteReader, sizes: dict[int, int]) -> Event | None:
+    """Return the next event; None for one that is in no register."""
+    index, kind = fields.number(4, "event"), fields.number(4, "event")
+    digests = dict(_digests(fields, sizes))
+    data = fields.framed(4, "event")
+    if kind == _NO_ACTION:
+        return None
+    if index not in _REGISTERS or _SHA384 not in digests:
+        raise LayoutError("an event is in no register of a confidential VM")
+    digest = digests[_SHA384]
+    return Event(
+        register=_REGISTERS[index],
+        kind=_KINDS.get(kind, f"{kind:#x}"),
+        digest=digest.hex(),
+        text=_text(data),
+        proven=hashlib.sha384(data).digest() == digest,
+    )
+
+
+def _digests(fields: ByteReader, sizes: dict[int, int]) -> Iterator[tuple[int, bytes]]:
+    for _ in range(min(fields.number(4, "event"), len(sizes) + 1)):
+        algorithm = fields.number(2, "event")
+        if algorithm not in sizes:
+            raise LayoutError("an event has a digest that its header does not name")
+        yield algorithm, fields.take(sizes[algorithm], "event")
+
+
+def _text(data: bytes) -> str:
+    """Return data that is text, of ASCII or UTF-16, as text; else its size."""
+    for encoding in ("ascii", "utf-16-le"):
+        try:
+            text = data.decode(encoding).rstrip("\0")
+        except UnicodeDecodeError:
+            continue
+        if text and text.isascii() and text.isprintable():
+            return text if len(text) <= _MOST_TEXT else text[:_MOST_TEXT] + "..."
+    return f"{len(data)} bytes"
 
 
 def events(

@@ -12,8 +12,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
-from keyhouse.cli.dev.below import process_below
-from keyhouse.cli.dev.coordinator import Serving, can_listen
+from keyhouse.cli.dev.coordinator import Serving, can_listen, process_below
 from keyhouse.cli.dev.folder import Folder
 
 _HERE: Final = "127.0.0.1"

@@ -9,7 +9,7 @@ from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import read_file
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser import Argument, AsJson, Option, command
-from keyhouse.cli.store.stopped import Directory, Stopped, require_stopped
+from keyhouse.cli.store.directories import Directory, Stopped, require_stopped
 
 if TYPE_CHECKING:
     from keyhouse.journal.offline.log_repair import Restored

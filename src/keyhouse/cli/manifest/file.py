@@ -2,18 +2,20 @@
 
 JSON goes up byte for byte. YAML becomes one JSON text first (``json_source.canonical_json``): the
 coordinator, fingerprints, signatures and acknowledgements know nothing but those bytes.
+
+Of one in the current folder a shell completes names; nothing asks a network for that.
 """
 
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from keyhouse.base.errors import InvalidError, RefusedError
+from keyhouse.base.errors import InvalidError, KeyhouseError, RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.files import read_file, write_output
 from keyhouse.cli.parser import Option
@@ -22,6 +24,35 @@ from keyhouse.wire.json_parser import read_json
 if TYPE_CHECKING:
     from keyhouse.cli.output.source_text import SourceText
     from keyhouse.manifest.source.yaml_text import YamlRead
+
+
+_FILES: Final = ("manifest.json", "manifest.yaml", "manifest.yml")
+_LARGEST: Final = 1 << 20  # bytes: nobody waits for a larger one to be parsed
+
+
+def names_of(section: Literal["Secrets", "RecoveryKeys"]) -> Callable[[], list[str]]:
+    """Return what gives the names in a section of the manifest; none if it cannot be read."""
+
+    def names() -> list[str]:
+        for file in _FILES:
+            try:
+                if Path(file).is_file():
+                    return _names_in(Path(file), section)
+            except (KeyhouseError, OSError):  # anyone who presses Tab cannot read an error
+                return []
+        return []
+
+    return names
+
+
+def _names_in(file: Path, section: str) -> list[str]:
+    if file.stat().st_size > _LARGEST:
+        return []
+    tree = read_json(read_manifest(str(file)))
+    fields = tree.items() if isinstance(tree, dict) else ()
+    found = [value for name, value in fields if name.lower() == section.lower()]
+    return [name for each in found if isinstance(each, dict) for name in each]
+
 
 _FORMATS: Final[dict[str, Literal["json", "yaml"]]] = {
     ".json": "json",

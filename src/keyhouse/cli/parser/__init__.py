@@ -1,7 +1,16 @@
 """How words on the command line become the parameters of a function; on click."""
 
-from keyhouse.cli.parser.command import ANY_WORDS, REFUSED, TRUST_FAILED, AsJson, Command, command
-from keyhouse.cli.parser.group import Group, Root, Sections
+from keyhouse.cli.parser.command import (
+    ANY_WORDS,
+    REFUSED,
+    TRUST_FAILED,
+    AsJson,
+    Command,
+    Group,
+    Root,
+    Sections,
+    command,
+)
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
 from keyhouse.cli.parser.usage import WrongUsageError
 

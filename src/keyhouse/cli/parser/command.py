@@ -1,4 +1,4 @@
-"""What every command has: grouped options, examples in its help, errors with exit codes.
+"""Commands under one word or alone: grouped options, examples in the help, errors with exit codes.
 
 Data go to standard output, messages to standard error. Exit codes: 0 done, 1 refused, 2 usage,
 3 unreachable or busy, 4 trust failed (scripts must not try again).
@@ -7,19 +7,24 @@ Data go to standard output, messages to standard error. Exit codes: 0 done, 1 re
 import inspect
 import os
 import sys
-from collections.abc import Callable
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import click
 
-from keyhouse.base.errors import KeyhouseError, UnavailableError
+from keyhouse.base.errors import KeyhouseError, RefusedError, UnavailableError
 from keyhouse.base.named_files import reading_hint
 from keyhouse.base.printable import os_reason
 from keyhouse.cli.output.files import FileUnreadableError
 from keyhouse.cli.output.show import ShownError, show_error
-from keyhouse.cli.parser.help import Helping, version_option
+from keyhouse.cli.parser.help import Helping, summary_of, version_option, write_commands
 from keyhouse.cli.parser.parameters import GENERAL, Option, Signature
-from keyhouse.cli.parser.usage import UnexpectedArgumentError, WrongUsageError
+from keyhouse.cli.parser.usage import UnexpectedArgumentError, WrongUsageError, usage_error
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 
 AsJson = Annotated[
     bool, Option("--json", section=GENERAL, help="print one JSON object; errors, too")
@@ -121,3 +126,75 @@ def _shell_lines(paragraph: str) -> str:
             lines.append("      ")
         lines[-1] += f"{word} "
     return "\n".join(["\b", "Example:", *(line.rstrip() for line in lines)])
+
+
+Sections = Mapping[str, Sequence[tuple[str, str]]]
+"""Names and summaries of commands by the section of the help that shows them."""
+
+
+class Group(Helping, click.Group):
+    """Commands under one word, in the order in which they were added."""
+
+    command_class = Command
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(params=[version_option(hidden=True)], **settings)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, hidden ones too."""
+        del ctx
+        return list(self.commands)
+
+    def add_alias(self, command: click.Command, name: str) -> None:
+        """Add ``command`` under a further name, which the help does not show."""
+        hidden = copy(command)
+        hidden.hidden = True
+        self.add_command(hidden, name)
+
+    def sections(self) -> Sections:
+        """Return the commands that the help shows."""
+        shown = {name: one for name, one in self.commands.items() if not one.hidden}
+        return {"Commands": [(name, summary_of(one)) for name, one in shown.items()]}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, then the options."""
+        write_commands(self.sections(), formatter)
+        super().format_options(ctx, formatter)
+
+
+class Root(Group):
+    """The first word: all errors of usage come through here, and so does how the process ends."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.params = [version_option(hidden=False)]
+
+    def main(  # type: ignore[override]  # mypy compares with each overload alone
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **settings: Any
+    ) -> Any:
+        """Run the command and end the process. With ``--json`` errors of usage are one object."""
+        as_json = "--json" in (sys.argv if args is None else args)
+        try:
+            code = super().main(args, prog_name, standalone_mode=False, **settings)
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(USAGE)
+        except click.ClickException as error:
+            show_error(usage_error(error), as_json=as_json)
+            sys.exit(USAGE)
+        except click.Abort:
+            show_error(RefusedError("interrupted"), as_json=as_json)
+            sys.exit(REFUSED)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
+        """Return what begins so: a command, of which no module is imported, or an option."""
+        from click.shell_completion import CompletionItem
+
+        commands = [
+            CompletionItem(name, help=summary)
+            for rows in self.sections().values()
+            for name, summary in rows
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]

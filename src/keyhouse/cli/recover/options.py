@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from keyhouse.base.secret import Secret
-from keyhouse.cli.manifest.names import names_of
+from keyhouse.cli.manifest.file import names_of
 from keyhouse.cli.options.context_chosen import ContextOption, context_for
 from keyhouse.cli.options.token import (
     KeyPassword,

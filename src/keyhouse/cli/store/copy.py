@@ -12,8 +12,7 @@ from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json
 from keyhouse.cli.parser import Argument, AsJson
 from keyhouse.cli.store.database import PasswordFile, complete_url, connected, is_url
-from keyhouse.cli.store.directories import SealedFor, existing, verifier
-from keyhouse.cli.store.stopped import Stopped, require_stopped
+from keyhouse.cli.store.directories import SealedFor, Stopped, existing, require_stopped, verifier
 
 if TYPE_CHECKING:
     from keyhouse.cli.store.check import StoreChecked

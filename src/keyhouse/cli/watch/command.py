@@ -18,8 +18,7 @@ from keyhouse.cli.options.memory import NONE
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.parser import Argument, AsJson, Option, OptionGroup, WrongUsageError, command
-from keyhouse.cli.watch.findings import Finding
-from keyhouse.cli.watch.look import BrokenLogError, Look, Seen
+from keyhouse.cli.watch.look import BrokenLogError, Finding, Look, Seen
 from keyhouse.cli.watch.state import WatchState, default_state
 from keyhouse.cli.watch.telling import Telling
 from keyhouse.cli.watch.witnesses import Asked, ask

@@ -30,8 +30,7 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.named_files import user_folder
 from keyhouse.base.printable import os_reason
 from keyhouse.client.errors import TrustError
-from keyhouse.client.memory.heads import MOST_HEADS, read_head
-from keyhouse.client.memory.states import KEPT, MOST, Memories, read_place
+from keyhouse.client.memory.states import KEPT, MOST, MOST_HEADS, Memories, read_head, read_place
 from keyhouse.wire.json_decoder import UInt16, UnreadableError, read
 
 _VERSION: Final = 2

@@ -1,1 +1,0 @@
-"""`keyhouse evidence`: what a deployment's history proves, in a file."""
