@@ -48,7 +48,8 @@ def issued_pck_chain(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
     """
     chain = require_pck_root(pck_chain, root_ca)
     try:
-        _require_links(chain)
+        _require_issued(chain[0], chain[1])
+        _require_authorities(chain[1:])
     except Exception:  # noqa: BLE001 - see above
         raise refusal(QuoteProblem.CHAIN) from None
     return chain
@@ -58,9 +59,9 @@ def issued_pck_chain(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
 def require_signed(collateral: Collateral) -> None:
     """Raise ``QuoteRefusedError`` unless each part of ``collateral`` is signed by its own chain."""
     try:
-        pck_ca, root = _require_links(_read(collateral.pck_crl_issuer_chain))
-        tcb_signer, _ = _require_links(_read(collateral.tcb_info_issuer_chain))
-        qe_signer, _ = _require_links(_read(collateral.qe_identity_issuer_chain))
+        pck_ca, root = _of_vendor(collateral.pck_crl_issuer_chain)
+        tcb_signer, _ = _of_vendor(collateral.tcb_info_issuer_chain)
+        qe_signer, _ = _of_vendor(collateral.qe_identity_issuer_chain)
         _require_role(pck_ca, authority=True)
         _require_role(tcb_signer, authority=False)
         _require_role(qe_signer, authority=False)
@@ -75,24 +76,25 @@ def require_signed(collateral: Collateral) -> None:
         raise refusal(QuoteProblem.SIGNATURE) from None
 
 
-def _read(pem: str) -> tuple[bytes, ...]:
-    return read_chain(pem, "a chain")
+def _of_vendor(pem: str) -> tuple[x509.Certificate, x509.Certificate]:
+    """Return the certificate of an authority, or of a signer, and the root that issued it."""
+    child, root = read_chain(pem, "a chain")
+    _require_authorities((child, root))
+    return x509.load_der_x509_certificate(child), x509.load_der_x509_certificate(root)
 
 
-def _require_links(chain: tuple[bytes, ...]) -> list[x509.Certificate]:
-    certificates = [x509.load_der_x509_certificate(der) for der in chain]
-    leaf, issuer, *_ = certificates
-    leaf.verify_directly_issued_by(issuer)
-    for child, its_issuer in itertools.pairwise(chain[1:]):
-        _require_authority(child, its_issuer)
-    return certificates
+def _require_authorities(chain: tuple[bytes, ...]) -> None:
+    for child, issuer in itertools.pairwise(chain):
+        _require_known_issued(child, issuer)
 
 
-@functools.lru_cache(maxsize=64)
-def _require_authority(child: bytes, issuer: bytes) -> None:
-    """Check what many chains share: the vendor's authorities are few."""
+def _require_issued(child: bytes, issuer: bytes) -> None:
     parent = x509.load_der_x509_certificate(issuer)
     x509.load_der_x509_certificate(child).verify_directly_issued_by(parent)
+
+
+_require_known_issued = functools.lru_cache(maxsize=64)(_require_issued)
+"""For what many chains and bundles share: the vendor's authorities and signers are few."""
 
 
 def _require_role(certificate: x509.Certificate, *, authority: bool) -> None:
