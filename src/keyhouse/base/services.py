@@ -23,6 +23,7 @@ class ServiceClient:
 
     def __init__(self, context: ssl.SSLContext, *, patience: float, connections: int) -> None:
         """``patience``: seconds for each step; ``connections``: at a time."""
+        self.patience = patience
         self._client = httpx.AsyncClient(
             verify=context,
             trust_env=False,

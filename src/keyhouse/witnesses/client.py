@@ -10,7 +10,7 @@ import re
 import ssl
 from base64 import b64encode
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Final
 
 import httpx
 
@@ -38,7 +38,7 @@ class WitnessUnavailableError(UnavailableError):
     code = "witness-unavailable"
 
 
-class WitnessClient:
+class WitnessClient(ServiceClient):
     """Asks witnesses. Use it with ``async with``.
 
     The authorities of the system vouch for their certificates. Proxies of the environment have no
@@ -46,14 +46,7 @@ class WitnessClient:
     """
 
     def __init__(self, *, patience: float = PATIENCE) -> None:
-        self._patience = patience
-        self._client = ServiceClient(tls_context(), patience=patience, connections=_CONNECTIONS)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.__aexit__()
+        super().__init__(tls_context(), patience=patience, connections=_CONNECTIONS)
 
     async def add_checkpoint(
         self, witness: Witness, old: int, proof: Sequence[bytes], note: bytes
@@ -69,7 +62,7 @@ class WitnessClient:
         hashes = b"".join(b64encode(each) + b"\n" for each in proof)
         body = b"old %d\n%b\n%b" % (old, hashes, note)
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self.patience):
                 return await self._post(f"{witness.url.rstrip('/')}/add-checkpoint", body)
         except AnswerUnusableError as unusable:
             raise WitnessUnavailableError(f"its answer {unusable}") from None
@@ -81,7 +74,7 @@ class WitnessClient:
             raise WitnessUnavailableError("it cannot be reached, or breaks off") from None
 
     async def _post(self, url: str, body: bytes) -> Told:
-        async with self._client.asked("POST", url, body) as response:
+        async with self.asked("POST", url, body) as response:
             status = response.status_code
             if status not in {_COSIGNED, _OTHER_SIZE, _CONTRADICTS}:
                 raise WitnessUnavailableError(f"it answers {status}")

@@ -6,7 +6,7 @@ seeing and from holding back what is asked for.
 
 import asyncio
 import ssl
-from typing import Final, Self
+from typing import Final
 
 import httpx
 
@@ -34,7 +34,7 @@ _LONGEST_URL = 2_000
 _PORTS = 65_535
 
 
-class Pccs:
+class Pccs(ServiceClient):
     """A PCCS at ``url``: ``https://name:8081``, with a path if it has one.
 
     ``ca_pem``: the only authorities (PEM) that may vouch for its certificate; the system's if
@@ -45,14 +45,7 @@ class Pccs:
 
     def __init__(self, url: str, ca_pem: bytes = b"", *, patience: float = PATIENCE) -> None:
         self._base = _base(url)
-        self._patience = patience
-        self._client = ServiceClient(_context(ca_pem), patience=patience, connections=_CONNECTIONS)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.__aexit__()
+        super().__init__(_context(ca_pem), patience=patience, connections=_CONNECTIONS)
 
     async def fetch(self, kind: PlatformKind, *, early: bool = False) -> Collateral:
         """Return the collateral of ``kind`` as the PCCS gives it now. Nothing is verified.
@@ -67,7 +60,7 @@ class Pccs:
         begin("answers", len(paths))
         asked = (self._get(path) for path in paths)
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self.patience):
                 outcomes = await asyncio.gather(*asked, return_exceptions=True)
         except TimeoutError:
             raise _unavailable("does not answer in time") from None
@@ -76,7 +69,7 @@ class Pccs:
 
     async def _get(self, path: str) -> Fetched:
         try:
-            async with self._client.asked("GET", self._base + path) as response:
+            async with self.asked("GET", self._base + path) as response:
                 _require_ok(response.status_code, path)
                 content = await content_of(response, MAX_ANSWER)
                 fetched = Fetched(dict(response.headers), content)

@@ -69,7 +69,7 @@ class ReportFolders(msgspec.Struct, frozen=True):
 
 
 class TsmPlatform(ABC):
-    """A confidential VM that can be quoted. May be shared among threads."""
+    """A confidential VM, which has just been quoted. May be shared among threads."""
 
     name: str  # of the platform
     provider: bytes  # what NAME/provider has to say
@@ -80,6 +80,7 @@ class TsmPlatform(ABC):
         self._reports = reports
         self._folders = folders
         self._lock = Lock()
+        self.quote(bytes(REPORT_DATA))
 
     @property
     def kind(self) -> str:
@@ -191,10 +192,6 @@ class TdxPlatform(TsmPlatform):
     provider = b"tdx_guest"
     needs = "it needs a TDX guest with Linux 6.7 or newer, configfs, and a QGS on the host"
 
-    def __init__(self, reports: Path, folders: ReportFolders) -> None:
-        super().__init__(reports, folders)
-        self.quote(bytes(REPORT_DATA))
-
     def _require_own(self, quote: bytes, report_data: bytes) -> None:
         if own_report(quote, Tee.TDX, report_data, self.root_ca).td is None:
             raise self._unusable("its quote is not of a confidential VM")
@@ -215,10 +212,6 @@ class SnpPlatform(TsmPlatform):
     name = "snp"
     provider = b"sev_guest"
     needs = "it needs a SEV-SNP guest with Linux 6.7 or newer, and configfs"
-
-    def __init__(self, reports: Path, folders: ReportFolders) -> None:
-        super().__init__(reports, folders)
-        self.quote(bytes(REPORT_DATA))
 
     def _auxblob(self, path: Path) -> bytes:
         return read_file(path, limit=MAX_QUOTE) if path.exists() else b""
