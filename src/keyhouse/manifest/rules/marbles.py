@@ -49,7 +49,7 @@ def check_marbles(manifest: ManifestDocument, types: _Types, findings: Findings)
         problem = f"have more than {MOST_PORTS} incoming ports in all, by their tags"
         findings.refuse(("Marbles",), problem)
         return
-    parsed = _Parsed()
+    entries = _Entries(types, findings)
     for name, marble in manifest.marbles.items():
         place = ("Marbles", name)
         if not name:
@@ -62,8 +62,8 @@ def check_marbles(manifest: ManifestDocument, types: _Types, findings: Findings)
                 findings, here, "the package ", marble.package, "Packages", manifest.packages
             )
         _check_tags(place, marble, ports, findings)
-        _check_files(place, marble, types, parsed, findings)
-        _check_env(place, marble, types, parsed, findings)
+        entries.check_files(place, marble)
+        entries.check_env(place, marble)
         for index, argument in enumerate(marble.parameters.argv):
             here = (*place, "Parameters", "Argv", index)
             if "\0" in argument:
@@ -96,72 +96,52 @@ def _check_tags(
                 findings.refuse(here, problem, "give each incoming port once")
 
 
-def _check_files(
-    place: Place,
-    marble: MarbleDocument,
-    types: _Types,
-    parsed: "_Parsed",
-    findings: Findings,
-) -> None:
-    for path, entry in marble.parameters.files.items():
-        here = (*place, "Parameters", "Files", path)
-        if not path or "\0" in path:
-            findings.refuse(here, "is no path: empty, or with a zero byte")
-        _check_entry(here, entry, types, parsed, findings, in_env=False)
+class _Entries:
+    """Checks files and variables. Templates are parsed once: the same text is often in many."""
 
-
-def _check_env(
-    place: Place,
-    marble: MarbleDocument,
-    types: _Types,
-    parsed: "_Parsed",
-    findings: Findings,
-) -> None:
-    for name, entry in marble.parameters.env.items():
-        here = (*place, "Parameters", "Env", name)
-        if not name or "=" in name or "\0" in name:
-            findings.refuse(here, "is no name of a variable: empty, or with = or a zero byte")
-        if name in _PREDEFINED or (name == "MARBLE_TTLS_CONFIG" and marble.tls):
-            findings.warn(here, "has no effect: the coordinator sets this variable", "remove it")
-        _check_entry(here, entry, types, parsed, findings, in_env=True)
-
-
-def _check_entry(
-    here: Place,
-    entry: str | EntryDocument,
-    types: _Types,
-    parsed: "_Parsed",
-    findings: Findings,
-    *,
-    in_env: bool,
-) -> None:
-    if isinstance(entry, str) and "{{" not in entry and "\0" not in entry:
-        return  # most values: plain text
-    try:
-        content = decode_entry(entry)
-        if in_env and 0 in content.data:
-            findings.refuse(here, "holds a zero byte, which no variable can", "put it into a file")
-        template = Template(()) if content.no_templates else parsed.template(content.data)
-    except BadRequestError as refusal:
-        findings.refuse(here, refusal.message, refusal.hint)
-        return
-    for call in template.calls:
-        problem = call_problem(call, in_env=in_env, types=types)
-        if problem is not None:
-            meant = meant_by(call.name, types, findings) if _is_undefined(call, types) else ""
-            findings.refuse(here, problem[0], meant or problem[1])
-
-
-class _Parsed:
-    """Templates that were parsed already: the same text is often in many marbles."""
-
-    __slots__ = ("_actions", "_templates")
-
-    def __init__(self) -> None:
+    def __init__(self, types: _Types, findings: Findings) -> None:
+        self._types = types
+        self._findings = findings
         self._templates: dict[bytes, Template] = {}
         self._actions = 0
 
-    def template(self, data: bytes) -> Template:
+    def check_files(self, place: Place, marble: MarbleDocument) -> None:
+        for path, entry in marble.parameters.files.items():
+            here = (*place, "Parameters", "Files", path)
+            if not path or "\0" in path:
+                self._findings.refuse(here, "is no path: empty, or with a zero byte")
+            self._check(here, entry, in_env=False)
+
+    def check_env(self, place: Place, marble: MarbleDocument) -> None:
+        refuse, warn = self._findings.refuse, self._findings.warn
+        for name, entry in marble.parameters.env.items():
+            here = (*place, "Parameters", "Env", name)
+            if not name or "=" in name or "\0" in name:
+                refuse(here, "is no name of a variable: empty, or with = or a zero byte")
+            if name in _PREDEFINED or (name == "MARBLE_TTLS_CONFIG" and marble.tls):
+                warn(here, "has no effect: the coordinator sets this variable", "remove it")
+            self._check(here, entry, in_env=True)
+
+    def _check(self, here: Place, entry: str | EntryDocument, *, in_env: bool) -> None:
+        if isinstance(entry, str) and "{{" not in entry and "\0" not in entry:
+            return  # most values: plain text
+        refuse, types = self._findings.refuse, self._types
+        try:
+            content = decode_entry(entry)
+            if in_env and 0 in content.data:
+                refuse(here, "holds a zero byte, which no variable can", "put it into a file")
+            template = Template(()) if content.no_templates else self._template(content.data)
+        except BadRequestError as refusal:
+            refuse(here, refusal.message, refusal.hint)
+            return
+        for call in template.calls:
+            problem = call_problem(call, in_env=in_env, types=types)
+            if problem is not None:
+                undefined = _is_undefined(call, types)
+                meant = meant_by(call.name, types, self._findings) if undefined else ""
+                refuse(here, problem[0], meant or problem[1])
+
+    def _template(self, data: bytes) -> Template:
         """Return the template of ``data``.
 
         Raises ``BadRequestError``, also if there are too many.
