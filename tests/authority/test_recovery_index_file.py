@@ -194,12 +194,11 @@ def test_index_takes_over_what_the_material_has() -> None:
         threshold=0,
         effective_threshold=1,
     )
-    index = index_of(
-        material, coordinator_keys(), store_id=STORE, epoch=1, manifest_fingerprint=bytes(32)
-    )
+    index = index_of(material, coordinator_keys(), b"{}", store_id=STORE, epoch=1)
     assert index.holders == (IndexHolder("alice", b"key", bytes(32)),)
     assert (index.threshold, index.epoch, index.store_id) == (1, 1, STORE)
     assert index.root_cert == coordinator_keys().root_cert
+    assert index.manifest_fingerprint == hashlib.sha256(b"{}").digest()
 
 
 def test_coordinators_own_bytes_that_cannot_be_read_are_an_invariant_broken() -> None:

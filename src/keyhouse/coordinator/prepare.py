@@ -17,8 +17,10 @@ from keyhouse.authority import (
     StoredSecret,
     generate,
     import_secret,
+    index_of,
     is_generated_with_manifest,
     make_recovery,
+    recovery_index,
     sign_manifest,
 )
 from keyhouse.base.errors import BadRequestError, InvalidError, Problem, UnavailableError
@@ -31,7 +33,6 @@ from keyhouse.coordinator.core.state import AcceptingManifest, Recovering, Runni
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.engine.log_signing import make_log_key
 from keyhouse.coordinator.full_check import check_fully, initial_secret
-from keyhouse.coordinator.recovery_index import encode_index
 from keyhouse.coordinator.update.retained import equal_definitions
 from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, index_mac_key
 from keyhouse.manifest import Action, Manifest
@@ -54,6 +55,8 @@ def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: 
         {name: key.public_key for name, key in manifest.recovery_keys.items()},
         manifest.config.recovery_threshold,
     )
+    index = index_of(recovery, state.keys, raw, store_id=store_id, epoch=1)
+    mac_key = index_mac_key(dek, store_id, 1)
     return SetManifest(
         root_cert=state.keys.root_cert,
         manifest=raw,
@@ -62,14 +65,7 @@ def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: 
         recovery=recovery,
         dek=dek,
         store_id=store_id,
-        recovery_index=encode_index(
-            state.keys,
-            raw,
-            recovery,
-            store_id=store_id,
-            epoch=1,
-            mac_key=index_mac_key(dek, store_id, 1),
-        ),
+        recovery_index=recovery_index(index, keys=state.keys, mac_key=mac_key),
         log_key=make_log_key(state.keys, manifest),
         warnings=checked.warnings,
     )

@@ -91,7 +91,7 @@ def verify(evidence: Evidence, pins: Pins | None) -> Verified:
     head = None if pins is None else vouched_head(evidence, pins, milestones[-1])
     if pins is not None and pins.policy is None:
         gaps.append(NO_WITNESSES)
-    entries = _history(evidence, key, milestones, tree, pins)
+    entries = _history(evidence, _followed(evidence, key, milestones, tree, pins))
     found: dict[str, list[int]] = {gap: [] for gap in gaps}
     for index, each in enumerate(entries):
         for gap in each.gaps:
@@ -160,18 +160,12 @@ def _log_key(evidence: Evidence) -> VerifierKey:
     return key
 
 
-def _history(
-    evidence: Evidence,
-    key: VerifierKey,
-    milestones: tuple[Milestone, ...],
-    tree: WholeTree,
-    pins: Pins | None,
-) -> tuple[Judged, ...]:
+def _history(evidence: Evidence, followed: Iterator[Judged]) -> tuple[Judged, ...]:
     """Step 7."""
     begin("following the history", len(evidence.entries))
     found: list[Judged] = []
     try:
-        for judged in _followed(evidence, key, milestones, tree, pins):
+        for judged in followed:
             found.append(judged)
             if len(found) % _TOLD == 0:
                 advance(_TOLD)

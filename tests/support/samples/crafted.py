@@ -1,6 +1,5 @@
 """States that an attacker makes up: whole journals and indexes under keys of his own."""
 
-import hashlib
 from pathlib import Path
 
 import msgspec
@@ -47,9 +46,9 @@ class Made(msgspec.Struct):
         self.index = index_of(
             recovery or self.running.recovery,
             self.signer,
+            self.running.manifest,
             store_id=self.store_id,
             epoch=EPOCH,
-            manifest_fingerprint=hashlib.sha256(self.running.manifest).digest(),
         )
 
     async def write(

@@ -83,12 +83,12 @@ class SealedIndex(msgspec.Struct, frozen=True):
 def index_of(
     material: RecoveryMaterial,
     keys: CoordinatorKeys,
+    manifest: bytes,
     *,
     store_id: bytes,
     epoch: int,
-    manifest_fingerprint: bytes,
 ) -> RecoveryIndex:
-    """Return the index that belongs to the shares of one epoch."""
+    """Return the index that belongs to the shares of one epoch, under ``manifest``."""
     return RecoveryIndex(
         store_id=store_id,
         epoch=epoch,
@@ -98,14 +98,16 @@ def index_of(
             for holder in material.holders
         ),
         root_cert=keys.root_cert,
-        manifest_fingerprint=manifest_fingerprint,
+        manifest_fingerprint=hashlib.sha256(manifest).digest(),
     )
 
 
 def recovery_index(index: RecoveryIndex, *, keys: CoordinatorKeys, mac_key: Secret) -> bytes:
     """Return the bytes of the file: the index, signed by its root, under a MAC.
 
-    The same index, keys and MAC key give the same bytes.
+    ``mac_key`` is derived from the data key of the epoch. The index can be read without the data
+    key, and it may only refuse (security rules, "Recovery"). The same index, keys and MAC key give
+    the same bytes.
     """
     if index.root_cert != keys.root_cert:
         raise BrokenError("a recovery index names another root than the one that signs it")

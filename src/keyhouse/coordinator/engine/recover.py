@@ -35,6 +35,7 @@ from keyhouse.authority import (
     SubmittedShare,
     check_index_mac,
     effective_threshold,
+    index_of,
     is_signed_by_root,
     read_recovery_index,
     require_signed,
@@ -57,7 +58,6 @@ from keyhouse.coordinator.engine.log_signing import LateLog
 from keyhouse.coordinator.engine.records import LogTail, encode_events, rebuild
 from keyhouse.coordinator.engine.start_quotes import StartQuotes
 from keyhouse.coordinator.engine.writer import JournalWriter
-from keyhouse.coordinator.recovery_index import expected_index
 from keyhouse.journal import LogStore, Opened
 from keyhouse.manifest import Manifest, SealMode, fingerprint
 from keyhouse.transparency.tree import Frontier
@@ -116,10 +116,10 @@ def _proven_index(opened: OpenedWith) -> RecoveryIndex:
 
 
 def _check_agreement(state: Running, index: RecoveryIndex) -> None:
-    expected = expected_index(
+    expected = index_of(
+        state.recovery,
         state.keys,
         state.manifest,
-        state.recovery,
         store_id=index.store_id,
         epoch=index.epoch,
     )

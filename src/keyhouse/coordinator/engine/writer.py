@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from keyhouse.authority import index_of, recovery_index
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.log import log as _log
 from keyhouse.base.secret import Secret
@@ -14,7 +15,6 @@ from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import LogView
 from keyhouse.coordinator.engine.records import LogTail, encode_events
 from keyhouse.coordinator.engine.shared import Held
-from keyhouse.coordinator.recovery_index import encode_index
 from keyhouse.journal import (
     Continuation,
     Home,
@@ -378,15 +378,9 @@ class JournalWriter:
 def _next_index(journal: Journal, state: Running, dek: Secret | None) -> bytes:
     """Return the recovery index of the next epoch."""
     epoch, store_id = journal.position.epoch + 1, journal.store_id
-    mac_key = journal.index_mac_key(epoch) if dek is None else index_mac_key(dek, store_id, epoch)
-    return encode_index(
-        state.keys,
-        state.manifest,
-        state.recovery,
-        store_id=store_id,
-        epoch=epoch,
-        mac_key=mac_key,
-    )
+    mac_key = index_mac_key(journal.dek if dek is None else dek, store_id, epoch)
+    index = index_of(state.recovery, state.keys, state.manifest, store_id=store_id, epoch=epoch)
+    return recovery_index(index, keys=state.keys, mac_key=mac_key)
 
 
 def _unknown() -> BrokenError:
