@@ -241,8 +241,8 @@ def _hash_of(identity: bytes) -> str:
     return object_name(identity)
 
 
-_known_name: Final = lru_cache(maxsize=1024)(name_in_leaf)
-"""Of users and secrets, as they come again; of a manifest with more it is no slower."""
+_known_name: Final = lru_cache(maxsize=256)(name_in_leaf)
+"""Of a user or a secret: the same ones are uploaded again and again."""
 
 
 def _uploads(event: SecretsUploaded, certificate: str) -> leaves.Uploads:
