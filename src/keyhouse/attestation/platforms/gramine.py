@@ -28,7 +28,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from keyhouse.attestation.platforms.files import (
-    REPORT_DATA,
     PlatformUnusableError,
     own_report,
     read_file,
@@ -37,6 +36,7 @@ from keyhouse.attestation.platforms.files import (
     write_file,
 )
 from keyhouse.attestation.platforms.platform import Measurements, SealPolicy
+from keyhouse.attestation.quote.binding import REPORT_DATA
 from keyhouse.attestation.quote.form import MAX_QUOTE, Tee
 from keyhouse.attestation.quote.report import Report, read_sgx_report
 from keyhouse.attestation.vendor_roots import AMD_ROOTS, INTEL_SGX_ROOT
