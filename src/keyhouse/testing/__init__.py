@@ -9,11 +9,16 @@ production, by the same code. With pytest there is a fixture, ``keyhouse_deploym
 from keyhouse.attestation import TcbStatus
 from keyhouse.launcher import ActivationRefusedError
 from keyhouse.testing.clock import MovableClock
-from keyhouse.testing.confidential_vm import ConfidentialVm, confidential_vm
 from keyhouse.testing.deployment import Deployment, DeploymentUser, make_user
-from keyhouse.testing.enclave import Enclave, enclave
+from keyhouse.testing.identities import (
+    ConfidentialVm,
+    Enclave,
+    SnpVm,
+    confidential_vm,
+    enclave,
+    snp_vm,
+)
 from keyhouse.testing.marble import Marble
-from keyhouse.testing.snp_vm import SnpVm, snp_vm
 
 __all__ = [
     "ActivationRefusedError",

@@ -28,12 +28,10 @@ from keyhouse.client import (
 from keyhouse.client.identity import make_user as make_command_user
 from keyhouse.launcher import Anchor, Request, activate, make_credentials, quote_over, read_names
 from keyhouse.testing.clock import MovableClock
-from keyhouse.testing.confidential_vm import ConfidentialVm
 from keyhouse.testing.coordinator import Coordinator, Ports
-from keyhouse.testing.enclave import Enclave
+from keyhouse.testing.identities import ConfidentialVm, Enclave, SnpVm
 from keyhouse.testing.marble import Marble, marble_of
 from keyhouse.testing.process import Joined, start
-from keyhouse.testing.snp_vm import SnpVm
 from keyhouse.wire.address import Address
 
 _LIFETIME: Final = timedelta(days=3650)  # tests let years pass

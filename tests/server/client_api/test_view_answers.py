@@ -6,7 +6,7 @@ from support.samples.authority import coordinator_keys
 from keyhouse.coordinator import View
 from keyhouse.coordinator.core.state import AcceptingManifest
 from keyhouse.coordinator.core.update_log import UpdateLog
-from keyhouse.server.client_api.view_answers import LARGEST, ViewAnswers
+from keyhouse.server.client_api.dispatcher import LARGEST, ViewAnswers
 from keyhouse.server.http.exchange import Answer, Head
 
 ROOM = 100_000

@@ -12,7 +12,7 @@ from support.samples.deployment import user
 
 from keyhouse.authority import LIFETIME
 from keyhouse.base.errors import UnauthenticatedError
-from keyhouse.server.services.access import identify_marble
+from keyhouse.server.services.feature_gates import identify_marble
 
 MARBLE = "11111111-2222-3333-4444-555555555555"
 DAY = timedelta(days=1) // timedelta(microseconds=1)

@@ -9,9 +9,9 @@ from support.samples.deployment import user
 from keyhouse.base.errors import ForbiddenError, KeyhouseError
 from keyhouse.coordinator import ActivationRequest
 from keyhouse.coordinator.core.policy import policy_of
+from keyhouse.server.services.activation_outcomes import MOST, MOST_OF_TYPE, Refusals
 from keyhouse.server.services.activations import Activations
 from keyhouse.server.services.events import LONGEST_REASON
-from keyhouse.server.services.refusals import MOST, MOST_OF_TYPE, Refusals
 from keyhouse.wire.client_api import RefusedActivation
 
 SECOND = 1_000_000

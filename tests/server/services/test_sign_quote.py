@@ -20,8 +20,8 @@ from keyhouse.coordinator import Engine
 from keyhouse.server.client_api import Dispatcher
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.process.serving import client_api
+from keyhouse.server.services.feature_gates import QuoteSigning
 from keyhouse.server.services.quote_checks import QuoteChecks
-from keyhouse.server.services.quote_signing import QuoteSigning
 from keyhouse_simulation import Enclave, Parameters, SimulatedPlatform, TcbInfo, make_machine
 
 HEAD = Head("POST", "/api/v2/sign-quote", b"", None)

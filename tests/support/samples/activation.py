@@ -17,11 +17,10 @@ from keyhouse.attestation import (
     report_data,
 )
 from keyhouse.coordinator import ActivationRequest, Engine, Parameters, ReadGate
-from keyhouse.server.services.activation_outcomes import ActivationCounts
+from keyhouse.server.services.activation_outcomes import ActivationCounts, Refusals
 from keyhouse.server.services.activations import Activations
 from keyhouse.server.services.events import Events
 from keyhouse.server.services.quote_checks import QuoteChecks
-from keyhouse.server.services.refusals import Refusals
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from support.samples.deployment import NOW, FixedClock, moment, running_engine, set_manifest, user
 from support.samples.signing_request import signing_request

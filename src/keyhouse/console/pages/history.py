@@ -15,8 +15,7 @@ from keyhouse.attestation import Collateral
 from keyhouse.client import Coordinator, LogEntry
 from keyhouse.client.from_context import Described
 from keyhouse.console.deployments import Deployment
-from keyhouse.console.page import View, page, redirect
-from keyhouse.console.paging import paged
+from keyhouse.console.page import View, page, paged, redirect
 from keyhouse.evidence.bundle import MEDIA_TYPE, write_evidence
 from keyhouse.transparency.leaf import Anchor, Leaf, LogBegun, Recovered, Started
 from keyhouse.views.evidence import evidence_of

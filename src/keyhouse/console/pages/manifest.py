@@ -14,8 +14,7 @@ from keyhouse.base.errors import NotFoundError, RefusedError
 from keyhouse.console.access import Node, graph_of
 from keyhouse.console.deployments import Deployment, InForce
 from keyhouse.console.manifest_text import json_of, yaml_of
-from keyhouse.console.page import View, fields_of, page, redirect
-from keyhouse.console.paging import paged
+from keyhouse.console.page import View, fields_of, page, paged, redirect
 from keyhouse.console.picture import drawing_of
 from keyhouse.console.public_log import LogPart, earlier_manifest
 from keyhouse.manifest import Manifest, decode, fingerprint

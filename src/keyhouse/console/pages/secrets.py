@@ -11,8 +11,7 @@ from keyhouse.base.errors import BadRequestError, KeyhouseError
 from keyhouse.base.secret import Secret
 from keyhouse.client import SecretObject
 from keyhouse.console.deployments import Deployment, InForce
-from keyhouse.console.page import View, change, fields_of, page
-from keyhouse.console.paging import paged
+from keyhouse.console.page import View, change, fields_of, page, paged
 from keyhouse.views.secrets import DescribedSecret, described_secrets, upload_of
 from keyhouse.wire.base64_text import decode_base64
 

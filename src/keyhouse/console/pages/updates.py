@@ -1,21 +1,68 @@
-"""Updates: what is pending and what it would do; propose, approve and cancel, each confirmed."""
+"""Updates: what is pending and what it would do; propose, approve and cancel, each confirmed.
+
+Who has signed the pending one is told as their own keys prove it, whatever the coordinator says.
+"""
 
 import asyncio
 import base64
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from keyhouse.base.errors import BadRequestError, ConflictError
-from keyhouse.client import PlanData
-from keyhouse.console.deployments import Deployment, Link
+from keyhouse.base.errors import BadRequestError, ConflictError, KeyhouseError
+from keyhouse.client import AsyncCoordinator, PlanData, TrustError
+from keyhouse.console.deployments import Deployment, InForce, Link
 from keyhouse.console.manifest_text import json_of, yaml_of
 from keyhouse.console.page import View, change, fields_of, page, redirect
-from keyhouse.console.signatures import signers
+from keyhouse.console.public_log import LogPart
 from keyhouse.manifest import Action, fingerprint
+from keyhouse.transparency.approval import Decision, SignedApproval
+from keyhouse.transparency.leaf import UpdateApproved, UpdateProposed, name_in_leaf
 from keyhouse.views import plan as review
 from keyhouse.wire.base64_text import decode_base64
+
+_AGREED: Final = frozenset({Decision.PROPOSE, Decision.APPROVE})
+
+
+async def signers(
+    coordinator: AsyncCoordinator, log: LogPart, in_force: InForce, pending: bytes
+) -> set[str]:
+    """Return the users whose signed approval of the ``pending`` manifest is in ``log``.
+
+    Nobody if an approval cannot be read now: who has agreed is known without it. Raises
+    ``TrustError``.
+    """
+    users = in_force.manifest.users
+    names = {name_in_leaf(name): name for name in users}
+    found: set[str] = set()
+    try:
+        for leaf in log.leaves:
+            if not isinstance(leaf, UpdateProposed | UpdateApproved):
+                continue
+            if leaf.approval and leaf.user in names:
+                name = names[leaf.user]
+                raw = await coordinator.log_part(f"object/{leaf.approval}")
+                if _has_signed(raw, users[name].certificate, leaf.user, pending):
+                    found.add(name)
+            if isinstance(leaf, UpdateProposed):
+                break
+    except TrustError:
+        raise
+    except KeyhouseError:
+        return set()
+    return found
+
+
+def _has_signed(raw: bytes, certificate: bytes, user: str, pending: bytes) -> bool:
+    try:
+        signed = SignedApproval.read(raw)
+        signed.verify(certificate)
+    except KeyhouseError:
+        return False
+    approval = signed.approval
+    same = (approval.user, approval.manifest) == (user, fingerprint(pending))
+    return same and approval.decision in _AGREED
 
 
 @page("updates")

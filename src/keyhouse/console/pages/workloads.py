@@ -10,8 +10,7 @@ from starlette.requests import Request
 from keyhouse.client import Activation, AsyncCoordinator, RefusedActivation, RefusedActivations
 from keyhouse.client.errors import CallUnknownError
 from keyhouse.console.deployments import Deployment
-from keyhouse.console.page import View, page
-from keyhouse.console.paging import paged
+from keyhouse.console.page import View, page, paged
 
 _BARS: Final = 48
 _STEPS: Final = tuple(

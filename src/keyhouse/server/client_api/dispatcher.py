@@ -1,17 +1,125 @@
-"""Checks each request of the Client API by its head, then lets the handler of its route answer."""
+"""Checks each request of the Client API by its head, then lets the handler of its route answer.
+
+Answers to reads are kept for as long as their view is the current one. Who called what is told at
+the level debug, for development: names of users and secrets are the manifest's, which is public; no
+value is told.
+"""
 
 from asyncio import Future
 from collections.abc import Awaitable, Iterable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
+
+import msgspec
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.coordinator import OPEN_WHILE_HELD, Running, View, policy_of
-from keyhouse.server.client_api.call_log import CallLog
+from keyhouse.base.log import log
+from keyhouse.base.printable import beginning
+from keyhouse.coordinator import OPEN_WHILE_HELD, Operation, Running, View, policy_of
 from keyhouse.server.client_api.routes import Caller, Grammars, Read, Route, UseCases, Write
-from keyhouse.server.client_api.view_answers import ViewAnswers
 from keyhouse.server.http.exchange import Admission, Answer, Conclude, Head, Later, Refusal
-from keyhouse.server.services.access import identify_marble, require_enabled
+from keyhouse.server.http.query import values
+from keyhouse.server.services.feature_gates import identify_marble, require_enabled
+
+ROOM: Final = 12 * 1024 * 1024
+"""Bytes of the answers that are kept at a time, and as much again of those kept before them.
+
+Enough for ten thousand secrets that one user reads one by one. Memory is taken as it is used.
+"""
+
+LARGEST: Final = 16 * 1024
+"""Bytes of the largest body that is kept, and of the longest target and certificate together."""
+
+_OVERHEAD: Final = 512
+"""Bytes that an answer takes beside its body, its target and its certificate."""
+
+
+class ViewAnswers:
+    """What was answered to exactly this request, by exactly this caller, from exactly this view.
+
+    A view never changes, so the same question has the same answer until the next change publishes
+    another view. From then on no kept answer is given: a lost permission counts at once. Refusals
+    are not kept: anonymous clients cannot fill this.
+
+    Two generations: when the room of the young one is used up it becomes the old one, and what was
+    old and not asked for again meanwhile is forgotten. So nothing is looked through to make room.
+    """
+
+    def __init__(self, room: int = ROOM) -> None:
+        self._room = room
+        self._view: View | None = None
+        self._young: dict[Head, Answer] = {}
+        self._old: dict[Head, Answer] = {}
+        self._used = 0  # by the young generation
+
+    def get(self, view: View, head: Head) -> Answer | None:
+        """Return the answer that ``view`` gave to an equal ``head``, if it is still kept."""
+        if view is not self._view:
+            return None
+        answer = self._young.get(head)
+        if answer is None and self._old:
+            answer = self._old.pop(head, None)
+            if answer is not None:
+                self._put(head, answer)
+        return answer
+
+    def keep(self, view: View, head: Head, answer: Answer | Admission) -> None:
+        """Keep a complete answer that is not too large."""
+        if isinstance(answer, Admission) or len(answer.body) > LARGEST:
+            return
+        if _asked(head) > LARGEST:
+            return
+        if view is not self._view:
+            self._view, self._young, self._old, self._used = view, {}, {}, 0
+        self._put(head, answer)
+
+    def _put(self, head: Head, answer: Answer) -> None:
+        self._used += _asked(head) + len(answer.body) + _OVERHEAD
+        if self._used > self._room:
+            self._old, self._young = self._young, {}
+            self._used = _asked(head) + len(answer.body) + _OVERHEAD
+        self._young[head] = answer
+
+
+def _asked(head: Head) -> int:
+    return len(head.path) + len(head.query) + len(head.identity or b"")
+
+
+_NOBODY: Final = "nobody"
+
+
+class CallLog:
+    """Used on the event loop's thread. What ``view`` has in its update log already is not told."""
+
+    def __init__(self, view: View) -> None:
+        self._told = len(view.log)
+
+    @classmethod
+    def if_wanted(cls, view: View) -> Self | None:
+        """Return a log; None at a higher level: calls are not slowed down by what is not told."""
+        return cls(view) if log.tells("debug") else None
+
+    def answered(self, view: View, head: Head, route: Route) -> None:
+        """Tell which secrets were read, and what has changed."""
+        if route.operation is Operation.READ_SECRETS:
+            names = [beginning(name) for name in values(head.query, "s")]
+            log.debug("secrets were read", user=_caller(view, head), secrets=names)
+        for line in view.log.lines(self._told):
+            log.debug("the update log has a new entry", entry=msgspec.json.decode(line))
+        self._told = len(view.log)
+
+    def refused(self, view: View, head: Head, problem: KeyhouseError) -> None:
+        """Tell why a call was refused."""
+        call = f"{head.method} {beginning(head.path)}"
+        log.debug("a call was refused", call=call, user=_caller(view, head), reason=problem.message)
+
+
+def _caller(view: View, head: Head) -> str:
+    """Return the name of the user who calls."""
+    state = view.state
+    if not isinstance(state, Running) or head.identity is None:
+        return _NOBODY
+    return policy_of(state.manifest).permissions.find_user(head.identity) or _NOBODY
 
 
 class _Target(NamedTuple):

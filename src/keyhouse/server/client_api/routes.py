@@ -16,14 +16,13 @@ from keyhouse.manifest import FeatureGate
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.public_log import PublicLog
 from keyhouse.server.http.exchange import Admission, Answer, Head
-from keyhouse.server.services.counters import Counters
+from keyhouse.server.services.activation_outcomes import Refusals
+from keyhouse.server.services.feature_gates import Counters, QuoteSigning
 from keyhouse.server.services.first_manifest import FirstManifest
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.quote_checks import QuoteChecks
-from keyhouse.server.services.quote_signing import QuoteSigning
 from keyhouse.server.services.quotes import Quotes
 from keyhouse.server.services.recovery import RecoverySession
-from keyhouse.server.services.refusals import Refusals
 from keyhouse.server.services.updates import Updates
 from keyhouse.server.services.user_secrets import SecretWrites
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 from keyhouse.attestation.platforms.find import SIMULATED_AMD, SIMULATED_BUNDLES
 from keyhouse.base.errors import KeyhouseError, RefusedError
 from keyhouse.base.log import log
-from keyhouse.server.process.amd_files import AmdFiles
-from keyhouse.server.process.collateral_files import CollateralFiles
+from keyhouse.server.process.collateral_files import AmdFiles, CollateralFiles
 from keyhouse.server.process.settings import Settings
 from keyhouse.server.services.collateral_memory import CollateralMemory
 from keyhouse.server.services.quote_checks import (

@@ -1,7 +1,7 @@
 """Puts together what answers: the use cases of a coordinator behind the listeners of both APIs."""
 
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from keyhouse.attestation import Platform
-from keyhouse.authority import LIFETIME
+from keyhouse.authority import LIFETIME, CoordinatorKeys
 from keyhouse.base.log import log
 from keyhouse.base.version import VERSION
 from keyhouse.coordinator import Engine, ReadGate
@@ -18,25 +18,65 @@ from keyhouse.server.client_api.public_log import PublicLog
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.exchange import Application
 from keyhouse.server.http.listener import Listener
+from keyhouse.server.net.acceptor import Acceptor
+from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.process.reminders import reminded
-from keyhouse.server.process.serving_identity import ServingIdentity, root_context
-from keyhouse.server.services.activation_outcomes import ActivationCounts
+from keyhouse.server.services.activation_outcomes import ActivationCounts, Refusals
 from keyhouse.server.services.activations import Activations
-from keyhouse.server.services.counters import Counters
 from keyhouse.server.services.events import Events
+from keyhouse.server.services.feature_gates import Counters, QuoteSigning
 from keyhouse.server.services.first_manifest import FirstManifest
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.quote_checks import QuoteChecks
-from keyhouse.server.services.quote_signing import QuoteSigning
 from keyhouse.server.services.quotes import Quotes
 from keyhouse.server.services.recovery import RecoverySession
-from keyhouse.server.services.refusals import Refusals
 from keyhouse.server.services.updates import Updates
 from keyhouse.server.services.user_secrets import SecretWrites
 from keyhouse.server.workload_api.listener import WorkloadListener
 
 if TYPE_CHECKING:
     from keyhouse.server.metrics.listener import Observability
+
+
+def root_context(keys: CoordinatorKeys) -> TlsContext:
+    """Return the TLS context that presents the root certificate."""
+    return TlsContext(keys.root_key, [keys.root_cert])
+
+
+class ServingIdentity:
+    """Lets listeners and ``quotes`` change to recovered keys together."""
+
+    def __init__(self, quotes: Quotes, preparation: Preparation) -> None:
+        self._quotes: Final = quotes
+        self._preparation: Final = preparation
+        self._listener: Listener | None = None
+        self._others: tuple[Acceptor, ...] = ()
+
+    def served_by(self, listener: Listener, *others: Acceptor) -> None:
+        """Let ``listener`` serve the recovered root once there is one.
+
+        ``others`` take their context from the state; their connections end with the old root too.
+        """
+        self._listener = listener
+        self._others = others
+
+    async def ready_for(self, keys: CoordinatorKeys) -> Callable[[], None]:
+        """Make quote and TLS context of recovered ``keys``; return what begins to serve them.
+
+        Connections under the temporary root are closed, each after the answer it waits for.
+        """
+        begin_quotes = await self._preparation.off_loop(lambda: self._quotes.successor(keys))
+        context = root_context(keys)
+
+        def serve() -> None:
+            begin_quotes()
+            if self._listener is not None:
+                self._listener.close_before(self._listener.replace_context(context))
+            for other in self._others:
+                other.close_before(other.begin_generation())
+
+        return serve
+
 
 GRACE: Final = 1.0
 """Seconds that calls have where the start failed after the workload listener was there."""

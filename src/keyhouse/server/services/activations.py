@@ -53,10 +53,14 @@ from keyhouse.server.services.activation_checks import (
     require_quote,
     require_recipe,
 )
-from keyhouse.server.services.activation_outcomes import UNKNOWN, ActivationCounts, RefusalLog
+from keyhouse.server.services.activation_outcomes import (
+    UNKNOWN,
+    ActivationCounts,
+    RefusalLog,
+    Refusals,
+)
 from keyhouse.server.services.events import Activation, Events
 from keyhouse.server.services.quote_checks import QuoteChecks
-from keyhouse.server.services.refusals import Refusals
 
 WAITING: Final = 4096
 """Activations that may wait for their turn to have slow certificates made.

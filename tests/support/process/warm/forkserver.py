@@ -136,7 +136,7 @@ def _kept_keys(this: int, of: int) -> "KeptKeys":
 def _warm_tls() -> None:
     """Have OpenSSL read and make its tables, which it does once in a process."""
     from keyhouse.authority import make_coordinator_keys
-    from keyhouse.server.process.serving_identity import root_context
+    from keyhouse.server.process.serving import root_context
 
     now = datetime.now(UTC).replace(microsecond=0)
     keys = make_coordinator_keys(

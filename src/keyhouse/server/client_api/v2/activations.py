@@ -11,7 +11,7 @@ from keyhouse.coordinator.core.decide import COUNTERS
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.http.query import values
-from keyhouse.server.services.refusals import Refusals
+from keyhouse.server.services.activation_outcomes import Refusals
 from keyhouse.wire.client_api import ActivationLimit, Activations, Counters, WorkloadCounters
 from keyhouse.wire.sent import encoded
 

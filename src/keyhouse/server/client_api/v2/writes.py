@@ -17,11 +17,10 @@ from keyhouse.server.client_api.bodies import warnings_message
 from keyhouse.server.client_api.routes import INLINE, user_of
 from keyhouse.server.http.body import DECODED_BYTES, read_body, require_size
 from keyhouse.server.http.exchange import Answer, Head, Later
-from keyhouse.server.services.counters import Counters
+from keyhouse.server.services.feature_gates import Counters, QuoteSigning
 from keyhouse.server.services.first_manifest import FirstManifest
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.quote_checks import QuoteChecks
-from keyhouse.server.services.quote_signing import QuoteSigning
 from keyhouse.server.services.updates import Proposal, Updates
 from keyhouse.server.services.user_secrets import SecretWrites
 from keyhouse.wire.client_api import (

@@ -1,0 +1,174 @@
+"""Who workloads are, as the simulated machine measures them: enclaves, or confidential VMs."""
+
+import hashlib
+import json
+from typing import Any, Self
+
+import msgspec
+
+from keyhouse.attestation import Measurements
+from keyhouse.attestation.platforms.find import SIMULATED_AMD
+from keyhouse.base.readable import Readable
+from keyhouse.wire.snp import SnpIdentity
+from keyhouse.wire.tdx import TdxIdentity
+
+
+class Enclave(Readable, frozen=True):
+    """An enclave, as its quotes describe it, and as packages of a manifest do."""
+
+    unique_id: bytes  # MRENCLAVE, 32 bytes: this build and no other
+    signer_id: bytes  # MRSIGNER, 32 bytes: the signer
+    product_id: int  # ISVPRODID
+    security_version: int  # ISVSVN
+
+    @property
+    def package(self) -> dict[str, Any]:
+        """An entry of ``Packages`` that admits this build alone."""
+        return {"UniqueID": self.unique_id.hex()}
+
+    @property
+    def package_by_signer(self) -> dict[str, Any]:
+        """An entry of ``Packages`` that admits this version of the product, and later ones."""
+        return {
+            "SignerID": self.signer_id.hex(),
+            "ProductID": self.product_id,
+            "SecurityVersion": self.security_version,
+        }
+
+    @property
+    def measurements(self) -> Measurements:
+        """The measurements for the simulated machine."""
+        return Measurements(self.unique_id, self.signer_id, self.product_id, self.security_version)
+
+    @property
+    def identity_file(self) -> bytes:
+        """The content of a file for ``keyhouse run --simulated-identity``."""
+        return json.dumps(self.package | self.package_by_signer).encode()
+
+
+def enclave(
+    name: str, *, signer: str = "the team", product_id: int = 1, security_version: int = 1
+) -> Enclave:
+    """Return the enclave ``name``: the same values give the same enclave, and only they.
+
+    ``name`` and ``signer`` stand for a build and a key; their SHA-256 stands for the hashes that
+    hardware would measure. ``security_version``, from 1 to 65,535, belongs to the build, too.
+    """
+    build = f"{name}\0{signer}\0{product_id}\0{security_version}"
+    return Enclave(_id("build", build), _id("signer", signer), product_id, security_version)
+
+
+def _id(kind: str, text: str) -> bytes:
+    return hashlib.sha256(f"keyhouse testing {kind}\0{text}".encode()).digest()
+
+
+_REGISTER = 48  # bytes: SHA-384
+_Registers = tuple[bytes, bytes, bytes, bytes]
+
+
+class ConfidentialVm(Readable, frozen=True):
+    """A confidential VM (TDX), as its quotes describe it, and as packages of a manifest do."""
+
+    mrtd: bytes  # 48 bytes: the firmware
+    rtmrs: _Registers  # 48 bytes each: what the boot measured, and the VM itself
+    config_id: bytes  # MRCONFIGID, 48 bytes: zeros if the host gives it none
+
+    def extended(self, register: int, event: bytes) -> Self:
+        """Return the VM after ``event`` was measured into RTMR ``register``, 0 to 3."""
+        rtmrs = list(self.rtmrs)
+        rtmrs[register] = _extended(rtmrs[register], event)
+        return msgspec.structs.replace(self, rtmrs=(*rtmrs,))
+
+    @property
+    def package(self) -> dict[str, Any]:
+        """An entry of ``Packages`` that admits this image alone, booted as it was."""
+        return {"TDX": msgspec.to_builtins(self.measurements)}
+
+    @property
+    def measurements(self) -> TdxIdentity:
+        """The identity for the simulated machine; the rest is what that machine has."""
+        owner = owner_config = bytes(_REGISTER)
+        values = (self.mrtd, *self.rtmrs, self.config_id, owner, owner_config)
+        return TdxIdentity(*(value.hex() for value in values))
+
+    @property
+    def identity_file(self) -> bytes:
+        """The content of a file for ``keyhouse run --simulated-identity``."""
+        return json.dumps(self.package).encode()
+
+
+def confidential_vm(
+    name: str, *, firmware: str = "the firmware", command_line: str = "", config: bytes = b""
+) -> ConfidentialVm:
+    """Return the VM that boots the image ``name``: equal values give equal VMs, and only they.
+
+    The texts stand for what a boot measures: ``firmware`` (MRTD, RTMR0), the kernel of ``name``
+    (RTMR1), ``command_line`` and the initial RAM disk of ``name`` (RTMR2). RTMR3 is zeros until
+    ``extended``. ``config`` is the document whose SHA-384 is MRCONFIGID.
+    """
+    empty = bytes(_REGISTER)
+    booted = _extended(empty, f"command line\0{command_line}".encode())
+    return ConfidentialVm(
+        _digest(f"firmware\0{firmware}".encode()),
+        (
+            _extended(empty, f"configuration of {firmware}".encode()),
+            _extended(empty, f"kernel of {name}".encode()),
+            _extended(booted, f"initial RAM disk of {name}".encode()),
+            empty,
+        ),
+        _digest(config) if config else empty,
+    )
+
+
+def _extended(register: bytes, event: bytes) -> bytes:
+    """Return the register after an event. Source: Intel TDX module, "RTMR extend"."""
+    return _digest(register + _digest(event))
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha384(content).digest()
+
+
+class SnpVm(Readable, frozen=True):
+    """A confidential VM (SEV-SNP), as its reports describe it, and as packages of a manifest do."""
+
+    measurement: bytes  # 48 bytes: what the VM was launched with
+    host_data: bytes  # 32 bytes: zeros if the host gives it none
+
+    @property
+    def package(self) -> dict[str, Any]:
+        """An entry of ``Packages`` that admits this image alone, on the firmware of the machine.
+
+        ``package["SNP"]["MinimumTCB"]`` has the versions of that firmware.
+        """
+        return {"SNP": msgspec.to_builtins(self.measurements)}
+
+    @property
+    def measurements(self) -> SnpIdentity:
+        """The identity for the simulated machine; the rest is what that machine has."""
+        return SnpIdentity(
+            measurement=self.measurement.hex(),
+            host_data=self.host_data.hex(),
+            product=SIMULATED_AMD.product,
+            minimum_tcb=SIMULATED_AMD.tcb,
+        )
+
+    @property
+    def identity_file(self) -> bytes:
+        """The content of a file for ``keyhouse run --simulated-identity``."""
+        return json.dumps(self.package).encode()
+
+
+def snp_vm(
+    name: str, *, firmware: str = "the firmware", command_line: str = "", config: bytes = b""
+) -> SnpVm:
+    """Return the VM that boots the image ``name``: equal values give equal VMs, and only they.
+
+    The launch measurement stands for ``firmware``, the kernel and initial RAM disk of ``name``, and
+    ``command_line``. ``config`` is the document whose SHA-256 is HOST_DATA.
+    """
+    launched = json.dumps([firmware, name, command_line]).encode()
+    return SnpVm(
+        hashlib.sha384(b"keyhouse testing launch\0" + launched).digest(),
+        hashlib.sha256(config).digest() if config else bytes(32),
+    )
