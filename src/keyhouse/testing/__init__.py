@@ -8,7 +8,7 @@ production, by the same code. With pytest there is a fixture, ``keyhouse_deploym
 
 from keyhouse.attestation import TcbStatus
 from keyhouse.launcher import ActivationRefusedError
-from keyhouse.testing.clock import MovableClock
+from keyhouse.testing.coordinator import MovableClock
 from keyhouse.testing.deployment import Deployment, DeploymentUser, make_user
 from keyhouse.testing.identities import (
     ConfidentialVm,

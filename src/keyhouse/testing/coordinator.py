@@ -1,7 +1,11 @@
-"""A coordinator in a thread: the parts of ``keyhouse serve``, with a clock of the test."""
+"""A coordinator in a thread: the parts of ``keyhouse serve``, with a clock of the test.
+
+The clock runs with the host's, and a test can advance it.
+"""
 
 import asyncio
 import threading
+import time
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -10,17 +14,48 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from keyhouse.attestation import Platform
 from keyhouse.attestation.platforms.find import SIMULATED_BUNDLES, simulation
-from keyhouse.testing.clock import MovableClock
 
 if TYPE_CHECKING:
     from keyhouse.coordinator import Engine
     from keyhouse.journal import Home
     from keyhouse.server.services.quote_checks import QuoteChecks
 
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PATIENCE: Final = 60.0  # seconds until it serves
 _GRACE: Final = 2.0  # seconds for requests that are being answered when it is stopped
 _HERE: Final = "127.0.0.1"
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class MovableClock:
+    """The host's time, less what it begins ``behind``, plus what a test has added.
+
+    May be shared among threads.
+    """
+
+    def __init__(self, behind: timedelta = timedelta(0)) -> None:
+        self._ahead = -(behind // _MICROSECOND)
+        self._lock = threading.Lock()
+
+    def now(self) -> int:
+        """Return microseconds since 1970-01-01T00:00:00Z."""
+        return time.time_ns() // 1000 + self._ahead
+
+    def elapsed(self) -> int:
+        """Return microseconds since some fixed moment; what a test adds counts."""
+        return time.monotonic_ns() // 1000 + self._ahead
+
+    def moment(self) -> datetime:
+        """Return the time as a date, UTC."""
+        return _EPOCH + self.now() * _MICROSECOND
+
+    def advance(self, by: timedelta) -> None:
+        """Jump ahead. Raises ``ValueError`` for a jump back: a coordinator has none."""
+        if by < timedelta(0):
+            raise ValueError("time goes ahead only")
+        with self._lock:
+            self._ahead += by // _MICROSECOND
 
 
 class Ports(NamedTuple):

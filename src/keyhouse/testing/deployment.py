@@ -27,8 +27,7 @@ from keyhouse.client import (
 )
 from keyhouse.client.identity import make_user as make_command_user
 from keyhouse.launcher import Anchor, Request, activate, make_credentials, quote_over, read_names
-from keyhouse.testing.clock import MovableClock
-from keyhouse.testing.coordinator import Coordinator, Ports
+from keyhouse.testing.coordinator import Coordinator, MovableClock, Ports
 from keyhouse.testing.identities import ConfidentialVm, Enclave, SnpVm
 from keyhouse.testing.marble import Marble, marble_of
 from keyhouse.testing.process import Joined, start

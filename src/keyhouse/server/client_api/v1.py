@@ -8,7 +8,6 @@ from typing import Final
 
 from keyhouse.base.errors import GoneError, InvalidError, Problem
 from keyhouse.coordinator import Engine, Operation, Running, View
-from keyhouse.server.client_api.agreements import CANCELLED
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.bodies import (
     LogText,
@@ -20,6 +19,7 @@ from keyhouse.server.client_api.bodies import (
 from keyhouse.server.client_api.routes import Caller, Route, get, post
 from keyhouse.server.client_api.secret_json import encode_secrets, read_named_secrets
 from keyhouse.server.client_api.v2 import reads, writes
+from keyhouse.server.client_api.v2.writes import CANCELLED
 from keyhouse.server.http.body import DECODED_BYTES, ENCODED_BYTES, require_size
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.services.first_manifest import FirstManifest

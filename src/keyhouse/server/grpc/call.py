@@ -10,13 +10,15 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from keyhouse.server.grpc.counts import Labels
 from keyhouse.server.net.grpc_status import Status
 
 PREFIX: Final = 5
 
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+
+Labels = tuple[str, str, str]
+"""Under which a call is counted: method, service, kind."""
 
 Method = Callable[[bytes, bytes | None], Awaitable[bytes]]
 """Takes a message and the DER of its sender's certificate; returns the answer's message."""

@@ -38,6 +38,13 @@ if TYPE_CHECKING:
     from keyhouse.server.metrics.listener import Observability
 
 
+GRACE: Final = 1.0
+"""Seconds that calls have where the start failed after the workload listener was there."""
+
+SCRAPE_GRACE: Final = 1.0
+"""Seconds that a scrape has to end after the Client API has closed."""
+
+
 def root_context(keys: CoordinatorKeys) -> TlsContext:
     """Return the TLS context that presents the root certificate."""
     return TlsContext(keys.root_key, [keys.root_cert])
@@ -76,13 +83,6 @@ class ServingIdentity:
                 other.close_before(other.begin_generation())
 
         return serve
-
-
-GRACE: Final = 1.0
-"""Seconds that calls have where the start failed after the workload listener was there."""
-
-SCRAPE_GRACE: Final = 1.0
-"""Seconds that a scrape has to end after the Client API has closed."""
 
 
 class ClientApi(msgspec.Struct, frozen=True):

@@ -10,8 +10,7 @@ from keyhouse.authority import CoordinatorKeys
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.coordinator.activation import ActivationRequest, Parameters
-from keyhouse.server.grpc.counts import GrpcCounts
-from keyhouse.server.grpc.service import GrpcService
+from keyhouse.server.grpc.service import GrpcCounts, GrpcService
 from keyhouse.server.net.acceptor import Acceptor
 from keyhouse.server.net.limits import WorkloadLimits
 from keyhouse.server.net.tls import TlsContext

@@ -5,12 +5,12 @@ from typing import Final
 
 from keyhouse.coordinator import Operation
 from keyhouse.manifest import FeatureGate
-from keyhouse.server.client_api.agreements import CANCELLED
 from keyhouse.server.client_api.bodies import LogBody
 from keyhouse.server.client_api.public_log import OBJECT, TILE
 from keyhouse.server.client_api.routes import Caller, get, post
 from keyhouse.server.client_api.v2 import reads, recovery, writes
 from keyhouse.server.client_api.v2.activations import read_activations, read_counters, read_refused
+from keyhouse.server.client_api.v2.writes import CANCELLED
 from keyhouse.server.http.body import ENCODED_BYTES
 from keyhouse.wire.client_api import MessageData
 

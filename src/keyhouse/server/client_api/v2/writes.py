@@ -11,9 +11,8 @@ import msgspec
 from keyhouse.attestation import QuoteRefusedError
 from keyhouse.base.errors import BadRequestError, InvalidError, Problem
 from keyhouse.coordinator import Decision, StaleError, UploadSecrets
-from keyhouse.server.client_api.agreements import acknowledged, unwitnessed, updated
 from keyhouse.server.client_api.answers import Answers
-from keyhouse.server.client_api.bodies import warnings_message
+from keyhouse.server.client_api.bodies import still_needed, warnings_message
 from keyhouse.server.client_api.routes import INLINE, user_of
 from keyhouse.server.http.body import DECODED_BYTES, read_body, require_size
 from keyhouse.server.http.exchange import Answer, Head, Later
@@ -21,9 +20,10 @@ from keyhouse.server.services.feature_gates import Counters, QuoteSigning
 from keyhouse.server.services.first_manifest import FirstManifest
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.quote_checks import QuoteChecks
-from keyhouse.server.services.updates import Proposal, Updates
+from keyhouse.server.services.updates import Agreement, Proposal, Updates
 from keyhouse.server.services.user_secrets import SecretWrites
 from keyhouse.wire.client_api import (
+    AcknowledgedData,
     CancelBody,
     CounterBody,
     CounterData,
@@ -33,9 +33,51 @@ from keyhouse.wire.client_api import (
     SetManifestData,
     SignedQuote,
     SignQuoteBody,
+    UpdateAnswer,
     UpdateBody,
 )
 from keyhouse.wire.secret_types import UserSecret
+from keyhouse.wire.sent import LEFT_OUT
+
+CANCELLED: Final = "the pending update is cancelled"
+
+_NOT_WITNESSED: Final = "no quorum of the witnesses has cosigned this yet: a host can roll it back"
+
+
+def updated(answers: Answers, agreement: Agreement) -> Answer:
+    """Return the answer to an update that was initiated, or applied at once."""
+    notes = "; ".join((*agreement.notes, *unwitnessed(agreement)))
+    data = _data(UpdateAnswer, agreement, LEFT_OUT)
+    return answers.success(data, agreement.view, notes)
+
+
+def acknowledged(answers: Answers, agreement: Agreement) -> Answer:
+    """Return the answer to an acknowledgement.
+
+    Clients read the first word of its message: ``All``, or a number.
+    """
+    said = ["All necessary users have agreed: the update is applied", *agreement.notes]
+    if agreement.missing:
+        said = [still_needed(agreement.missing)]
+    message = "; ".join((*said, *unwitnessed(agreement)))
+    return answers.success(_data(AcknowledgedData, agreement, message), agreement.view)
+
+
+def unwitnessed(agreement: Agreement) -> tuple[str, ...]:
+    """Return what to say of a change that no quorum of the witnesses knows yet, if that is so."""
+    return (_NOT_WITNESSED,) if agreement.witnessed is False else ()
+
+
+def _data(kind: type[UpdateAnswer], agreement: Agreement, message: str) -> UpdateAnswer:
+    return kind(
+        message=message,
+        signed=LEFT_OUT,
+        missing_acknowledgments=agreement.missing,
+        missing_users=agreement.missing_users,
+        recovery_secrets=agreement.recovery_secrets or LEFT_OUT,
+        witnessed=LEFT_OUT if agreement.witnessed is None else agreement.witnessed,
+    )
+
 
 LONGEST_NAME: Final = 256
 """Bytes of a counter's name in UTF-8; it may be empty."""
