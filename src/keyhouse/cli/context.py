@@ -21,7 +21,7 @@ from keyhouse.cli.options.target import (
 )
 from keyhouse.cli.options.token import TokenKeyId, TokenKeyLabel
 from keyhouse.cli.options.user import UserCertificate, UserKey
-from keyhouse.cli.output.show import show_json, show_rows, show_table
+from keyhouse.cli.output.show import show_json, show_result, show_table
 from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup, WrongUsageError
 from keyhouse.client.contexts import (
     NAMES,
@@ -31,6 +31,7 @@ from keyhouse.client.contexts import (
     change,
     context_named,
     contexts_path,
+    own_contexts_path,
     read,
 )
 
@@ -163,10 +164,8 @@ def use(name: NameArgument, *, as_json: AsJson = False) -> None:
         return msgspec.structs.replace(known, current="" if name == "none" else name)
 
     _change(step)
-    if as_json:
-        show_json({"current": None if name == "none" else name})
-    else:
-        show_rows({"in use": name})
+    current = None if name == "none" else name
+    show_result({"current": current}, {"in use": name}, as_json=as_json)
 
 
 @app.command("list")
@@ -223,10 +222,7 @@ def remove(name: NameArgument, *, as_json: AsJson = False) -> None:
         return Contexts("" if known.current == name else known.current, rest)
 
     _change(step)
-    if as_json:
-        show_json({"removed": name})
-    else:
-        show_rows({"removed": name})
+    show_result({"removed": name}, {"removed": name}, as_json=as_json)
 
 
 def _known() -> Contexts:
@@ -235,26 +231,20 @@ def _known() -> Contexts:
 
 
 def _change(step: Callable[[Contexts], Contexts]) -> Contexts:
-    path: Path | None = contexts_path()
-    if path is None:
-        raise ContextUnusableError(
-            "no place for contexts", hint="set XDG_CONFIG_HOME or HOME to a directory"
-        )
+    path = own_contexts_path()
     with locating_contexts():
         return change(path, step)
 
 
 def _show(name: str, context: Context, *, current: bool, as_json: bool) -> None:
     fields = msgspec.to_builtins(context)
-    if as_json:
-        show_json({"name": name, "current": current, "context": fields})
-        return
     rows = {"name": f"{name}  in use" if current else name}
     rows |= {
         field: value if isinstance(value, str) else ", ".join(value)
         for field, value in fields.items()
     }
-    show_rows(rows)
+    found = {"name": name, "current": current, "context": fields}
+    show_result(found, rows, as_json=as_json)
 
 
 def _trust(context: Context) -> str:

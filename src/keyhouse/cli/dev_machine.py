@@ -8,7 +8,7 @@ import msgspec
 from keyhouse.attestation.platforms.find import add_simulated_machine, simulated_folder, simulation
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import quoted
-from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.output.show import show_result
 from keyhouse.cli.parser import Argument, AsJson, Option, WrongUsageError, command
 
 _UNIQUE_ID: Final = 32  # bytes
@@ -46,10 +46,7 @@ def dev_machine(
         code = msgspec.structs.replace(code, unique_id=_read_unique_id(unique_id))
     add_simulated_machine()(folder, simulated_folder(beside), coordinator=code)
     made = {"machine": str(folder), "UniqueID": code.unique_id.hex()}
-    if as_json:
-        show_json(made)
-    else:
-        show_rows(made)
+    show_result(made, made, as_json=as_json)
 
 
 def _read_unique_id(given: str) -> bytes:

@@ -18,7 +18,7 @@ from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.options.target import Target, TrustOptions, host_and_word
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import NewFile, read_file, reading, write_output
-from keyhouse.cli.output.show import show_json, show_rows, show_table
+from keyhouse.cli.output.show import show_json, show_result, show_rows, show_table
 from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup, WrongUsageError
 
 if TYPE_CHECKING:
@@ -87,10 +87,7 @@ def export(
 
 
 def _show_file(found: Mapping[str, object], *, as_json: bool) -> None:
-    if as_json:
-        show_json(found)
-    else:
-        show_rows({name: str(value) for name, value in found.items()})
+    show_result(found, {name: str(value) for name, value in found.items()}, as_json=as_json)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from keyhouse.cli.options.token import password_for
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import read_file, reading, write_output
-from keyhouse.cli.output.show import show_json, show_rows, show_table
+from keyhouse.cli.output.show import show_json, show_result, show_rows, show_table
 from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup, WrongUsageError
 from keyhouse.manifest import decode
 
@@ -221,10 +221,8 @@ def set_secrets(
         storing = long_work("storing secrets", quiet=as_json, at_once=False)
         with _knowing(coordinator, uploads), storing:
             coordinator.write_secrets(uploads)
-    if as_json:
-        show_json({"stored": sorted(uploads)})
-    else:
-        show_rows({"stored": ", ".join(sorted(uploads))})
+    stored = sorted(uploads)
+    show_result({"stored": stored}, {"stored": ", ".join(stored)}, as_json=as_json)
 
 
 @app.command("list")

@@ -6,7 +6,7 @@ import click
 
 from keyhouse.base.errors import NotFoundError
 from keyhouse.cli.options.memory import MemoryOption, memory_of
-from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.output.show import show_json, show_result, show_rows
 from keyhouse.cli.parser import Argument, AsJson, Group
 
 if TYPE_CHECKING:
@@ -63,10 +63,7 @@ def forget(
         raise NotFoundError(
             f"nothing is remembered of {address}", hint="keyhouse trust show lists all"
         )
-    if as_json:
-        show_json({"forgotten": lost})
-    else:
-        show_rows({"forgotten": ", ".join(lost)})
+    show_result({"forgotten": lost}, {"forgotten": ", ".join(lost)}, as_json=as_json)
 
 
 def _required(option: str) -> "StateMemory":

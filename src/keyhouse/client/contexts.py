@@ -148,6 +148,16 @@ def contexts_path() -> Path | None:
     return None if folder is None else folder / "contexts.toml"
 
 
+def own_contexts_path() -> Path:
+    """Return where contexts are kept. Raises ``ContextUnusableError`` if there is no place."""
+    path = contexts_path()
+    if path is None:
+        raise ContextUnusableError(
+            "no place for contexts", hint="set XDG_CONFIG_HOME or HOME to a directory"
+        )
+    return path
+
+
 def read(path: Path | None) -> Contexts:
     """Return the contexts at ``path``, which are empty if there is no file.
 

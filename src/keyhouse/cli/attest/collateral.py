@@ -13,7 +13,7 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl, ca_of, vendor_root
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import reading, write_output
-from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.output.show import show_json, show_result
 from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup
 
 if TYPE_CHECKING:
@@ -120,10 +120,8 @@ def show(file: BundleFile, *, as_json: AsJson = False) -> None:
 
     with reading(file) as content:
         facts = read_facts(read_collateral(content))
-    if as_json:
-        show_json(_as_object(facts))
-        return
-    show_rows(_rows(facts) | {"trust": "none: use check"})
+    rows = _rows(facts) | {"trust": "none: use check"}
+    show_result(_as_object(facts), rows, as_json=as_json)
 
 
 @app.command("check")
@@ -160,10 +158,8 @@ def check(
         found["tcbStatus"] = status
     if simulation_root is not None:
         rows["trust"] = "SIMULATION: proves nothing about hardware"
-    if as_json:
-        show_json(found | {"simulation": simulation_root is not None})
-    else:
-        show_rows(rows)
+    found["simulation"] = simulation_root is not None
+    show_result(found, rows, as_json=as_json)
 
 
 async def _fetched(

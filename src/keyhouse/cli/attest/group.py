@@ -24,7 +24,7 @@ from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.output.files import read_file, reading
 from keyhouse.cli.output.measurements import rows_of_vm
-from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.output.show import show_result
 from keyhouse.cli.parser import REFUSED, TRUST_FAILED, Argument, AsJson, Group, Option, OptionGroup
 
 app = Group()
@@ -103,10 +103,7 @@ def explain(
     """
     with reading_quote(str(quote)) as content:
         explanation = appraisal.explain(content)
-    if as_json:
-        show_json(explanation.as_json())
-    else:
-        show_rows(_rows(explanation))
+    show_result(explanation.as_json(), _rows(explanation), as_json=as_json)
     if explanation.verdict is None:
         sys.exit(TRUST_FAILED)
     admitted = any(each.admitted for each in explanation.packages.values())

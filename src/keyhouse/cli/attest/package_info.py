@@ -17,7 +17,7 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.cli.attest.quote_file import quote_of_file
 from keyhouse.cli.output.files import read_file
 from keyhouse.cli.output.measurements import rows_of_vm
-from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.output.show import show_result
 from keyhouse.cli.parser import Argument, AsJson, command
 from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm
 
@@ -114,12 +114,9 @@ def package_info(
             return
         found = _signed(report)
     package = _package(found)
-    if as_json:
-        show_json(package)
-        return
-    rows = {name: str(value).lower() if name == "Debug" else str(value)
-            for name, value in package.items()}  # fmt: skip
-    show_rows(rows if form is None else rows | _NOT_VERIFIED)
+    rows = {name: str(value) for name, value in package.items()}
+    rows |= {"Debug": rows["Debug"].lower()} | ({} if form is None else _NOT_VERIFIED)
+    show_result(package, rows, as_json=as_json)
 
 
 def _quote_form(content: bytes) -> QuoteForm | None:
@@ -146,11 +143,8 @@ def _vm(report: Report) -> VmIdentity | None:
 
 def _show_vm(identity: VmIdentity, *, as_json: bool) -> None:
     kind = kind_of_vm(identity)
-    if as_json:
-        show_json({kind: identity})
-    else:
-        show_rows({f"{kind}.{name}": shown for name, shown in rows_of_vm(identity).items()}
-                  | _NOT_VERIFIED)  # fmt: skip
+    rows = {f"{kind}.{name}": shown for name, shown in rows_of_vm(identity).items()}
+    show_result({kind: identity}, rows | _NOT_VERIFIED, as_json=as_json)
 
 
 def _package(found: Signed) -> dict[str, object]:

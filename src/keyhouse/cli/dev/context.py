@@ -7,7 +7,13 @@ from itertools import count
 from typing import NamedTuple
 
 from keyhouse.cli.dev.folder import USER, Folder
-from keyhouse.client.contexts import Context, Contexts, ContextUnusableError, change, contexts_path
+from keyhouse.client.contexts import (
+    Context,
+    Contexts,
+    ContextUnusableError,
+    change,
+    own_contexts_path,
+)
 
 
 class Named(NamedTuple):
@@ -38,11 +44,7 @@ def in_contexts(context: Context) -> Iterator[Named]:
     there is replaced, but for what an earlier run in the same folder could not remove. It is in use
     if no other is. Raises ``ContextUnusableError``.
     """
-    path = contexts_path()
-    if path is None:
-        raise ContextUnusableError(
-            "no place for contexts", hint="set XDG_CONFIG_HOME or HOME to a directory"
-        )
+    path = own_contexts_path()
     names: list[str] = []
 
     def add(known: Contexts) -> Contexts:

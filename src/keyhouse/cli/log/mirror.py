@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target, TrustOptions, host_and_word
 from keyhouse.cli.output.bar import long_work
-from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.output.show import show_json, show_result, show_rows
 from keyhouse.cli.parser import Argument, AsJson, Option, command
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import Leaf, known_leaf
@@ -84,22 +84,14 @@ def mirror(words: Words, trusting: TrustOptions, *, as_json: AsJson = False) -> 
     folder, target = MirrorFolder(Path(directory)), Target.at(host, trusting)
     with coordinator_of(target) as coordinator, long_work("mirroring", quiet=as_json):
         found = mirrored(coordinator, folder)
-    if as_json:
-        show_json(
-            {
-                "size": found.size,
-                "new": found.new,
-                "missingObjects": found.missing,
-                "unreadLeaves": found.unread,
-            }
-        )
-        return
     rows = {"leaves": str(found.size), "new": str(found.new)}
     if found.missing:
         rows["not kept by the coordinator"] = ", ".join(found.missing)
     if found.unread:
         rows["leaves of a newer version"] = str(found.unread)
-    show_rows(rows)
+    tally = {"size": found.size, "new": found.new}
+    missing = {"missingObjects": found.missing, "unreadLeaves": found.unread}
+    show_result(tally | missing, rows, as_json=as_json)
 
 
 def mirrored(coordinator: "Coordinator", folder: "MirrorFolder") -> Mirrored:

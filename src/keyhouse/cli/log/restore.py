@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 from keyhouse.base.errors import NotFoundError, RefusedError, UnavailableError
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import read_file
-from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.output.show import show_result
 from keyhouse.cli.parser import Argument, AsJson, Option, command
 from keyhouse.cli.store.directories import Directory, Stopped, require_stopped
 
@@ -57,23 +57,14 @@ def restore(
 
 
 def _show(found: "Restored", *, as_json: bool) -> None:
-    if as_json:
-        show_json(
-            {
-                "size": found.size,
-                "tiles": found.tiles,
-                "objects": found.objects,
-                "missingObjects": found.missing,
-            }
-        )
-        return
     rows = {
         "leaves": str(found.size),
         "restored": f"{found.tiles} tiles, {found.objects} objects",
     }
     if found.missing:
         rows["not in the mirror"] = ", ".join(found.missing)
-    show_rows(rows)
+    tally = {"size": found.size, "tiles": found.tiles, "objects": found.objects}
+    show_result({**tally, "missingObjects": found.missing}, rows, as_json=as_json)
 
 
 def _reader(source: str) -> Callable[[str], bytes | None]:

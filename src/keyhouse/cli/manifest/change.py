@@ -6,27 +6,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from keyhouse.base.errors import NotFoundError
 from keyhouse.base.printable import printable
-from keyhouse.cli.manifest.file import AsYaml, open_manifest, write_manifest
-from keyhouse.cli.manifest.plan import ReviewOptions, require_pending
+from keyhouse.cli.manifest.file import AsYaml, FileArgument, open_manifest, write_manifest
+from keyhouse.cli.manifest.plan import ReviewOptions, pending_update, require_pending
 from keyhouse.cli.manifest.recovery_file import RecoveryOption, RecoveryPlace, recovery_place
 from keyhouse.cli.options.connect import coordinator_of, keep, trusted, unpinned
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.bar import long_work
-from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser import Argument, AsJson, Group, Option, command
+from keyhouse.cli.output.show import show_json, show_result, show_rows
+from keyhouse.cli.parser import AsJson, Group, Option, command
 from keyhouse.manifest import fingerprint
 
 if TYPE_CHECKING:
     from keyhouse.client import Pending, PlanData, UpdateAnswer
 
 update_app = Group(help="Change the manifest, together with others.")
-
-FileArgument = Annotated[
-    Path, Argument(metavar="FILE", help="manifest file, or - for standard input")
-]
 
 
 @command
@@ -163,11 +158,7 @@ def get(
     On a terminal it is indented.
     """
     with coordinator_of(target) as coordinator:
-        pending = coordinator.pending()
-    if pending is None:
-        raise NotFoundError(
-            "no update is pending", hint="keyhouse manifest update apply starts one"
-        )
+        pending = pending_update(coordinator)
     if output:
         write_manifest(pending.manifest, output, as_yaml=as_yaml)
     found = {"fingerprint": fingerprint(pending.manifest)}
@@ -192,10 +183,8 @@ def cancel(target: Target, user: User, *, as_json: AsJson = False) -> None:
     """
     with coordinator_of(target, user) as coordinator:
         coordinator.cancel()
-    if as_json:
-        show_json({"cancelled": True})
-    else:
-        show_rows({"state": "cancelled: the manifest in force stays"})
+    rows = {"state": "cancelled: the manifest in force stays"}
+    show_result({"cancelled": True}, rows, as_json=as_json)
 
 
 def _show(

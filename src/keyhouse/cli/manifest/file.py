@@ -18,7 +18,7 @@ import msgspec
 from keyhouse.base.errors import InvalidError, KeyhouseError, RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.files import read_file, write_output
-from keyhouse.cli.parser import Option
+from keyhouse.cli.parser import Argument, Option
 from keyhouse.wire.json_parser import read_json
 
 if TYPE_CHECKING:
@@ -61,6 +61,15 @@ _FORMATS: Final[dict[str, Literal["json", "yaml"]]] = {
 }
 
 
+FileArgument = Annotated[
+    Path, Argument(metavar="FILE", help="manifest file, or - for standard input")
+]
+SourceArgument = Annotated[
+    Path, Argument(metavar="FILE", help="manifest file, JSON or YAML, or - for stdin")
+]
+NewFileOption = Annotated[
+    str, Option("--output", "-o", metavar="FILE", help="new file instead of stdout")
+]
 AsYaml = Annotated[
     bool, Option("--yaml", help="as YAML: what it says, not the bytes that are signed")
 ]

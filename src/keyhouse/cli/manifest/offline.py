@@ -3,25 +3,28 @@
 import json
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import click
 
 from keyhouse.base.errors import InvalidError, Problem
-from keyhouse.cli.manifest.file import open_manifest, read_manifest
+from keyhouse.cli.manifest.file import (
+    FileArgument,
+    NewFileOption,
+    SourceArgument,
+    open_manifest,
+    read_manifest,
+)
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.cli.output.source_text import FileInvalidError, as_objects
-from keyhouse.cli.parser import REFUSED, Argument, AsJson, Option, WrongUsageError, command
+from keyhouse.cli.parser import REFUSED, AsJson, Option, WrongUsageError, command
 from keyhouse.manifest import fingerprint
 
 
 @command
 def check(
-    file: Annotated[
-        Path, Argument(metavar="FILE", help="manifest file, JSON or YAML, or - for stdin")
-    ],
+    file: SourceArgument,
     *,
     dns_names: Annotated[
         str,
@@ -56,12 +59,8 @@ def check(
 
 @command
 def convert(
-    file: Annotated[
-        Path, Argument(metavar="FILE", help="manifest file, JSON or YAML, or - for stdin")
-    ],
-    output: Annotated[
-        str, Option("--output", "-o", metavar="FILE", help="new file instead of stdout")
-    ] = "",
+    file: SourceArgument,
+    output: NewFileOption = "",
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -84,7 +83,7 @@ def convert(
 
 @command
 def signature(
-    file: Annotated[Path, Argument(metavar="FILE", help="manifest file, or - for standard input")],
+    file: FileArgument,
     *,
     as_json: AsJson = False,
 ) -> None:

@@ -4,32 +4,31 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import click
 
 from keyhouse.base.errors import ConflictError, NotFoundError, RefusedError
 from keyhouse.cli.manifest.changes_shown import danger_lines, section_lines, wrapped
-from keyhouse.cli.manifest.file import open_manifest
+from keyhouse.cli.manifest.file import FileArgument, open_manifest
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import coloured, show_json
-from keyhouse.cli.parser import Argument, AsJson, Option, OptionGroup, WrongUsageError, command
+from keyhouse.cli.parser import AsJson, Option, OptionGroup, WrongUsageError, command
 from keyhouse.manifest import fingerprint
 from keyhouse.views.plan import agreement, danger_texts, harmless, signed, summary
 
 if TYPE_CHECKING:
-    from keyhouse.client import Coordinator, PlanData
+    from keyhouse.client import Coordinator, Pending, PlanData
 
 _DIGEST: Final = re.compile("[0-9A-Fa-f]{64}")
 
 
 @command
 def plan(
-    file: Annotated[Path, Argument(metavar="FILE", help="manifest file, or - for standard input")],
+    file: FileArgument,
     target: Target,
     user: User,
     *,
@@ -119,13 +118,19 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
             )
 
 
-def require_pending(coordinator: "Coordinator", raw: bytes) -> None:
-    """Raise ``NotFoundError`` or ``ConflictError`` unless ``raw`` is the pending manifest."""
+def pending_update(coordinator: "Coordinator") -> "Pending":
+    """Return the update that waits for acknowledgements. Raises ``NotFoundError``."""
     pending = coordinator.pending()
     if pending is None:
         raise NotFoundError(
             "no update is pending", hint="keyhouse manifest update apply starts one"
         )
+    return pending
+
+
+def require_pending(coordinator: "Coordinator", raw: bytes) -> None:
+    """Raise ``NotFoundError`` or ``ConflictError`` unless ``raw`` is the pending manifest."""
+    pending = pending_update(coordinator)
     if pending.manifest != raw:
         raise ConflictError(
             "the manifest is not the pending one, byte for byte",

@@ -12,7 +12,7 @@ from keyhouse.cli.manifest.file import AsYaml, read_manifest, write_manifest
 from keyhouse.cli.options.connect import coordinator_of, keep, unpinned
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.files import write_output
-from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.output.show import show_json, show_result
 from keyhouse.cli.parser import Argument, AsJson, Option, WrongUsageError, command
 from keyhouse.manifest import fingerprint
 from keyhouse.wire.json_parser import read_json
@@ -112,10 +112,8 @@ def verify(
         found = coordinator.verify_manifest(wanted).fingerprint
         if target.coordinator_cert:
             keep(coordinator.trusted, target.coordinator_cert)
-    if as_json:
-        show_json({"verified": True, "fingerprint": found})
-    else:
-        show_rows({"state": "exactly this manifest is in force", "fingerprint": found})
+    rows = {"state": "exactly this manifest is in force", "fingerprint": found}
+    show_result({"verified": True, "fingerprint": found}, rows, as_json=as_json)
 
 
 @command

@@ -11,6 +11,7 @@ import msgspec
 from keyhouse.base.errors import KeyhouseError, RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_text
+from keyhouse.cli.manifest.file import NewFileOption
 from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.manifest.template_parts import (
     Parts,
@@ -84,9 +85,7 @@ class PartOptions(OptionGroup, frozen=True, kw_only=True):
 def template(
     named: PartOptions,
     form: Annotated[Literal["yaml", "json"], Option("--format", help="what to write")] = "yaml",
-    output: Annotated[
-        str, Option("--output", "-o", metavar="FILE", help="new file instead of stdout")
-    ] = "",
+    output: NewFileOption = "",
     *,
     as_json: AsJson = False,
 ) -> None:

@@ -68,6 +68,14 @@ def show_rows(rows: Mapping[str, str], *, wraps: bool = False) -> None:
         sys.stdout.write(f"{shown} {text}\n")
 
 
+def show_result(found: Any, rows: Mapping[str, str], *, as_json: bool, wraps: bool = False) -> None:
+    """Print what a command has found or done: ``found`` as one JSON object, or ``rows``."""
+    if as_json:
+        show_json(found)
+    else:
+        show_rows(rows, wraps=wraps)
+
+
 def _wrapped(value: str, indent: int) -> str:
     lines = textwrap.wrap(
         printable(value),

@@ -15,7 +15,7 @@ from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import write_output
-from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.output.show import show_json, show_result
 from keyhouse.cli.parser import AsJson, Group, Option, WrongUsageError, command
 from keyhouse.cli.recover.options import Holder, OutputFile, ShareFile, ShareName
 
@@ -125,16 +125,13 @@ def _require_recovered(target: Target, offer: "Offer") -> None:
 
 
 def _show(progress: "Progress", *, as_json: bool) -> None:
-    if as_json:
-        show_json({"remaining": progress.remaining, "message": progress.message})
-        return
-    show_rows(
-        {
-            "state": _RECOVERED if not progress.remaining else "recovery mode",
-            "shares": progress.message,
-            "missing": str(progress.remaining),
-        }
-    )
+    rows = {
+        "state": _RECOVERED if not progress.remaining else "recovery mode",
+        "shares": progress.message,
+        "missing": str(progress.remaining),
+    }
+    found = {"remaining": progress.remaining, "message": progress.message}
+    show_result(found, rows, as_json=as_json)
 
 
 def _submission(
