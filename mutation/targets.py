@@ -38,9 +38,7 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "attestation/quote/snp": ("attestation/test_snp_packages", "attestation/test_snp_reports"),
     "attestation/quote/snp_form": ("attestation/test_snp_reports",),
-    "attestation/quote/snp_report": ("attestation/test_snp_reports",),
     "attestation/snp/authority": ("attestation/test_snp_reports",),
-    "attestation/snp/endorsement": ("attestation/test_snp_reports",),
     "attestation/snp/verify": ("attestation/test_snp_reports",),
     "attestation/quote/td": ("attestation/test_confidential_vms",),
     "coordinator/engine/recover": (

@@ -20,8 +20,7 @@ from keyhouse.authority.recovery.submitted import (
     require_signer,
     verify_share,
 )
-from keyhouse.authority.secrets.generate import generate, is_generated_with_manifest, trial
-from keyhouse.authority.secrets.uploads import import_secret
+from keyhouse.authority.secrets import generate, import_secret, is_generated_with_manifest, trial
 from keyhouse.authority.signing import (
     is_signed_by_root,
     sign_ephemeral_key,

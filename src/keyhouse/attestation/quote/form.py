@@ -18,8 +18,8 @@ from enum import StrEnum
 import msgspec
 
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
+from keyhouse.attestation.quote.snp import read_snp_report
 from keyhouse.attestation.quote.snp_form import SNP_REPORT, read_table, starts_snp_report
-from keyhouse.attestation.quote.snp_report import read_snp_report
 from keyhouse.base.byte_reader import ByteReader, LayoutError
 
 MAX_QUOTE = 65_536

@@ -6,9 +6,8 @@ Offsets are those of Intel's quote format, counted from the start of the report.
 import msgspec
 
 from keyhouse.attestation.quote.form import QuoteForm, Tee
-from keyhouse.attestation.quote.snp import SnpMeasurements
+from keyhouse.attestation.quote.snp import SnpMeasurements, read_snp_report
 from keyhouse.attestation.quote.snp_form import SNP_REPORT
-from keyhouse.attestation.quote.snp_report import read_snp_report
 from keyhouse.attestation.quote.td import TdMeasurements
 from keyhouse.wire.snp import is_debugged
 

@@ -23,18 +23,23 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from keyhouse.attestation.collateral.amd import AmdCollateral
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError, refusal
 from keyhouse.attestation.quote.form import QuoteForm, malformed
-from keyhouse.attestation.quote.snp import SnpMeasurements, require_sound_snp
+from keyhouse.attestation.quote.snp import (
+    SnpMeasurements,
+    SnpReport,
+    read_snp_report,
+    require_sound_snp,
+)
 from keyhouse.attestation.quote.snp_form import SNP_REPORT, SnpCertificate, read_table
-from keyhouse.attestation.quote.snp_report import SnpReport, read_snp_report
 from keyhouse.attestation.quote.verdict import Freshness, Verdict
 from keyhouse.attestation.snp.authority import (
     Authority,
+    Endorsement,
     Roots,
     find_authority,
     newest_list,
+    read_endorsement,
     require_issued,
 )
-from keyhouse.attestation.snp.endorsement import Endorsement, read_endorsement
 from keyhouse.base.byte_reader import LayoutError
 
 _CHIP_ID = 64

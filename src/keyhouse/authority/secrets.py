@@ -1,5 +1,7 @@
-"""Checking the secrets that users upload."""
+"""The secrets of a manifest: generating them, checking those that users upload."""
 
+import secrets
+from datetime import datetime
 from typing import Final
 
 from cryptography import x509
@@ -22,13 +24,25 @@ from cryptography.hazmat.primitives.serialization import (
 
 from keyhouse.authority.curve import CURVES
 from keyhouse.authority.library import LIBRARY_REFUSALS
-from keyhouse.authority.secrets.generate import size_problems
-from keyhouse.authority.stored_keys import StoredSecret
+from keyhouse.authority.stored_keys import CoordinatorKeys, StoredSecret
+from keyhouse.authority.x509.certificates import (
+    CertificatePlan,
+    issue,
+    plan_certificate,
+    template_problems,
+)
 from keyhouse.base import rsa_keys
 from keyhouse.base.errors import BadRequestError, InvalidError, Problem
-from keyhouse.base.printable import quoted
+from keyhouse.base.printable import at, quoted
 from keyhouse.base.secret import Secret
-from keyhouse.wire.secret_types import SecretDefinition, SecretType, UserSecret
+from keyhouse.wire.secret_types import SecretDefinition, SecretType, UserSecret, size_problem
+
+_PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+
+_RSA_EXPONENT = 65537
+_PLAIN = Problem(
+    "Type", "is plain, which cannot be generated", "set UserDefined, so that a user uploads it"
+)
 
 _PEM: Final = b"-----BEGIN "
 _PEM_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
@@ -39,6 +53,112 @@ _FAMILIES: Final[dict[SecretType, tuple[type, str]]] = {
     SecretType.CERT_ECDSA: (ec.EllipticCurvePublicKey, "ECDSA"),
     SecretType.CERT_ED25519: (ed25519.Ed25519PublicKey, "Ed25519"),
 }
+
+
+def is_generated_with_manifest(definition: SecretDefinition) -> bool:
+    """Tell whether setting a manifest generates a value of this secret, to be kept in the state.
+
+    Per-marble values come into being when a marble is activated, and no placeholder is stored for
+    them; user-defined ones are uploaded.
+    """
+    return definition.shared and not definition.user_defined
+
+
+def generate(
+    definition: SecretDefinition, *, name: str, keys: CoordinatorKeys, now: datetime
+) -> StoredSecret:
+    """Return a fresh value: random bytes, or a key with its certificate.
+
+    For shared secrets, and for the per-marble certificates of an activation. Raises
+    ``InvalidError`` with every problem (places as in ``trial``) before any key is generated. An RSA
+    key costs from 0.05 s (2048 bits) to seconds. Source: manifest format, "Types and sizes".
+    """
+    problems = _problems_of_kind(definition)
+    if problems:
+        raise _not_generated(name, problems)
+    if definition.type is SecretType.SYMMETRIC_KEY:
+        value = Secret(secrets.token_bytes(definition.size // 8))
+        return StoredSecret(private=value, public=value)
+    plan = plan_certificate(definition, keys=keys, now=now)
+    if isinstance(plan, tuple):
+        raise _not_generated(name, plan)
+    try:
+        return _with_certificate(_generate_key(definition), plan, keys)
+    except InvalidError as refusal:
+        raise _not_generated(name, refusal.problems) from None
+
+
+def trial(
+    definition: SecretDefinition,
+    *,
+    name: str,
+    keys: CoordinatorKeys,
+    now: datetime,
+    building: bool = True,
+) -> tuple[Problem, ...]:
+    """Return everything for which a value of this secret could not be made; empty if nothing.
+
+    Places are those of the manifest (``Secrets.web.Cert.Subject.CommonName``). The certificate is
+    really built, over a temporary key; no RSA key is generated. Without ``building`` it is only
+    planned: the little that shows when all parts come together is left to ``generate``. Nothing is
+    made of user-defined secrets, so theirs is only the rule of sizes.
+    """
+    problems = size_problems(definition)
+    if not definition.user_defined:
+        if definition.type is SecretType.PLAIN:
+            problems = (_PLAIN,)
+        elif definition.type.is_certificate:
+            problems += template_problems(definition, keys=keys, now=now, building=building)
+    return _placed(name, problems)
+
+
+def size_problems(definition: SecretDefinition) -> tuple[Problem, ...]:
+    """Return what is wrong with ``Size`` for a value of this type."""
+    shared, user_defined = definition.shared, definition.user_defined
+    problem = size_problem(
+        definition.type, definition.size, shared=shared, user_defined=user_defined
+    )
+    return (Problem("Size", problem, "in bits"),) if problem else ()
+
+
+def _with_certificate(
+    key: _PrivateKey, plan: CertificatePlan, keys: CoordinatorKeys
+) -> StoredSecret:
+    public_key = key.public_key()
+    return StoredSecret(
+        private=Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())),
+        public=Secret(public_key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)),
+        cert=issue(plan, public_key, keys),
+    )
+
+
+def _problems_of_kind(definition: SecretDefinition) -> tuple[Problem, ...]:
+    if definition.user_defined:
+        return (Problem("UserDefined", "is set, so the value is uploaded"),)
+    if definition.type is SecretType.PLAIN:
+        return (_PLAIN,)
+    if not (definition.shared or definition.type.is_certificate):
+        return (Problem("Shared", "is not set, so the value is derived for each marble"),)
+    return size_problems(definition)
+
+
+def _not_generated(name: str, problems: tuple[Problem, ...]) -> InvalidError:
+    return InvalidError(f"secret {quoted(name)} cannot be generated", _placed(name, problems))
+
+
+def _placed(name: str, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    secret = at("Secrets", name)
+    return tuple(Problem(f"{secret}.{p.at}", p.problem, p.hint) for p in problems)
+
+
+def _generate_key(definition: SecretDefinition) -> _PrivateKey:
+    match definition.type:
+        case SecretType.CERT_RSA:
+            return rsa.generate_private_key(_RSA_EXPONENT, definition.size)
+        case SecretType.CERT_ECDSA:
+            return ec.generate_private_key(CURVES[definition.size]())
+        case _:
+            return ed25519.Ed25519PrivateKey.generate()
 
 
 class _UnreadableError(ValueError):
@@ -70,15 +190,15 @@ def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str
 def _import_bytes(definition: SecretDefinition, upload: UserSecret, name: str) -> StoredSecret:
     value = upload.key
     if value is None:
-        raise _refusal(name, Problem("key", "is missing", "this type of secret takes key alone"))
+        raise _not_taken(name, Problem("key", "is missing", "this type of secret takes key alone"))
     if definition.type is SecretType.SYMMETRIC_KEY:
         problems = size_problems(definition)
         if problems:
-            raise _refusal(name, *problems)
+            raise _not_taken(name, *problems)
         wanted = definition.size // 8
         if len(value) != wanted:
             hint = f"the manifest asks for {wanted} bytes"
-            raise _refusal(name, Problem("key", f"has {len(value)} bytes", hint))
+            raise _not_taken(name, Problem("key", f"has {len(value)} bytes", hint))
     return StoredSecret(private=value, public=value)
 
 
@@ -88,15 +208,15 @@ def _import_certificate(
     if upload.cert is None:
         hint = "give the certificate as cert"
         if upload.key is not None:
-            raise _refusal(name, Problem("key", "cannot be the value of a certificate", hint))
-        raise _refusal(name, Problem("cert", "is missing", hint))
+            raise _not_taken(name, Problem("key", "cannot be the value of a certificate", hint))
+        raise _not_taken(name, Problem("cert", "is missing", hint))
     try:
         certificate = _read_certificate(upload.cert)
         public_key = certificate.public_key()
         public = _spki(public_key)
     except LIBRARY_REFUSALS:
         hint = "give exactly one certificate in DER or PEM"
-        raise _refusal(name, Problem("cert", "is not a certificate", hint)) from None
+        raise _not_taken(name, Problem("cert", "is not a certificate", hint)) from None
     problems = _key_problems(definition, public_key)
     if upload.public is not None:
         problems += _public_problems(upload.public, public)
@@ -105,7 +225,7 @@ def _import_certificate(
     if upload.private is not None and not problems:
         private, problems = _read_private(upload.private, public)
     if problems:
-        raise _refusal(name, *problems)
+        raise _not_taken(name, *problems)
     return StoredSecret(
         private=private, public=Secret(public), cert=certificate.public_bytes(Encoding.DER)
     )
@@ -192,5 +312,5 @@ def _is_pem(raw: bytes) -> bool:
     return raw.lstrip().startswith(_PEM) or b"\n" + _PEM in raw
 
 
-def _refusal(name: str, *problems: Problem) -> InvalidError:
+def _not_taken(name: str, *problems: Problem) -> InvalidError:
     return InvalidError(f"secret {quoted(name)} cannot be set", problems)

@@ -1,1 +1,0 @@
-"""The secrets of a manifest: generating them, and checking those that users upload."""
