@@ -4,7 +4,7 @@ import time
 
 from keyhouse.client.contexts import Context
 from keyhouse.console.deployments import Deployment
-from keyhouse.console.gate import Gate
+from keyhouse.console.guard import Gate
 from keyhouse.console.page import SECTIONS, Console, Page
 from keyhouse.console.public_log import LogPart
 

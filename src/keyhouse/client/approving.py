@@ -22,7 +22,7 @@ from keyhouse.client.identity import ClientIdentity, PemIdentity, UserIdentity
 from keyhouse.client.public_log import LogCheckpoint
 from keyhouse.client.steps import Steps, work
 from keyhouse.client.tokens.identity import TokenIdentity
-from keyhouse.client.tokens.signing import sign_on_token
+from keyhouse.client.tokens.openssl_program import sign_on_token
 from keyhouse.transparency.approval import (
     Approval,
     Decision,

@@ -17,7 +17,18 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from keyhouse.base.errors import ForbiddenError, KeyhouseError, NotFoundError, RefusedError
 from keyhouse.client import CallRefusedError, TrustError, UnreachableError
 from keyhouse.console.deployments import Deployment, Deployments
-from keyhouse.console.gate import Gate
+from keyhouse.console.guard import Gate
+
+SECTIONS: Final = {
+    "trust": "Trust",
+    "manifest": "Manifest",
+    "updates": "Updates",
+    "secrets": "Secrets",
+    "workloads": "Workloads",
+    "history": "History",
+    "recovery": "Recovery",
+}
+"""The pages of a deployment, in the order of the menu."""
 
 _ROWS: Final = 100
 
@@ -55,18 +66,6 @@ def paged(request: Request, rows: Sequence[Any]) -> Page:
 def _link(request: Request, number: int) -> str:
     kept = [(name, value) for name, value in request.query_params.items() if name != "page"]
     return "?" + urlencode([*kept, ("page", str(number))])
-
-
-SECTIONS: Final = {
-    "trust": "Trust",
-    "manifest": "Manifest",
-    "updates": "Updates",
-    "secrets": "Secrets",
-    "workloads": "Workloads",
-    "history": "History",
-    "recovery": "Recovery",
-}
-"""The pages of a deployment, in the order of the menu."""
 
 
 class Console:

@@ -13,8 +13,7 @@ import uvicorn
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
 from keyhouse.console.application import application
-from keyhouse.console.gate import Gate
-from keyhouse.console.guard import HOST, OPEN
+from keyhouse.console.guard import HOST, OPEN, Gate
 from keyhouse.console.page import Console
 
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -7,8 +7,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from keyhouse.server.metrics.families import labelled
-from keyhouse.server.metrics.text import SLICE, lines_of, text_of
+from keyhouse.server.metrics.families import SLICE, labelled, lines_of, text_of
 
 NAME = "keyhouse_user_certificate_expiry_seconds"
 

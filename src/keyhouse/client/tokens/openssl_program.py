@@ -1,7 +1,7 @@
-"""The ``openssl`` program as one TLS connection, for keys that only OpenSSL's engine can reach.
+"""The ``openssl`` program, for keys that only OpenSSL's engine can reach: TLS, and signatures.
 
-Its standard input and output, one socket, carry the plain bytes; on another it says how the
-handshake went. What holds, and why:
+As one TLS connection its standard input and output, one socket, carry the plain bytes; on another
+it says how the handshake went. What holds, and why:
 
 1. The peer owns the pinned certificate. OpenSSL compares the leaf with it byte by byte, as a TLSA
    record "3 0 0" (RFC 6698: end entity, full certificate, exact match), and no store of trusted
@@ -27,6 +27,7 @@ from typing import Final
 
 import msgspec
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from keyhouse.client.errors import ClientSetupError, TrustError
 from keyhouse.client.identity import path_of, unnamed_file
@@ -95,7 +96,7 @@ def start(tls: TokenTls, where: Address) -> OpensslProgram:
 
     Raises ``ClientSetupError``, and ``TrustError`` by the date.
     """
-    path = openssl()
+    path = _openssl()
     _require_current(tls.root_der)
     with ExitStack() as kept, ExitStack() as given:
         plain, its_plain = socket.socketpair()
@@ -111,15 +112,15 @@ def start(tls: TokenTls, where: Address) -> OpensslProgram:
             stdout=its_plain.fileno(),
             stderr=its_talk.fileno(),
             pass_fds=(certificate, pin),
-            env=environment(tls.identity),
+            env=_environment(tls.identity),
             start_new_session=True,  # no terminal, and not our Ctrl-C
         )
         kept.pop_all()
-    leave_no_core(process)
+    _leave_no_core(process)
     return OpensslProgram(process, plain, talk)
 
 
-def openssl() -> str:
+def _openssl() -> str:
     """Return the path of the program. Raises ``ClientSetupError``."""
     path = shutil.which("openssl")
     if path is None:
@@ -166,7 +167,7 @@ def _name(host: str) -> str:
     return _NO_NAME
 
 
-def environment(identity: TokenIdentity) -> dict[str, str]:
+def _environment(identity: TokenIdentity) -> dict[str, str]:
     """Return our variables, which the token's library may need, without ``SSLKEYLOGFILE``."""
     kept = {name: value for name, value in os.environ.items() if name != "SSLKEYLOGFILE"}
     return {**kept, "PKCS11_MODULE_PATH": str(identity.module), "LC_ALL": "C"}
@@ -178,7 +179,50 @@ def _require_current(root_der: bytes) -> None:
         raise TrustError("the verified root certificate is not valid at this time")
 
 
-def leave_no_core(process: subprocess.Popen[bytes]) -> None:
+def _leave_no_core(process: subprocess.Popen[bytes]) -> None:
     """Forbid a core file, which would hold the PIN: libraries of tokens do crash at their end."""
     with suppress(ProcessLookupError):  # it has ended
         resource.prlimit(process.pid, resource.RLIMIT_CORE, _NO_CORE)
+
+
+_LONGEST: Final = 60.0  # seconds: a token may wait for a touch
+_PSS: Final = (
+    *("-sigopt", "rsa_padding_mode:pss"),
+    *("-sigopt", "rsa_pss_saltlen:32"),
+    *("-sigopt", "rsa_mgf1_md:sha256"),
+)
+
+
+def sign_on_token(identity: TokenIdentity, certificate: bytes, message: bytes) -> bytes:
+    """Return the signature over ``message`` by the key of ``certificate`` (DER), on its token.
+
+    RSA-PSS with a salt of 32 bytes, or ECDSA in DER, with SHA-256. Raises ``ClientSetupError``.
+    """
+    is_rsa = isinstance(x509.load_der_x509_certificate(certificate).public_key(), RSAPublicKey)
+    with unnamed_file(identity.pin.reveal()) as pin:
+        process = subprocess.Popen(  # noqa: S603 the values are options' values, never options
+            [
+                *(_openssl(), "dgst", "-sha256", "-engine", "pkcs11", "-keyform", "engine"),
+                *("-sign", identity.uri(path_of(pin)), *(_PSS if is_rsa else ())),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(pin,),
+            env=_environment(identity),
+            start_new_session=True,  # no terminal, and not our Ctrl-C
+        )
+        _leave_no_core(process)
+        try:
+            signature, talk = process.communicate(message, _LONGEST)
+        except BaseException as error:  # also Ctrl-C, which does not reach the program
+            process.kill()
+            process.communicate()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise ClientSetupError("the token does not answer", hint="is it plugged in?") from None
+    if process.returncode or not signature:
+        raise failure(talk) or ClientSetupError(
+            "the token does not sign", hint="the key must be allowed to sign (CKA_SIGN)"
+        )
+    return signature

@@ -38,8 +38,7 @@ from keyhouse.server.http.head import (
     readable_path,
 )
 from keyhouse.server.http.incoming import IncomingBody, too_many_bodies
-from keyhouse.server.http.known_head import NO_REQUEST, NOTHING
-from keyhouse.server.http.service import HttpService
+from keyhouse.server.http.service import NO_REQUEST, NOTHING, HttpService
 from keyhouse.server.net.concurrency import QUEUED
 from keyhouse.server.net.transport import Transport
 

@@ -10,8 +10,7 @@ from typing import Final
 
 from keyhouse.authority import StoredSecret, expiry
 from keyhouse.coordinator import Running, State, policy_of, user_expiry
-from keyhouse.server.metrics.families import labelled
-from keyhouse.server.metrics.text import lines_of
+from keyhouse.server.metrics.families import labelled, lines_of
 
 SLICE: Final = 32
 """Certificates that are read at once: each takes some 40 us."""

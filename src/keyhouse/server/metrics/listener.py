@@ -21,8 +21,7 @@ from keyhouse.server.client_api import envelope
 from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.metrics.certificates import CertificateMetrics
-from keyhouse.server.metrics.families import Sources, families
-from keyhouse.server.metrics.text import text_of
+from keyhouse.server.metrics.families import Sources, families, text_of
 from keyhouse.server.net.limits import Limits
 from keyhouse.server.net.plain_transport import PLAINTEXT
 from keyhouse.server.services.events import Events
