@@ -44,10 +44,6 @@ def _joined(entry: Mapping[str, Any]) -> Line:
     return Line("joined", "green", f"{entry['marble_type']}{quoted}  {entry['uuid']}")
 
 
-def _not_joined(entry: Mapping[str, Any]) -> Line:
-    return Line("refused", "red", f"{entry['marble_type']}: {entry['reason']}")
-
-
 def _read(entry: Mapping[str, Any]) -> Line:
     return Line("read", "cyan", f"{', '.join(entry['secrets'])}  by {entry['user']}")
 
@@ -57,21 +53,15 @@ def _changed(entry: Mapping[str, Any]) -> Line:
     return Line("changed", "yellow", "  ".join([said.pop("update"), *_pairs(said)]))
 
 
-def _call_refused(entry: Mapping[str, Any]) -> Line:
-    return Line("refused", "red", f"{entry['call']}  by {entry['user']}: {entry['reason']}")
-
-
-def _turned_away(entry: Mapping[str, Any]) -> Line:
-    return Line("refused", "red", f"a TLS handshake: {entry['reason']}")
-
-
 _LINES: Final[Mapping[str, Callable[[Mapping[str, Any]], Line]]] = {
     "a workload was activated": _joined,
-    "an activation was refused": _not_joined,
     "secrets were read": _read,
     "the update log has a new entry": _changed,
-    "a call was refused": _call_refused,
-    "a TLS handshake was refused": _turned_away,
+}
+_REFUSALS: Final = {
+    "an activation was refused": "{marble_type}: {reason}",
+    "a call was refused": "{call}  by {user}: {reason}",
+    "a TLS handshake was refused": "a TLS handshake: {reason}",
 }
 _OF_LAUNCHERS: Final = "keyhouse run: "  # on how they join, which the coordinator tells, too
 _NOTABLE: Final = {"warning": "yellow", "error": "red"}
@@ -88,6 +78,8 @@ def line_of(entry: Mapping[str, Any]) -> Line | None:
     event, level = entry["event"], entry["level"]
     if event in _LINES:
         return _LINES[event](entry)
+    if event in _REFUSALS:
+        return Line("refused", "red", _REFUSALS[event].format_map(entry))
     if level not in _NOTABLE:
         return None
     said = {name: value for name, value in entry.items() if name not in _OF_ENTRIES}

@@ -1,5 +1,6 @@
 """`keyhouse recover`: restore a state whose machine is lost, share by share."""
 
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,13 +18,10 @@ from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json, show_result
 from keyhouse.cli.parser import AsJson, Group, Option, WrongUsageError, command
-from keyhouse.cli.recover.options import Holder, OutputFile, ShareFile, ShareName
+from keyhouse.cli.recover.options import Holder, OfflineContext, OutputFile, ShareFile, ShareName
 
 if TYPE_CHECKING:
     from keyhouse.client import Coordinator, Offer, Progress, RecoveryKey
-from base64 import b64encode
-
-from keyhouse.cli.recover.options import OfflineContext
 
 _RECOVERED = "recovered: the state is back, under its old root certificate"
 
