@@ -7,7 +7,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
@@ -60,7 +61,7 @@ class PostgresServer:
                 "local replication keyhouse scram-sha-256\n" + rules.read_text()
             )
             server.start()
-            asyncio.run(server._create_template())
+            _complete(server._create_template())
             yield server
 
     @contextmanager
@@ -70,7 +71,7 @@ class PostgresServer:
             source = self.url(extra="&application_name=standby").reveal().decode()
             standby._run("pg_basebackup", "-d", source, "-R", "-c", "fast", "-N", "-X", "stream")
             standby.start()
-            asyncio.run(self.awaited("standby"))
+            _complete(self.awaited("standby"))
             yield standby
 
     @classmethod
@@ -221,3 +222,9 @@ def _program(name: str) -> str:
     """Return the path of a program that Debian keeps outside of PATH."""
     found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
     return str(found[-1]) if found else tool(name)
+
+
+def _complete(work: Coroutine[Any, Any, None]) -> None:
+    """Run ``work`` in a loop of its own: a test that has one may be the first to ask."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, work).result()
