@@ -13,8 +13,11 @@ from support.process.server import Server
 __all__ = ["OtherClock"]
 
 # The process drops LD_PRELOAD when it executes itself again. So it is started as what it becomes
-# by that: isolated, under its own number. It does the rest of its hardening itself.
-_ISOLATED: Final = f'KEYHOUSE_ISOLATED=$$ exec {sys.executable} -I -B -m keyhouse.cli "$@"'
+# by that: isolated, under its own number. It does the rest of its hardening itself. The shell is
+# without the library, whose shared memory would stay behind when it executes another program.
+_ISOLATED: Final = (
+    f'LD_PRELOAD=$CLOCK KEYHOUSE_ISOLATED=$$ exec {sys.executable} -I -B -m keyhouse.cli "$@"'
+)
 
 
 class OtherClock:
@@ -26,7 +29,7 @@ class OtherClock:
     def __init__(self, folder: Path, *, all_clocks: bool = False) -> None:
         self._file = folder / "clock"
         self._environment = {
-            "LD_PRELOAD": _library(),
+            "CLOCK": _library(),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "0" if all_clocks else "1",
