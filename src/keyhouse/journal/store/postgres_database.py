@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 from keyhouse.base.secret import Secret
@@ -102,8 +102,7 @@ class PostgresDatabase:
 
     async def current(self) -> bytes | None:
         """Return the id of the store that is served; None before the first manifest."""
-        async with self._asking() as connection:
-            rows = await connection.fetch(_CURRENT, columns=1)
+        rows = await self._fetch(_CURRENT)
         if not rows:
             return None
         return _bytes(rows[0][0], STORE_ID_SIZE, exactly=True)
@@ -138,8 +137,7 @@ class PostgresDatabase:
 
     async def resume_move(self, store_id: bytes, *, to: str) -> None:
         """Let the store be read again if it has ended as moved ``to`` there."""
-        async with self._asking() as connection:
-            await connection.execute(_RESUME, store_id, _moved(to))
+        await self._execute(_RESUME, store_id, _moved(to))
 
     async def claim(self, word: str) -> bool:
         """Tell whether this replica has what ``word`` names, and no other: from now on, or already.
@@ -173,33 +171,26 @@ class PostgresDatabase:
 
     async def others_present(self) -> bool:
         """Tell whether another replica serves, as the database says."""
-        async with self._asking() as connection:
-            return bool(await connection.fetch(_OTHERS, _CLAIMS, _PRESENT_KEY, columns=1))
+        return bool(await self._fetch(_OTHERS, _CLAIMS, _PRESENT_KEY))
 
     async def recovery_index(self, store_id: bytes, epoch: int) -> bytes | None:
         """Return what the holders of recovery keys need in ``epoch``; None if there is none."""
-        async with self._asking() as connection:
-            rows = await connection.fetch(_INDEX, store_id, epoch, columns=1)
+        rows = await self._fetch(_INDEX, store_id, epoch)
         return _bytes(rows[0][0], 16 * 1024 * 1024) if rows else None
 
     async def sealed(self, store_id: bytes, machines: Sequence[bytes]) -> tuple[bytes, ...]:
         """Return the sealed keys of ``machines``."""
-        async with self._asking() as connection:
-            rows = await connection.fetch(
-                _SEALED, store_id, list(machines), _LARGEST_SEALED, columns=1
-            )
+        rows = await self._fetch(_SEALED, store_id, list(machines), _LARGEST_SEALED)
         return tuple(_bytes(raw, _LARGEST_SEALED) for (raw,) in rows)
 
     async def seal(self, store_id: bytes, machine: bytes, raw: bytes, *, epoch: int) -> None:
         """Keep the sealed key of ``machine``. Nothing happens if the store is at another epoch."""
-        async with self._asking() as connection:
-            await connection.execute(_SEAL, store_id, machine, raw, epoch)
+        await self._execute(_SEAL, store_id, machine, raw, epoch)
 
     async def notes(self, store_id: bytes, kind: str) -> tuple[Note, ...]:
         """Return up to 200 notes of ``kind``, the newest first."""
-        async with self._asking() as connection:
-            limits = (LARGEST_NOTE, _LONGEST_NAME, _MOST_NOTES)
-            rows = await connection.fetch(_NOTES, store_id, kind, *limits, columns=2)
+        limits = (LARGEST_NOTE, _LONGEST_NAME, _MOST_NOTES)
+        rows = await self._fetch(_NOTES, store_id, kind, *limits, columns=2)
         return tuple(
             Note(kind, _bytes(name, _LONGEST_NAME), _bytes(raw, LARGEST_NOTE)) for name, raw in rows
         )
@@ -208,27 +199,21 @@ class PostgresDatabase:
         """Leave ``note``. Those of its kind that are older than an hour go, except switches."""
         if len(note.raw) > LARGEST_NOTE or len(note.name) > _LONGEST_NAME:
             raise ValueError("a note is too large")
-        async with self._asking() as connection:
-            await connection.execute(_PUT_NOTE, store_id, note.kind, note.name, note.raw)
+        await self._execute(_PUT_NOTE, store_id, note.kind, note.name, note.raw)
 
     async def logs(self) -> list[bytes]:
         """Return the ids, 16 bytes each, of the transparency logs that there are parts of."""
-        async with self._asking() as connection:
-            rows = await connection.fetch(_LOGS, columns=1)
+        rows = await self._fetch(_LOGS)
         return [_bytes(log, _LOG_ID, exactly=True) for (log,) in rows]
 
     async def log_part(self, log: bytes, name: str) -> bytes | None:
         """Return the part ``name`` of a transparency log; None if it is not there."""
-        async with self._asking() as connection:
-            rows = await connection.fetch(
-                _LOG_PART, log, name.encode(), LARGEST_LOG_PART, columns=1
-            )
+        rows = await self._fetch(_LOG_PART, log, name.encode(), LARGEST_LOG_PART)
         return _bytes(rows[0][0], LARGEST_LOG_PART) if rows else None
 
     async def log_part_names(self, log: bytes) -> list[str]:
         """Return the names of all parts of a transparency log."""
-        async with self._asking() as connection:
-            rows = await connection.fetch(_LOG_PARTS, log, columns=1)
+        rows = await self._fetch(_LOG_PARTS, log)
         names = [_bytes(name, _LONGEST_NAME * 2) for (name,) in rows]
         return sorted(name.decode("ascii", "replace") for name in names)
 
@@ -237,15 +222,22 @@ class PostgresDatabase:
         names = sorted(parts)  # in one order for all, who would otherwise wait for each other
         raws = [parts[name] for name in names]
         if names:
-            async with self._asking() as connection:
-                await connection.execute(
-                    _PUT_LOG_PARTS, log, [name.encode() for name in names], raws
-                )
+            await self._execute(_PUT_LOG_PARTS, log, [name.encode() for name in names], raws)
 
     async def close(self) -> None:
         """Close the connection, which gives claims back. It may be closed twice."""
         if self._connection is not None:
             await self._connection.close()
+
+    async def _fetch(
+        self, statement: str, *values: object, columns: int = 1
+    ) -> list[tuple[Any, ...]]:
+        async with self._asking() as connection:
+            return await connection.fetch(statement, *values, columns=columns)
+
+    async def _execute(self, statement: str, *values: object) -> None:
+        async with self._asking() as connection:
+            await connection.execute(statement, *values)
 
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[Connection]:
