@@ -8,55 +8,45 @@ Source: manifest format, "Full update and acknowledgement".
 
 from keyhouse.base.errors import ConflictError, ForbiddenError, NotFoundError
 from keyhouse.base.printable import quoted
+from keyhouse.coordinator.core import commands, events
 from keyhouse.coordinator.core.approvals import require_newest
-from keyhouse.coordinator.core.commands import (
-    AcknowledgeUpdate,
-    Application,
-    CancelUpdate,
-    InitiateUpdate,
-    StaleError,
-    still_holds,
-)
 from keyhouse.coordinator.core.context import Context
-from keyhouse.coordinator.core.events import (
-    Event,
-    ManifestUpdated,
-    UpdateAcknowledged,
-    UpdateCancelled,
-    UpdateInitiated,
-)
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Pending, Running
 from keyhouse.manifest import Action, Serving, fingerprint
 
 
-def initiate_update(state: Running, command: InitiateUpdate, context: Context) -> tuple[Event, ...]:
+def initiate_update(
+    state: Running, command: commands.InitiateUpdate, context: Context
+) -> tuple[events.Event, ...]:
     """Return the events: the update is pending, or it is applied at once."""
     user = policy_of(state.manifest).authorize_update(command.identity)
     require_nothing_pending(state)
-    if command.based_on != state.manifest or not still_holds(state, command.basis):
-        raise StaleError
+    if command.based_on != state.manifest or not commands.still_holds(state, command.basis):
+        raise commands.StaleError
     require_newest(state, command.approved)
     context.require_kept(command.manifest)
     pending = proposed(state, user, command.manifest)
-    initiated = UpdateInitiated(time=context.now, user=user, pending=pending)
+    initiated = events.UpdateInitiated(time=context.now, user=user, pending=pending)
     return (initiated, *_applied(state, pending, command.application, context))
 
 
 def acknowledge_update(
-    state: Running, command: AcknowledgeUpdate, context: Context
-) -> tuple[Event, ...]:
+    state: Running, command: commands.AcknowledgeUpdate, context: Context
+) -> tuple[events.Event, ...]:
     """Return the acknowledgement and, if it is the last that was needed, the application."""
     user = policy_of(state.manifest).identify(command.identity)
     pending = require_acknowledger(state, user, command.manifest).acknowledged_by(user)
-    if not still_holds(state, command.basis):
-        raise StaleError
+    if not commands.still_holds(state, command.basis):
+        raise commands.StaleError
     require_newest(state, command.approved)
-    acknowledged = UpdateAcknowledged(time=context.now, user=user, pending=pending)
+    acknowledged = events.UpdateAcknowledged(time=context.now, user=user, pending=pending)
     return (acknowledged, *_applied(state, pending, command.application, context))
 
 
-def cancel_update(state: Running, command: CancelUpdate, context: Context) -> tuple[Event, ...]:
+def cancel_update(
+    state: Running, command: commands.CancelUpdate, context: Context
+) -> tuple[events.Event, ...]:
     """Return the event that cancels the pending update."""
     user = ""
     if command.identity is not None:
@@ -68,7 +58,7 @@ def cancel_update(state: Running, command: CancelUpdate, context: Context) -> tu
         raise NotFoundError("this update is no longer pending")
     if command.identity is not None:
         require_newest(state, command.approved)
-    cancelled = UpdateCancelled(
+    cancelled = events.UpdateCancelled(
         time=context.now, user=user, fingerprint=fingerprint(pending.manifest)
     )
     return (cancelled,)
@@ -128,14 +118,14 @@ def _require_not_removed(identity: bytes, user: str, pending: Pending) -> None:
 
 
 def _applied(
-    state: Running, pending: Pending, application: Application | None, context: Context
-) -> tuple[Event, ...]:
+    state: Running, pending: Pending, application: commands.Application | None, context: Context
+) -> tuple[events.Event, ...]:
     """Return the application of ``pending`` if no more acknowledgement is needed."""
     if pending.missing:
         return ()
     if application is None or not _fits(state, application):
-        raise StaleError
-    event = ManifestUpdated(
+        raise commands.StaleError
+    event = events.ManifestUpdated(
         time=context.now,
         keys=application.keys,
         manifest=application.manifest,
@@ -160,7 +150,7 @@ def _former_witnesses(old: bytes, new: bytes) -> str:
     return "" if after is not None and after.witnesses == before.witnesses else before.witnesses
 
 
-def _fits(state: Running, application: Application) -> bool:
+def _fits(state: Running, application: commands.Application) -> bool:
     """Tell whether ``application`` fits the state, with every value uploaded since it was made."""
     if application.based_on != state.manifest:
         return False

@@ -8,22 +8,10 @@ from typing import Final, TypeVar
 import msgspec
 
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial
+from keyhouse.coordinator.core import events
 from keyhouse.coordinator.core.commands import Command, MakeAnchor, UpdatePackages, UploadSecrets
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import start
-from keyhouse.coordinator.core.events import (
-    Event,
-    LogBegun,
-    ManifestSet,
-    ManifestUpdated,
-    PackagesUpdated,
-    Published,
-    SecretsUploaded,
-    Started,
-    UpdateAcknowledged,
-    UpdateCancelled,
-    UpdateInitiated,
-)
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import PublicLog, Running, State
 from keyhouse.manifest import fingerprint
@@ -37,7 +25,7 @@ _ROOM: Final = LEAF_BYTES - 1024
 """Bytes of a leaf for a list of names, each with its quotes; the rest is for all other fields."""
 
 
-_WITH_LEAVES: Final = (Published, SecretsUploaded)
+_WITH_LEAVES: Final = (events.Published, events.SecretsUploaded)
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -65,23 +53,23 @@ class Publishing:
         self._leaves: list[bytes] = []
         self._uploads: list[leaves.Uploads] = []
 
-    def add(self, before: State, command: Command, events: Iterable[Event]) -> None:
-        """Add what ``command`` did to the state ``before``.
+    def add(self, before: State, command: Command, made: Iterable[events.Event]) -> None:
+        """Add what ``command`` did to the state ``before``: the events that it ``made``.
 
         Raises ``LogInvalidError`` for a leaf that could not be read, which is a bug.
         """
         if isinstance(command, UploadSecrets):
-            for event in events:
-                if isinstance(event, SecretsUploaded):
+            for event in made:
+                if isinstance(event, events.SecretsUploaded):
                     self._uploads.append(_uploads(event, _hash_of(command.identity)))
             return
         if isinstance(command, MakeAnchor):
             self._end_uploads()
             self._leaves.append(encode_leaf(_anchor(command, self._context)))
         said = _Said.by(command)
-        for event in events:
+        for event in made:
             self._end_uploads()
-            if isinstance(event, LogBegun):  # with a manifest, whose leaf comes after that
+            if isinstance(event, events.LogBegun):  # with a manifest, whose leaf comes after that
                 begun = log_begun(event, before.keys, self._context.platform)
                 self._leaves.insert(0, encode_leaf(begun))
             self._leaves += map(encode_leaf, _leaves(before, event, said, self._context))
@@ -98,7 +86,7 @@ class Publishing:
 
 
 def log_begun(
-    event: LogBegun,
+    event: events.LogBegun,
     keys: CoordinatorKeys,
     platform: str,
     previous: leaves.PreviousLog | None = None,
@@ -122,7 +110,7 @@ def _given_up(log: PublicLog | None) -> leaves.PreviousLog | None:
     return leaves.PreviousLog(log.origin, frontier.size, frontier.root.hex(), "--begin-new-log")
 
 
-def started(event: Started, context: Context) -> leaves.Started:
+def started(event: events.Started, context: Context) -> leaves.Started:
     """Return the leaf of a start."""
     return leaves.Started(
         time=event.time,
@@ -149,20 +137,20 @@ def recovered(time: int, at: str, holders: Iterable[str]) -> Iterator[leaves.Rec
         yield leaves.Recovered(time=time, at=at, holders=portion)
 
 
-def _leaves(before: State, event: Event, said: _Said, context: Context) -> Iterator[Leaf]:
+def _leaves(before: State, event: events.Event, said: _Said, context: Context) -> Iterator[Leaf]:
     match event:
-        case ManifestSet():
+        case events.ManifestSet():
             yield leaves.ManifestSet(
                 time=event.time,
                 manifest=fingerprint(event.manifest),
                 intermediate=_intermediate(event.keys),
                 recovery=_recovery(event.recovery),
             )
-        case Started():
+        case events.Started():
             yield started(event, context)
-        case UpdateInitiated() | UpdateAcknowledged() | UpdateCancelled():
+        case events.UpdateInitiated() | events.UpdateAcknowledged() | events.UpdateCancelled():
             yield from _agreement(before, event, said)
-        case ManifestUpdated() if isinstance(before, Running):
+        case events.ManifestUpdated() if isinstance(before, Running):
             yield leaves.ManifestUpdated(
                 time=event.time,
                 base=fingerprint(before.manifest),
@@ -170,18 +158,20 @@ def _leaves(before: State, event: Event, said: _Said, context: Context) -> Itera
                 intermediate=_intermediate(event.keys),
                 recovery=_recovery(event.recovery),
             )
-        case PackagesUpdated() if isinstance(before, Running):
+        case events.PackagesUpdated() if isinstance(before, Running):
             yield from _packages(before, event, said)
         case _:
             return
 
 
 def _agreement(
-    before: State, event: UpdateInitiated | UpdateAcknowledged | UpdateCancelled, said: _Said
+    before: State,
+    event: events.UpdateInitiated | events.UpdateAcknowledged | events.UpdateCancelled,
+    said: _Said,
 ) -> Iterator[Leaf]:
     user = name_in_leaf(event.user)
     match event:
-        case UpdateInitiated() if isinstance(before, Running):
+        case events.UpdateInitiated() if isinstance(before, Running):
             yield leaves.UpdateProposed(
                 time=event.time,
                 user=user,
@@ -192,7 +182,7 @@ def _agreement(
                 needed=event.pending.needed,
                 approval=said.approval,
             )
-        case UpdateAcknowledged():
+        case events.UpdateAcknowledged():
             yield leaves.UpdateApproved(
                 time=event.time,
                 user=user,
@@ -202,7 +192,7 @@ def _agreement(
                 missing=event.pending.missing,
                 approval=said.approval,
             )
-        case UpdateCancelled():
+        case events.UpdateCancelled():
             yield leaves.UpdateCancelled(
                 time=event.time,
                 user=user,
@@ -213,7 +203,7 @@ def _agreement(
 
 
 def _packages(
-    before: Running, event: PackagesUpdated, said: _Said
+    before: Running, event: events.PackagesUpdated, said: _Said
 ) -> Iterator[leaves.PackagesUpdated]:
     user = name_in_leaf(event.user)
     versions = [(name_in_leaf(name), str(new)) for name, new in sorted(event.versions.items())]
@@ -245,7 +235,7 @@ _known_name: Final = lru_cache(maxsize=256)(name_in_leaf)
 """Of a user or a secret: the same ones are uploaded again and again."""
 
 
-def _uploads(event: SecretsUploaded, certificate: str) -> leaves.Uploads:
+def _uploads(event: events.SecretsUploaded, certificate: str) -> leaves.Uploads:
     names = tuple([_known_name(upload.name) for upload in event.uploads])
     return leaves.Uploads(_known_name(event.user), certificate, names)
 
@@ -307,8 +297,8 @@ def _recovery(material: RecoveryMaterial) -> leaves.Recovery | None:
     return leaves.Recovery(len(material.holders), material.effective_threshold)
 
 
-def objects_of(command: Command, events: Iterable[Event]) -> list[bytes]:
-    """Return the objects that the leaves of ``events``, of ``command``, name."""
+def objects_of(command: Command, made: Iterable[events.Event]) -> list[bytes]:
+    """Return the objects that the leaves of ``made``, the events of ``command``, name."""
     found: list[bytes] = []
     if isinstance(command, UploadSecrets):  # most changes
         return found
@@ -316,11 +306,11 @@ def objects_of(command: Command, events: Iterable[Event]) -> list[bytes]:
         found.append(approved.envelope)
         if isinstance(command, UpdatePackages):
             found.append(command.update)
-    for event in events:
+    for event in made:
         match event:
-            case ManifestSet() | ManifestUpdated():
+            case events.ManifestSet() | events.ManifestUpdated():
                 found += manifest_object(event.manifest)
-            case UpdateInitiated():
+            case events.UpdateInitiated():
                 found += manifest_object(event.pending.manifest)
     return found
 
@@ -339,14 +329,14 @@ def manifest_object(raw: bytes) -> list[bytes]:
     )
 
 
-def leaves_of(events: Iterable[Event]) -> list[bytes]:
-    """Return the leaves that ``events`` append to the log."""
-    return [leaf for event in events if isinstance(event, _WITH_LEAVES) for leaf in event.leaves]
+def leaves_of(made: Iterable[events.Event]) -> list[bytes]:
+    """Return the leaves that the events ``made`` append to the log."""
+    return [leaf for event in made if isinstance(event, _WITH_LEAVES) for leaf in event.leaves]
 
 
 def start_events(
-    state: Running, context: Context, begun: LogBegun | None, holders: Iterable[str] = ()
-) -> tuple[Event, ...]:
+    state: Running, context: Context, begun: events.LogBegun | None, holders: Iterable[str] = ()
+) -> tuple[events.Event, ...]:
     """Return what a start records: in the log, too, which it begins with ``begun`` if needed.
 
     ``holders``: whose shares restored the state, if it was a recovery.
@@ -357,5 +347,5 @@ def start_events(
         said.append(log_begun(begun, state.keys, state.platform, _given_up(state.public_log)))
     said += recovered(context.now, context.at, holders)
     said.append(started(record, context))
-    published = Published(tuple(map(encode_leaf, said)))
+    published = events.Published(tuple(map(encode_leaf, said)))
     return (record, published) if begun is None else (begun, record, published)

@@ -8,18 +8,8 @@ from typing import Final
 
 import msgspec
 
+from keyhouse.coordinator.core import events
 from keyhouse.coordinator.core.audit_trail import AuditTrail, AuditView, Moved
-from keyhouse.coordinator.core.events import (
-    BaseLog,
-    Event,
-    ManifestSet,
-    ManifestUpdated,
-    PackagesUpdated,
-    SecretsUploaded,
-    UpdateAcknowledged,
-    UpdateCancelled,
-    UpdateInitiated,
-)
 from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.manifest import fingerprint
 from keyhouse.wire.secret_types import SecretType
@@ -37,37 +27,37 @@ class _SecretSet(msgspec.Struct, frozen=True):
     type: SecretType
 
 
-def entries(event: Event) -> Iterable[bytes]:
+def entries(event: events.Event) -> Iterable[bytes]:
     """Return the log lines of ``event`` (JSON, no newline)."""
     match event:
-        case SecretsUploaded():  # first: others are rare
+        case events.SecretsUploaded():  # first: others are rare
             time, user = timestamp(event.time), event.user
             return [
                 _ENCODER.encode(_SecretSet(time, "Secret set", user, each.name, each.type))
                 for each in event.uploads
             ]
-        case BaseLog():
+        case events.BaseLog():
             return event.lines
         case _:
             return _entries(event)
 
 
-def _entries(event: Event) -> Iterator[bytes]:
+def _entries(event: events.Event) -> Iterator[bytes]:
     match event:
-        case ManifestSet():
+        case events.ManifestSet():
             yield _line(event.time, "Initial manifest set")
-        case UpdateInitiated() | UpdateAcknowledged():
+        case events.UpdateInitiated() | events.UpdateAcknowledged():
             yield _line(event.time, *_agreement(event))
-        case UpdateCancelled():
+        case events.UpdateCancelled():
             by = {"user": event.user} if event.user else {}
             text = "Manifest update cancelled"
             if not event.user:
                 text += " because it could not be applied"
             yield _line(event.time, text, {**by, "manifestFingerprint": event.fingerprint})
-        case ManifestUpdated():
+        case events.ManifestUpdated():
             text = "; ".join(("Manifest updated", *event.notes))
             yield _line(event.time, text, {"manifestFingerprint": fingerprint(event.manifest)})
-        case PackagesUpdated():
+        case events.PackagesUpdated():
             for package, version in sorted(event.versions.items()):
                 raised = {"user": event.user, "package": package, "new version": version}
                 yield _line(event.time, "SecurityVersion increased", raised)
@@ -76,17 +66,17 @@ def _entries(event: Event) -> Iterator[bytes]:
 
 
 def _agreement(
-    event: UpdateInitiated | UpdateAcknowledged,
+    event: events.UpdateInitiated | events.UpdateAcknowledged,
 ) -> tuple[str, dict[str, object]]:
     """Return text and further keys of the initiation or acknowledgement of an update."""
     pending = event.pending
     missing: dict[str, object] = {}
-    if isinstance(event, UpdateAcknowledged) or pending.missing:
+    if isinstance(event, events.UpdateAcknowledged) or pending.missing:
         missing = {
             "missingAcknowledgments": pending.missing,
             "missingUsers": list(pending.missing_users),
         }
-    done = "initiated" if isinstance(event, UpdateInitiated) else "acknowledged"
+    done = "initiated" if isinstance(event, events.UpdateInitiated) else "acknowledged"
     prints = {"manifestFingerprint": fingerprint(pending.manifest)}
     return f"Manifest update {done}", {"user": event.user, **missing, **prints}
 
@@ -117,15 +107,15 @@ class LogView:
 class UpdateLog:
     """All lines, oldest first, and the audit trail. Owned by the engine, which alone appends."""
 
-    def __init__(self, events: Iterable[Event] = (), before: LogView | None = None) -> None:
+    def __init__(self, made: Iterable[events.Event] = (), before: LogView | None = None) -> None:
         self._lines: list[bytes] = before.lines() if before is not None else []
         self._audit = AuditTrail(before.audit if before is not None else None)
-        self.extend(events)
+        self.extend(made)
 
-    def extend(self, events: Iterable[Event]) -> tuple[Moved, ...]:
-        """Append the lines of ``events``; return the workloads that moved to other platforms."""
+    def extend(self, made: Iterable[events.Event]) -> tuple[Moved, ...]:
+        """Append the lines of ``made``; return the workloads that moved to other platforms."""
         moved: list[Moved] = []
-        for event in events:
+        for event in made:
             self._lines.extend(entries(event))
             moved += self._audit.extend(event)
         return tuple(moved)
