@@ -49,6 +49,7 @@ from keyhouse.coordinator.full_check import check_fully
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload, until_current
 from keyhouse.coordinator.update.prepare import (
     CannotBeAppliedError,
+    SentUpdate,
     prepare_acknowledgement,
     prepare_cancellation,
     prepare_plan,

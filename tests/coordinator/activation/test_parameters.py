@@ -11,7 +11,7 @@ from support.samples.activation import Deployment, deployment, marble_manifest
 from support.samples.deployment import upload, user
 
 from keyhouse.base.errors import ConflictError
-from keyhouse.coordinator import InitiateUpdate, Parameters, prepare_update
+from keyhouse.coordinator import InitiateUpdate, Parameters, SentUpdate, prepare_update
 from keyhouse.coordinator.core.policy import policy_of
 
 MARBLE = "11111111-2222-3333-4444-555555555555"
@@ -36,7 +36,9 @@ def templates(**files: str) -> dict[str, Any]:
 async def replaced(opened: Deployment, raw: bytes) -> None:
     """Update the manifest to ``raw``, which its only user may."""
     engine = opened.engine
-    command = prepare_update(engine.view.running, user("admin").der, raw, now=engine.now())
+    command = prepare_update(
+        engine.view.running, SentUpdate(user("admin").der, raw), now=engine.now()
+    )
     assert isinstance(command, InitiateUpdate)
     await engine.submit(command)
 

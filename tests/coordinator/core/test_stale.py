@@ -14,6 +14,7 @@ from keyhouse.coordinator import (
     AcknowledgeUpdate,
     CancelUpdate,
     InitiateUpdate,
+    SentUpdate,
     StaleError,
     UpdatePackages,
     prepare_acknowledgement,
@@ -50,7 +51,7 @@ def _initiation(deployment: Deployment, raw: bytes) -> InitiateUpdate:
 
 
 def _acknowledgement(deployment: Deployment, raw: bytes) -> AcknowledgeUpdate:
-    return prepare_acknowledgement(deployment.state, user("bob").der, raw, now=NOW)
+    return prepare_acknowledgement(deployment.state, SentUpdate(user("bob").der, raw), now=NOW)
 
 
 def test_an_update_checked_against_another_manifest_is_stale() -> None:

@@ -29,7 +29,15 @@ from support.samples.updates import together
 from keyhouse.authority import StoredSecret
 from keyhouse.base.errors import InvalidError, UnavailableError
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import Engine, Phase, StartQuote, View, prepare_update, signed_checkpoint
+from keyhouse.coordinator import (
+    Engine,
+    Phase,
+    SentUpdate,
+    StartQuote,
+    View,
+    prepare_update,
+    signed_checkpoint,
+)
 from keyhouse.journal import DirectoryHome
 from keyhouse.journal.offline.backup import make_backup, restore_backup
 from keyhouse.manifest import fingerprint
@@ -59,7 +67,9 @@ async def published(engine: Engine) -> Published:
 
 async def update(engine: Engine, raw: bytes, by: str = "alice") -> View:
     state = engine.view.running
-    return await engine.submit(prepare_update(state, user(by).der, raw, now=engine.now()))
+    return await engine.submit(
+        prepare_update(state, SentUpdate(user(by).der, raw), now=engine.now())
+    )
 
 
 def alone(word: str = "", **config: Any) -> bytes:

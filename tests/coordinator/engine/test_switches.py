@@ -31,7 +31,7 @@ from keyhouse.coordinator.engine.batch import new_dek
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.hand_off.notes import Membership, Quoted, Switch, read_quoted
 from keyhouse.coordinator.hand_off.switching import make_switch
-from keyhouse.coordinator.update.prepare import prepare_update
+from keyhouse.coordinator.update.prepare import SentUpdate, prepare_update
 from keyhouse.journal import Journal, Position
 from keyhouse.journal.store.protocol import Beside, Note
 from keyhouse_simulation import COORDINATOR, SimulatedPlatform, make_machine
@@ -63,7 +63,9 @@ async def database(raw: bytes | None = None) -> Database:
 
 
 async def update(engine: Engine, raw: bytes) -> InitiateUpdate:
-    command = prepare_update(engine.view.running, user("alice").der, raw, now=engine.now())
+    command = prepare_update(
+        engine.view.running, SentUpdate(user("alice").der, raw), now=engine.now()
+    )
     assert isinstance(command, InitiateUpdate)
     await engine.submit(command)
     return command

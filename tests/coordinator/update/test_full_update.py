@@ -40,6 +40,7 @@ from keyhouse.coordinator import (
     CancelUpdate,
     CannotBeAppliedError,
     Engine,
+    SentUpdate,
     StaleError,
     UpdatePackages,
     View,
@@ -77,12 +78,16 @@ def _argv(word: str) -> Callable[[Document], object]:
 
 async def _initiate(engine: Engine, raw: bytes, by: str = "u0") -> View:
     state = engine.view.running
-    return await engine.submit(prepare_update(state, user(by).der, raw, now=engine.now()))
+    return await engine.submit(
+        prepare_update(state, SentUpdate(user(by).der, raw), now=engine.now())
+    )
 
 
 async def _acknowledge(engine: Engine, raw: bytes, by: str) -> View:
     state = engine.view.running
-    return await engine.submit(prepare_acknowledgement(state, user(by).der, raw, now=engine.now()))
+    return await engine.submit(
+        prepare_acknowledgement(state, SentUpdate(user(by).der, raw), now=engine.now())
+    )
 
 
 async def _update_alone(engine: Engine, raw: bytes) -> View:
@@ -189,13 +194,15 @@ async def test_only_holders_of_the_right_initiate_acknowledge_and_cancel(
             await _initiate(engine, new, by)
         with pytest.raises(UnauthenticatedError):
             await _initiate(engine, new, "a stranger")
-        good = prepare_update(engine.view.running, user("u0").der, new, now=NOW)
+        good = prepare_update(engine.view.running, SentUpdate(user("u0").der, new), now=NOW)
         with pytest.raises(ForbiddenError):
             await engine.submit(msgspec.structs.replace(good, identity=user(by).der))
         await _initiate(engine, new)
         with pytest.raises(ForbiddenError):
             await _acknowledge(engine, new, by)
-        ready = prepare_acknowledgement(engine.view.running, user("u1").der, new, now=NOW)
+        ready = prepare_acknowledgement(
+            engine.view.running, SentUpdate(user("u1").der, new), now=NOW
+        )
         with pytest.raises(ForbiddenError):
             await engine.submit(msgspec.structs.replace(ready, identity=user(by).der))
         with pytest.raises(ForbiddenError):
@@ -229,8 +236,8 @@ async def test_while_one_is_pending_no_other_update_is_taken(tmp_path: Path) -> 
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, _raw())
         state = engine.view.running
-        early = prepare_update(state, user("releaser").der, package, now=NOW)
-        late = prepare_update(state, user("u1").der, _raw(_argv("late")), now=NOW)
+        early = prepare_update(state, SentUpdate(user("releaser").der, package), now=NOW)
+        late = prepare_update(state, SentUpdate(user("u1").der, _raw(_argv("late"))), now=NOW)
         await _initiate(engine, _raw(_argv("new")))
         with pytest.raises(ConflictError):
             await _initiate(engine, _raw(_argv("other")), "u1")
@@ -263,9 +270,11 @@ async def test_an_application_prepared_for_another_state_is_stale(tmp_path: Path
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, _raw(updaters=1, threshold=0))
         old = prepare_update(
-            engine.view.running, user("u0").der, _raw(updaters=1, threshold=1), now=NOW
+            engine.view.running, SentUpdate(user("u0").der, _raw(updaters=1, threshold=1)), now=NOW
         )
-        raised = prepare_update(engine.view.running, user("releaser").der, package, now=NOW)
+        raised = prepare_update(
+            engine.view.running, SentUpdate(user("releaser").der, package), now=NOW
+        )
         assert isinstance(raised, UpdatePackages)
         await engine.submit(raised)
         with pytest.raises(StaleError):
@@ -277,7 +286,9 @@ async def test_decide_alone_applies_nothing_without_an_application(tmp_path: Pat
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, _raw())
         await _initiate(engine, new)
-        ready = prepare_acknowledgement(engine.view.running, user("u1").der, new, now=NOW)
+        ready = prepare_acknowledgement(
+            engine.view.running, SentUpdate(user("u1").der, new), now=NOW
+        )
         with pytest.raises(StaleError):
             await engine.submit(msgspec.structs.replace(ready, application=None))
         assert engine.view.running.manifest == _raw()
@@ -472,7 +483,9 @@ async def test_changed_recovery_keys_begin_an_epoch_that_old_shares_do_not_open(
             ]
         )
         prepared = prepare_update(
-            engine.view.running, user("u0").der, _raw(change, updaters=1, threshold=0), now=NOW
+            engine.view.running,
+            SentUpdate(user("u0").der, _raw(change, updaters=1, threshold=0)),
+            now=NOW,
         )
         assert not isinstance(prepared, UpdatePackages)
         assert prepared.application is not None

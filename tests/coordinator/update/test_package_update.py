@@ -18,7 +18,7 @@ from support.samples.deployment import (
 )
 
 from keyhouse.base.errors import ForbiddenError, InvalidError, UnauthenticatedError
-from keyhouse.coordinator import Engine, Running, StaleError, View, prepare_update
+from keyhouse.coordinator import Engine, Running, SentUpdate, StaleError, View, prepare_update
 from keyhouse.coordinator.core.policy import versions_in_force
 
 DAY = 24 * 3600 * 1_000_000
@@ -70,7 +70,7 @@ def _update(**packages: Any) -> bytes:
 
 
 async def _apply(engine: Engine, raw: bytes, by: str = "updater") -> View:
-    prepared = prepare_update(engine.view.running, user(by).der, raw, now=engine.now())
+    prepared = prepare_update(engine.view.running, SentUpdate(user(by).der, raw), now=engine.now())
     return await engine.submit(prepared)
 
 
@@ -145,8 +145,7 @@ async def test_only_holders_of_the_right_on_every_package_may_update(tmp_path: P
             await _apply(engine, _update(app={"SecurityVersion": 9}), by="a stranger")
         good = prepare_update(
             engine.view.running,
-            user("updater").der,
-            _update(app={"SecurityVersion": 9}),
+            SentUpdate(user("updater").der, _update(app={"SecurityVersion": 9})),
             now=engine.now(),
         )
         stolen = msgspec.structs.replace(good, identity=user("writer").der)
@@ -159,8 +158,10 @@ async def test_two_updates_prepared_at_once_do_not_overwrite_each_other(tmp_path
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, _manifest())
         state, der = engine.view.running, user("updater").der
-        first = prepare_update(state, der, _update(app={"SecurityVersion": 9}), now=NOW)
-        second = prepare_update(state, der, _update(app={"SecurityVersion": 8}), now=NOW)
+        first = prepare_update(state, SentUpdate(der, _update(app={"SecurityVersion": 9})), now=NOW)
+        second = prepare_update(
+            state, SentUpdate(der, _update(app={"SecurityVersion": 8})), now=NOW
+        )
         await engine.submit(first)
         with pytest.raises(StaleError):
             await engine.submit(second)

@@ -13,7 +13,7 @@ from support.samples.updates import Document, holder_pem, together
 
 from keyhouse.base.errors import ConflictError, ForbiddenError
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import Running, StaleError, policy_of, prepare_acknowledgement
+from keyhouse.coordinator import Running, SentUpdate, StaleError, policy_of, prepare_acknowledgement
 from keyhouse.coordinator.core.commands import InitiateUpdate
 from keyhouse.coordinator.core.policy import versions_in_force
 from keyhouse.coordinator.update.prepare import PlanChangedError
@@ -323,10 +323,12 @@ def test_all_reviewers_see_one_digest_however_many_have_agreed() -> None:
         found = deployed.plan(new, by=name)
         assert (found.digest, found.missing_acknowledgments) == (first.digest, missing)
         bound = prepare_acknowledgement(
-            deployed.state, user(name).der, new, now=NOW, plan=first.digest
+            deployed.state, SentUpdate(user(name).der, new, plan=first.digest), now=NOW
         )
         with pytest.raises(PlanChangedError):
-            prepare_acknowledgement(deployed.state, user(name).der, new, now=NOW, plan="00" * 32)
+            prepare_acknowledgement(
+                deployed.state, SentUpdate(user(name).der, new, plan="00" * 32), now=NOW
+            )
         deployed.do(bound)
     assert deployed.state.manifest == new
 
@@ -339,12 +341,16 @@ def test_an_acknowledgement_is_refused_if_something_else_would_happen_by_now() -
     deployed, new = Deployment(together()), together(change)
     digest = deployed.plan(new).digest
     deployed.do(deployed.prepare(new))
-    early = prepare_acknowledgement(deployed.state, user("bob").der, new, now=NOW, plan=digest)
+    early = prepare_acknowledgement(
+        deployed.state, SentUpdate(user("bob").der, new, plan=digest), now=NOW
+    )
     deployed.upload(note=b"x")
     with pytest.raises(StaleError):
         deployed.do(early)
     with pytest.raises(PlanChangedError):
-        prepare_acknowledgement(deployed.state, user("bob").der, new, now=NOW, plan=digest)
+        prepare_acknowledgement(
+            deployed.state, SentUpdate(user("bob").der, new, plan=digest), now=NOW
+        )
 
 
 def test_a_plan_is_for_those_who_may_make_the_update() -> None:

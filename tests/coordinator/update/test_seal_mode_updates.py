@@ -31,6 +31,7 @@ from keyhouse.coordinator import (
     AcceptingManifest,
     Engine,
     NewDeployment,
+    SentUpdate,
     View,
     open_engine,
     prepare_acknowledgement,
@@ -52,12 +53,16 @@ KEPT, NOWHERE = _raw("ProductKey"), _raw("Disabled")
 
 async def _update(engine: Engine, raw: bytes, by: str = "alice") -> View:
     state = engine.view.running
-    return await engine.submit(prepare_update(state, user(by).der, raw, now=engine.now()))
+    return await engine.submit(
+        prepare_update(state, SentUpdate(user(by).der, raw), now=engine.now())
+    )
 
 
 async def _acknowledge(engine: Engine, raw: bytes, by: str) -> View:
     state = engine.view.running
-    return await engine.submit(prepare_acknowledgement(state, user(by).der, raw, now=engine.now()))
+    return await engine.submit(
+        prepare_acknowledgement(state, SentUpdate(user(by).der, raw), now=engine.now())
+    )
 
 
 def _position(view: View) -> Position:

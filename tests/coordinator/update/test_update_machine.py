@@ -36,6 +36,7 @@ from keyhouse.coordinator import (
     CancelUpdate,
     Engine,
     InitiateUpdate,
+    SentUpdate,
     StaleError,
     UpdatePackages,
     prepare_acknowledgement,
@@ -296,11 +297,13 @@ class Updates(RuleBasedStateMachine):
 
     def _prepare(self, by: str, raw: bytes) -> Prepared:
         engine = self.engine
-        return prepare_update(engine.view.running, user(by).der, raw, now=engine.now())
+        return prepare_update(engine.view.running, SentUpdate(user(by).der, raw), now=engine.now())
 
     def _agree(self, by: str, raw: bytes) -> Prepared:
         engine = self.engine
-        return prepare_acknowledgement(engine.view.running, user(by).der, raw, now=engine.now())
+        return prepare_acknowledgement(
+            engine.view.running, SentUpdate(user(by).der, raw), now=engine.now()
+        )
 
     async def _submit(self, command: Prepared) -> None:
         await self.engine.submit(command)

@@ -14,7 +14,7 @@ from support.samples.simulated_store import Database, SimulatedStore
 from support.samples.simulated_time import in_simulated_time, until_idle
 from support.samples.updates import together
 
-from keyhouse.coordinator import Engine, prepare_update
+from keyhouse.coordinator import Engine, SentUpdate, prepare_update
 from keyhouse.server.http.exchange import (
     Admission,
     Answer,
@@ -70,7 +70,7 @@ class Two(NamedTuple):
         """Let or do not let ``writer`` read and write."""
         state = self.one.view.running
         raw = _manifest(writes=writes)
-        command = prepare_update(state, user("alice").der, raw, now=self.one.now())
+        command = prepare_update(state, SentUpdate(user("alice").der, raw), now=self.one.now())
         await self.one.submit(command)
 
 

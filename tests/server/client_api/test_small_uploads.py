@@ -10,7 +10,7 @@ from support.peers.client_api import application_of
 from support.samples.deployment import running_engine, set_manifest, stored, user
 from support.samples.updates import together
 
-from keyhouse.coordinator import Engine, prepare_update
+from keyhouse.coordinator import Engine, SentUpdate, prepare_update
 from keyhouse.server.client_api import Dispatcher
 from keyhouse.server.http.exchange import Admission, Answer, Head, Later
 
@@ -51,7 +51,9 @@ async def test_one_that_an_update_came_before_is_judged_by_the_new_manifest(
     async with serving(tmp_path / "data") as (engine, application):
         raw = update("other", Roles=roles)
         state = engine.view.running
-        agreed = engine.decision(prepare_update(state, user("alice").der, raw, now=engine.now()))
+        agreed = engine.decision(
+            prepare_update(state, SentUpdate(user("alice").der, raw), now=engine.now())
+        )
         outcome = begun(application)  # checked against the manifest that is still in force
         assert isinstance(outcome, Later)
         answer = await outcome

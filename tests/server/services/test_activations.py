@@ -43,7 +43,7 @@ from keyhouse.base.errors import (
     UnavailableError,
     WrongPhaseError,
 )
-from keyhouse.coordinator import Parameters, ReadGate, UpdatePackages, prepare_update
+from keyhouse.coordinator import Parameters, ReadGate, SentUpdate, UpdatePackages, prepare_update
 from keyhouse.server.net.pace import A_SECOND
 from keyhouse.server.services.activation_checks import read_uuid
 from keyhouse.server.services.activation_outcomes import UNKNOWN
@@ -63,7 +63,9 @@ async def raise_version(opened: Deployment, version: int) -> None:
     """Update the package, as its users do."""
     engine = opened.engine
     raw = json.dumps({"Packages": {"app": {"SecurityVersion": version}}}).encode()
-    command = prepare_update(engine.view.running, user("admin").der, raw, now=engine.now())
+    command = prepare_update(
+        engine.view.running, SentUpdate(user("admin").der, raw), now=engine.now()
+    )
     assert isinstance(command, UpdatePackages)
     await engine.submit(command)
 

@@ -27,7 +27,7 @@ from keyhouse.attestation import (
 )
 from keyhouse.authority import CoordinatorKeys, SubmittedShare
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import Engine, Phase, Recovery, prepare_update
+from keyhouse.coordinator import Engine, Phase, Recovery, SentUpdate, prepare_update
 from keyhouse.server.services.collateral_memory import JournalledMarks
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse_simulation import (
@@ -170,7 +170,7 @@ async def test_older_collateral_is_refused_after_a_recovery_and_after_a_full_upd
         await engine.recover(Recovery(Secret(share), (submission,), _ready))
         await _only_as_new_as(engine, marks)
         state, raw = engine.view.running, recoverable([holder], secrets=4)
-        update = prepare_update(state, user("admin").der, raw, now=engine.now())
+        update = prepare_update(state, SentUpdate(user("admin").der, raw), now=engine.now())
         assert (await engine.submit(update)).running.manifest == raw
         await _only_as_new_as(engine, marks)
     async with running_engine(data) as engine:

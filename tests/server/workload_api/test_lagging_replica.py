@@ -11,7 +11,7 @@ from support.samples.replicas import begin, engine_on
 from support.samples.simulated_store import Database, SimulatedStore
 from support.samples.updates import raise_version
 
-from keyhouse.coordinator import ReadGate, UpdatePackages, prepare_update
+from keyhouse.coordinator import ReadGate, SentUpdate, UpdatePackages, prepare_update
 from keyhouse.server.workload_api.listener import WorkloadListener
 
 
@@ -45,7 +45,9 @@ async def test_a_lagging_replica_shows_no_marble_root_that_was_replaced(tmp_path
             late.deaf = True
             before = await shown(listener.port, tmp_path)
             raw = raise_version(3)
-            command = prepare_update(one.view.running, user("admin").der, raw, now=one.now())
+            command = prepare_update(
+                one.view.running, SentUpdate(user("admin").der, raw), now=one.now()
+            )
             assert isinstance(command, UpdatePackages)
             await one.submit(command)
             assert other.view.running.keys.marble_root_cert == before

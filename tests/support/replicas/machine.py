@@ -28,6 +28,7 @@ from keyhouse.coordinator import (
     Activated,
     Engine,
     Running,
+    SentUpdate,
     SetCounter,
     StaleError,
     counter_of,
@@ -315,7 +316,7 @@ class Replicas(RuleBasedStateMachine):
     def _update(self, replica: Replica, by: str, raw: bytes, kind: str = "update") -> None:
         view, now = replica.engine.view, replica.engine.now()
         try:
-            command = prepare_update(view.running, user(by).der, raw, now=now)
+            command = prepare_update(view.running, SentUpdate(user(by).der, raw), now=now)
         except RefusedError:
             return
         if isinstance(command, InitiateUpdate) and (dek := new_dek(command)) is not None:

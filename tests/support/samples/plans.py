@@ -11,6 +11,7 @@ from keyhouse.coordinator import (
     Activated,
     Command,
     Running,
+    SentUpdate,
     prepare_manifest,
     prepare_plan,
     prepare_update,
@@ -137,7 +138,7 @@ class Deployment:
         self, raw: bytes, by: str = "alice", plan: str = ""
     ) -> InitiateUpdate | UpdatePackages:
         """Prepare an update, bound to a plan or not."""
-        return prepare_update(self.state, user(by).der, raw, now=NOW, plan=plan)
+        return prepare_update(self.state, SentUpdate(user(by).der, raw, plan=plan), now=NOW)
 
 
 _CONTEXT = Context(

@@ -6,6 +6,7 @@ event loop.
 
 from datetime import datetime
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from keyhouse.authority import (
@@ -59,6 +60,19 @@ class CannotBeAppliedError(InvalidError):
     """A fully acknowledged update that cannot take effect: it is cancelled."""
 
     code = "cannot-be-applied"
+
+
+class SentUpdate(Struct, frozen=True):
+    """An update as a caller sends it, or what a caller acknowledges.
+
+    ``identity``: the DER of the caller's certificate, if there is one. ``plan``: the digest of the
+    plan that the caller is bound to, if any. ``approved``: what the caller has signed, if anything.
+    """
+
+    identity: bytes | None
+    raw: bytes
+    plan: str = ""
+    approved: Approved | None = None
 
 
 def prepare_plan(state: Running, identity: bytes | None, raw: bytes, *, now: int) -> PlanData:
@@ -130,18 +144,9 @@ def _plan_of_packages(
 
 
 def prepare_update(
-    state: Running,
-    identity: bytes | None,
-    raw: bytes,
-    *,
-    now: int,
-    plan: str = "",
-    approved: Approved | None = None,
+    state: Running, sent: SentUpdate, *, now: int
 ) -> UpdatePackages | InitiateUpdate:
     """Check an uploaded update and make what it needs. The permission is checked first.
-
-    ``plan``: the digest of the plan that the caller is bound to, if any. ``approved``: what the
-    caller has signed, if anything.
 
     Raises:
         UnauthenticatedError, ForbiddenError: the caller may not make this update.
@@ -149,32 +154,21 @@ def prepare_update(
         ApprovalRefusedError, ApprovalOutdatedError, ApprovalMissingError: not signed like this.
         InvalidError: every problem of the update.
     """
-    policy_of(state.manifest).identify(identity)
-    update = read_package_update(raw)
+    policy_of(state.manifest).identify(sent.identity)
+    update = read_package_update(sent.raw)
     if update is None:
-        return _prepare_full(state, identity, raw, now=now, plan=plan, approved=approved)
-    versions = _checked_versions(state, identity, update)
-    _require_signed(state, identity, Decision.PACKAGES, raw, plan, approved)
-    command = _prepare_packages(state, identity, versions, now=now)
-    command = replace(command, plan=plan, approved=approved, update=raw)
-    if not plan:
+        return _prepare_full(state, sent, now=now)
+    versions = _checked_versions(state, sent.identity, update)
+    _require_signed(state, sent, Decision.PACKAGES)
+    command = _prepare_packages(state, sent, versions, now=now)
+    if not sent.plan:
         return command
-    planned = plan_packages(state, raw, command.versions, moment(now))
-    return replace(command, basis=_bound(planned, plan))
+    planned = plan_packages(state, sent.raw, versions, moment(now))
+    return replace(command, basis=_bound(planned, sent.plan))
 
 
-def prepare_acknowledgement(
-    state: Running,
-    identity: bytes | None,
-    raw: bytes,
-    *,
-    now: int,
-    plan: str = "",
-    approved: Approved | None = None,
-) -> AcknowledgeUpdate:
+def prepare_acknowledgement(state: Running, sent: SentUpdate, *, now: int) -> AcknowledgeUpdate:
     """Check an acknowledgement; if it is the last that is needed, make what the update needs.
-
-    ``plan`` and ``approved``: as for an update.
 
     Raises:
         UnauthenticatedError, ForbiddenError, NotFoundError, ConflictError: it cannot be
@@ -184,24 +178,24 @@ def prepare_acknowledgement(
         CannotBeAppliedError: it is fully acknowledged, and its manifest cannot take effect any
             more.
     """
-    user = policy_of(state.manifest).identify(identity)
-    pending = require_acknowledger(state, user, raw).acknowledged_by(user)
-    _require_signed(state, identity, Decision.APPROVE, raw, plan, approved)
-    basis = _bound(plan_manifest(state, policy_of(raw)), plan) if plan else None
+    user = policy_of(state.manifest).identify(sent.identity)
+    pending = require_acknowledger(state, user, sent.raw).acknowledged_by(user)
+    _require_signed(state, sent, Decision.APPROVE)
+    basis = _basis(state, sent)
     application = None
     if not pending.missing:
         try:
-            application = prepare_application(state, raw, now=now)
+            application = prepare_application(state, sent.raw, now=now)
         except InvalidError as invalid:
             raise CannotBeAppliedError("the update cannot be applied", invalid.problems) from None
-    assert identity is not None  # noqa: S101 it was identified
+    assert sent.identity is not None  # noqa: S101 it was identified
     return AcknowledgeUpdate(
-        identity=identity,
-        manifest=raw,
+        identity=sent.identity,
+        manifest=sent.raw,
         application=application,
         basis=basis,
-        plan=plan,
-        approved=approved,
+        plan=sent.plan,
+        approved=sent.approved,
     )
 
 
@@ -216,22 +210,20 @@ def prepare_cancellation(
     """
     policy_of(state.manifest).authorize_update(identity)
     manifest = require_pending(state).manifest
-    _require_signed(state, identity, Decision.CANCEL, manifest, "", approved)
+    _require_signed(state, SentUpdate(identity, manifest, approved=approved), Decision.CANCEL)
     return CancelUpdate(identity, None if approved is None else manifest, approved)
 
 
-def _require_signed(
-    state: Running,
-    identity: bytes | None,
-    decision: Decision,
-    sent: bytes,
-    plan: str,
-    approved: Approved | None,
-) -> None:
-    """Return if this ``decision`` about ``sent`` is signed, where it has to be."""
-    user = policy_of(state.manifest).identify(identity)
-    require_fits(state, user, approved, decision, sent, plan)
-    require_newest(state, approved)
+def _require_signed(state: Running, sent: SentUpdate, decision: Decision) -> None:
+    """Return if this ``decision`` about what was ``sent`` is signed, where it has to be."""
+    user = policy_of(state.manifest).identify(sent.identity)
+    require_fits(state, user, sent.approved, decision, sent.raw, sent.plan)
+    require_newest(state, sent.approved)
+
+
+def _basis(state: Running, sent: SentUpdate) -> PlanBasis | None:
+    """Return what the plan of a manifest rests on that the caller is bound to, if any."""
+    return _bound(plan_manifest(state, policy_of(sent.raw)), sent.plan) if sent.plan else None
 
 
 def _bound(planned: Planned, expected: str) -> PlanBasis:
@@ -248,49 +240,44 @@ def _bound(planned: Planned, expected: str) -> PlanBasis:
     return planned.basis
 
 
-def _prepare_full(
-    state: Running,
-    identity: bytes | None,
-    raw: bytes,
-    *,
-    now: int,
-    plan: str,
-    approved: Approved | None,
-) -> InitiateUpdate:
-    user = policy_of(state.manifest).authorize_update(identity)
+def _prepare_full(state: Running, sent: SentUpdate, *, now: int) -> InitiateUpdate:
+    user = policy_of(state.manifest).authorize_update(sent.identity)
     require_nothing_pending(state)
-    _require_signed(state, identity, Decision.PROPOSE, raw, plan, approved)
+    _require_signed(state, sent, Decision.PROPOSE)
     # Made even if others have to acknowledge first: then only to find every problem now.
-    application = prepare_application(state, raw, now=now)
-    basis = _bound(plan_manifest(state, policy_of(raw)), plan) if plan else None
-    waits = proposed(state, user, raw).missing
-    assert identity is not None  # noqa: S101 it was authorized
+    application = prepare_application(state, sent.raw, now=now)
+    basis = _basis(state, sent)
+    waits = proposed(state, user, sent.raw).missing
+    assert sent.identity is not None  # noqa: S101 it was authorized
     return InitiateUpdate(
-        identity=identity,
+        identity=sent.identity,
         based_on=state.manifest,
-        manifest=raw,
+        manifest=sent.raw,
         application=None if waits else application,
         notes=application.notes,
         warnings=application.warnings,
         basis=basis,
-        plan=plan,
-        approved=approved,
+        plan=sent.plan,
+        approved=sent.approved,
     )
 
 
 def _prepare_packages(
-    state: Running, identity: bytes | None, versions: dict[str, int], *, now: int
+    state: Running, sent: SentUpdate, versions: dict[str, int], *, now: int
 ) -> UpdatePackages:
     keys = renew_intermediate(state.keys, moment(now))
-    assert identity is not None  # noqa: S101 it was identified
+    assert sent.identity is not None  # noqa: S101 it was identified
     return UpdatePackages(
-        identity=identity,
+        identity=sent.identity,
         manifest=state.manifest,
         intermediate=state.keys.intermediate_cert,
         versions=versions,
         keys=keys,
         secrets=_reissued(policy_of(state.manifest).manifest, keys, moment(now)),
         warnings=warnings_of_versions(versions),
+        plan=sent.plan,
+        approved=sent.approved,
+        update=sent.raw,
     )
 
 

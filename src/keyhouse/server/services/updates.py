@@ -17,6 +17,7 @@ from keyhouse.coordinator import (
     Engine,
     InitiateUpdate,
     Operation,
+    SentUpdate,
     UpdatePackages,
     View,
     policy_of,
@@ -93,10 +94,8 @@ class Updates:
         def prepare() -> UpdatePackages | InitiateUpdate:
             view = self._engine.view
             require(Operation.UPDATE, view.phase)
-            now, raw = self._engine.now(), sent.manifest
-            return prepare_update(
-                view.running, identity, raw, now=now, plan=sent.plan, approved=approved
-            )
+            bound = SentUpdate(identity, sent.manifest, sent.plan, approved)
+            return prepare_update(view.running, bound, now=self._engine.now())
 
         command, view = await self._preparation.submitted(prepare)
         notes = tuple(map(str, command.warnings))
@@ -115,10 +114,8 @@ class Updates:
         def prepare() -> AcknowledgeUpdate:
             view = self._engine.view
             require(Operation.ACKNOWLEDGE, view.phase)
-            now, raw = self._engine.now(), sent.manifest
-            return prepare_acknowledgement(
-                view.running, identity, raw, now=now, plan=sent.plan, approved=approved
-            )
+            bound = SentUpdate(identity, sent.manifest, sent.plan, approved)
+            return prepare_acknowledgement(view.running, bound, now=self._engine.now())
 
         try:
             command, view = await self._preparation.submitted(prepare)
