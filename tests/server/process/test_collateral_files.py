@@ -146,6 +146,16 @@ def test_a_bad_file_in_use_is_logged_once_and_all_stays_as_it_was(folder: Path) 
     assert str(folder / "more.json") in entry["reason"]
 
 
+def test_a_directory_in_the_place_of_a_file_is_not_kept_open(folder: Path) -> None:
+    files, handles = opened(folder), Path("/proc/self/fd")
+    (folder / "more.json").mkdir()
+    in_use = sorted(handles.iterdir())
+    with capture_logs() as log:
+        assert files(SGX) == NEW.collateral
+    assert log[0]["reason"].endswith("more.json cannot be used: it is not a regular file")
+    assert sorted(handles.iterdir()) == in_use
+
+
 def test_what_cannot_be_used_at_the_start_is_named(folder: Path) -> None:
     (folder / "none").mkdir()
     put(folder, "twice.json", OLD.td_collateral)

@@ -3,7 +3,6 @@
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -37,6 +36,9 @@ class CollateralUnreadableError(RefusedError):
     code = "collateral-unreadable"
 
 
+_Contents = Mapping[Path, bytes | CollateralUnreadableError]
+
+
 class CollateralFiles:
     """Gives the bundles in ``paths``. Calls are not made from several threads at a time.
 
@@ -57,9 +59,10 @@ class CollateralFiles:
         self._root_ca: Final = root_ca
         self._now: Final = now
         self._seen = _versions(self._paths)
-        self._content = _digest(self._paths)
+        contents = _contents(self._paths)
+        self._content = _digest(contents)
         self._looked = now()
-        self._bundles = self._read()
+        self._bundles = self._usable(contents)
 
     def __call__(self, quote: bytes) -> Collateral:
         """Return the bundle for ``quote``, of the platform's kind, as the files have it now.
@@ -95,20 +98,21 @@ class CollateralFiles:
         versions, now = _versions(self._paths), self._now()
         if versions == self._seen and abs(now - self._looked) < _MINUTE:
             return
-        content = _digest(self._paths)
+        contents = _contents(self._paths)
+        content = _digest(contents)
         same = (versions, content) == (self._seen, self._content)
         self._seen, self._content, self._looked = versions, content, now
         if same:
             return
         names = ", ".join(map(str, self._paths))
         try:
-            self._bundles = self._read()
+            self._bundles = self._usable(contents)
             log.info("read the collateral again", path=names)
         except RefusedError as problem:
             log.warning("the collateral stays as it was", reason=problem.message)
 
-    def _read(self) -> tuple[Collateral, ...]:
-        bundles = read_bundles(self._paths)
+    def _usable(self, contents: _Contents) -> tuple[Collateral, ...]:
+        bundles = _bundles(self._paths, contents)
         return bundles if len(bundles) == 1 else _sharing_lists(bundles, self._root_ca, self._now())
 
 
@@ -117,10 +121,13 @@ def read_bundles(paths: Sequence[Path]) -> tuple[Collateral, ...]:
 
     Raises ``RefusedError`` if one cannot be used, or there is none.
     """
-    files = _files(paths)
-    if not files:
+    return _bundles(paths, _contents(paths))
+
+
+def _bundles(paths: Sequence[Path], contents: _Contents) -> tuple[Collateral, ...]:
+    if not contents:
         raise _unreadable(paths[0], "it has no file *.json")
-    bundles = {path: _bundle(path) for path in files}
+    bundles = {path: _bundle(path, content) for path, content in contents.items()}
     if len(bundles) > 1:
         _require_different_kinds(bundles)
     return tuple(bundles.values())
@@ -165,33 +172,41 @@ def _is_directory(path: Path) -> bool:
         return False
 
 
-def _digest(paths: Sequence[Path]) -> bytes:
+def _contents(paths: Sequence[Path]) -> _Contents:
+    """Return the content of each file, read once, or why it cannot be read."""
+    return {path: _read_file(path) for path in _files(paths)}
+
+
+def _digest(contents: _Contents) -> bytes:
     """Return what differs when the content of a file does."""
     found = sha256()
-    for path in _files(paths):
-        with suppress(CollateralUnreadableError):
+    for path, content in contents.items():
+        if isinstance(content, bytes):
             found.update(sha256(path.name.encode("utf-8", "surrogateescape")).digest())
-            found.update(sha256(_read_file(path)).digest())
+            found.update(sha256(content).digest())
     return found.digest()
 
 
-def _bundle(path: Path) -> Collateral:
+def _bundle(path: Path, content: bytes | CollateralUnreadableError) -> Collateral:
+    if isinstance(content, CollateralUnreadableError):
+        raise content
     try:
-        return read_collateral(_read_file(path))
+        return read_collateral(content)
     except CollateralRefusedError as refused:
         raise _unreadable(path, refused.message) from None
 
 
-def _read_file(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes | CollateralUnreadableError:
     try:
         # Neither waits for a writer of a pipe nor follows a device to its end.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)  # ``fdopen`` would leave that of a directory open
+            return _unreadable(path, "it is not a regular file")
         with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise _unreadable(path, "it is not a regular file")
             return file.read(MAX_COLLATERAL + 1)
     except OSError as error:
-        raise _unreadable(path, os_reason(error)) from None
+        return _unreadable(path, os_reason(error))
 
 
 def _versions(paths: Sequence[Path]) -> tuple[_Version, ...]:
