@@ -22,7 +22,7 @@ No text carries a secret, a value from secret-bearing input, or a library's own 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -62,6 +62,11 @@ class RefusedError(KeyhouseError):
     """The caller's doing. Nothing has changed."""
 
     code = "refused"
+
+    @classmethod
+    def no_effect(cls, option: str, hint: str) -> Self:
+        """Return that ``option`` was given where nothing reads it."""
+        return cls(f"{option} has no effect here", hint=hint)
 
 
 class BadRequestError(RefusedError):

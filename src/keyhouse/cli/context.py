@@ -84,9 +84,7 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
         if self.cert is not None and self.pkcs12 is not None:
             raise WrongUsageError("two users", hint="--pkcs12, or --cert with --key")
         if self.log_max_age is not None and self.witness_policy is None:
-            raise WrongUsageError(
-                "--log-max-age has no effect here", hint="use it with --witness-policy"
-            )
+            raise WrongUsageError.no_effect("--log-max-age", "use it with --witness-policy")
         if self.address:
             parse_address(self.address)
         memory = self.memory if self.memory in {"", "none"} else _absolute(Path(self.memory))

@@ -175,8 +175,8 @@ class Trusted(OptionGroup, frozen=True, kw_only=True):
                 hint="without witnesses nobody can exclude that others were shown another history",
             )
         if self.max_age is not None and self.policy is None:
-            raise WrongUsageError(
-                "--max-age has no effect here", hint="only witnesses prove a time: use --policy"
+            raise WrongUsageError.no_effect(
+                "--max-age", "only witnesses prove a time: use --policy"
             )
         return Pins(
             root=_fingerprint("--root-fingerprint", self.root_fingerprint),

@@ -106,7 +106,7 @@ def collateral_of(
     Raises ``RefusedError`` for files that cannot be used.
     """
     if bundle is not None and pccs_ca:
-        raise ClientSetupError("pccs_ca has no effect here", hint="it goes with pccs")
+        raise ClientSetupError.no_effect("pccs_ca", "it goes with pccs")
     if bundle is not None:
         return read_collateral(read_named(bundle))
     ca = read_named(pccs_ca) if pccs_ca else b""

@@ -140,7 +140,7 @@ class DevOptions(OptionGroup, frozen=True, kw_only=True):
         """Raise ``WrongUsageError`` if an option has no effect beside the others."""
         del beside
         if self.manifest is None and self.no_user:
-            raise WrongUsageError("--no-user has no effect here", hint="use it with --manifest")
+            raise WrongUsageError.no_effect("--no-user", "use it with --manifest")
         if self.manifest is not None and self.example:
             raise WrongUsageError(
                 "--example has a manifest of its own", hint="leave --manifest out"

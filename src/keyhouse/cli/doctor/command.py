@@ -72,7 +72,7 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
         file, standbys = self.store_password_file, self.store_standbys
         if not self.store and (file or standbys):
             flag = "--store-password-file" if file else "--store-standbys"
-            raise RefusedError(f"{flag} has no effect here", hint="it goes with --store")
+            raise RefusedError.no_effect(flag, "it goes with --store")
 
     def with_context(self, context: str, host: str) -> "LocalOptions":
         """Return the options, certificate and key those of the context if neither is given."""

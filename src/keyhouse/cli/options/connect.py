@@ -170,9 +170,7 @@ def log_policy_of(target: Target) -> LogPolicy | None:
 
     if target.witness_policy is None:
         if target.log_max_age is not None:
-            raise WrongUsageError(
-                "--log-max-age has no effect here", hint="use it with --witness-policy"
-            )
+            raise WrongUsageError.no_effect("--log-max-age", "use it with --witness-policy")
         return None
     return LogPolicy.from_file(target.witness_policy, target.log_max_age or LOG_MAX_AGE)
 
@@ -233,6 +231,6 @@ def _collateral(target: Target, root_ca: bytes) -> Collateral | CollateralFor:
     if file is None:
         return from_pccs(target.pccs, target.pccs_ca, root_ca)
     if target.pccs_ca is not None:
-        raise WrongUsageError("--pccs-ca has no effect here", hint="use it with --pccs")
+        raise WrongUsageError.no_effect("--pccs-ca", "use it with --pccs")
     with reading(str(file)) as content:
         return read_collateral(content)

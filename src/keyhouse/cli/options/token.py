@@ -46,9 +46,7 @@ def passphrase_of(key: Path, pem: Secret, file: Path | None) -> Secret | None:
     """
     if not is_encrypted(pem.reveal()):
         if file is not None:
-            raise WrongUsageError(
-                "--key-password-file has no effect here", hint=f"{key} is not encrypted"
-            )
+            raise WrongUsageError.no_effect("--key-password-file", f"{key} is not encrypted")
         return None
     found = password_for(f"passphrase of {key}", file)
     if found is None:

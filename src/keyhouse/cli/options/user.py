@@ -94,9 +94,7 @@ class User(OptionGroup, frozen=True, kw_only=True):
         """Return a user with either two PEM files, one PKCS #12 file or a token."""
         found = self._of_context(target) if self._is_empty() else self
         if found.pkcs12 is None and found.pkcs12_password is not None:
-            raise WrongUsageError(
-                "--pkcs12-password-file has no effect here", hint="use it with --pkcs12"
-            )
+            raise WrongUsageError.no_effect("--pkcs12-password-file", "use it with --pkcs12")
         if found.is_on_token():
             found.require_token()
             return found

@@ -186,14 +186,12 @@ def read_run_settings(arguments: Sequence[str], environment: Mapping[str, str]) 
     _require_trust(values)
     # Hardware measures its own identity: there the flag can only be a mistake.
     if values["simulated_identity"] and values["platform"] != "simulation":
-        raise SettingRefusedError(
-            "--simulated-identity has no effect here", hint="use it with --platform simulation"
+        raise SettingRefusedError.no_effect(
+            "--simulated-identity", "use it with --platform simulation"
         )
     for setting in RUN_SETTINGS:
         if setting.name in _OF_QUOTES and values[setting.name] and not values["attestation"]:
-            raise SettingRefusedError(
-                f"{setting.flag} has no effect here", hint="use it with --attestation FILE"
-            )
+            raise SettingRefusedError.no_effect(setting.flag, "use it with --attestation FILE")
     return RunSettings(**values, words=tuple(map(os.fsencode, words)))
 
 

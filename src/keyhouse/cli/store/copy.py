@@ -59,9 +59,7 @@ def copy(
         _copy_out(source, directory, password_file, platform, as_json=as_json)
         return
     if platform:
-        raise RefusedError(
-            "--platform has no effect here", hint="verify the directory before: store verify"
-        )
+        raise RefusedError.no_effect("--platform", "verify the directory before: store verify")
     directory = existing(Path(source))
     require_stopped(directory, stopped=stopped)
     _copy_in(directory, target, password_file, as_json=as_json)

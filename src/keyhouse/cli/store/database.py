@@ -44,7 +44,7 @@ def refuse_words_of_databases(password_file: Path | None, key_file: Path | None)
     """Refuse what goes with the URL of a database only."""
     if password_file or key_file:
         flag = "--password-file" if password_file else "--sealed-key"
-        raise RefusedError(f"{flag} has no effect here", hint="it goes with the URL of a database")
+        raise RefusedError.no_effect(flag, "it goes with the URL of a database")
 
 
 def is_url(text: str) -> bool:

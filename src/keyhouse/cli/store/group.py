@@ -59,7 +59,7 @@ def verify(
     """
     if is_url(source):
         if stopped:
-            raise RefusedError("--stopped has no effect here", hint="it goes with a directory")
+            raise RefusedError.no_effect("--stopped", "it goes with a directory")
         with long_work("checking the store", quiet=as_json):
             checked = _of_database(source, password_file, key_file, platform)
     else:

@@ -86,7 +86,7 @@ class Watching(OptionGroup, frozen=True, kw_only=True):
         """Raise ``WrongUsageError`` for a limit of no program."""
         del beside
         if self.exec_timeout is not None and self.execute is None:
-            raise WrongUsageError("--exec-timeout has no effect here", hint="use it with --exec")
+            raise WrongUsageError.no_effect("--exec-timeout", "use it with --exec")
 
     def place(self, context: NamedContext | None) -> WatchState:
         """Return where what is known is kept: of a ``context`` with a memory of its own beside it.

@@ -362,13 +362,13 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     named = {name: value for name, value in environment.items() if value}
     values = read_values(SETTINGS, given, implied | named)
     if values["json"] and not values["check_config"]:
-        raise SettingRefusedError("--json has no effect here", hint="it goes with --check-config")
+        raise SettingRefusedError.no_effect("--json", "it goes with --check-config")
     if values["pccs"] and values["collateral"]:
         raise SettingRefusedError(
             "collateral would come from two places", hint="give --pccs or --collateral, not both"
         )
     if values["pccs_ca"] and not values["pccs"]:
-        raise SettingRefusedError("--pccs-ca has no effect here", hint="it goes with --pccs")
+        raise SettingRefusedError.no_effect("--pccs-ca", "it goes with --pccs")
     _check_store(values)
     _check_new_log(values)
     _check_replicas(values)
@@ -379,7 +379,7 @@ def _check_store(values: Mapping[str, Any]) -> None:
     for name in ("store_password_file", "store_standbys", "replace_lost_state"):
         if values[name] and values["store"] is None:
             flag = "--" + name.replace("_", "-")
-            raise SettingRefusedError(f"{flag} has no effect here", hint="it goes with --store")
+            raise SettingRefusedError.no_effect(flag, "it goes with --store")
     if values["replace_lost_state"] and values["no_new_manifest_in_recovery"]:
         raise SettingRefusedError(
             "--replace-lost-state and --no-new-manifest-in-recovery contradict each other",
