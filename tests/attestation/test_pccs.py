@@ -391,6 +391,14 @@ async def test_a_cache_that_was_changed_is_not_believed(
     assert len(site.pccs.asked) == 2 * REQUESTS
 
 
+def test_a_directory_in_the_place_of_a_file_is_not_kept_open(site: Site, tmp_path: Path) -> None:
+    handles = Path("/proc/self/fd")
+    (tmp_path / f"{site.kind}.json").mkdir()
+    in_use = sorted(handles.iterdir())
+    assert CollateralCache(tmp_path, site.root_ca).read(site.kind, site.now) is None
+    assert sorted(handles.iterdir()) == in_use
+
+
 async def test_a_cache_that_cannot_be_written_is_told_and_does_no_harm(
     site: Site, tmp_path: Path
 ) -> None:

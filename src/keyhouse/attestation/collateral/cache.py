@@ -11,6 +11,7 @@ not be fetched again for another.
 """
 
 import os
+import stat
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,13 +112,16 @@ def _seen_at(path: Path) -> float:
 
 
 def _content(path: Path) -> tuple[bytes, datetime]:
-    """Return what is in the file, and when that was seen; ``ValueError`` if it is not JSON."""
+    """Return what is in the file, and when that was seen. Raises ``OSError``, ``ValueError``."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(handle)  # ``fdopen`` would leave that of a directory open
+        raise ValueError("not a regular file")
     with os.fdopen(handle, "rb") as file:
         content = file.read(MAX_COLLATERAL + 1)
-        changed = os.fstat(handle).st_mtime
     seen = _seen.decode(content).seen
-    return content, datetime.fromtimestamp(changed if seen is None else seen, UTC)
+    return content, datetime.fromtimestamp(found.st_mtime if seen is None else seen, UTC)
 
 
 def with_newer_lists(kept: Kept, newest: Kept, root_ca: bytes, now: datetime) -> Kept | None:
