@@ -56,11 +56,17 @@ def _processor() -> int:
 
 
 def _load(program: LoadProgram, bare: tuple[Process, int], job: Job) -> LoadReport:
-    """Load the process for a short while; longer where a busy machine answered nothing in it."""
+    """Load the process for a short while; longer where a busy machine answered nothing in it.
+
+    Not long at once: papers of workloads are made for as many as a quiet machine would activate.
+    """
     process, port = bare
     load = partial(run_load, program, job, port=port, pid=process.pid, processor=_processor())
-    report = load(seconds=0.2, warmup=0.05, folder=ROOT)
-    return report if report.requests else load(seconds=10, warmup=0.05, folder=ROOT)
+    for seconds in (0.2, 1):
+        report = load(seconds=seconds, warmup=0.05, folder=ROOT)
+        if report.requests:
+            return report
+    return load(seconds=10, warmup=0.05, folder=ROOT)
 
 
 def _jobs(folder: Path) -> dict[str, Job]:
