@@ -103,7 +103,7 @@ def test_both_kinds_of_session_have_every_operation_of_the_interface(
     def operations(kind: type) -> set[str]:
         return {name for name in dir(kind) if not name.startswith("_")}
 
-    own = {"connect", "close", "from_context", "trusted"}
+    own = {"connect", "close", "from_context", "log_head", "trusted"}
     assert operations(Coordinator) == operations(AsyncCoordinator)
     with deployment.session() as nobody:
         described = json.loads(nobody.openapi())["paths"]
