@@ -1,5 +1,6 @@
 """The whole benchmark, as short as it goes: real servers, real uploads, nothing left behind."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,17 +21,17 @@ def test_short_run_measures_everything_without_errors_and_leaves_nothing(tmp_pat
     figures = tmp_path / "figures.json"
     arguments = ["--quick", "--seconds", "0.05", "--rounds", "1", "--earlier-writes", "10"]
     arguments += ["--earlier-activations", "20"]
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "benchmarks.run", *arguments),
-            *("--directory", str(data), "--json", str(figures)),
-        ],
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    command = [sys.executable, "-m", "benchmarks.run", *arguments]
+    command += ["--directory", str(data), "--json", str(figures)]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as runner:
+        try:
+            printed, errors = runner.communicate()
+        except BaseException:  # out of time: what it has started ends with it
+            runner.send_signal(signal.SIGINT)
+            raise
+    assert runner.returncode == 0, errors
     result = msgspec.json.decode(figures.read_bytes(), type=Result)
     assert all(series.errors == 0 for series in result.series)
     assert {row.scenario for row in result.comparisons} == {
@@ -45,8 +46,8 @@ def test_short_run_measures_everything_without_errors_and_leaves_nothing(tmp_pat
     assert len(result.footprint.large_update_ms) == 1
     assert len(result.footprint.recovery_ms) == 1
     assert [cost.quote for cost in result.quotes] == ["sgx_quote", "tdx_quote"]
-    assert "verify sgx_quote, machine known" in done.stdout
-    assert "1,000/100" in done.stdout
-    assert "10,000/100" in done.stdout
-    assert "written/100" in done.stdout
+    assert "verify sgx_quote, machine known" in printed
+    assert "1,000/100" in printed
+    assert "10,000/100" in printed
+    assert "written/100" in printed
     assert not list(data.iterdir())
