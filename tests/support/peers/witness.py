@@ -87,12 +87,17 @@ class Witness:
         server = loop.run_until_complete(loop.create_server(lambda: _Http(self), sock=self._socket))
         self._serving.set()
         loop.run_forever()
-        server.close()
-        for each in self.connections:
-            each.abort()
-        loop.run_until_complete(server.wait_closed())
-        loop.run_until_complete(asyncio.sleep(0))  # the connections end
+        loop.run_until_complete(self._end(server))
         loop.close()
+
+    async def _end(self, server: asyncio.Server) -> None:
+        server.close()
+        # What was just accepted gets its transport in a task, and is among the connections then.
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+        while self.connections:
+            for each in self.connections:
+                each.abort()
+            await asyncio.sleep(0)
 
     def answer(self, path: bytes, body: bytes) -> Answered:
         """Answer a request, which keeps all others waiting until it speaks."""
