@@ -11,14 +11,9 @@ import pytest
 from support.process.command import Ended, run
 from support.samples.deployment import user
 
+from keyhouse.cli.doctor.files import remembered_findings, user_findings
 from keyhouse.cli.doctor.finding import Finding, check_clock, check_expiry, check_mode, check_start
-from keyhouse.cli.doctor.machine import (
-    check_descriptors,
-    check_locked_memory,
-    check_packed_code,
-    remembered_findings,
-    user_findings,
-)
+from keyhouse.cli.doctor.machine import check_descriptors, check_locked_memory, check_packed_code
 from keyhouse.client.identity import make_user
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

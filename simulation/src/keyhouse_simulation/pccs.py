@@ -55,7 +55,7 @@ class Fault(StrEnum):
     SLOW = "slow"  # no answer until the client has given up
     NOT_FOUND = "404"
     STALE = "stale"  # what it had earlier: see ``Served.stale``
-    GARBAGE = "garbage"  # bytes that are none of the format
+    GARBAGE = "garbage"  # bytes that are not of the format
     WRONG_CA = "wrong-ca"  # signed by another vendor: see ``Served.foreign``
 
 

@@ -44,7 +44,7 @@ class Page(msgspec.Struct, frozen=True):
 
     @property
     def last(self) -> int:
-        """The number of the last row, from 1; 0 if there is none."""
+        """The number of the last row, from 1; 0 if there are no rows."""
         return self.first + len(self.rows) - 1
 
 

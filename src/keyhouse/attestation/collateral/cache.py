@@ -127,7 +127,7 @@ def _content(path: Path) -> tuple[bytes, datetime]:
 def with_newer_lists(kept: Kept, newest: Kept, root_ca: bytes, now: datetime) -> Kept | None:
     """Return ``kept`` with those lists of ``newest`` that are newer than its own.
 
-    None if there are none, or if it would not be sound with them: at ``now``, under ``root_ca``
+    None if no list is newer, or if it would not be sound with them: at ``now``, under ``root_ca``
     (DER). When its documents were seen at the PCCS stays as it was.
     """
     mine, theirs, lists = kept.facts, newest.facts, {}

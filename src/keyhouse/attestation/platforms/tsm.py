@@ -200,7 +200,7 @@ class TdxPlatform(TsmPlatform):
 def open_tdx(reports: Path = TSM_REPORTS, folders: ReportFolders | None = None) -> TdxPlatform:
     """Return the platform whose reports are asked for in ``reports``; it has just made a quote.
 
-    Raises ``PlatformUnusableError`` if there is none or it belongs to another writer,
+    Raises ``PlatformUnusableError`` if it is missing or belongs to another writer,
     ``QuoteNotMadeError`` if the host makes no quotes now.
     """
     return TdxPlatform(reports, folders or ReportFolders())
@@ -238,7 +238,7 @@ class SnpPlatform(TsmPlatform):
 def open_snp(reports: Path = TSM_REPORTS, folders: ReportFolders | None = None) -> SnpPlatform:
     """Return the platform whose reports are asked for in ``reports``; it has just made one.
 
-    Raises ``PlatformUnusableError`` if there is none or it belongs to another writer,
+    Raises ``PlatformUnusableError`` if it is missing or belongs to another writer,
     ``QuoteNotMadeError`` if the host makes no reports now.
     """
     return SnpPlatform(reports, folders or ReportFolders())

@@ -102,7 +102,7 @@ def with_user(raw: bytes, certificate_pem: str) -> bytes:
 
 
 def _section(content: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the section ``name``, in whatever case it is written; made if there is none."""
+    """Return the section ``name``, in whatever case it is written; made if missing."""
     spelled = next((each for each in content if each.lower() == name.lower()), name)
     if content.get(spelled) is None:
         content[spelled] = {}

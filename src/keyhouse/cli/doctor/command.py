@@ -115,12 +115,8 @@ def doctor(
 
 
 def _findings(target: Target, local: LocalOptions) -> Iterator[Finding]:
-    from keyhouse.cli.doctor.machine import (
-        directory_findings,
-        machine_findings,
-        remembered_findings,
-        user_findings,
-    )
+    from keyhouse.cli.doctor.files import directory_findings, remembered_findings, user_findings
+    from keyhouse.cli.doctor.machine import machine_findings
     from keyhouse.cli.doctor.network import coordinator_findings, database_findings, pccs_findings
 
     now = datetime.now(UTC)

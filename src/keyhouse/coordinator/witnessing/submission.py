@@ -171,7 +171,7 @@ class Asking:
         return tuple(line for note in notes for line in note.signatures[1:])
 
     async def quorum(self) -> bool:
-        """Wait for a quorum, or for all if there is none; tell whether there is one."""
+        """Wait for a quorum, or for all without one; tell whether there is one."""
         while self._missing and not self.has_quorum:
             done, _ = await asyncio.wait(self._missing, return_when=asyncio.FIRST_COMPLETED)
             self._take(done)

@@ -258,7 +258,7 @@ class AmdFiles:
         return self._collateral
 
     def expires(self) -> datetime | None:
-        """Return the end, UTC, of the list in use that ends first; None if there is none."""
+        """Return the end, UTC, of the list in use that ends first; None without lists."""
         lists = self._collateral.lists
         if self._end[0] is not lists:
             self._end = lists, end_of_lists(lists, self._roots)
