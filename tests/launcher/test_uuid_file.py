@@ -5,6 +5,7 @@ import os
 import stat
 import threading
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -107,12 +108,15 @@ def test_no_file_is_made_where_a_link_leads(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_something_else_than_a_file_is_refused_at_once(tmp_path: Path, make: object) -> None:
-    assert callable(make)
+@pytest.mark.parametrize(
+    ("make", "problem"), [(os.mkfifo, "is not a regular file"), (os.mkdir, "is a directory")]
+)
+def test_something_else_than_a_file_is_refused_at_once(
+    tmp_path: Path, make: Callable[[Path], None], problem: str
+) -> None:
     make(tmp_path / "uuid")
 
-    with pytest.raises(LaunchRefusedError, match="not a regular file"):
+    with pytest.raises(LaunchRefusedError, match=problem):
         own_uuid(str(tmp_path / "uuid"))
 
 

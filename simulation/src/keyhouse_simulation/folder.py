@@ -49,6 +49,7 @@ from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
 from keyhouse.attestation.platforms.find import SIMULATED_AMD, SIMULATED_BUNDLES, SimulatedTcb
 from keyhouse.base.durable_files import replace_file, sync_directory, sync_file
 from keyhouse.base.errors import BrokenError, RefusedError
+from keyhouse.base.openers import without_links
 from keyhouse.base.printable import os_reason
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation import amd_vendor
@@ -287,8 +288,7 @@ def _try_out(platform: SimulatedPlatform, collateral: Collateral, moment: dateti
 
 
 def _read(path: Path, maximum: int) -> bytes:
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    with os.fdopen(handle, "rb") as file:
+    with open(path, "rb", opener=without_links) as file:
         return file.read(maximum + 1)
 
 

@@ -26,6 +26,7 @@ import msgspec
 from keyhouse.base.durable_files import locked, replace_file
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.named_files import user_folder
+from keyhouse.base.openers import without_waiting
 from keyhouse.base.printable import os_reason
 from keyhouse.wire.json_decoder import nearest, resembling
 
@@ -166,9 +167,8 @@ def read(path: Path | None) -> Contexts:
     if path is None:
         return Contexts()
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb") as file:
-            _require_own(path, os.fstat(handle))
+        with open(path, "rb", opener=without_waiting) as file:
+            _require_own(path, os.fstat(file.fileno()))
             content = file.read(_LARGEST + 1)
     except FileNotFoundError:
         return Contexts()

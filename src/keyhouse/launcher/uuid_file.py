@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from keyhouse.base.durable_files import create_file, sync_directory
+from keyhouse.base.openers import without_waiting
 from keyhouse.base.printable import os_reason
 from keyhouse.launcher.errors import LaunchRefusedError
 from keyhouse.wire.workload_api import uuid_of
@@ -58,14 +59,10 @@ def own_uuid(path: str) -> uuid.UUID:
 
 
 def _kept(path: str) -> uuid.UUID:
-    # Not blocking: opening a pipe would wait for a writer.
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+    with open(path, "rb", opener=without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError("is not a regular file")
-        text = os.read(handle, LARGEST + 1)
-    finally:
-        os.close(handle)
+        text = file.read(LARGEST + 1)
     if len(text) > LARGEST:
         raise ValueError("is too long")
     return read_uuid(text)

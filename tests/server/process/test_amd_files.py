@@ -68,6 +68,18 @@ def test_files_that_cannot_be_used_are_told_and_serve_again_when_they_are_whole(
     assert checks.now().lists == (whole,)
 
 
+def test_what_is_no_file_is_named_and_not_kept_open(folder: Path) -> None:
+    in_use = sorted(Path("/proc/self/fd").iterdir())
+    (folder / "more").mkdir()
+    with pytest.raises(CollateralRefusedError, match=r"/more cannot be used: is a directory"):
+        AmdFiles(folder, ROOTS)
+    (folder / "more").rmdir()
+    os.mkfifo(folder / "more")
+    with pytest.raises(CollateralRefusedError, match=r"/more cannot be used: it is not a regular"):
+        AmdFiles(folder, ROOTS)
+    assert sorted(Path("/proc/self/fd").iterdir()) == in_use
+
+
 def test_it_ends_when_the_first_list_in_use_ends(folder: Path) -> None:
     files = AmdFiles(folder, ROOTS)
     assert files.expires() == NOW + DAY

@@ -152,7 +152,7 @@ def test_a_directory_in_the_place_of_a_file_is_not_kept_open(folder: Path) -> No
     in_use = sorted(handles.iterdir())
     with capture_logs() as log:
         assert files(SGX) == NEW.collateral
-    assert log[0]["reason"].endswith("more.json cannot be used: it is not a regular file")
+    assert log[0]["reason"].endswith("more.json cannot be used: is a directory")
     assert sorted(handles.iterdir()) == in_use
 
 

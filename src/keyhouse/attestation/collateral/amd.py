@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from keyhouse.attestation.errors import CollateralRefusedError
+from keyhouse.base.openers import without_waiting
 from keyhouse.base.printable import os_reason
 from keyhouse.base.readable import Readable
 from keyhouse.wire.der_elements import der_elements
 
 _LONGEST: Final = 1 << 20  # bytes of a file; real ones have about 5,000
 _MOST: Final = 1024  # files
-_PIECE: Final = 16_384
 
 _PEM: Final = re.compile(
     rb"-----BEGIN (?:CERTIFICATE|X509 CRL)-----\s+([A-Za-z0-9+/=\s]*)"
@@ -63,23 +63,21 @@ def read_amd_files(path: Path) -> tuple[bytes, ...]:
         files = sorted(path.iterdir()) if path.is_dir() else [path]
         if len(files) > _MOST:
             raise _refused(path, f"it has more than {_MOST} files")
-        named = [file for file in files if file == path or not file.name.startswith(".")]
-        return tuple(map(_content, named))
     except OSError as error:
         raise _refused(path, os_reason(error)) from None
+    named = [file for file in files if file == path or not file.name.startswith(".")]
+    return tuple(map(_content, named))
 
 
 def _content(file: Path) -> bytes:
     # Neither waits for a writer of a pipe nor follows a device to its end.
-    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise _refused(file, "it is not a regular file")
-        content = b""
-        while len(content) <= _LONGEST and (piece := os.read(handle, _PIECE)):
-            content += piece
-    finally:
-        os.close(handle)
+        with open(file, "rb", opener=without_waiting) as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise _refused(file, "it is not a regular file")
+            content = opened.read(_LONGEST + 1)
+    except OSError as error:
+        raise _refused(file, os_reason(error)) from None
     if len(content) > _LONGEST:
         raise _refused(file, f"it has more than {_LONGEST} bytes")
     return content

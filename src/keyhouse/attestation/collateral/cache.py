@@ -30,6 +30,7 @@ from keyhouse.attestation.collateral.platform_kind import PlatformKind
 from keyhouse.attestation.errors import CollateralRefusedError, CollateralUnusableError
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.openers import without_links
 from keyhouse.base.printable import os_reason
 
 MOST_KEPT: Final = 64
@@ -113,12 +114,10 @@ def _seen_at(path: Path) -> float:
 
 def _content(path: Path) -> tuple[bytes, datetime]:
     """Return what is in the file, and when that was seen. Raises ``OSError``, ``ValueError``."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode):
-        os.close(handle)  # ``fdopen`` would leave that of a directory open
-        raise ValueError("not a regular file")
-    with os.fdopen(handle, "rb") as file:
+    with open(path, "rb", opener=without_links) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("not a regular file")
         content = file.read(MAX_COLLATERAL + 1)
     seen = _seen.decode(content).seen
     return content, datetime.fromtimestamp(found.st_mtime if seen is None else seen, UTC)

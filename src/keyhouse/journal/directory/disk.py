@@ -20,6 +20,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from keyhouse.base import durable_files
 from keyhouse.base.errors import BrokenError
+from keyhouse.base.openers import without_links
 from keyhouse.journal.store.protocol import (
     Fence,
     Step,
@@ -89,17 +90,14 @@ class Disk:
 
     def read(self, path: Path, *, limit: int) -> bytes | None:
         """Return the bytes of a checked file, None if missing; refuse more than ``limit`` bytes."""
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         if not self.check_file(path):
             return None
-        with _named(path, "read"):
-            handle = os.open(path, flags)
-            with os.fdopen(handle, "rb") as file:
-                # Checked again: the opened file may not be the one that was checked above.
-                found = os.fstat(handle)
-                _refuse(path, found, wanted=stat.S_ISREG, word="file")
-                # A buffer as large as the limit may cost more than all else.
-                data = file.read(min(limit, found.st_size) + 1)
+        with _named(path, "read"), open(path, "rb", opener=without_links) as file:
+            # Checked again: the opened file may not be the one that was checked above.
+            found = os.fstat(file.fileno())
+            _refuse(path, found, wanted=stat.S_ISREG, word="file")
+            # A buffer as large as the limit may cost more than all else.
+            data = file.read(min(limit, found.st_size) + 1)
         if len(data) > limit:
             raise StoreDamagedError(f"{path.name} has more than {limit} bytes")
         return data
@@ -136,8 +134,7 @@ class Disk:
         written again. Without ``durable`` it is not synced.
         """
         self._begin(f"grow {path.name}")
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        with _named(path, "written"), os.fdopen(os.open(path, flags, 0o600), "r+b") as file:
+        with _named(path, "written"), open(path, "r+b", opener=_made_if_missing) as file:
             _refuse(path, os.fstat(file.fileno()), wanted=stat.S_ISREG, word="file")
             start = known if os.fstat(file.fileno()).st_size >= known else 0
             file.truncate(start)
@@ -191,13 +188,10 @@ class Disk:
         if not self.check_file(path):
             return
         self._begin(f"erase {path.name}")
-        with _named(path, "erased"):
-            handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            with os.fdopen(handle, "wb") as file:
-                for start in range(0, os.fstat(handle).st_size, len(_ZEROS)):
-                    left = os.fstat(handle).st_size - start
-                    file.write(_ZEROS[:left])
-                durable_files.sync(file)
+        with _named(path, "erased"), open(path, "r+b", opener=without_links) as file:
+            size = os.fstat(file.fileno()).st_size
+            file.writelines(_ZEROS[: size - start] for start in range(0, size, len(_ZEROS)))
+            durable_files.sync(file)
         self.remove(path)
 
     def remove_directory(self, path: Path) -> None:
@@ -215,6 +209,10 @@ class Disk:
         """Return the names in a directory, sorted."""
         with _named(path, "read"):
             return sorted(entry.name for entry in path.iterdir())
+
+
+def _made_if_missing(path: str, flags: int) -> int:
+    return without_links(path, flags | os.O_CREAT)
 
 
 def _refuse(path: Path, found: os.stat_result, *, wanted: Callable[[int], bool], word: str) -> None:

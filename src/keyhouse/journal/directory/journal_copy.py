@@ -25,9 +25,10 @@ answered is in the copy, as it looks for another holder of the directory after e
 import os
 import time
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from keyhouse.base.durable_files import create
+from keyhouse.base.openers import without_links
 from keyhouse.base.progress import advance, begin
 from keyhouse.journal.directory.disk import JOURNAL, WAL, Disk, off_loop, size_of
 from keyhouse.journal.store.protocol import StoreLockedError, StoreUnreadableError
@@ -89,12 +90,12 @@ def copy_journal(disk: Disk, directory: Path, target: Path) -> bool:
     return same_wal and _equal(disk, directory / JOURNAL, target)
 
 
-def _open(disk: Disk, path: Path) -> int | None:
+def _open(disk: Disk, path: Path) -> BinaryIO | None:
     """Return the file ``path``, checked and open; None if it is missing."""
     try:
         if not disk.check_file(path):
             return None
-        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        return open(path, "rb", opener=without_links)
     except FileNotFoundError:
         return None
     except OSError:
@@ -102,11 +103,11 @@ def _open(disk: Disk, path: Path) -> int | None:
 
 
 def _copy_file(disk: Disk, source: Path, target: Path) -> None:
-    handle = _open(disk, source)
-    if handle is None:
+    original = _open(disk, source)
+    if original is None:
         return
     try:
-        with os.fdopen(handle, "rb", buffering=0) as original, create(target) as copy:
+        with original, create(target) as copy:
             disk.step(f"read {source.name}")
             while chunk := original.read(_CHUNK):
                 copy.write(chunk)
@@ -117,27 +118,26 @@ def _copy_file(disk: Disk, source: Path, target: Path) -> None:
 
 
 def _head(disk: Disk, path: Path) -> bytes:
-    handle = _open(disk, path)
-    if handle is None:
+    file = _open(disk, path)
+    if file is None:
         return b""
-    with os.fdopen(handle, "rb", buffering=0) as file:
+    with file:
         return file.read(_WAL_HEADER)
 
 
 def _equal(disk: Disk, path: Path, copy: Path) -> bool:
-    handle = _open(disk, path)
-    if handle is None:
+    now = _open(disk, path)
+    if now is None:
         return not os.path.lexists(copy)
-    if not os.path.lexists(copy):
-        os.close(handle)
-        return False
     try:
-        with os.fdopen(handle, "rb") as now, copy.open("rb") as then:
+        with now, copy.open("rb") as then:
             while chunk := then.read(_CHUNK):
                 if now.read(_CHUNK) != chunk:
                     return False
                 advance(len(chunk))
             return not now.read(1)
+    except FileNotFoundError:  # no copy was made
+        return False
     except OSError:
         raise _uncopied(path) from None
 

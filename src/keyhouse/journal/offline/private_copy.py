@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from keyhouse.base.durable_files import create, sync
+from keyhouse.base.openers import without_links
 from keyhouse.base.progress import advance, begin
 from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.acquire import refuse_rollback_journal, unused
@@ -63,10 +64,9 @@ def copy_file(source: Path, target: Path, *, disks: str, durable: bool) -> str:
 
     ``disks``: where to look if that fails.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     found = hashlib.sha256()
     try:
-        with os.fdopen(os.open(source, flags), "rb") as original, create(target) as copy:
+        with open(source, "rb", opener=without_links) as original, create(target) as copy:
             while chunk := original.read(_CHUNK):
                 found.update(chunk)
                 copy.write(chunk)

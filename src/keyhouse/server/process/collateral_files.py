@@ -23,6 +23,7 @@ from keyhouse.attestation.collateral.cache import Kept, with_newer_lists
 from keyhouse.attestation.snp.authority import Roots, end_of_lists
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.log import log
+from keyhouse.base.openers import without_waiting
 from keyhouse.base.printable import os_reason
 
 _MINUTE: Final = timedelta(minutes=1)
@@ -199,11 +200,9 @@ def _bundle(path: Path, content: bytes | CollateralUnreadableError) -> Collatera
 def _read_file(path: Path) -> bytes | CollateralUnreadableError:
     try:
         # Neither waits for a writer of a pipe nor follows a device to its end.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            os.close(handle)  # ``fdopen`` would leave that of a directory open
-            return _unreadable(path, "it is not a regular file")
-        with os.fdopen(handle, "rb") as file:
+        with open(path, "rb", opener=without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return _unreadable(path, "it is not a regular file")
             return file.read(MAX_COLLATERAL + 1)
     except OSError as error:
         return _unreadable(path, os_reason(error))
