@@ -236,7 +236,7 @@ def test_a_damaged_memory_is_refused_and_never_treated_as_an_empty_one(
 
 @pytest.mark.parametrize("path", ["", "/", ".."])
 def test_a_path_without_a_name_is_refused(path: str) -> None:
-    with pytest.raises(MemoryUnusableError, match="is no file"):
+    with pytest.raises(MemoryUnusableError, match="is not a file"):
         FileMemory(Path(path))
 
 
@@ -259,9 +259,15 @@ def test_a_memory_that_others_can_write_or_that_is_not_a_file_is_refused(tmp_pat
     link, pipe = tmp_path / "link.json", tmp_path / "pipe.json"
     link.symlink_to(memory.path)
     os.mkfifo(pipe, 0o600)
-    for path in (link, pipe, tmp_path):
-        with pytest.raises(MemoryUnusableError):
+    in_use = sorted(Path("/proc/self/fd").iterdir())
+    for path, problem in (
+        (link, "too many levels of symbolic links"),
+        (pipe, "is not a regular file"),
+        (tmp_path, "is a directory"),
+    ):
+        with pytest.raises(MemoryUnusableError, match=problem):
             FileMemory(path).read()
+    assert sorted(Path("/proc/self/fd").iterdir()) == in_use
 
 
 def test_a_place_where_nothing_can_be_written_is_refused(tmp_path: Path) -> None:

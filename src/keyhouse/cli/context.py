@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from keyhouse.cli.options.context_chosen import known_contexts, locating_contexts
-from keyhouse.cli.options.memory import MemoryOption
+from keyhouse.cli.options.memory import MemoryOption, memory_of
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl
 from keyhouse.cli.options.target import (
     Advisories,
@@ -87,7 +87,8 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
             raise WrongUsageError.no_effect("--log-max-age", "use it with --witness-policy")
         if self.address:
             parse_address(self.address)
-        memory = self.memory if self.memory in {"", "none"} else _absolute(Path(self.memory))
+        chosen = memory_of(self.memory) if self.memory else None
+        memory = self.memory if chosen is None else _absolute(chosen.path)
         fields = msgspec.structs.asdict(self)
         return msgspec.convert(
             {name.replace("_", "-"): _kept(value) for name, value in fields.items() if value}

@@ -1,7 +1,6 @@
 """Everything that a session needs, from a context of ``keyhouse context``."""
 
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -11,7 +10,7 @@ from keyhouse.client.contexts import Context, ContextUnusableError, chosen_conte
 from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.identity import ClientIdentity, UserIdentity, read_pem, read_pkcs12
 from keyhouse.client.log_policy import LOG_MAX_AGE
-from keyhouse.client.memory.file import FileMemory, default_memory
+from keyhouse.client.memory.file import chosen_memory
 from keyhouse.client.memory.states import StateMemory
 from keyhouse.client.tokens.config import read_key_id, read_token_file
 from keyhouse.client.tokens.identity import TokenIdentity, read_token
@@ -20,8 +19,6 @@ from keyhouse.client.trust_files import read_named
 
 User = UserIdentity | TokenIdentity
 """A user, with a key that CPython's TLS can use or with one that stays on a token."""
-
-_NONE: Final = "none"
 
 
 class Described(msgspec.Struct, frozen=True):
@@ -66,7 +63,7 @@ def described(
         log_max_age=context.log_age or LOG_MAX_AGE,
     )
     user = None if anonymous else _user(context, password)
-    return Described(context.address, trust, user, _memory(context))
+    return Described(context.address, trust, user, chosen_memory(context.memory))
 
 
 def _entries(kept: tuple[str, ...]) -> list[str]:
@@ -75,18 +72,6 @@ def _entries(kept: tuple[str, ...]) -> list[str]:
     if kept and not found:
         raise ContextUnusableError("a list of what the context accepts is empty")
     return found
-
-
-def _memory(context: Context) -> StateMemory | None:
-    if context.memory == _NONE:
-        return None
-    path = Path(context.memory) if context.memory else default_memory()
-    if path is None:
-        raise ClientSetupError(
-            "there is no place to remember states: neither XDG_STATE_HOME nor HOME is set",
-            hint="name a file in the context, or none",
-        )
-    return FileMemory(path)
 
 
 def _user(context: Context, password: Secret | None) -> User | None:

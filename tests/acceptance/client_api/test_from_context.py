@@ -17,7 +17,7 @@ from support.samples.deployment import user
 
 from keyhouse import AsyncCoordinator, CallRefusedError, Coordinator, Secret, Trust
 from keyhouse.base.errors import RefusedError
-from keyhouse.client import ClientSetupError, ContextUnusableError
+from keyhouse.client import ClientSetupError, ContextUnusableError, MemoryUnusableError
 from keyhouse.client.contexts import Context, Contexts, contexts_path, write
 
 pytestmark = pytest.mark.acceptance
@@ -125,6 +125,7 @@ def test_who_presents_a_certificate_of_no_user_is_told_that(running: Server, hom
         ("prod", "", {"accepted_tcb_statuses": (",",)}, ContextUnusableError, "is empty"),
         ("prod", "", {"accepted_tcb_statuses": ("Fine",)}, RefusedError, "'Fine'"),
         ("prod", "", {"pkcs12": "/no/file"}, ClientSetupError, "cannot read /no/file"),
+        ("prod", "", {"memory": "/"}, MemoryUnusableError, "memory / is not a file"),
     ],
 )
 def test_what_a_context_lacks_is_named(
@@ -148,7 +149,7 @@ def test_without_a_place_for_the_memory_nothing_is_trusted(
     monkeypatch.delenv("HOME")
     keep(running)
 
-    with pytest.raises(ClientSetupError, match="no place to remember states"):
+    with pytest.raises(MemoryUnusableError, match="no place to remember coordinators"):
         Coordinator.from_context()
 
 

@@ -127,6 +127,7 @@ def test_contexts_that_are_added_at_the_same_time_are_all_kept() -> None:
         (("add", "x", "--address", "https://x"), "not host:port"),
         (("add", "x", "--log-max-age", "60"), "--log-max-age has no effect here"),
         (("add", "x", "--cert", "c", "--key", "k", "--pkcs12", "p"), "two users"),
+        (("add", "x", "--memory", "/"), "the memory / is not a file"),
         (("use", "nobody"), "there is no context"),
         (("remove", "nobody"), "there is no context"),
         (("show", "nobody"), "there is no context"),
@@ -171,6 +172,16 @@ def test_file_that_does_not_say_what_it_means_is_refused(content: str) -> None:
     with pytest.raises(ContextUnusableError):
         read(place())
     assert typed("status", HOST, "--attestation", "a").exit_code == 1
+
+
+def test_directory_in_the_place_of_the_file_is_refused_and_not_kept_open() -> None:
+    place().mkdir(parents=True)
+    in_use = sorted(Path("/proc/self/fd").iterdir())
+
+    with pytest.raises(ContextUnusableError, match="is a directory"):
+        read(place())
+
+    assert sorted(Path("/proc/self/fd").iterdir()) == in_use
 
 
 def test_file_that_others_can_write_is_refused() -> None:

@@ -1,12 +1,11 @@
 """Where commands remember what they have seen of coordinators."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 from keyhouse.cli.parser import Option, WrongUsageError
 
 if TYPE_CHECKING:
-    from keyhouse.client import StateMemory
+    from keyhouse.client import FileMemory
 
 MemoryOption = Annotated[
     str,
@@ -18,27 +17,15 @@ MemoryOption = Annotated[
     ),
 ]
 
-NONE: Final = "none"
 
-
-def memory_of(option: str) -> "StateMemory | None":
+def memory_of(option: str) -> "FileMemory | None":
     """Return the memory that was chosen; None: chosen not to have one.
 
-    Raises ``WrongUsageError`` for what cannot be the name of a file, and if there is no place: then
-    a rollback would stay unnoticed.
+    Raises ``WrongUsageError`` for one that cannot be.
     """
-    if option == NONE:
-        return None
-    from keyhouse.client.memory.file import FileMemory, default_memory
+    from keyhouse.client.memory.file import MemoryUnusableError, chosen_memory
 
-    path = Path(option) if option else default_memory()
-    if path is None:
-        raise WrongUsageError(
-            "no place to remember coordinators: neither XDG_STATE_HOME nor HOME is set",
-            hint="--memory FILE; with --memory none a rollback stays unnoticed",
-        )
-    if not path.name:
-        raise WrongUsageError(
-            f"--memory {option} is not a file", hint="name a new or an existing file, or none"
-        )
-    return FileMemory(path)
+    try:
+        return chosen_memory(option)
+    except MemoryUnusableError as refused:
+        raise WrongUsageError(refused.message, hint=refused.hint) from None

@@ -14,7 +14,6 @@ from keyhouse.cli.log.folder import MirrorFolder
 from keyhouse.cli.log.mirror import mirrored
 from keyhouse.cli.options.connect import coordinator_of, expected_of, log_policy_of
 from keyhouse.cli.options.context_chosen import context_for
-from keyhouse.cli.options.memory import NONE
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.parser import Argument, AsJson, Option, OptionGroup, WrongUsageError, command
@@ -93,8 +92,10 @@ class Watching(OptionGroup, frozen=True, kw_only=True):
 
         Raises ``WrongUsageError`` if there is no place.
         """
+        from keyhouse.client.memory.file import NO_MEMORY
+
         memory = "" if context is None else context.context.memory
-        place = self.state or default_state(None if memory in {"", NONE} else Path(memory))
+        place = self.state or default_state(None if memory in {"", NO_MEMORY} else Path(memory))
         if place is None:
             raise WrongUsageError(
                 "no place for what is known: neither XDG_STATE_HOME nor HOME is set",

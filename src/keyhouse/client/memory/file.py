@@ -28,15 +28,18 @@ import msgspec
 from keyhouse.base.durable_files import locked, replace_file
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.named_files import user_folder
+from keyhouse.base.openers import without_links
 from keyhouse.base.printable import os_reason
 from keyhouse.client.errors import TrustError
 from keyhouse.client.memory.states import KEPT, MOST, MOST_HEADS, Memories, read_head, read_place
 from keyhouse.wire.json_decoder import UInt16, UnreadableError, read
 
+NO_MEMORY: Final = "none"
+"""What is named instead of a file, by who wants no memory."""
+
 _VERSION: Final = 2
 _WITHOUT_HEADS: Final = 1
 _LARGEST: Final = 8 << 20  # bytes; the most that can be remembered takes less
-_FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _ROOT: Final = re.compile("[0-9a-f]{64}")
 
 
@@ -55,6 +58,23 @@ def default_memory() -> Path | None:
     return None if folder is None else folder / "known-coordinators.json"
 
 
+def chosen_memory(named: str) -> "FileMemory | None":
+    """Return the memory in the file ``named``; of "", that in its default place; of "none", None.
+
+    Raises ``MemoryUnusableError`` for what cannot be the name of a file, and if there is no place:
+    then a rollback would stay unnoticed.
+    """
+    if named == NO_MEMORY:
+        return None
+    path = Path(named) if named else default_memory()
+    if path is None:
+        raise MemoryUnusableError(
+            "there is no place to remember coordinators: neither XDG_STATE_HOME nor HOME is set",
+            hint="--memory FILE; with --memory none a rollback stays unnoticed",
+        )
+    return FileMemory(path)
+
+
 class _Content(msgspec.Struct, frozen=True):
     version: UInt16
     roots: dict[str, str]
@@ -71,7 +91,9 @@ class FileMemory:
 
     def __init__(self, path: Path) -> None:
         if path.name in {"", ".."}:
-            raise MemoryUnusableError(f"the memory {path} is no file", hint="name a file")
+            raise MemoryUnusableError(
+                f"the memory {path} is not a file", hint="name a new or an existing file, or none"
+            )
         self.path: Final = path
         self._decoded: tuple[bytes, Memories] = (b"", Memories())  # the bytes that were last read
 
@@ -112,15 +134,13 @@ class FileMemory:
                 raise self._unusable("cannot be written", error) from None
 
     def _raw(self) -> bytes:
-        handle = os.open(self.path, os.O_RDONLY | _FLAGS)
-        with os.fdopen(handle, "rb") as file:
-            found = os.fstat(handle)
-            others = stat.S_IWGRP | stat.S_IWOTH
-            if (
-                not stat.S_ISREG(found.st_mode)
-                or found.st_uid != os.geteuid()
-                or found.st_mode & others
-            ):
+        with open(self.path, "rb", opener=without_links) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise MemoryUnusableError(
+                    f"the memory {self.path} is not a regular file", hint="name another file"
+                )
+            if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise MemoryUnusableError(
                     f"the memory {self.path} can be written by others",
                     hint="find out who else wrote it; chmod 600 once it is right",
