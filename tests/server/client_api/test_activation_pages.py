@@ -4,15 +4,15 @@ import uuid
 from pathlib import Path
 
 import msgspec
+from support.peers.client_api import application_of
 from support.samples.activation import deployment, marble_manifest
 from support.samples.deployment import user
 from support.samples.signing_request import signing_request
 
-from keyhouse.coordinator import Engine, SetCounter, View
+from keyhouse.coordinator import Engine, SetCounter
 from keyhouse.coordinator.core.decide import COUNTERS
-from keyhouse.server.client_api import Answers
-from keyhouse.server.client_api.v2.activations import PAGE_BYTES, read_activations, read_counters
-from keyhouse.server.http.exchange import Head
+from keyhouse.server.client_api.v2.activations import PAGE_BYTES
+from keyhouse.server.http.exchange import Answer, Head
 from keyhouse.wire.client_api import Activation, ActivationLimit, Activations, Counters
 from keyhouse.wire.json_decoder import decode
 
@@ -38,15 +38,12 @@ async def test_page_of_large_entries_is_cut_and_the_next_continues(tmp_path: Pat
     async with deployment(tmp_path, raw) as opened:
         for _ in range(JOINED):
             await opened.join(csr=request)
-        view, start = opened.engine.view, 0
-        answers = Answers(lambda: view, simulated=True)
+        start = 0
         found: list[Activation] = []
-        while start < view.log.audit.end:
-            query = b"from=%d" % start
-            head = Head("GET", "/api/v2/activations", query, user("admin").der)
-            answer = read_activations(answers, view, head)
-            assert len(answer.body) <= PAGE_BYTES + 2000  # commas and the envelope
-            page = decode(answer.body, Page).data
+        while start < opened.engine.view.log.audit.end:
+            body = _page(opened.engine, "activations", start)
+            assert len(body) <= PAGE_BYTES + 2000  # commas and the envelope
+            page = decode(body, Page).data
             assert page.first == start
             assert 0 < len(page.activations) < JOINED
             found += page.activations
@@ -71,9 +68,9 @@ async def test_page_of_many_counters_is_cut_and_the_next_continues(tmp_path: Pat
 
         pages, start = [], 0
         while start < engine.view.log.audit.end:
-            pages.append(_counters(engine.view, start))
+            pages.append(_counters(engine, start))
             start = pages[-1].next
-        beyond = _counters(engine.view, 9)
+        beyond = _counters(engine, 9)
 
     assert [(page.first, page.next) for page in pages] == [(0, 1), (1, 3), (3, 4)]
     full, small, again = ([(each.uuid, each.counters) for each in page.workloads] for page in pages)
@@ -89,7 +86,13 @@ async def _count(engine: Engine, marble: str, name: str) -> None:
     await engine.decision(SetCounter(root, ("web", marble), name, 5))
 
 
-def _counters(view: View, start: int) -> Counters:
-    head = Head("GET", "/api/v2/counters", b"from=%d" % start, user("admin").der)
-    answer = read_counters(Answers(lambda: view, simulated=True), view, head)
-    return decode(answer.body, CountersPage).data
+def _counters(engine: Engine, start: int) -> Counters:
+    return decode(_page(engine, "counters", start), CountersPage).data
+
+
+def _page(engine: Engine, name: str, start: int) -> bytes:
+    head = Head("GET", f"/api/v2/{name}", b"from=%d" % start, user("admin").der)
+    with application_of(engine) as application:
+        answer = application.admit(head)
+    assert isinstance(answer, Answer)
+    return answer.body

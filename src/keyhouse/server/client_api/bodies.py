@@ -18,6 +18,7 @@ from keyhouse.coordinator import (
 )
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS, kept_on
 from keyhouse.manifest import fingerprint
+from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.services.quotes import Evidence
 from keyhouse.wire.client_api import (
     EvidenceData,
@@ -50,19 +51,16 @@ def warnings_message(warnings: Iterable[str]) -> str:
     return "; ".join(f"warning: {warning}" for warning in warnings)
 
 
-def status_message(view: View, engine: Engine, *, simulated: bool, standbys: int) -> str:
-    """Return the phase in words, and what people should know of manifest and database.
-
-    ``standbys``: as in ``Answers``.
-    """
+def status_message(answers: Answers, engine: Engine, view: View) -> str:
+    """Return the phase in words, and what people should know of manifest and database."""
     caveats = [TRUSTED_FOR_FRESHNESS] if engine.shares_store else []
-    if standbys:
-        caveats.append(kept_on(standbys))
+    if answers.standbys:
+        caveats.append(kept_on(answers.standbys))
     note = engine.lease.note
     begin = [] if note and engine.lease.is_enforced else [_MESSAGES[view.phase]]
     begin += [note] if note else []
     message = "; ".join((*begin, *_known(view.state, engine.now()), *caveats))
-    return message + (_SIMULATION if simulated else "")
+    return message + (_SIMULATION if answers.simulated else "")
 
 
 def _known(state: State, now: int) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ value is told.
 from asyncio import Future
 from collections.abc import Awaitable, Iterable
 from functools import partial
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -16,7 +16,7 @@ from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.log import log
 from keyhouse.base.printable import beginning
 from keyhouse.coordinator import OPEN_WHILE_HELD, Operation, Running, View, policy_of
-from keyhouse.server.client_api.routes import Caller, Grammars, Read, Route, UseCases, Write
+from keyhouse.server.client_api.routes import Caller, Grammars, Route, UseCases, Write
 from keyhouse.server.http.exchange import Admission, Answer, Conclude, Head, Later, Refusal
 from keyhouse.server.http.query import values
 from keyhouse.server.services.feature_gates import identify_marble, require_enabled
@@ -122,30 +122,16 @@ def _caller(view: View, head: Head) -> str:
     return policy_of(state.manifest).permissions.find_user(head.identity) or _NOBODY
 
 
-class _Target(NamedTuple):
-    """A route with its handler: exactly one of ``read`` and ``write``."""
-
-    route: Route
-    read: Read | None
-    write: Write | None
-
-
 class Dispatcher:
     """Implements ``Application`` over the engine's current view."""
 
     def __init__(self, routes: Iterable[Route], use_cases: UseCases) -> None:
+        self._use_cases: Final = use_cases
         self._engine: Final = use_cases.engine
         self._lease: Final = use_cases.engine.lease
         self._answers: Final = use_cases.answers
-        self._targets: Final = {
-            (route.method, route.path): _Target(
-                route,
-                route.read and route.read(use_cases),
-                route.write and route.write(use_cases),
-            )
-            for route in routes
-        }
-        self._grammars: Final = Grammars(target.route for target in self._targets.values())
+        self._routes: Final = {(route.method, route.path): route for route in routes}
+        self._grammars: Final = Grammars(self._routes.values())
         self._known = ViewAnswers()
         self._log: Final = CallLog.if_wanted(use_cases.engine.view)
 
@@ -155,27 +141,26 @@ class Dispatcher:
         known = self._known.get(view, head)
         if known is not None and (not self._lease.is_enforced or self._may_give(head)):
             if self._log is not None:
-                route = self._targets[head.method, self._grammars.path_of(head.path)].route
-                self._log.answered(view, head, route)
+                self._log.answered(view, head, self._known_route(head))
             return known
         path = self._grammars.path_of(head.path)
-        target = self._targets.get((head.method, path))
-        if target is None:
+        route = self._routes.get((head.method, path))
+        if route is None:
             return self._answers.not_found(head, self._methods(path))
-        route, read, write = target
         try:
             self._require_allowed(route, view, head.identity)
             if self._is_bound(route):
                 self._lease.require()
-            if read is not None:
+            if route.read is not None:
                 self._count(route)
-                answer = read(view, head)
+                answer = route.read(self._use_cases, view, head)
                 self._known.keep(view, head, answer)
                 if self._log is not None:
                     self._log.answered(view, head, route)
                 return answer
         except KeyhouseError as problem:
             return self._refused(problem, head)
+        write = route.write
         assert write is not None  # noqa: S101 a route that does not read writes
         identified = route.caller is not Caller.ANYBODY
         return Admission(
@@ -198,11 +183,13 @@ class Dispatcher:
 
         The status is not always that of the view; what is held is refused elsewhere.
         """
-        route = self._targets[head.method, self._grammars.path_of(head.path)].route
-        if route.operation in OPEN_WHILE_HELD or self._lease.held:
+        if self._known_route(head).operation in OPEN_WHILE_HELD or self._lease.held:
             return False
         self._lease.spend()
         return True
+
+    def _known_route(self, head: Head) -> Route:
+        return self._routes[head.method, self._grammars.path_of(head.path)]
 
     def _is_bound(self, route: Route) -> bool:
         """Tell whether witnesses decide over ``route``."""
@@ -236,7 +223,7 @@ class Dispatcher:
     ) -> Answer | Awaitable[Answer]:
         try:
             self._count(route)  # the lease may have ended while the body came
-            outcome = write(head, body)
+            outcome = write(self._use_cases, head, body)
         except KeyhouseError as problem:
             return self._refused(problem, head)
         if isinstance(outcome, Later):
@@ -272,4 +259,4 @@ class Dispatcher:
 
     def _methods(self, path: str) -> tuple[str, ...]:
         """Return the methods that ``path`` has; none for an unknown path."""
-        return tuple(sorted(method for method, known in self._targets if known == path))
+        return tuple(sorted(method for method, known in self._routes if known == path))

@@ -14,6 +14,7 @@ import msgspec
 from keyhouse.coordinator import Engine, Operation, View
 from keyhouse.manifest import FeatureGate
 from keyhouse.server.client_api.answers import Answers
+from keyhouse.server.client_api.bodies import LogBody, LogText
 from keyhouse.server.client_api.public_log import PublicLog
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.services.activation_outcomes import Refusals
@@ -26,12 +27,6 @@ from keyhouse.server.services.recovery import RecoverySession
 from keyhouse.server.services.updates import Updates
 from keyhouse.server.services.user_secrets import SecretWrites
 
-Read = Callable[[View, Head], Answer | Admission]
-"""Answers from one view, at once: no body, no task."""
-
-Write = Callable[[Head, bytes], Awaitable[Answer]]
-"""Answers after its body was read, and waits for the engine."""
-
 INLINE: Final = 1024
 """Bodies up to this size are read and checked on the event loop: microseconds. Others go off it."""
 
@@ -42,7 +37,7 @@ NO_BODY: Final = 64 * 1024
 
 
 class UseCases(msgspec.Struct, frozen=True):
-    """What there is for handlers; each row of a table says which of them its handler gets."""
+    """What handlers answer from, and let do what is asked."""
 
     engine: Engine
     answers: Answers
@@ -57,6 +52,15 @@ class UseCases(msgspec.Struct, frozen=True):
     counters: Counters
     public_log: PublicLog
     refusals: Refusals
+    log_body: LogBody = msgspec.field(default_factory=LogBody)
+    log_text: LogText = msgspec.field(default_factory=LogText)
+
+
+Read = Callable[[UseCases, View, Head], Answer | Admission]
+"""Answers from one view, at once: no body, no task."""
+
+Write = Callable[[UseCases, Head, bytes], Awaitable[Answer]]
+"""Answers after its body was read, and waits for the engine."""
 
 
 class Caller(StrEnum):
@@ -68,7 +72,7 @@ class Caller(StrEnum):
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """One method on one path: exactly one of ``read`` and ``write`` gives its handler."""
+    """One method on one path, whose handler is ``read`` or ``write``: exactly one of them."""
 
     method: str
     path: str
@@ -76,8 +80,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     grammar: str = ""  # of what the last part of the path may be, which is a name in braces
     caller: Caller = Caller.ANYBODY
     gate: FeatureGate | None = None
-    read: Callable[[UseCases], Read] | None = None
-    write: Callable[[UseCases], Write] | None = None
+    read: Read | None = None
+    write: Write | None = None
     body_limit: int = NO_BODY  # bytes
     appends: bool = False  # success is a record in the journal, always; a refusal changes nothing
 
@@ -104,7 +108,7 @@ class Grammars:
 def get(
     path: str,
     operation: Operation,
-    read: Callable[[UseCases], Read],
+    read: Read,
     caller: Caller = Caller.ANYBODY,
     *,
     grammar: str = "",
@@ -118,7 +122,7 @@ def get(
 def post(
     path: str,
     operation: Operation,
-    write: Callable[[UseCases], Write],
+    write: Write,
     caller: Caller = Caller.ANYBODY,
     *,
     gate: FeatureGate | None = None,

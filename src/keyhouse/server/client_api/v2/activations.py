@@ -8,10 +8,9 @@ import msgspec
 from keyhouse.base.errors import BadRequestError
 from keyhouse.coordinator import Running, View, policy_of
 from keyhouse.coordinator.core.decide import COUNTERS
-from keyhouse.server.client_api.answers import Answers
+from keyhouse.server.client_api.routes import UseCases
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.http.query import values
-from keyhouse.server.services.activation_outcomes import Refusals
 from keyhouse.wire.client_api import ActivationLimit, Activations, Counters, WorkloadCounters
 from keyhouse.wire.sent import encoded
 
@@ -35,7 +34,7 @@ class _Who(msgspec.Struct, frozen=True, rename="camel"):
 _WHO: Final = msgspec.json.Decoder(_Who)
 
 
-def read_activations(answers: Answers, view: View, head: Head) -> Answer:
+def read_activations(to: UseCases, view: View, head: Head) -> Answer:
     """Answer a page of the trail, oldest first, to a user who may update the manifest.
 
     Numbers count from the first activation of the deployment. ``from`` is where the page begins,
@@ -45,10 +44,10 @@ def read_activations(answers: Answers, view: View, head: Head) -> Answer:
     begin, following, lines = _page(view, head)
     lines = _bounded(lines)
     entries = tuple(map(encoded, lines))
-    return answers.success(Activations(entries, begin, following + len(lines)), view)
+    return to.answers.success(Activations(entries, begin, following + len(lines)), view)
 
 
-def read_refused(refusals: Refusals, answers: Answers, view: View, head: Head) -> Admission:
+def read_refused(to: UseCases, view: View, head: Head) -> Admission:
     """Answer which activations this process has refused, to a user who may update the manifest.
 
     They are not of a view, whose answers are kept: this one is made for each call.
@@ -57,12 +56,12 @@ def read_refused(refusals: Refusals, answers: Answers, view: View, head: Head) -
 
     async def fresh(body: bytes) -> Answer:
         del body
-        return answers.success(refusals.newest_first(), view)
+        return to.answers.success(to.refusals.newest_first(), view)
 
     return Admission(0, fresh)
 
 
-def read_counters(answers: Answers, view: View, head: Head) -> Answer:
+def read_counters(to: UseCases, view: View, head: Head) -> Answer:
     """Answer what was counted, to a user who may update the manifest.
 
     That is all limits of activations, of the types in the manifest, and the monotonic counters of
@@ -82,7 +81,8 @@ def read_counters(answers: Answers, view: View, head: Head) -> Answer:
                 break
             found[marble] = WorkloadCounters(*marble, dict(sorted(own.items())))
         following += 1
-    return answers.success(Counters(_limits(state), tuple(found.values()), begin, following), view)
+    counters = Counters(_limits(state), tuple(found.values()), begin, following)
+    return to.answers.success(counters, view)
 
 
 def _limits(state: Running) -> dict[str, ActivationLimit]:

@@ -6,10 +6,10 @@ import msgspec
 
 from keyhouse.base.errors import BadRequestError, KeyhouseError
 from keyhouse.coordinator import View, policy_of
-from keyhouse.server.client_api.answers import Answers
+from keyhouse.server.client_api.routes import UseCases
 from keyhouse.server.http.body import read_body
 from keyhouse.server.http.exchange import Admission, Answer, Head
-from keyhouse.server.services.recovery import PublicKey, RecoverySession
+from keyhouse.server.services.recovery import PublicKey
 from keyhouse.wire.client_api import (
     Offer,
     Progress,
@@ -20,28 +20,22 @@ from keyhouse.wire.client_api import (
 from keyhouse.wire.sent import LEFT_OUT
 
 
-def read_public_key(
-    recovery: RecoverySession, answers: Answers, view: View, head: Head
-) -> Admission:
+def read_public_key(to: UseCases, _view: View, head: Head) -> Admission:
     """Answer the key to encrypt shares to, signed by the temporary root; and who can recover."""
-    del view
 
     async def answer(body: bytes) -> Answer:
         del body
         try:
-            found = await recovery.public_key()
+            found = await to.recovery.public_key()
         except KeyhouseError as problem:
-            return answers.refused(problem, head)
-        return answers.shared(_public_key_data(found), answers.present())
+            return to.answers.refused(problem, head)
+        return to.answers.shared(_public_key_data(found), to.answers.present())
 
     return Admission(0, answer)
 
 
-async def upload_share(
-    recovery: RecoverySession, answers: Answers, head: Head, body: bytes
-) -> Answer:
+async def upload_share(to: UseCases, _head: Head, body: bytes) -> Answer:
     """Take in a share; answer how many are missing. The last one recovers the state."""
-    del head
     upload = read_body(body, RecoverBody)
     missing = {
         name: "is missing or empty"
@@ -55,17 +49,17 @@ async def upload_share(
         raise BadRequestError(
             "the upload is incomplete", fields=missing, hint="send both in base64"
         )
-    progress = await recovery.upload(upload.recovery_secret, upload.recovery_secret_signature)
+    progress = await to.recovery.upload(upload.recovery_secret, upload.recovery_secret_signature)
     witnessed = LEFT_OUT if progress.witnessed is None else progress.witnessed
     data = Progress(progress.remaining, progress.message, witnessed)
-    return answers.success(data, progress.view)
+    return to.answers.success(data, progress.view)
 
 
-def read_ciphertexts(answers: Answers, view: View, head: Head) -> Answer:
+def read_ciphertexts(to: UseCases, view: View, head: Head) -> Answer:
     """Answer the encrypted shares again, to a user who may update the manifest."""
     policy_of(view.running.manifest).authorize_update(head.identity)
     data = RecoverySecretsData(view.running.recovery.ciphertexts)
-    return answers.success(data, view)
+    return to.answers.success(data, view)
 
 
 @lru_cache(maxsize=1)

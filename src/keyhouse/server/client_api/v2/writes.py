@@ -11,17 +11,11 @@ import msgspec
 from keyhouse.attestation import QuoteRefusedError
 from keyhouse.base.errors import BadRequestError, InvalidError, Problem
 from keyhouse.coordinator import Decision, StaleError, UploadSecrets
-from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.bodies import still_needed, warnings_message
-from keyhouse.server.client_api.routes import INLINE, user_of
+from keyhouse.server.client_api.routes import INLINE, UseCases, user_of
 from keyhouse.server.http.body import DECODED_BYTES, read_body, require_size
 from keyhouse.server.http.exchange import Answer, Head, Later
-from keyhouse.server.services.feature_gates import Counters, QuoteSigning
-from keyhouse.server.services.first_manifest import FirstManifest
-from keyhouse.server.services.preparation import Preparation
-from keyhouse.server.services.quote_checks import QuoteChecks
-from keyhouse.server.services.updates import Agreement, Proposal, Updates
-from keyhouse.server.services.user_secrets import SecretWrites
+from keyhouse.server.services.updates import Agreement, Proposal
 from keyhouse.wire.client_api import (
     AcknowledgedData,
     CancelBody,
@@ -44,26 +38,7 @@ CANCELLED: Final = "the pending update is cancelled"
 _NOT_WITNESSED: Final = "no quorum of the witnesses has cosigned this yet: a host can roll it back"
 
 
-def updated(answers: Answers, agreement: Agreement) -> Answer:
-    """Return the answer to an update that was initiated, or applied at once."""
-    notes = "; ".join((*agreement.notes, *unwitnessed(agreement)))
-    data = _data(UpdateAnswer, agreement, LEFT_OUT)
-    return answers.success(data, agreement.view, notes)
-
-
-def acknowledged(answers: Answers, agreement: Agreement) -> Answer:
-    """Return the answer to an acknowledgement.
-
-    Clients read the first word of its message: ``All``, or a number.
-    """
-    said = ["All necessary users have agreed: the update is applied", *agreement.notes]
-    if agreement.missing:
-        said = [still_needed(agreement.missing)]
-    message = "; ".join((*said, *unwitnessed(agreement)))
-    return answers.success(_data(AcknowledgedData, agreement, message), agreement.view)
-
-
-def unwitnessed(agreement: Agreement) -> tuple[str, ...]:
+def _unwitnessed(agreement: Agreement) -> tuple[str, ...]:
     """Return what to say of a change that no quorum of the witnesses knows yet, if that is so."""
     return (_NOT_WITNESSED,) if agreement.witnessed is False else ()
 
@@ -90,105 +65,101 @@ _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _MANIFEST_HINT: Final = 'send {"manifest": its JSON text in base64}'
 
 
-async def set_manifest(
-    first_manifest: FirstManifest, answers: Answers, head: Head, body: bytes
-) -> Answer:
+async def set_manifest(to: UseCases, _head: Head, body: bytes) -> Answer:
     """Enforce the first manifest; answer the recovery secrets for the holders of the keys."""
-    del head
-    enforced = await first_manifest.set(lambda: _manifest(body))
+    enforced = await to.first_manifest.set(lambda: _manifest(body))
     data = SetManifestData(enforced.recovery_secrets, enforced.recovery_secrets)
-    return answers.success(data, enforced.view, warnings_message(enforced.warnings))
+    return to.answers.success(data, enforced.view, warnings_message(enforced.warnings))
 
 
 def write_secrets(
-    read: Callable[[bytes], Uploads],
-    within: str,
-    secrets: SecretWrites,
-    answers: Answers,
-    head: Head,
-    body: bytes,
+    read: Callable[[bytes], Uploads], within: str, to: UseCases, head: Head, body: bytes
 ) -> Awaitable[Answer]:
     """Store what a user uploads: all of it or nothing. ``within``: what findings call the place.
 
     A small one is read and checked here, a large one in a thread, and so is one that has to be
     checked again because the state has changed. Raises what refuses a small one.
     """
-    prepare = partial(secrets.prepared, head.identity, partial(_bounded, read, body), within)
+    prepare = partial(to.secrets.prepared, head.identity, partial(_bounded, read, body), within)
     if len(body) > INLINE:
-        return _written(secrets, answers, prepare)
-    return Later(secrets.submitted(prepare()), partial(_concluded, secrets, answers, prepare))
+        return _written(to, prepare)
+    return Later(to.secrets.submitted(prepare()), partial(_concluded, to, prepare))
 
 
 def _concluded(
-    secrets: SecretWrites, answers: Answers, prepare: Prepare, done: Future[Decision]
+    to: UseCases, prepare: Prepare, done: Future[Decision]
 ) -> Answer | Awaitable[Answer]:
     try:
-        return answers.success(None, done.result().view)
+        return to.answers.success(None, done.result().view)
     except StaleError:
-        return _written(secrets, answers, prepare)
+        return _written(to, prepare)
 
 
-async def _written(secrets: SecretWrites, answers: Answers, prepare: Prepare) -> Answer:
-    return answers.success(None, await secrets.write(prepare))
+async def _written(to: UseCases, prepare: Prepare) -> Answer:
+    return to.answers.success(None, await to.secrets.write(prepare))
 
 
-async def plan_update(
-    updates: Updates, preparation: Preparation, answers: Answers, head: Head, body: bytes
-) -> Answer:
+async def plan_update(to: UseCases, head: Head, body: bytes) -> Answer:
     """Tell what an update would do, with a digest that it can be bound to. Changes nothing."""
-    plan, view = await updates.plan(head.identity, lambda: _manifest(body))
-    return answers.encoded(await preparation.off_loop(lambda: msgspec.json.encode(plan)), view)
+    plan, view = await to.updates.plan(head.identity, lambda: _manifest(body))
+    data = await to.preparation.off_loop(lambda: msgspec.json.encode(plan))
+    return to.answers.encoded(data, view)
 
 
 async def update_manifest(
-    read: Callable[[bytes], Proposal], updates: Updates, answers: Answers, head: Head, body: bytes
+    read: Callable[[bytes], Proposal], to: UseCases, head: Head, body: bytes
 ) -> Answer:
     """Raise security versions of packages, or initiate a full update."""
-    agreement = await updates.propose(head.identity, lambda: read(body))
-    return updated(answers, agreement)
+    agreement = await to.updates.propose(head.identity, lambda: read(body))
+    notes = "; ".join((*agreement.notes, *_unwitnessed(agreement)))
+    return to.answers.success(_data(UpdateAnswer, agreement, LEFT_OUT), agreement.view, notes)
 
 
 async def acknowledge_update(
-    read: Callable[[bytes], Proposal], updates: Updates, answers: Answers, head: Head, body: bytes
+    read: Callable[[bytes], Proposal], to: UseCases, head: Head, body: bytes
 ) -> Answer:
-    """Agree to the pending manifest."""
-    agreement = await updates.acknowledge(head.identity, lambda: read(body))
-    return acknowledged(answers, agreement)
+    """Agree to the pending manifest.
+
+    Clients read the first word of the answer's message: ``All``, or a number.
+    """
+    agreement = await to.updates.acknowledge(head.identity, lambda: read(body))
+    said = ["All necessary users have agreed: the update is applied", *agreement.notes]
+    if agreement.missing:
+        said = [still_needed(agreement.missing)]
+    message = "; ".join((*said, *_unwitnessed(agreement)))
+    return to.answers.success(_data(AcknowledgedData, agreement, message), agreement.view)
 
 
 async def cancel_update(
     read: Callable[[bytes], bytes | None],
     data: MessageData | str,
-    updates: Updates,
-    answers: Answers,
+    to: UseCases,
     head: Head,
     body: bytes,
 ) -> Answer:
     """Give the pending manifest up; answer ``data``. ``read`` returns the approval in a body."""
-    agreement = await updates.cancel(user_of(head), lambda: read(body))
-    return answers.success(data, agreement.view, "; ".join(unwitnessed(agreement)))
+    agreement = await to.updates.cancel(user_of(head), lambda: read(body))
+    return to.answers.success(data, agreement.view, "; ".join(_unwitnessed(agreement)))
 
 
-async def sign_quote(
-    checks: QuoteChecks, signing: QuoteSigning, answers: Answers, head: Head, body: bytes
-) -> Answer:
+async def sign_quote(to: UseCases, _head: Head, body: bytes) -> Answer:
     """Answer the quote's TCB status, and the root key's signature over quote and status.
 
     Source: Client API, "sign-quote".
     """
-    del head
-    quote = _quote(body) if len(body) <= INLINE else await checks.in_turn(lambda: _quote(body))
+    inline = len(body) <= INLINE
+    quote = _quote(body) if inline else await to.quote_checks.in_turn(lambda: _quote(body))
     try:
-        status, signature, view = await signing.sign(quote)
+        status, signature, view = await to.quote_signing.sign(quote)
     except QuoteRefusedError as refused:
         raise BadRequestError(
             "the quote is not signed", fields={_QUOTE: refused.message}, hint=refused.hint
         ) from None
     data = SignedQuote(tcb_status=status, signature=signature, verification_signature=signature)
-    return answers.success(data, view)
+    return to.answers.success(data, view)
 
 
-async def raise_counter(counters: Counters, answers: Answers, head: Head, body: bytes) -> Answer:
+async def raise_counter(to: UseCases, head: Head, body: bytes) -> Answer:
     """Raise a counter of the calling workload, if it is lower; answer its value before.
 
     Source: wire reference, "Monotonic counters".
@@ -199,8 +170,8 @@ async def raise_counter(counters: Counters, answers: Answers, head: Head, body: 
             "the name of the counter is too long",
             fields={"name": f"has more than {LONGEST_NAME} bytes"},
         )
-    before, view = await counters.raise_to(head.identity, wanted.name, wanted.value)
-    return answers.success(CounterData(before), view)
+    before, view = await to.counters.raise_to(head.identity, wanted.name, wanted.value)
+    return to.answers.success(CounterData(before), view)
 
 
 def _manifest(body: bytes) -> bytes:
