@@ -23,6 +23,7 @@ from keyhouse.coordinator.core.commands import (
 )
 from keyhouse.coordinator.core.context import FirstManifestRule
 from keyhouse.coordinator.core.decide import require_below_limit
+from keyhouse.coordinator.core.decide_update import require_pending
 from keyhouse.coordinator.core.events import Activated
 from keyhouse.coordinator.core.phases import OPEN_WHILE_HELD, Operation, Phase, phase_of, require
 from keyhouse.coordinator.core.policy import policy_of

@@ -112,7 +112,7 @@ class Lease:
         if self.is_enforced and (reason := self.held):
             raise HeldError(
                 f"the coordinator is held: {reason}",
-                hint="see GET /api/v2/status; its operator has to make sure that this is the newest"
+                hint="see keyhouse status; its operator has to make sure that this is the newest"
                 " state, and that it reaches the witnesses",
             )
 

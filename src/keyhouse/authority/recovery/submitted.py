@@ -62,8 +62,8 @@ class EphemeralKey:
             raise BadRequestError(
                 "the share cannot be decrypted",
                 fields={"recoverySecret": "is neither a share nor encrypted to the present key"},
-                hint="encrypt it to the key of GET /api/v2/recover/public-key; a restart makes"
-                " another",
+                hint="encrypt it to the key that keyhouse recover public-key writes; a restart"
+                " makes another",
             ) from None
 
 

@@ -21,7 +21,6 @@ from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.hardening import forbid_dumps
 from keyhouse.base.process.isolation import release_environment
 from keyhouse.base.process.standard_streams import write_error
-from keyhouse.cli.output.coordinator_words import in_commands
 from keyhouse.cli.run.settings import RunSettings, read_run_settings, reports_in_json
 from keyhouse.server.process.flags import SettingMisusedError
 
@@ -46,7 +45,6 @@ class Report:
 
     def error(self, error: KeyhouseError) -> None:
         """Tell why the program does not start."""
-        error.message = in_commands(error.message)
         if self._as_json:
             self._line("error", error.message, hint=error.hint, code=error.code)
         else:
@@ -147,7 +145,7 @@ def _join(settings: RunSettings, report: Report) -> "Delivered":
         return launcher.run(launcher.activate(request, anchor, max(end - clock.now(), 0)))
 
     def report_retry(error: UnavailableError, pause: float) -> None:
-        report.progress(f"{in_commands(error.message)}; trying again in {pause:.1f} s")
+        report.progress(f"{error.message}; trying again in {pause:.1f} s")
 
     return launcher.retry(attempt, seconds=settings.timeout, clock=clock, told=report_retry)
 

@@ -77,14 +77,16 @@ def require_nothing_pending(state: Running) -> None:
     if state.pending is not None:
         raise ConflictError(
             "an update is pending",
-            hint="acknowledge it or cancel it first; GET /api/v2/update-manifest shows it",
+            hint="acknowledge it or cancel it first; keyhouse manifest update get shows it",
         )
 
 
 def require_pending(state: Running) -> Pending:
     """Return the pending update. Raises ``NotFoundError`` if there is none."""
     if state.pending is None:
-        raise NotFoundError("no update is pending", hint="initiate one with POST /api/v2/update")
+        raise NotFoundError(
+            "no update is pending", hint="initiate one with keyhouse manifest update apply"
+        )
     return state.pending
 
 

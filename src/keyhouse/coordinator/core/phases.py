@@ -115,8 +115,8 @@ OPEN_WHILE_HELD: frozenset[Operation] = frozenset(
 
 
 _HOW_TO_BEGIN: Mapping[Phase, str] = {
-    Phase.RECOVERY: "recover it with POST /api/v2/recover or set one with POST /api/v2/manifest",
-    Phase.ACCEPTING_MANIFEST: "set one with POST /api/v2/manifest",
+    Phase.RECOVERY: "recover it with keyhouse recover, or set one with keyhouse manifest set",
+    Phase.ACCEPTING_MANIFEST: "set one with keyhouse manifest set",
 }
 
 

@@ -235,7 +235,7 @@ def _bound(planned: Planned, expected: str) -> PlanBasis:
     if digest != expected:
         raise PlanChangedError(
             f"this is no longer the plan that was reviewed: the plan is now {digest}",
-            hint="read it, POST /api/v2/plan or keyhouse manifest plan, and send its digest",
+            hint="review it again (keyhouse manifest plan), and send its digest (--expect-plan)",
         )
     return planned.basis
 

@@ -165,7 +165,7 @@ class RecoverySession:
             raise BadRequestError(
                 "the share cannot be decrypted: nobody has asked for the public key yet",
                 fields={"recoverySecret": "is not encrypted to the present key"},
-                hint="encrypt it to the key of GET /api/v2/recover/public-key",
+                hint="encrypt it to the key that keyhouse recover public-key writes",
             )
         return self._key.result().decrypt(ciphertext.reveal())
 

@@ -4,8 +4,8 @@ from functools import cache
 
 import msgspec
 
-from keyhouse.base.errors import NotFoundError, UnavailableError
-from keyhouse.coordinator import View
+from keyhouse.base.errors import UnavailableError
+from keyhouse.coordinator import View, require_pending
 from keyhouse.server.client_api.bodies import (
     evidence_body,
     manifest_body,
@@ -81,8 +81,6 @@ def read_update_log(to: UseCases, view: View, _head: Head) -> Answer:
 
 def read_pending(to: UseCases, view: View, _head: Head) -> Answer:
     """Answer the manifest that waits for acknowledgements. The same in both versions."""
-    pending = view.running.pending
-    if pending is None:
-        raise NotFoundError("no update is pending", hint="initiate one with POST /api/v2/update")
+    pending = require_pending(view.running)
     body = pending_body(pending.manifest, pending.missing, pending.missing_users)
     return to.answers.shared(body, view)

@@ -183,9 +183,9 @@ def proposal_of(body: bytes) -> Proposal:
     read = read_body(body, UpdateBody)
     if read.plan is not None and not _DIGEST.fullmatch(read.plan):
         raise BadRequestError(
-            "the digest of the plan is none",
+            "the digest of the plan is invalid",
             fields={"plan": "must be 64 hex digits, in lower case"},
-            hint="send the digest that POST /api/v2/plan has answered",
+            hint="send the digest that keyhouse manifest plan prints",
         )
     return Proposal(_given(read.manifest), read.plan or "", read.approval)
 
