@@ -9,7 +9,7 @@ import binascii
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -51,10 +51,24 @@ def read_amd_path(path: Path) -> AmdCollateral:
 
     Raises ``CollateralRefusedError``.
     """
-    return read_amd_collateral(read_amd_files(path))
+    return amd_collateral_in(read_amd_files(path))
 
 
-def read_amd_files(path: Path) -> tuple[bytes, ...]:
+def amd_collateral_in(files: Mapping[Path, bytes]) -> AmdCollateral:
+    """Return what is in ``files``. Raises ``CollateralRefusedError``, which names the file."""
+    read = []
+    for path, content in files.items():
+        try:
+            read.append(read_amd_collateral([content]))
+        except CollateralRefusedError as refused:
+            raise _refused(path, refused.message) from None
+    return AmdCollateral(
+        tuple(der for each in read for der in each.certificates),
+        tuple(der for each in read for der in each.lists),
+    )
+
+
+def read_amd_files(path: Path) -> dict[Path, bytes]:
     """Return the content of the file ``path``, or of the files of that directory by their names.
 
     Files whose names begin with a point are not read. Raises ``CollateralRefusedError``.
@@ -66,7 +80,7 @@ def read_amd_files(path: Path) -> tuple[bytes, ...]:
     except OSError as error:
         raise _refused(path, os_reason(error)) from None
     named = [file for file in files if file == path or not file.name.startswith(".")]
-    return tuple(map(_content, named))
+    return {file: _content(file) for file in named}
 
 
 def _content(file: Path) -> bytes:

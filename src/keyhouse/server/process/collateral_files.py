@@ -17,7 +17,7 @@ from keyhouse.attestation import (
     read_collateral,
     read_facts,
 )
-from keyhouse.attestation.collateral.amd import AmdCollateral, read_amd_collateral, read_amd_files
+from keyhouse.attestation.collateral.amd import AmdCollateral, amd_collateral_in, read_amd_files
 from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
 from keyhouse.attestation.collateral.cache import Kept, with_newer_lists
 from keyhouse.attestation.snp.authority import Roots, end_of_lists
@@ -250,9 +250,9 @@ class AmdFiles:
     def __call__(self) -> AmdCollateral:
         """Return the certificates and lists that the files have now."""
         files = read_amd_files(self._path)
-        digest = b"".join(sha256(content).digest() for content in files)
+        digest = b"".join(sha256(content).digest() for content in files.values())
         if digest != self._digest:
-            self._collateral = read_amd_collateral(files)
+            self._collateral = amd_collateral_in(files)
             self._digest = digest
         return self._collateral
 
