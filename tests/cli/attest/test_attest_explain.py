@@ -212,6 +212,43 @@ def test_a_real_report_of_sev_snp_is_told_with_amds_own_revocation_list(tmp_path
         assert (code, refused) == expected, (name, at)
 
 
+@pytest.mark.parametrize(
+    ("at", "code"), [("2022-12-01", 0), ("2023-06-01", 4)], ids=["verified", "expired"]
+)
+def test_a_report_of_version_2_is_told_with_the_product_of_its_certificates(
+    tmp_path: Path, at: str, code: int
+) -> None:
+    amd = tmp_path / "amd"
+    amd.mkdir()
+    for name in ("snp_authorities.pem", "snp_lists.pem"):
+        (amd / name).write_bytes((VECTORS / name).read_bytes())
+
+    quote = VECTORS / "snp_quote_listed"
+    ended, found = explained(quote, "--amd-collateral", str(amd), at=at)
+
+    assert (ended, found["quote"]["snp"]["Product"]) == (code, "Milan")
+    package = manifest_file(tmp_path, vm={"SNP": {**found["quote"]["snp"]}})
+    words = ("--amd-collateral", str(amd), "--manifest", package)
+    assert explain(quote, *words, at="2022-12-01").code == 0
+
+
+def test_a_report_alone_has_no_product_and_one_that_is_unknown_is_not_shown(
+    tmp_path: Path,
+) -> None:
+    vcek = (VECTORS / "snp_vcek_milan.der").read_bytes()
+    assert vcek.count(b"Milan-B0") == 1
+    file = tmp_path / "vcek.der"
+    for content, product in (
+        (None, None),
+        (vcek, "Milan"),
+        (vcek.replace(b"Milan-B0", b"Mil\x1b[-B0"), None),
+    ):
+        words = () if content is None else ("--amd-collateral", str(file))
+        file.write_bytes(content or b"")
+        code, found = explained(VECTORS / "snp_report", *words)
+        assert (code, found["quote"]["snp"].get("Product")) == (4, product)
+
+
 AUTHORITIES = str(VECTORS / "snp_authorities.pem")
 
 

@@ -55,7 +55,7 @@ _FAMILIES: Final = {
 class SnpMeasurements(Readable, frozen=True, kw_only=True):
     """Who a confidential VM is, and what its platform is. Numbers are little-endian in bytes.
 
-    ``product`` is "" while a report of version 2 is not verified: its certificates say it.
+    ``product`` is "" while a report of version 2 is not verified: its certificates name it.
     """
 
     measurement: bytes  # 48 bytes: its first memory

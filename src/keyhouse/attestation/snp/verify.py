@@ -41,6 +41,7 @@ from keyhouse.attestation.snp.authority import (
     require_issued,
 )
 from keyhouse.base.byte_reader import LayoutError
+from keyhouse.wire.snp import PRODUCTS
 
 _CHIP_ID = 64
 
@@ -103,6 +104,20 @@ def require_endorsed(
     except Exception:  # noqa: BLE001 - InvalidSignature, or what the numbers make it raise
         raise refusal(QuoteProblem.SIGNATURE) from None
     return report, endorsement, authority
+
+
+def product_named(form: QuoteForm, collateral: AmdCollateral) -> str:
+    """Return the line of processors that the certificate of the report's key names, not verified.
+
+    "" if there is no such certificate, or if it names none that is known.
+    """
+    said = read_snp_report(form.raw[:SNP_REPORT]).measured
+    try:
+        endorsement = _endorsement(said, read_table(form.chain), collateral)
+    except QuoteRefusedError:
+        return ""
+    product, _, _ = endorsement.product.partition("-")
+    return product if product in PRODUCTS else ""
 
 
 def _require_chip(said: SnpMeasurements) -> None:
