@@ -21,6 +21,7 @@ from support.samples.manifests import (
     changed,
     full,
     fully_checked,
+    places_in,
     rsa_public_pem,
     sample,
 )
@@ -679,20 +680,6 @@ def test_arbitrary_bytes_raise_only_invalid(raw: bytes) -> None:
 @settings(max_examples=300)
 def test_arbitrary_json_raises_only_invalid(value: object) -> None:
     assert isinstance(outcome(json.dumps(value).encode()), tuple)
-
-
-def places_in(value: object) -> list[tuple[Any, Any]]:
-    """Return every (container, key) of a JSON tree."""
-    keys: list[Any] = []
-    if isinstance(value, dict):
-        keys = list(value)
-    elif isinstance(value, list):
-        keys = list(range(len(value)))
-    found: list[tuple[Any, Any]] = []
-    for key in keys:
-        found.append((value, key))
-        found += places_in(value[key])  # type: ignore[index]
-    return found
 
 
 @given(st.integers(0, 10_000), JSON)

@@ -10,7 +10,7 @@ from keyhouse.wire.json_decoder import UInt64
 from keyhouse.wire.secret_types import CertificateTemplate, Subject, Uri, manifest_name
 
 
-class EntryDocument(msgspec.Struct, frozen=True, rename=manifest_name):
+class EntryDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """The long form of a value in ``Files`` or ``Env``."""
 
     data: str = ""
@@ -18,7 +18,9 @@ class EntryDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     no_templates: bool = False
 
 
-class ParametersDocument(msgspec.Struct, frozen=True, rename=manifest_name):
+class ParametersDocument(
+    msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True
+):
     """``Marbles.<type>.Parameters``; ``null`` is not a value in ``Files`` and ``Env``."""
 
     files: dict[str, str | EntryDocument] = {}
@@ -26,7 +28,7 @@ class ParametersDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     argv: tuple[str, ...] = ()
 
 
-class MarbleDocument(msgspec.Struct, frozen=True, rename=manifest_name):
+class MarbleDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """``Marbles.<type>``."""
 
     package: str = ""
@@ -36,13 +38,15 @@ class MarbleDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     disable_secret_binding: bool = False
 
 
-class SubjectDocument(Subject, frozen=True, kw_only=True, rename=manifest_name):
+class SubjectDocument(
+    Subject, frozen=True, kw_only=True, rename=manifest_name, forbid_unknown_fields=True
+):
     """A subject with the field that has no effect."""
 
     names: object = None
 
 
-class UriDocument(Uri, frozen=True, kw_only=True, rename=manifest_name):
+class UriDocument(Uri, frozen=True, kw_only=True, rename=manifest_name, forbid_unknown_fields=True):
     """A URI with the other fields that Go writes: they may be there, but have to be empty."""
 
     opaque: object = None
@@ -55,7 +59,9 @@ class UriDocument(Uri, frozen=True, kw_only=True, rename=manifest_name):
     raw_fragment: object = None
 
 
-class TemplateDocument(CertificateTemplate, frozen=True, kw_only=True, rename=manifest_name):
+class TemplateDocument(
+    CertificateTemplate, frozen=True, kw_only=True, rename=manifest_name, forbid_unknown_fields=True
+):
     """A certificate template with the fields that have no effect."""
 
     subject: SubjectDocument = SubjectDocument()
@@ -87,7 +93,7 @@ class TemplateDocument(CertificateTemplate, frozen=True, kw_only=True, rename=ma
     require_explicit_policy_zero: object = None
 
 
-class SecretDocument(msgspec.Struct, frozen=True, rename=manifest_name):
+class SecretDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """``Secrets.<name>``."""
 
     type: str = ""
@@ -100,14 +106,14 @@ class SecretDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     public: Secret | None = None
 
 
-class UserDocument(msgspec.Struct, frozen=True, rename=manifest_name):
+class UserDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """``Users.<name>``."""
 
     certificate: str = ""
     roles: tuple[str, ...] = ()
 
 
-class RoleDocument(msgspec.Struct, frozen=True, rename=manifest_name):
+class RoleDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """``Roles.<name>``."""
 
     resource_type: str = ""
@@ -115,7 +121,7 @@ class RoleDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     actions: tuple[str, ...] = ()
 
 
-class ConfigDocument(msgspec.Struct, frozen=True, rename=manifest_name):
+class ConfigDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """``Config``."""
 
     seal_mode: str = ""
@@ -127,7 +133,9 @@ class ConfigDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     transparency: Transparency | None = None
 
 
-class ManifestDocument(msgspec.Struct, frozen=True, rename=manifest_name):
+class ManifestDocument(
+    msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True
+):
     """The whole."""
 
     packages: dict[str, Package] = {}

@@ -12,7 +12,7 @@ from keyhouse.wire.tdx import TdxIdentity
 from keyhouse.wire.vm_identity import VmIdentity
 
 
-class Package(msgspec.Struct, frozen=True, rename=manifest_name):
+class Package(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """An enclave program or confidential VM that is allowed (manifest format, "Packages").
 
     Identifiers are lower-case hex or empty; ``None`` means: not given. With ``tdx`` or ``snp``,
@@ -35,7 +35,7 @@ class Package(msgspec.Struct, frozen=True, rename=manifest_name):
         return self.tdx if self.snp is None else self.snp
 
 
-class Infrastructure(msgspec.Struct, frozen=True, rename=manifest_name):
+class Infrastructure(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """A restriction of platforms (manifest format, "Infrastructures"). Not enforced yet."""
 
     cpu_svn: bytes = msgspec.field(default=b"", name="CPUSVN")
@@ -69,7 +69,7 @@ class Marble(msgspec.Struct, frozen=True):
     disable_secret_binding: bool = False
 
 
-class Incoming(msgspec.Struct, frozen=True, rename=manifest_name):
+class Incoming(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """A port on which transparent TLS listens. ``cert`` names a secret, or is empty."""
 
     port: str = ""
@@ -78,7 +78,7 @@ class Incoming(msgspec.Struct, frozen=True, rename=manifest_name):
     addr: str = ""  # has no effect here
 
 
-class Outgoing(msgspec.Struct, frozen=True, rename=manifest_name):
+class Outgoing(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """A peer to which transparent TLS connects."""
 
     port: str = ""
@@ -87,7 +87,7 @@ class Outgoing(msgspec.Struct, frozen=True, rename=manifest_name):
     disable_client_auth: bool = False  # nor has this
 
 
-class TlsTag(msgspec.Struct, frozen=True, rename=manifest_name):
+class TlsTag(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """The connections that a tag covers."""
 
     incoming: tuple[Incoming, ...] = ()
@@ -149,7 +149,7 @@ class FeatureGate(StrEnum):
     AZURE_HSM_SEALING = "AzureHSMSealing"
 
 
-class Replicas(msgspec.Struct, frozen=True, rename=manifest_name):
+class Replicas(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """Which other coordinators are handed the data key (manifest: ``Config.Replicas``).
 
     Converted, each list is sorted and has nothing twice, in lower case where it is hex.
@@ -180,7 +180,7 @@ LEASE_SECONDS: Final = 3600
 LEASE_OPERATIONS: Final = 10_000
 
 
-class Transparency(msgspec.Struct, frozen=True, rename=manifest_name):
+class Transparency(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """What outsiders can verify of the deployment (manifest: ``Config.Transparency``).
 
     0 and empty stand for the defaults. Converted, these are filled in, and ``anchor_before`` is

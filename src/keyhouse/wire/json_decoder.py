@@ -56,13 +56,15 @@ __all__ = [
     "UInt16",
     "UInt64",
     "UnreadableError",
+    "bounds_of",
     "decode",
     "nearest",
     "read",
     "resembling",
 ]
 
-UInt64 = Annotated[int, msgspec.Meta(ge=0, le=2**64 - 1)]
+# The bounds that msgspec itself checks are signed numbers of 64 bits.
+UInt64 = Annotated[int, msgspec.Meta(ge=0, extra_json_schema={"maximum": 2**64 - 1})]
 UInt16 = Annotated[int, msgspec.Meta(ge=0, le=2**16 - 1)]
 UInt8 = Annotated[int, msgspec.Meta(ge=0, le=2**8 - 1)]
 
@@ -211,8 +213,8 @@ def _shape(hint: Any) -> _Shape:
         return _struct(hint)
     if origin is Annotated:
         kind, *notes = get_args(hint)
-        bounds: Any = next((note for note in notes if isinstance(note, msgspec.Meta)), None)
-        return _integer(bounds.ge, bounds.le) if bounds else _shape(kind)
+        meta = next((note for note in notes if isinstance(note, msgspec.Meta)), None)
+        return _integer(*bounds_of(meta)) if meta else _shape(kind)
     if origin is tuple:
         return _list(_shape(get_args(hint)[0]))
     if origin is dict:
@@ -220,6 +222,11 @@ def _shape(hint: Any) -> _Shape:
     if origin in {Union, types.UnionType}:
         return _union(get_args(hint))
     raise TypeError(f"no JSON form for {hint!r}")
+
+
+def bounds_of(note: Any) -> tuple[int, int]:
+    """Return the least and the greatest integer of a type with ``note``, a ``msgspec.Meta``."""
+    return note.ge, (note.extra_json_schema or {}).get("maximum", note.le)
 
 
 def _kind_of(value: object) -> str:

@@ -72,7 +72,7 @@ def size_problem(kind: SecretType, size: int, *, shared: bool, user_defined: boo
     return "" if size in CURVE_SIZES else f"is {size}, must be 224, 256, 384 or 521"
 
 
-class NameAttribute(msgspec.Struct, frozen=True, rename=manifest_name):
+class NameAttribute(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """One attribute of a distinguished name: ``{"Type": [2, 5, 4, 12], "Value": "text"}``."""
 
     type: Oid
@@ -102,14 +102,14 @@ class Uri(msgspec.Struct, frozen=True, rename=manifest_name):
     path: str = ""
 
 
-class AddressRange(msgspec.Struct, frozen=True, rename=manifest_name):
+class AddressRange(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """An IP range of a name constraint: ``mask`` has as many bytes as the address (4 or 16)."""
 
     ip: str
     mask: bytes
 
 
-class Extension(msgspec.Struct, frozen=True, rename=manifest_name):
+class Extension(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """An extension as it is in the certificate; ``value`` is its DER."""
 
     id: Oid

@@ -25,7 +25,7 @@ VMPLS: Final = range(4)
 """The privilege levels inside a VM; 0 is the highest."""
 
 
-class SnpTcb(msgspec.Struct, frozen=True, omit_defaults=True):
+class SnpTcb(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Security versions of a platform's firmware, each 0 to 255; None: not given.
 
     ``fmc`` is of Turin alone.
@@ -43,7 +43,7 @@ class SnpTcb(msgspec.Struct, frozen=True, omit_defaults=True):
         return ", ".join(f"{name} {version}" for name, version in given.items())
 
 
-class SnpIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
+class SnpIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a confidential VM has to be. Hex fields are equal; "" means: not compared.
 
     The platform is of ``product``, has every version of ``minimum_tcb`` or a higher one, and signs

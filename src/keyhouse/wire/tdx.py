@@ -14,7 +14,7 @@ from keyhouse.base.errors import Problem
 from keyhouse.wire.exact_fields import problems_of_fields
 
 
-class TdxIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
+class TdxIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a confidential VM has to be: each field equal; "" means that it is not compared.
 
     Hex in any case of letters.

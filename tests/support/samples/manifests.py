@@ -84,3 +84,17 @@ def rsa_public_pem(bits: int, exponent: int = 65537) -> str:
     key = unused_rsa_key(bits, exponent)
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return public.decode()
+
+
+def places_in(value: object) -> list[tuple[Any, Any]]:
+    """Return every (container, key) of a JSON tree."""
+    keys: list[Any] = []
+    if isinstance(value, dict):
+        keys = list(value)
+    elif isinstance(value, list):
+        keys = list(range(len(value)))
+    found: list[tuple[Any, Any]] = []
+    for key in keys:
+        found.append((value, key))
+        found += places_in(value[key])  # type: ignore[index]
+    return found

@@ -21,6 +21,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.manifest.document import ManifestDocument
 from keyhouse.manifest.source.schema_fields import DESCRIBED, Field
 from keyhouse.manifest.source.schema_rules import Rule
+from keyhouse.wire.json_decoder import bounds_of
 
 Schema = dict[str, Any]
 
@@ -104,7 +105,8 @@ def _form(hint: Any, each: Rule, definitions: dict[str, Schema]) -> Schema:
         return _define(hint, definitions)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return {"type": "integer", "minimum": arguments[1].ge, "maximum": arguments[1].le}
+        least, greatest = bounds_of(arguments[1])
+        return {"type": "integer", "minimum": least, "maximum": greatest}
     if origin is tuple:
         return {"type": "array", "items": _element(arguments[0], each, definitions)}
     if origin is dict:

@@ -97,9 +97,11 @@ def _preload(kind: str, this: int, of: int) -> "KeptKeys":
     for name in (*_below(_PACKAGES[kind]), *_MODULES[kind]):
         importlib.import_module(name)
     if kind != "run":
-        from keyhouse.manifest.convert import decode
+        from keyhouse.manifest import decode
+        from keyhouse.manifest.check import read_document
 
         decode(b"{}")
+        read_document(b"{}")
     if kind == "serve":
         from keyhouse.server.client_api import ROUTES
         from keyhouse.server.client_api.routes import Grammars

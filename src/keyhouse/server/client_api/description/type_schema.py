@@ -12,6 +12,7 @@ import msgspec
 
 from keyhouse.base.secret import Secret
 from keyhouse.wire import client_api
+from keyhouse.wire.json_decoder import bounds_of
 from keyhouse.wire.sent import OneOf, Sent
 
 Schema = dict[str, Any]
@@ -77,7 +78,8 @@ def _noted(schema: Schema, notes: tuple[Any, ...]) -> Schema:
     """Return ``schema`` with what the notes of its type say."""
     for note in notes:
         if isinstance(note, msgspec.Meta):
-            schema = {**schema, "minimum": note.ge, "maximum": note.le}
+            least, greatest = bounds_of(note)
+            schema = {**schema, "minimum": least, "maximum": greatest}
         elif isinstance(note, OneOf):
             schema = {"type": schema["type"], "enum": [*note.values]}
         elif note is Sent.OR_NULL:
