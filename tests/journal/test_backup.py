@@ -83,6 +83,19 @@ async def test_a_backup_that_is_refused_leaves_nothing(store: Path, tmp_path: Pa
     assert names(tmp_path) == ["store"]
 
 
+async def test_backups_and_states_may_be_in_a_directory_that_is_a_link(
+    store: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "private").mkdir()
+    (tmp_path / "public").symlink_to("private")
+    backup = tmp_path / "public" / "backup"
+
+    await make_backup(store, backup, trust)
+    await restore_backup(backup, tmp_path / "public" / "new", trust)
+
+    assert await state_of(tmp_path / "private" / "new") == WHOLE
+
+
 async def test_a_backup_without_a_sealed_key_comes_back_locked(store: Path, tmp_path: Path) -> None:
     (store / "sealed_key").unlink()
     await make_backup(store, tmp_path / "backup", trust)

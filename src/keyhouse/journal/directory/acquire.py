@@ -159,7 +159,7 @@ def acquire(path: Path, disk: Disk) -> DirectoryLock:
     """
     if not os.path.lexists(path):
         disk.make_directory(path)
-        disk.sync_directory(path.parent)
+        disk.sync_name(path)
     disk.check_directory(path)
     lock = DirectoryLock(path, disk)
     try:

@@ -163,6 +163,15 @@ class Disk:
         with _named(path, "synced"):
             durable_files.sync_directory(path, follow=False)
 
+    def sync_name(self, path: Path) -> None:
+        """Make the name of ``path`` durable where somebody put it: that directory may be a link.
+
+        Those in ``/var/lib`` are links, for a user that systemd makes (``DynamicUser=``).
+        """
+        self._begin(f"sync {path.parent.name}/")
+        with _named(path.parent, "synced"):
+            durable_files.sync_directory(path.parent)
+
     def sync_file(self, path: Path) -> None:
         """Make the content of ``path``, written through other handles, durable."""
         self._begin(f"sync {path.name}")

@@ -176,7 +176,7 @@ async def make_backup_of(
             disk.sync_file(target / name)
         lines = [f"{_digest(target / name)}  {name}\n" for name in _present(target)]
         disk.write(target / DIGESTS, "".join(lines).encode("ascii"))
-        disk.sync_directory(target.parent)
+        disk.sync_name(target)
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
