@@ -99,6 +99,14 @@ def test_report_of_amd_gives_its_package(tmp_path: Path) -> None:
     assert "can be debugged" in typed("package-info", str(quote)).stderr
 
 
+def test_report_of_version_2_gives_the_product_that_its_certificate_names() -> None:
+    quote = Path(__file__).parents[2] / "attestation/vectors/snp_quote_listed"
+
+    assert (
+        json.loads(typed("package-info", str(quote), "--json").stdout)["SNP"]["Product"] == "Milan"
+    )
+
+
 def test_quote_of_an_enclave_gives_its_package(tmp_path: Path) -> None:
     quote = tmp_path / "quote"
     quote.write_bytes(SGX_QUOTE)

@@ -106,18 +106,21 @@ def require_endorsed(
     return report, endorsement, authority
 
 
-def product_named(form: QuoteForm, collateral: AmdCollateral) -> str:
-    """Return the line of processors that the certificate of the report's key names, not verified.
+def claimed_snp(form: QuoteForm, collateral: AmdCollateral | None = None) -> SnpMeasurements:
+    """Return what a report says; nothing is verified.
 
-    "" if there is no such certificate, or if it names none that is known.
+    The product of one of version 2 is what the certificate of its key names, as it must if the
+    report verifies; "" without such a certificate, or if the product is unknown.
     """
     said = read_snp_report(form.raw[:SNP_REPORT]).measured
+    if said.product:
+        return said
     try:
-        endorsement = _endorsement(said, read_table(form.chain), collateral)
+        kept = collateral or AmdCollateral()
+        named, _, _ = _endorsement(said, read_table(form.chain), kept).product.partition("-")
     except QuoteRefusedError:
-        return ""
-    product, _, _ = endorsement.product.partition("-")
-    return product if product in PRODUCTS else ""
+        return said
+    return msgspec.structs.replace(said, product=named if named in PRODUCTS else "")
 
 
 def _require_chip(said: SnpMeasurements) -> None:

@@ -13,6 +13,7 @@ from keyhouse.attestation import QuoteForm, QuoteRefusedError, read_form
 from keyhouse.attestation.quote.report import Report, read_report
 from keyhouse.attestation.quote.snp import require_sound_snp, snp_identity_of
 from keyhouse.attestation.quote.td import identity_of, require_sound
+from keyhouse.attestation.snp.verify import claimed_snp
 from keyhouse.base.errors import RefusedError
 from keyhouse.cli.attest.quote_file import quote_of_file
 from keyhouse.cli.output.files import read_file
@@ -108,7 +109,7 @@ def package_info(
         found = read_sigstruct(content)
     else:
         report = read_report(form)
-        vm = _vm(report)
+        vm = _vm(form, report)
         if vm is not None:
             _show_vm(vm, as_json=as_json)
             return
@@ -130,11 +131,11 @@ def _signed(report: Report) -> Signed:
     return Signed(report.mrenclave, report.mrsigner, report.isvprodid, report.isvsvn, report.debug)
 
 
-def _vm(report: Report) -> VmIdentity | None:
+def _vm(form: QuoteForm, report: Report) -> VmIdentity | None:
     """Return who a VM is. Raises ``QuoteRefusedError`` for one that no package can admit."""
     if report.snp is not None:
         require_sound_snp(report.snp)
-        return snp_identity_of(report.snp)
+        return snp_identity_of(claimed_snp(form))
     if report.td is not None:
         require_sound(report.td)
         return identity_of(report.td)

@@ -18,9 +18,9 @@ from keyhouse.attestation import (
 from keyhouse.attestation.appraisal import Mismatch, Rule, mismatches
 from keyhouse.attestation.quote.form import QuoteForm
 from keyhouse.attestation.quote.report import Report, read_report
-from keyhouse.attestation.quote.snp import SnpMeasurements, snp_identity_of
+from keyhouse.attestation.quote.snp import snp_identity_of
 from keyhouse.attestation.quote.td import identity_of
-from keyhouse.attestation.snp.verify import product_named
+from keyhouse.attestation.snp.verify import claimed_snp
 from keyhouse.wire.snp import SnpIdentity
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse.wire.vm_identity import VmIdentity
@@ -111,14 +111,12 @@ def explain_quote(
 
     Raises ``QuoteRefusedError`` only if the bytes are no whole quote.
     """
-    form = read_form(quote)
-    report: Report = read_report(form)
+    said = _said(read_form(quote), trust.amd_collateral)
     try:
         verdict = _verdict(quote, trust, at)
     except QuoteRefusedError as refused:
         why = Unverified(refused.reason, refused.message, refused.hint)
-        return Explanation(at, _said(form, report, _claimed(form, report, trust)), None, why, {})
-    said = _said(form, report, verdict.snp if verdict else _claimed(form, report, trust))
+        return Explanation(at, said, None, why, {})
     if verdict is None:
         why = Unverified("no-collateral", "it was not verified: no collateral was named")
         return Explanation(at, said, None, why, {})
@@ -134,15 +132,8 @@ def _verdict(quote: bytes, trust: Trust, at: datetime) -> Verdict | None:
     return Verifier(trust.root_ca, trust.amd_roots).verify(quote, collateral, at)
 
 
-def _claimed(form: QuoteForm, report: Report, trust: Trust) -> SnpMeasurements | None:
-    """Return what a report of SEV-SNP says; of version 2, its certificate names the product."""
-    if report.snp is None or report.snp.product:
-        return report.snp
-    product = product_named(form, trust.amd_collateral or AmdCollateral())
-    return msgspec.structs.replace(report.snp, product=product)
-
-
-def _said(form: QuoteForm, report: Report, snp: SnpMeasurements | None) -> Said:
+def _said(form: QuoteForm, amd: AmdCollateral | None) -> Said:
+    report: Report = read_report(form)
     return Said(
         tee=form.tee,
         debug=report.debug,
@@ -155,7 +146,7 @@ def _said(form: QuoteForm, report: Report, snp: SnpMeasurements | None) -> Said:
         rtmrs=tuple(value.hex() for value in report.td.rtmrs) if report.td else (),
         tdx=identity_of(report.td) if report.td else None,
         service_td=report.td.mr_service_td.hex() if report.td else "",
-        snp=snp_identity_of(snp) if snp else None,
+        snp=snp_identity_of(claimed_snp(form, amd)) if report.snp else None,
     )
 
 
