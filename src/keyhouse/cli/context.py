@@ -23,17 +23,7 @@ from keyhouse.cli.options.token import TokenKeyId, TokenKeyLabel
 from keyhouse.cli.options.user import UserCertificate, UserKey
 from keyhouse.cli.output.show import show_json, show_result, show_table
 from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup, WrongUsageError
-from keyhouse.client.contexts import (
-    NAMES,
-    Context,
-    Contexts,
-    ContextUnusableError,
-    change,
-    context_named,
-    contexts_path,
-    own_contexts_path,
-    read,
-)
+from keyhouse.client import contexts
 
 
 class ContextOptions(OptionGroup, frozen=True, kw_only=True):
@@ -70,7 +60,7 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
     pkcs11_key_label: TokenKeyLabel = ""
     memory: MemoryOption = ""
 
-    def as_context(self) -> Context:
+    def as_context(self) -> contexts.Context:
         """Return the context, its paths absolute.
 
         Raises ``WrongUsageError`` or ``ClientSetupError``.
@@ -93,7 +83,7 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
         return msgspec.convert(
             {name.replace("_", "-"): _kept(value) for name, value in fields.items() if value}
             | ({"memory": memory} if memory else {}),
-            Context,
+            contexts.Context,
         )
 
 
@@ -131,19 +121,19 @@ def add(
 
     Files are named, not copied: what they hold counts when a command runs. No password is kept.
     """
-    if not NAMES.fullmatch(name) or name == "none":
+    if not contexts.NAMES.fullmatch(name) or name == "none":
         raise WrongUsageError(
             f"{name!r} cannot name a context",
             hint="letters, digits, dots, dashes and underlines; up to 64; not none",
         )
     made = described.as_context()
 
-    def step(known: Contexts) -> Contexts:
+    def step(known: contexts.Contexts) -> contexts.Contexts:
         if name in known.contexts and not replace:
-            raise ContextUnusableError(
+            raise contexts.ContextUnusableError(
                 f"there is a context {name!r}", hint="--replace it, or name another"
             )
-        return Contexts(known.current or name, {**known.contexts, name: made})
+        return contexts.Contexts(known.current or name, {**known.contexts, name: made})
 
     _show(name, made, current=_change(step).current == name, as_json=as_json)
 
@@ -157,9 +147,9 @@ def use(name: NameArgument, *, as_json: AsJson = False) -> None:
     Example: keyhouse context use prod
     """
 
-    def step(known: Contexts) -> Contexts:
+    def step(known: contexts.Contexts) -> contexts.Contexts:
         if name != "none":
-            context_named(known, name)
+            contexts.context_named(known, name)
         return msgspec.structs.replace(known, current="" if name == "none" else name)
 
     _change(step)
@@ -204,8 +194,10 @@ def show(
     known = _known()
     name = name or known.current
     if not name:
-        raise ContextUnusableError("no context is in use", hint="name one; keyhouse context list")
-    _show(name, context_named(known, name), current=name == known.current, as_json=as_json)
+        raise contexts.ContextUnusableError(
+            "no context is in use", hint="name one; keyhouse context list"
+        )
+    _show(name, contexts.context_named(known, name), current=name == known.current, as_json=as_json)
 
 
 @app.command("remove")
@@ -215,27 +207,27 @@ def remove(name: NameArgument, *, as_json: AsJson = False) -> None:
     Example: keyhouse context remove prod
     """
 
-    def step(known: Contexts) -> Contexts:
-        context_named(known, name)
+    def step(known: contexts.Contexts) -> contexts.Contexts:
+        contexts.context_named(known, name)
         rest = {each: one for each, one in known.contexts.items() if each != name}
-        return Contexts("" if known.current == name else known.current, rest)
+        return contexts.Contexts("" if known.current == name else known.current, rest)
 
     _change(step)
     show_result({"removed": name}, {"removed": name}, as_json=as_json)
 
 
-def _known() -> Contexts:
+def _known() -> contexts.Contexts:
     with locating_contexts():
-        return read(contexts_path())
+        return contexts.read(contexts.contexts_path())
 
 
-def _change(step: Callable[[Contexts], Contexts]) -> Contexts:
-    path = own_contexts_path()
+def _change(step: Callable[[contexts.Contexts], contexts.Contexts]) -> contexts.Contexts:
+    path = contexts.own_contexts_path()
     with locating_contexts():
-        return change(path, step)
+        return contexts.change(path, step)
 
 
-def _show(name: str, context: Context, *, current: bool, as_json: bool) -> None:
+def _show(name: str, context: contexts.Context, *, current: bool, as_json: bool) -> None:
     fields = msgspec.to_builtins(context)
     rows = {"name": f"{name}  in use" if current else name}
     rows |= {
@@ -246,9 +238,9 @@ def _show(name: str, context: Context, *, current: bool, as_json: bool) -> None:
     show_result(found, rows, as_json=as_json)
 
 
-def _trust(context: Context) -> str:
+def _trust(context: contexts.Context) -> str:
     return "SIMULATION" if context.simulation_root else "hardware" if context.attestation else ""
 
 
-def _who(context: Context) -> str:
+def _who(context: contexts.Context) -> str:
     return context.cert or context.pkcs12 or context.pkcs11_config

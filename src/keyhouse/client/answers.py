@@ -20,16 +20,7 @@ from keyhouse.client.errors import (
     ServiceUnavailableError,
 )
 from keyhouse.client.steps import Answer
-from keyhouse.wire.client_api import (
-    LogEntry,
-    ManifestData,
-    OldManifestData,
-    OldStatusData,
-    Problems,
-    SecretObject,
-    SetManifestData,
-    Status,
-)
+from keyhouse.wire import client_api as wire
 from keyhouse.wire.json_decoder import UnreadableError, decode
 
 _OK: Final = 200
@@ -45,7 +36,7 @@ class _Fields(msgspec.Struct, frozen=True):
 
 
 class _Findings(msgspec.Struct, frozen=True):
-    data: Problems = Problems()
+    data: wire.Problems = wire.Problems()
 
 
 class _Anything(msgspec.Struct, frozen=True):
@@ -99,42 +90,42 @@ def content(answer: Answer) -> bytes:
     return answer.body
 
 
-def log_entry(text: str) -> LogEntry:
+def log_entry(text: str) -> wire.LogEntry:
     """Return a line of the update log as an entry."""
     try:
-        return msgspec.structs.replace(decode(text.encode(), LogEntry), text=text)
+        return msgspec.structs.replace(decode(text.encode(), wire.LogEntry), text=text)
     except (UnreadableError, UnicodeEncodeError):
         raise AnswerUnreadableError("a line of the update log is not a JSON object") from None
 
 
-def old_status(answer: Answer) -> Status:
+def old_status(answer: Answer) -> wire.Status:
     """Return the data of ``GET /status``."""
-    data = data_of(answer, OldStatusData)
+    data = data_of(answer, wire.OldStatusData)
     phase = data.status_code
-    return Status(status=phase, code=phase, message=data.status_message)
+    return wire.Status(status=phase, code=phase, message=data.status_message)
 
 
-def old_manifest(answer: Answer) -> ManifestData:
+def old_manifest(answer: Answer) -> wire.ManifestData:
     """Return the data of ``GET /manifest``."""
-    data = data_of(answer, OldManifestData)
+    data = data_of(answer, wire.OldManifestData)
     if not (data.signature and data.fingerprint and data.manifest):
         raise AnswerUnreadableError(
             "the coordinator's answer has no manifest", hint="has one been set?"
         )
-    return ManifestData(data.signature, data.fingerprint, data.manifest)
+    return wire.ManifestData(data.signature, data.fingerprint, data.manifest)
 
 
-def old_shares(answer: Answer) -> SetManifestData:
+def old_shares(answer: Answer) -> wire.SetManifestData:
     """Return the data of ``POST /manifest``."""
-    return data_of(answer, SetManifestData, optional=True)
+    return data_of(answer, wire.SetManifestData, optional=True)
 
 
-def old_secrets(answer: Answer) -> dict[str, SecretObject]:
+def old_secrets(answer: Answer) -> dict[str, wire.SecretObject]:
     """Return the data of ``GET /secrets``."""
-    return data_of(answer, dict[str, SecretObject])
+    return data_of(answer, dict[str, wire.SecretObject])
 
 
-def old_log(answer: Answer) -> tuple[LogEntry, ...]:
+def old_log(answer: Answer) -> tuple[wire.LogEntry, ...]:
     """Return the data of ``GET /update``: each entry with its own JSON text."""
     text = data_of(answer, str)  # a JSON array of objects
     try:

@@ -13,21 +13,7 @@ from keyhouse.client.operations import CurrentManifest
 from keyhouse.client.public_log import LogCheckpoint
 from keyhouse.client.recovery import RecoveryKey
 from keyhouse.client.trust import Trust, TrustedCoordinator
-from keyhouse.wire.client_api import (
-    Activations,
-    Counters,
-    LogEntry,
-    LogKeyData,
-    LogQuoteData,
-    Offer,
-    Pending,
-    Progress,
-    RefusedActivations,
-    SecretObject,
-    SignedQuote,
-    Status,
-    UpdateAnswer,
-)
+from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret_types import UserSecret
 
@@ -44,7 +30,7 @@ class Methods:
     _session: Session
     _connection: Connection
 
-    def status(self) -> Status:
+    def status(self) -> wire.Status:
         """Return the coordinator's phase."""
         return self._connection.run(operations.status(self._session))
 
@@ -67,11 +53,11 @@ class Methods:
         """
         return self._connection.run(operations.verify_manifest(self._session, expected))
 
-    def update_log(self) -> tuple[LogEntry, ...]:
+    def update_log(self) -> tuple[wire.LogEntry, ...]:
         """Return the update log, oldest entry first."""
         return self._connection.run(operations.update_log(self._session))
 
-    def activations(self, start: int | None = None) -> Activations:
+    def activations(self, start: int | None = None) -> wire.Activations:
         """Return a page of the audit trail of activations, oldest first; for users who may update.
 
         ``start``: number of the first; the ``next`` of one page begins the following. None: the
@@ -79,7 +65,7 @@ class Methods:
         """
         return self._connection.run(operations.activations(self._session, start))
 
-    def refused_activations(self) -> RefusedActivations:
+    def refused_activations(self) -> wire.RefusedActivations:
         """Return which activations were refused, and why, newest first; for users who may update.
 
         They are those that the process that answers has refused since it began: with several
@@ -87,7 +73,7 @@ class Methods:
         """
         return self._connection.run(operations.refused_activations(self._session))
 
-    def counters(self, start: int | None = None) -> Counters:
+    def counters(self, start: int | None = None) -> wire.Counters:
         """Return limits and counters of workloads in a page of the trail; for users who may update.
 
         All limits of activations are in every page. ``start`` is as for ``activations``; a workload
@@ -116,7 +102,7 @@ class Methods:
 
     def update(
         self, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
-    ) -> UpdateAnswer:
+    ) -> wire.UpdateAnswer:
         """Upload an update, of security versions or of the whole manifest; return how far it is.
 
         ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
@@ -130,7 +116,7 @@ class Methods:
 
     def acknowledge(
         self, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
-    ) -> UpdateAnswer:
+    ) -> wire.UpdateAnswer:
         """Agree to the pending update, which is ``manifest`` byte for byte; return how far it is.
 
         ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
@@ -139,7 +125,7 @@ class Methods:
         """
         return self._connection.run(operations.acknowledge(self._session, manifest, keep, plan))
 
-    def log_key(self) -> LogKeyData:
+    def log_key(self) -> wire.LogKeyData:
         """Return the key of the transparency log. The root's signature over it has been checked."""
         return self._connection.run(operations.log_key(self._session))
 
@@ -157,7 +143,7 @@ class Methods:
         """
         return self._connection.run(operations.witnessed_checkpoint(self._session))
 
-    def log_quote(self, nonce: bytes) -> LogQuoteData:
+    def log_quote(self, nonce: bytes) -> wire.LogQuoteData:
         """Return the newest checkpoint that witnesses have cosigned, with a quote over it.
 
         The quote is over ``nonce`` as well, of 16 bytes at least. Neither is verified here, as they
@@ -172,7 +158,7 @@ class Methods:
         """
         return self._connection.run(operations.log_part(self._session, path))
 
-    def pending(self) -> Pending | None:
+    def pending(self) -> wire.Pending | None:
         """Return the update that waits for acknowledgements, or None."""
         return self._connection.run(operations.pending(self._session))
 
@@ -180,7 +166,7 @@ class Methods:
         """Cancel the pending update. It is signed by the user's key, as an update is."""
         return self._connection.run(operations.cancel(self._session))
 
-    def secrets(self, names: Sequence[str]) -> dict[str, SecretObject]:
+    def secrets(self, names: Sequence[str]) -> dict[str, wire.SecretObject]:
         """Return the secrets of these names, all or none: ``secrets(["greeting"])``.
 
         Raises ``TypeError`` for a single string, whose letters would be read as names.
@@ -191,7 +177,7 @@ class Methods:
         """Set user-defined secrets, all or none."""
         return self._connection.run(operations.write_secrets(self._session, secrets))
 
-    def sign_quote(self, quote: bytes) -> SignedQuote:
+    def sign_quote(self, quote: bytes) -> wire.SignedQuote:
         """Return the root key's signature over any ``quote`` that the coordinator could verify.
 
         The signature has been checked: ECDSA, SHA-256 over ``base64(quote)`` and the TCB status.
@@ -205,18 +191,20 @@ class Methods:
         """
         return self._connection.run(operations.raise_counter(self._session, name, value))
 
-    def recovery_offer(self) -> Offer:
+    def recovery_offer(self) -> wire.Offer:
         """Return the key to encrypt recovery shares to, signed by the pinned root; and whose.
 
         Check it with ``require_root`` and ``require_listed`` before anything is sent.
         """
         return self._connection.run(operations.recovery_offer(self._session))
 
-    def recover(self, encrypted_share: bytes, signature: bytes) -> Progress:
+    def recover(self, encrypted_share: bytes, signature: bytes) -> wire.Progress:
         """Submit a share, encrypted to the key of ``recovery_offer``, with its signature."""
         return self._connection.run(operations.recover(self._session, encrypted_share, signature))
 
-    def recover_with(self, key: RecoveryKey, encrypted_share: bytes, kept_root: bytes) -> Progress:
+    def recover_with(
+        self, key: RecoveryKey, encrypted_share: bytes, kept_root: bytes
+    ) -> wire.Progress:
         """Decrypt the holder's share with ``key``; submit it, if the deployment is the kept one.
 
         ``kept_root``: the root certificate (DER) that the holder kept. Raises ``TrustError`` before
@@ -240,7 +228,7 @@ class AsyncMethods:
     _session: Session
     _connection: AsyncConnection
 
-    async def status(self) -> Status:
+    async def status(self) -> wire.Status:
         """Return the coordinator's phase."""
         return await self._connection.run(operations.status(self._session))
 
@@ -263,11 +251,11 @@ class AsyncMethods:
         """
         return await self._connection.run(operations.verify_manifest(self._session, expected))
 
-    async def update_log(self) -> tuple[LogEntry, ...]:
+    async def update_log(self) -> tuple[wire.LogEntry, ...]:
         """Return the update log, oldest entry first."""
         return await self._connection.run(operations.update_log(self._session))
 
-    async def activations(self, start: int | None = None) -> Activations:
+    async def activations(self, start: int | None = None) -> wire.Activations:
         """Return a page of the audit trail of activations, oldest first; for users who may update.
 
         ``start``: number of the first; the ``next`` of one page begins the following. None: the
@@ -275,7 +263,7 @@ class AsyncMethods:
         """
         return await self._connection.run(operations.activations(self._session, start))
 
-    async def refused_activations(self) -> RefusedActivations:
+    async def refused_activations(self) -> wire.RefusedActivations:
         """Return which activations were refused, and why, newest first; for users who may update.
 
         They are those that the process that answers has refused since it began: with several
@@ -283,7 +271,7 @@ class AsyncMethods:
         """
         return await self._connection.run(operations.refused_activations(self._session))
 
-    async def counters(self, start: int | None = None) -> Counters:
+    async def counters(self, start: int | None = None) -> wire.Counters:
         """Return limits and counters of workloads in a page of the trail; for users who may update.
 
         All limits of activations are in every page. ``start`` is as for ``activations``; a workload
@@ -312,7 +300,7 @@ class AsyncMethods:
 
     async def update(
         self, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
-    ) -> UpdateAnswer:
+    ) -> wire.UpdateAnswer:
         """Upload an update, of security versions or of the whole manifest; return how far it is.
 
         ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
@@ -326,7 +314,7 @@ class AsyncMethods:
 
     async def acknowledge(
         self, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
-    ) -> UpdateAnswer:
+    ) -> wire.UpdateAnswer:
         """Agree to the pending update, which is ``manifest`` byte for byte; return how far it is.
 
         ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
@@ -337,7 +325,7 @@ class AsyncMethods:
             operations.acknowledge(self._session, manifest, keep, plan)
         )
 
-    async def log_key(self) -> LogKeyData:
+    async def log_key(self) -> wire.LogKeyData:
         """Return the key of the transparency log. The root's signature over it has been checked."""
         return await self._connection.run(operations.log_key(self._session))
 
@@ -355,7 +343,7 @@ class AsyncMethods:
         """
         return await self._connection.run(operations.witnessed_checkpoint(self._session))
 
-    async def log_quote(self, nonce: bytes) -> LogQuoteData:
+    async def log_quote(self, nonce: bytes) -> wire.LogQuoteData:
         """Return the newest checkpoint that witnesses have cosigned, with a quote over it.
 
         The quote is over ``nonce`` as well, of 16 bytes at least. Neither is verified here, as they
@@ -370,7 +358,7 @@ class AsyncMethods:
         """
         return await self._connection.run(operations.log_part(self._session, path))
 
-    async def pending(self) -> Pending | None:
+    async def pending(self) -> wire.Pending | None:
         """Return the update that waits for acknowledgements, or None."""
         return await self._connection.run(operations.pending(self._session))
 
@@ -378,7 +366,7 @@ class AsyncMethods:
         """Cancel the pending update. It is signed by the user's key, as an update is."""
         return await self._connection.run(operations.cancel(self._session))
 
-    async def secrets(self, names: Sequence[str]) -> dict[str, SecretObject]:
+    async def secrets(self, names: Sequence[str]) -> dict[str, wire.SecretObject]:
         """Return the secrets of these names, all or none: ``secrets(["greeting"])``.
 
         Raises ``TypeError`` for a single string, whose letters would be read as names.
@@ -389,7 +377,7 @@ class AsyncMethods:
         """Set user-defined secrets, all or none."""
         return await self._connection.run(operations.write_secrets(self._session, secrets))
 
-    async def sign_quote(self, quote: bytes) -> SignedQuote:
+    async def sign_quote(self, quote: bytes) -> wire.SignedQuote:
         """Return the root key's signature over any ``quote`` that the coordinator could verify.
 
         The signature has been checked: ECDSA, SHA-256 over ``base64(quote)`` and the TCB status.
@@ -403,14 +391,14 @@ class AsyncMethods:
         """
         return await self._connection.run(operations.raise_counter(self._session, name, value))
 
-    async def recovery_offer(self) -> Offer:
+    async def recovery_offer(self) -> wire.Offer:
         """Return the key to encrypt recovery shares to, signed by the pinned root; and whose.
 
         Check it with ``require_root`` and ``require_listed`` before anything is sent.
         """
         return await self._connection.run(operations.recovery_offer(self._session))
 
-    async def recover(self, encrypted_share: bytes, signature: bytes) -> Progress:
+    async def recover(self, encrypted_share: bytes, signature: bytes) -> wire.Progress:
         """Submit a share, encrypted to the key of ``recovery_offer``, with its signature."""
         return await self._connection.run(
             operations.recover(self._session, encrypted_share, signature)
@@ -418,7 +406,7 @@ class AsyncMethods:
 
     async def recover_with(
         self, key: RecoveryKey, encrypted_share: bytes, kept_root: bytes
-    ) -> Progress:
+    ) -> wire.Progress:
         """Decrypt the holder's share with ``key``; submit it, if the deployment is the kept one.
 
         ``kept_root``: the root certificate (DER) that the holder kept. Raises ``TrustError`` before

@@ -42,21 +42,7 @@ from keyhouse.client.root_signature import require_signature
 from keyhouse.client.steps import Steps, work
 from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven
 from keyhouse.transparency.approval import Decision
-from keyhouse.wire.client_api import (
-    Activations,
-    Counters,
-    LogEntry,
-    LogKeyData,
-    LogQuoteData,
-    Offer,
-    Pending,
-    Progress,
-    RefusedActivations,
-    SecretObject,
-    SignedQuote,
-    Status,
-    UpdateAnswer,
-)
+from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret_types import UserSecret
 
@@ -76,7 +62,7 @@ class CurrentManifest(Readable, frozen=True):
 # --- reading what is in force ---
 
 
-def status(session: Session) -> Steps[Status]:
+def status(session: Session) -> Steps[wire.Status]:
     """Return the coordinator's phase."""
     return (yield from carry(session, calls.STATUS))
 
@@ -123,12 +109,12 @@ def verify_manifest(session: Session, expected: bytes | str) -> Steps[CurrentMan
     return found
 
 
-def update_log(session: Session) -> Steps[tuple[LogEntry, ...]]:
+def update_log(session: Session) -> Steps[tuple[wire.LogEntry, ...]]:
     """Return the update log, oldest entry first."""
     return (yield from carry(session, calls.LOG))
 
 
-def activations(session: Session, start: int | None = None) -> Steps[Activations]:
+def activations(session: Session, start: int | None = None) -> Steps[wire.Activations]:
     """Return a page of the audit trail of activations, oldest first; for users who may update.
 
     ``start``: number of the first; the ``next`` of one page begins the following. None: the
@@ -137,7 +123,7 @@ def activations(session: Session, start: int | None = None) -> Steps[Activations
     return (yield from carry(session, calls.reading_activations(start)))
 
 
-def refused_activations(session: Session) -> Steps[RefusedActivations]:
+def refused_activations(session: Session) -> Steps[wire.RefusedActivations]:
     """Return which activations were refused, and why, newest first; for users who may update.
 
     They are those that the process that answers has refused since it began: with several
@@ -146,7 +132,7 @@ def refused_activations(session: Session) -> Steps[RefusedActivations]:
     return (yield from carry(session, calls.REFUSED))
 
 
-def counters(session: Session, start: int | None = None) -> Steps[Counters]:
+def counters(session: Session, start: int | None = None) -> Steps[wire.Counters]:
     """Return limits and counters of workloads in a page of the trail; for users who may update.
 
     All limits of activations are in every page. ``start`` is as for ``activations``; a workload
@@ -190,7 +176,7 @@ def plan(session: Session, manifest: bytes) -> Steps[PlanData]:
 
 def update(
     session: Session, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
-) -> Steps[UpdateAnswer]:
+) -> Steps[wire.UpdateAnswer]:
     """Upload an update, of security versions or of the whole manifest; return how far it is.
 
     ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
@@ -205,7 +191,7 @@ def update(
 
 def acknowledge(
     session: Session, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
-) -> Steps[UpdateAnswer]:
+) -> Steps[wire.UpdateAnswer]:
     """Agree to the pending update, which is ``manifest`` byte for byte; return how far it is.
 
     ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
@@ -215,7 +201,7 @@ def acknowledge(
     return (yield from _agree(session, calls.ACKNOWLEDGE, manifest, keep, plan))
 
 
-def log_key(session: Session) -> Steps[LogKeyData]:
+def log_key(session: Session) -> Steps[wire.LogKeyData]:
     """Return the key of the transparency log. The root's signature over it has been checked."""
     return (yield from vouched_key(partial(carry, session), session.trusted.root_der))
 
@@ -241,7 +227,7 @@ def witnessed_checkpoint(session: Session) -> Steps[LogCheckpoint]:
     return (yield from cosigned_checkpoint(ask, session.trusted.root_der, newest))
 
 
-def log_quote(session: Session, nonce: bytes) -> Steps[LogQuoteData]:
+def log_quote(session: Session, nonce: bytes) -> Steps[wire.LogQuoteData]:
     """Return the newest checkpoint that witnesses have cosigned, with a quote over it.
 
     The quote is over ``nonce`` as well, of 16 bytes at least. Neither is verified here, as they
@@ -258,7 +244,7 @@ def log_part(session: Session, path: str) -> Steps[bytes]:
     return (yield from carry(session, calls.log_part(path)))
 
 
-def pending(session: Session) -> Steps[Pending | None]:
+def pending(session: Session) -> Steps[wire.Pending | None]:
     """Return the update that waits for acknowledgements, or None."""
     try:
         return (yield from carry(session, calls.PENDING))
@@ -284,7 +270,7 @@ def cancel(session: Session) -> Steps[None]:
 # --- secrets, quotes, counters ---
 
 
-def secrets(session: Session, names: Sequence[str]) -> Steps[dict[str, SecretObject]]:
+def secrets(session: Session, names: Sequence[str]) -> Steps[dict[str, wire.SecretObject]]:
     """Return the secrets of these names, all or none: ``secrets(["greeting"])``.
 
     Raises ``TypeError`` for a single string, whose letters would be read as names.
@@ -302,7 +288,7 @@ def write_secrets(session: Session, secrets: Mapping[str, UserSecret]) -> Steps[
     yield from carry(session, calls.writing_secrets(secrets))
 
 
-def sign_quote(session: Session, quote: bytes) -> Steps[SignedQuote]:
+def sign_quote(session: Session, quote: bytes) -> Steps[wire.SignedQuote]:
     """Return the root key's signature over any ``quote`` that the coordinator could verify.
 
     The signature has been checked: ECDSA, SHA-256 over ``base64(quote)`` and the TCB status.
@@ -324,7 +310,7 @@ def raise_counter(session: Session, name: str, value: int) -> Steps[int]:
 # --- recovery ---
 
 
-def recovery_offer(session: Session) -> Steps[Offer]:
+def recovery_offer(session: Session) -> Steps[wire.Offer]:
     """Return the key to encrypt recovery shares to, signed by the pinned root; and whose.
 
     Check it with ``require_root`` and ``require_listed`` before anything is sent.
@@ -334,14 +320,14 @@ def recovery_offer(session: Session) -> Steps[Offer]:
     return offer
 
 
-def recover(session: Session, encrypted_share: bytes, signature: bytes) -> Steps[Progress]:
+def recover(session: Session, encrypted_share: bytes, signature: bytes) -> Steps[wire.Progress]:
     """Submit a share, encrypted to the key of ``recovery_offer``, with its signature."""
     return (yield from carry(session, calls.handing_in(encrypted_share, signature)))
 
 
 def recover_with(
     session: Session, key: RecoveryKey, encrypted_share: bytes, kept_root: bytes
-) -> Steps[Progress]:
+) -> Steps[wire.Progress]:
     """Decrypt the holder's share with ``key``; submit it, if the deployment is the kept one.
 
     ``kept_root``: the root certificate (DER) that the holder kept. Raises ``TrustError`` before
@@ -399,11 +385,11 @@ def _agree(
     manifest: bytes,
     keep: Keep | None,
     expected: PlanData | str,
-) -> Steps[UpdateAnswer]:
+) -> Steps[wire.UpdateAnswer]:
     digest = yield from _bound(session, manifest, expected)
     decision = Decision.APPROVE if path == calls.ACKNOWLEDGE else _proposal(manifest)
 
-    def send(signed: bytes | None) -> Steps[UpdateAnswer]:
+    def send(signed: bytes | None) -> Steps[wire.UpdateAnswer]:
         call = calls.agreeing(path, manifest, digest, signed)
         found = yield from carry_and_keep(
             session, call, keep, lambda answer: answer.recovery_secrets

@@ -7,13 +7,7 @@ from itertools import count
 from typing import NamedTuple
 
 from keyhouse.cli.dev.folder import USER, Folder
-from keyhouse.client.contexts import (
-    Context,
-    Contexts,
-    ContextUnusableError,
-    change,
-    own_contexts_path,
-)
+from keyhouse.client import contexts
 
 
 class Named(NamedTuple):
@@ -23,10 +17,10 @@ class Named(NamedTuple):
     is_in_use: bool
 
 
-def context_for(folder: Folder, address: str, *, has_user: bool) -> Context:
+def context_for(folder: Folder, address: str, *, has_user: bool) -> contexts.Context:
     """Return the context of the coordinator at ``address``; with the user ``dev``, if it has."""
     cert, key = (folder.certificate, folder.key) if has_user else (None, None)
-    return Context(
+    return contexts.Context(
         address=address,
         attestation=str(folder.attestation.absolute()),
         simulation_root=str(folder.simulation_root.absolute()),
@@ -37,38 +31,38 @@ def context_for(folder: Folder, address: str, *, has_user: bool) -> Context:
 
 
 @contextmanager
-def in_contexts(context: Context) -> Iterator[Named]:
+def in_contexts(context: contexts.Context) -> Iterator[Named]:
     """Have ``context`` among the user's until the block is left; yield its name.
 
     That is ``dev``, or ``dev-2`` and so on if another deployment has the name: nothing that is
     there is replaced, but for what an earlier run in the same folder could not remove. It is in use
     if no other is. Raises ``ContextUnusableError``.
     """
-    path = own_contexts_path()
+    path = contexts.own_contexts_path()
     names: list[str] = []
 
-    def add(known: Contexts) -> Contexts:
+    def add(known: contexts.Contexts) -> contexts.Contexts:
         candidates = (USER if number == 1 else f"{USER}-{number}" for number in count(1))
         names.append(next(each for each in candidates if _is_free(each, known, context)))
-        return Contexts(known.current or names[0], {**known.contexts, names[0]: context})
+        return contexts.Contexts(known.current or names[0], {**known.contexts, names[0]: context})
 
-    def remove(known: Contexts) -> Contexts:
+    def remove(known: contexts.Contexts) -> contexts.Contexts:
         if known.contexts.get(names[0]) != context:
             return known  # someone has changed it
         rest = {name: each for name, each in known.contexts.items() if name != names[0]}
-        return Contexts("" if known.current == names[0] else known.current, rest)
+        return contexts.Contexts("" if known.current == names[0] else known.current, rest)
 
-    current = change(path, add).current
+    current = contexts.change(path, add).current
     try:
         named = os.environ.get("KEYHOUSE_CONTEXT", "") or current
         yield Named(names[0], is_in_use=named == names[0])
     finally:
         with suppress(
-            ContextUnusableError
+            contexts.ContextUnusableError
         ):  # it names nothing that exists; the next start replaces it
-            change(path, remove)
+            contexts.change(path, remove)
 
 
-def _is_free(name: str, known: Contexts, context: Context) -> bool:
+def _is_free(name: str, known: contexts.Contexts, context: contexts.Context) -> bool:
     found = known.contexts.get(name)
     return found is None or found.attestation == context.attestation

@@ -8,13 +8,7 @@ import click
 
 from keyhouse.base.errors import KeyhouseError, Problem
 from keyhouse.cli.parser import Option, WrongUsageError
-from keyhouse.client.contexts import (
-    ContextsSyntaxError,
-    NamedContext,
-    chosen_context,
-    contexts_path,
-    read,
-)
+from keyhouse.client import contexts
 
 
 def not_empty(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -35,7 +29,7 @@ CONNECTION: Final = "Connection"
 def known_contexts() -> list[str]:
     """Return the names of all contexts, for a shell to complete; none if they cannot be read."""
     try:
-        return [*read(contexts_path()).contexts, "none"]
+        return [*contexts.read(contexts.contexts_path()).contexts, "none"]
     except (KeyhouseError, OSError):  # anyone who presses Tab cannot read an error
         return []
 
@@ -62,7 +56,7 @@ def locating_contexts() -> Iterator[None]:
     """
     try:
         yield
-    except ContextsSyntaxError as error:
+    except contexts.ContextsSyntaxError as error:
         from keyhouse.cli.output.source_text import FileInvalidError, SourceText
         from keyhouse.manifest.source.source_map import SourceMap, Span
 
@@ -73,14 +67,14 @@ def locating_contexts() -> Iterator[None]:
         raise FileInvalidError(source, [Problem("", "invalid TOML", error.hint)], error) from None
 
 
-def context_for(option: str, host: str = "") -> NamedContext | None:
+def context_for(option: str, host: str = "") -> contexts.NamedContext | None:
     """Return the context that applies, or None.
 
     The context in use counts only for its own address: not with another ``host``.
     Raises ``ContextUnusableError`` for an unknown name.
     """
     with locating_contexts():
-        found = chosen_context(option)
+        found = contexts.chosen_context(option)
     is_other = found is not None and found.is_implied and is_of_another(found, host)
     return None if is_other else found
 
@@ -88,7 +82,7 @@ def context_for(option: str, host: str = "") -> NamedContext | None:
 def not_applied(option: str, host: str) -> str:
     """Return why the context in use is not applied; "" if it is, or if there is none."""
     with locating_contexts():
-        found = chosen_context(option)
+        found = contexts.chosen_context(option)
     if found is None or not found.is_implied or not is_of_another(found, host):
         return ""
     return (
@@ -97,7 +91,7 @@ def not_applied(option: str, host: str) -> str:
     )
 
 
-def require_address(named: NamedContext, host: str) -> None:
+def require_address(named: contexts.NamedContext, host: str) -> None:
     """Raise ``WrongUsageError`` if ``host`` is given and is not the coordinator of the context."""
     if is_of_another(named, host):
         raise WrongUsageError(
@@ -106,7 +100,7 @@ def require_address(named: NamedContext, host: str) -> None:
         )
 
 
-def is_of_another(named: NamedContext, host: str) -> bool:
+def is_of_another(named: contexts.NamedContext, host: str) -> bool:
     """Return whether ``host`` is given and is not the coordinator of the context."""
     if not host or not named.context.address:
         return False

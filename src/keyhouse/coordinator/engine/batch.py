@@ -12,13 +12,7 @@ from msgspec.structs import replace
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.commands import (
-    AcknowledgeUpdate,
-    Command,
-    InitiateUpdate,
-    SetManifest,
-    StaleError,
-)
+from keyhouse.coordinator.core import commands
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.events import Event, Published, SecretsUploaded
@@ -29,7 +23,7 @@ from keyhouse.coordinator.engine.current import View
 from keyhouse.coordinator.engine.records import encode_again, encode_events
 from keyhouse.journal import UnencodableError
 
-_AGREEMENTS: Final = (InitiateUpdate, AcknowledgeUpdate)
+_AGREEMENTS: Final = (commands.InitiateUpdate, commands.AcknowledgeUpdate)
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -42,7 +36,7 @@ class Decision(msgspec.Struct, frozen=True):
 class Waiting(NamedTuple):
     """A command, and the caller that waits for it."""
 
-    command: Command
+    command: commands.Command
     answer: "asyncio.Future[Decision] | None"  # None: no caller waits
 
 
@@ -84,7 +78,7 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
             happened = decide(state, waiting.command, context)
             # A list: a command that cannot be encoded must add no part of its payloads.
             encoded = [] if goes_alone(waiting.command) else list(encode_events(happened))
-        except (RefusedError, StaleError, UnencodableError) as refusal:
+        except (RefusedError, commands.StaleError, UnencodableError) as refusal:
             refused.append(Failed(waiting, refusal))
         else:
             accepted.append(Accepted(waiting, state))
@@ -105,7 +99,7 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
     return Decided(accepted, refused, events, payloads, state, objects)
 
 
-def goes_alone(command: Command) -> bool:
+def goes_alone(command: commands.Command) -> bool:
     """Tell whether ``command`` begins a journal or an epoch, and so needs a batch of its own.
 
     A full update begins an epoch: what it removes is then deleted from the disk, and only the
@@ -113,10 +107,10 @@ def goes_alone(command: Command) -> bool:
     """
     if isinstance(command, _AGREEMENTS):
         return command.application is not None
-    return isinstance(command, SetManifest)
+    return isinstance(command, commands.SetManifest)
 
 
-def new_dek(command: Command) -> Secret | None:
+def new_dek(command: commands.Command) -> Secret | None:
     """Return the data key of ``command`` for the next epoch; None if the key does not change."""
     if isinstance(command, _AGREEMENTS) and command.application:
         return command.application.dek

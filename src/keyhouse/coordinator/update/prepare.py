@@ -17,14 +17,8 @@ from keyhouse.authority import (
     renew_intermediate,
 )
 from keyhouse.base.errors import ConflictError, InvalidError
+from keyhouse.coordinator.core import commands
 from keyhouse.coordinator.core.approvals import Approved, require_fits, require_newest
-from keyhouse.coordinator.core.commands import (
-    AcknowledgeUpdate,
-    CancelUpdate,
-    InitiateUpdate,
-    PlanBasis,
-    UpdatePackages,
-)
 from keyhouse.coordinator.core.decide_update import (
     proposed,
     require_acknowledger,
@@ -145,7 +139,7 @@ def _plan_of_packages(
 
 def prepare_update(
     state: Running, sent: SentUpdate, *, now: int
-) -> UpdatePackages | InitiateUpdate:
+) -> commands.UpdatePackages | commands.InitiateUpdate:
     """Check an uploaded update and make what it needs. The permission is checked first.
 
     Raises:
@@ -167,7 +161,9 @@ def prepare_update(
     return replace(command, basis=_bound(planned, sent.plan))
 
 
-def prepare_acknowledgement(state: Running, sent: SentUpdate, *, now: int) -> AcknowledgeUpdate:
+def prepare_acknowledgement(
+    state: Running, sent: SentUpdate, *, now: int
+) -> commands.AcknowledgeUpdate:
     """Check an acknowledgement; if it is the last that is needed, make what the update needs.
 
     Raises:
@@ -189,7 +185,7 @@ def prepare_acknowledgement(state: Running, sent: SentUpdate, *, now: int) -> Ac
         except InvalidError as invalid:
             raise CannotBeAppliedError("the update cannot be applied", invalid.problems) from None
     assert sent.identity is not None  # noqa: S101 it was identified
-    return AcknowledgeUpdate(
+    return commands.AcknowledgeUpdate(
         identity=sent.identity,
         manifest=sent.raw,
         application=application,
@@ -201,7 +197,7 @@ def prepare_acknowledgement(state: Running, sent: SentUpdate, *, now: int) -> Ac
 
 def prepare_cancellation(
     state: Running, identity: bytes, approved: Approved | None
-) -> CancelUpdate:
+) -> commands.CancelUpdate:
     """Check what the caller has signed, if anything; who may cancel is decided later.
 
     Raises:
@@ -211,7 +207,7 @@ def prepare_cancellation(
     policy_of(state.manifest).authorize_update(identity)
     manifest = require_pending(state).manifest
     _require_signed(state, SentUpdate(identity, manifest, approved=approved), Decision.CANCEL)
-    return CancelUpdate(identity, None if approved is None else manifest, approved)
+    return commands.CancelUpdate(identity, None if approved is None else manifest, approved)
 
 
 def _require_signed(state: Running, sent: SentUpdate, decision: Decision) -> None:
@@ -221,12 +217,12 @@ def _require_signed(state: Running, sent: SentUpdate, decision: Decision) -> Non
     require_newest(state, sent.approved)
 
 
-def _basis(state: Running, sent: SentUpdate) -> PlanBasis | None:
+def _basis(state: Running, sent: SentUpdate) -> commands.PlanBasis | None:
     """Return what the plan of a manifest rests on that the caller is bound to, if any."""
     return _bound(plan_manifest(state, policy_of(sent.raw)), sent.plan) if sent.plan else None
 
 
-def _bound(planned: Planned, expected: str) -> PlanBasis:
+def _bound(planned: Planned, expected: str) -> commands.PlanBasis:
     """Return what ``planned`` rests on.
 
     Raise ``PlanChangedError`` unless its digest is ``expected``.
@@ -240,7 +236,7 @@ def _bound(planned: Planned, expected: str) -> PlanBasis:
     return planned.basis
 
 
-def _prepare_full(state: Running, sent: SentUpdate, *, now: int) -> InitiateUpdate:
+def _prepare_full(state: Running, sent: SentUpdate, *, now: int) -> commands.InitiateUpdate:
     user = policy_of(state.manifest).authorize_update(sent.identity)
     require_nothing_pending(state)
     _require_signed(state, sent, Decision.PROPOSE)
@@ -249,7 +245,7 @@ def _prepare_full(state: Running, sent: SentUpdate, *, now: int) -> InitiateUpda
     basis = _basis(state, sent)
     waits = proposed(state, user, sent.raw).missing
     assert sent.identity is not None  # noqa: S101 it was authorized
-    return InitiateUpdate(
+    return commands.InitiateUpdate(
         identity=sent.identity,
         based_on=state.manifest,
         manifest=sent.raw,
@@ -264,10 +260,10 @@ def _prepare_full(state: Running, sent: SentUpdate, *, now: int) -> InitiateUpda
 
 def _prepare_packages(
     state: Running, sent: SentUpdate, versions: dict[str, int], *, now: int
-) -> UpdatePackages:
+) -> commands.UpdatePackages:
     keys = renew_intermediate(state.keys, moment(now))
     assert sent.identity is not None  # noqa: S101 it was identified
-    return UpdatePackages(
+    return commands.UpdatePackages(
         identity=sent.identity,
         manifest=state.manifest,
         intermediate=state.keys.intermediate_cert,

@@ -20,13 +20,7 @@ from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS, kept_on
 from keyhouse.manifest import fingerprint
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.services.quotes import Evidence
-from keyhouse.wire.client_api import (
-    EvidenceData,
-    ManifestData,
-    OldManifestData,
-    Pending,
-    UpdateLogData,
-)
+from keyhouse.wire import client_api as wire
 from keyhouse.wire.sent import NULL
 
 _MESSAGES: Final = {
@@ -74,26 +68,26 @@ def _known(state: State, now: int) -> tuple[str, ...]:
 
 def evidence_body(evidence: Evidence) -> bytes:
     """Return the data of ``GET /api/v2/quote``."""
-    return msgspec.json.encode(EvidenceData(evidence.certificates, evidence.quote))
+    return msgspec.json.encode(wire.EvidenceData(evidence.certificates, evidence.quote))
 
 
 @lru_cache(maxsize=2)
 def _manifest_body(raw: bytes, signature: bytes) -> bytes:
-    return msgspec.json.encode(ManifestData(signature, fingerprint(raw), raw))
+    return msgspec.json.encode(wire.ManifestData(signature, fingerprint(raw), raw))
 
 
 @lru_cache(maxsize=2)
 def pending_body(manifest: bytes, missing: int, users: tuple[str, ...]) -> bytes:
     """Return the data of the update that waits for ``missing`` of ``users``."""
-    return msgspec.json.encode(Pending(manifest, still_needed(missing), users))
+    return msgspec.json.encode(wire.Pending(manifest, still_needed(missing), users))
 
 
 @lru_cache(maxsize=2)
 def _manifest_body_1(raw: bytes, signature: bytes) -> bytes:
-    return msgspec.json.encode(OldManifestData(signature, fingerprint(raw), raw))
+    return msgspec.json.encode(wire.OldManifestData(signature, fingerprint(raw), raw))
 
 
-_NO_MANIFEST_1: Final = msgspec.json.encode(OldManifestData(NULL, "", NULL))
+_NO_MANIFEST_1: Final = msgspec.json.encode(wire.OldManifestData(NULL, "", NULL))
 
 
 def manifest_body_1(state: Running | None) -> bytes:
@@ -106,7 +100,7 @@ def manifest_body(state: Running) -> bytes:
     return _manifest_body(state.manifest, state.signature)
 
 
-_LOG_HEAD, _LOG_TAIL = msgspec.json.encode(UpdateLogData(())).split(b"[]")
+_LOG_HEAD, _LOG_TAIL = msgspec.json.encode(wire.UpdateLogData(())).split(b"[]")
 
 
 class LogBody:

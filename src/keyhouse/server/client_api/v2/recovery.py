@@ -10,13 +10,7 @@ from keyhouse.server.client_api.routes import UseCases
 from keyhouse.server.http.body import read_body
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.services.recovery import PublicKey
-from keyhouse.wire.client_api import (
-    Offer,
-    Progress,
-    RecoverBody,
-    RecoveryIndexData,
-    RecoverySecretsData,
-)
+from keyhouse.wire import client_api as wire
 from keyhouse.wire.sent import LEFT_OUT
 
 
@@ -36,7 +30,7 @@ def read_public_key(to: UseCases, _view: View, head: Head) -> Admission:
 
 async def upload_share(to: UseCases, _head: Head, body: bytes) -> Answer:
     """Take in a share; answer how many are missing. The last one recovers the state."""
-    upload = read_body(body, RecoverBody)
+    upload = read_body(body, wire.RecoverBody)
     missing = {
         name: "is missing or empty"
         for name, value in (
@@ -51,14 +45,14 @@ async def upload_share(to: UseCases, _head: Head, body: bytes) -> Answer:
         )
     progress = await to.recovery.upload(upload.recovery_secret, upload.recovery_secret_signature)
     witnessed = LEFT_OUT if progress.witnessed is None else progress.witnessed
-    data = Progress(progress.remaining, progress.message, witnessed)
+    data = wire.Progress(progress.remaining, progress.message, witnessed)
     return to.answers.success(data, progress.view)
 
 
 def read_ciphertexts(to: UseCases, view: View, head: Head) -> Answer:
     """Answer the encrypted shares again, to a user who may update the manifest."""
     policy_of(view.running.manifest).authorize_update(head.identity)
-    data = RecoverySecretsData(view.running.recovery.ciphertexts)
+    data = wire.RecoverySecretsData(view.running.recovery.ciphertexts)
     return to.answers.success(data, view)
 
 
@@ -66,10 +60,10 @@ def read_ciphertexts(to: UseCases, view: View, head: Head) -> Answer:
 def _public_key_data(found: PublicKey) -> bytes:
     index = found.index
     return msgspec.json.encode(
-        Offer(
+        wire.Offer(
             ephemeral_public_key=found.public_key,
             signature=found.signature,
-            index=RecoveryIndexData(
+            index=wire.RecoveryIndexData(
                 root=index.root_cert,
                 manifest_fingerprint=index.manifest_fingerprint.hex(),
                 store_id=index.store_id.hex(),

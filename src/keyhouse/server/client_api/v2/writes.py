@@ -16,20 +16,7 @@ from keyhouse.server.client_api.routes import INLINE, UseCases, user_of
 from keyhouse.server.http.body import DECODED_BYTES, read_body, require_size
 from keyhouse.server.http.exchange import Answer, Head, Later
 from keyhouse.server.services.updates import Agreement, Proposal
-from keyhouse.wire.client_api import (
-    AcknowledgedData,
-    CancelBody,
-    CounterBody,
-    CounterData,
-    ManifestBody,
-    MessageData,
-    SecretsBody,
-    SetManifestData,
-    SignedQuote,
-    SignQuoteBody,
-    UpdateAnswer,
-    UpdateBody,
-)
+from keyhouse.wire import client_api as wire
 from keyhouse.wire.secret_types import UserSecret
 from keyhouse.wire.sent import LEFT_OUT
 
@@ -43,7 +30,7 @@ def _unwitnessed(agreement: Agreement) -> tuple[str, ...]:
     return (_NOT_WITNESSED,) if agreement.witnessed is False else ()
 
 
-def _data(kind: type[UpdateAnswer], agreement: Agreement, message: str) -> UpdateAnswer:
+def _data(kind: type[wire.UpdateAnswer], agreement: Agreement, message: str) -> wire.UpdateAnswer:
     return kind(
         message=message,
         signed=LEFT_OUT,
@@ -68,7 +55,7 @@ _MANIFEST_HINT: Final = 'send {"manifest": its JSON text in base64}'
 async def set_manifest(to: UseCases, _head: Head, body: bytes) -> Answer:
     """Enforce the first manifest; answer the recovery secrets for the holders of the keys."""
     enforced = await to.first_manifest.set(lambda: _manifest(body))
-    data = SetManifestData(enforced.recovery_secrets, enforced.recovery_secrets)
+    data = wire.SetManifestData(enforced.recovery_secrets, enforced.recovery_secrets)
     return to.answers.success(data, enforced.view, warnings_message(enforced.warnings))
 
 
@@ -112,7 +99,7 @@ async def update_manifest(
     """Raise security versions of packages, or initiate a full update."""
     agreement = await to.updates.propose(head.identity, lambda: read(body))
     notes = "; ".join((*agreement.notes, *_unwitnessed(agreement)))
-    return to.answers.success(_data(UpdateAnswer, agreement, LEFT_OUT), agreement.view, notes)
+    return to.answers.success(_data(wire.UpdateAnswer, agreement, LEFT_OUT), agreement.view, notes)
 
 
 async def acknowledge_update(
@@ -127,12 +114,12 @@ async def acknowledge_update(
     if agreement.missing:
         said = [still_needed(agreement.missing)]
     message = "; ".join((*said, *_unwitnessed(agreement)))
-    return to.answers.success(_data(AcknowledgedData, agreement, message), agreement.view)
+    return to.answers.success(_data(wire.AcknowledgedData, agreement, message), agreement.view)
 
 
 async def cancel_update(
     read: Callable[[bytes], bytes | None],
-    data: MessageData | str,
+    data: wire.MessageData | str,
     to: UseCases,
     head: Head,
     body: bytes,
@@ -155,7 +142,9 @@ async def sign_quote(to: UseCases, _head: Head, body: bytes) -> Answer:
         raise BadRequestError(
             "the quote is not signed", fields={_QUOTE: refused.message}, hint=refused.hint
         ) from None
-    data = SignedQuote(tcb_status=status, signature=signature, verification_signature=signature)
+    data = wire.SignedQuote(
+        tcb_status=status, signature=signature, verification_signature=signature
+    )
     return to.answers.success(data, view)
 
 
@@ -164,23 +153,23 @@ async def raise_counter(to: UseCases, head: Head, body: bytes) -> Answer:
 
     Source: wire reference, "Monotonic counters".
     """
-    wanted = read_body(body, CounterBody)
+    wanted = read_body(body, wire.CounterBody)
     if len(wanted.name.encode(errors="surrogatepass")) > LONGEST_NAME:
         raise BadRequestError(
             "the name of the counter is too long",
             fields={"name": f"has more than {LONGEST_NAME} bytes"},
         )
     before, view = await to.counters.raise_to(head.identity, wanted.name, wanted.value)
-    return to.answers.success(CounterData(before), view)
+    return to.answers.success(wire.CounterData(before), view)
 
 
 def _manifest(body: bytes) -> bytes:
-    return _given(read_body(body, ManifestBody).manifest)
+    return _given(read_body(body, wire.ManifestBody).manifest)
 
 
 def proposal_of(body: bytes) -> Proposal:
     """Return what is proposed or agreed to. Raises ``BadRequestError``, ``InvalidError``."""
-    read = read_body(body, UpdateBody)
+    read = read_body(body, wire.UpdateBody)
     if read.plan is not None and not _DIGEST.fullmatch(read.plan):
         raise BadRequestError(
             "the digest of the plan is invalid",
@@ -195,7 +184,7 @@ def cancellation_of(body: bytes) -> bytes | None:
 
     What is not a JSON object is not looked at, as it always was.
     """
-    return read_body(body, CancelBody).approval if body.lstrip().startswith(b"{") else None
+    return read_body(body, wire.CancelBody).approval if body.lstrip().startswith(b"{") else None
 
 
 def _given(raw: bytes) -> bytes:
@@ -207,7 +196,7 @@ def _given(raw: bytes) -> bytes:
 
 def uploads_of(body: bytes) -> Uploads:
     """Return the uploads by name. Raises ``BadRequestError``."""
-    return read_body(body, SecretsBody).secrets
+    return read_body(body, wire.SecretsBody).secrets
 
 
 def _bounded(read: Callable[[bytes], Uploads], body: bytes) -> Uploads:
@@ -224,7 +213,7 @@ def _quote(body: bytes) -> bytes:
     Raises ``BadRequestError`` with a reason for the one field that there is.
     """
     try:
-        return read_body(body, SignQuoteBody).sgx_quote
+        return read_body(body, wire.SignQuoteBody).sgx_quote
     except BadRequestError as problem:
         reason = "; ".join(f"{name} {text}" for name, text in problem.fields.items())
         raise BadRequestError(
