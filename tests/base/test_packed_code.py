@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from keyhouse.base.process.packed_code import use_packed_code
+from keyhouse.base.process.packed_code import import_packed, use_packed_code
 from keyhouse.cli.pack_code import compiled_patterns, write_packed
 
 _TIME_NS = 1_700_000_000_123_456_789
@@ -48,8 +48,8 @@ class Sample:
         for source in (self.folder / "__init__.py", self.part):
             py_compile.compile(str(source), doraise=True, invalidation_mode=mode)
 
-    def pack(self) -> None:
-        specs = [importlib.util.find_spec(name) for name in (*_NAMES, "msgspec._core")]
+    def pack(self, *names: str) -> None:
+        specs = [importlib.util.find_spec(name) for name in names or (*_NAMES, "msgspec._core")]
         write_packed(self.file, (spec for spec in specs if spec is not None))
         _purge()
 
@@ -146,6 +146,49 @@ def test_module_comes_from_its_source_otherwise(
         bytecode.unlink()
     change(sample)
     assert sample.use().value() in {"other", "another"}
+
+
+def test_all_modules_of_a_package_are_imported_in_the_order_of_the_file(sample: Sample) -> None:
+    package = sample.folder / "__init__.py"
+    package.write_text("from packed_sample.part import value\n")
+    sample.compile()
+    sample.pack("packed_sample.part", "packed_sample")
+    use_packed_code(str(sample.file))
+    import_packed("packed_sample")
+    usual = {name: sys.modules[name] for name in _NAMES}
+    assert usual["packed_sample"].value() == "first"
+    for name, module in usual.items():
+        found = importlib.util.find_spec(name)
+        assert found is not None
+        _purge()
+        again = importlib.import_module(name)
+        assert vars(module).keys() - {"value"} == vars(again).keys() - {"value"}
+        for attribute in ("__name__", "__package__", "__file__", "__cached__", "__doc__"):
+            assert getattr(module, attribute) == getattr(again, attribute)
+    assert usual["packed_sample"].__path__ == [str(sample.folder)]
+    assert usual["packed_sample"].part is usual["packed_sample.part"]
+
+
+def test_changed_module_is_imported_when_it_is_needed(sample: Sample) -> None:
+    sample.compile()
+    sample.pack("packed_sample.part", "packed_sample")
+    _write(sample.part, "another")
+    use_packed_code(str(sample.file))
+    import_packed("packed_sample")
+    assert "packed_sample.part" not in sys.modules
+    assert sys.modules["packed_sample"].value() == "package"
+    assert importlib.import_module("packed_sample.part").value() == "another"
+
+
+def test_module_that_fails_is_not_there(sample: Sample) -> None:
+    sample.part.write_text("raise RuntimeError\n")
+    sample.compile()
+    sample.pack("packed_sample.part")
+    importlib.import_module("packed_sample")
+    use_packed_code(str(sample.file))
+    with pytest.raises(RuntimeError):
+        import_packed("packed_sample")
+    assert "packed_sample.part" not in sys.modules
 
 
 def test_what_is_gone_is_not_found_in_the_file(sample: Sample) -> None:

@@ -58,9 +58,9 @@ def import_start(command: str) -> Iterator[ModuleSpec]:
         importlib.import_module(name)
     with suppress(PlatformMissingError):  # an installation for production
         importlib.import_module(f"{simulation().__module__.partition('.')[0]}.snp")
-    for name, module in tuple(sys.modules.items()):
+    for name, module in tuple(sys.modules.items()):  # each after what it has imported
         spec = getattr(module, "__spec__", None) or _found(name)  # some replace themselves
-        if spec is not None:
+        if spec is not None and name != "__main__":  # this one
             yield spec
 
 

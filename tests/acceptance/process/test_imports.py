@@ -14,6 +14,12 @@ _FIRST = (
     "import sys; sys.argv = ['keyhouse', 'serve', '--help']; from keyhouse.cli import main; main()"
 )
 
+# What is imported from the packed file at once is in no report.
+_UNPACKED = (
+    "from keyhouse.base.process import packed_code; packed_code.use_packed_code = lambda _: None; "
+    "from keyhouse.cli import main; main()"
+)
+
 # HTTP/2 and protobuf wait for the first workload; all else is for people, clients or metrics.
 _NOT_NEEDED = (
     *("h2", "hpack", "google", "keyhouse.server.grpc.connection", "keyhouse.wire.marble_pb2"),
@@ -51,7 +57,7 @@ def test_process_that_is_to_be_replaced_has_imported_next_to_nothing() -> None:
 def test_start_imports_nothing_that_only_later_calls_need(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", cold=True)
     words = server._command[1:]
-    server._command = [sys.executable, "-I", "-B", "-X", "importtime", "-m", "keyhouse.cli", *words]
+    server._command = [sys.executable, "-I", "-B", "-X", "importtime", "-c", _UNPACKED, *words]
     with server, server.client() as anyone:
         assert anyone.get("/api/v2/status").status == 200
         found = _imported(server.logged())
@@ -75,6 +81,7 @@ def test_start_takes_its_code_from_the_packed_file(tmp_path: Path) -> None:
         report = server.logged()
     loaders = dict(re.findall(r"^import '([\w.]+)' # <(?:[\w.]+\.)?(\w+)", report, re.MULTILINE))
     packed = {name for name, loader in loaders.items() if loader == "_PackedLoader"}
-    assert {"asyncio", "typing", "keyhouse.server.process.serving"} <= packed
+    assert {"asyncio", "typing", "keyhouse.server.process.serve"} <= packed
+    assert "keyhouse.server.process.serving" not in loaders  # but with all others of ours, at once
     left = {name for name, loader in loaders.items() if loader == "SourceFileLoader"}
     assert len(left) < 30, sorted(left)  # before the file is open, and what a first start makes

@@ -11,6 +11,7 @@ from keyhouse.base.errors import InvalidError, KeyhouseError, StartAgainError
 from keyhouse.base.log import log
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.hardening import harden
+from keyhouse.base.process.packed_code import import_packed
 from keyhouse.base.process.standard_streams import write_error
 from keyhouse.server.process.flags import SettingMisusedError
 from keyhouse.server.process.settings import Settings, read_settings
@@ -104,6 +105,7 @@ async def _serve(settings: Settings) -> None:
     """Open what the settings name, serve until the end, and close it, whatever happens."""
     import asyncio
 
+    import_packed("keyhouse")
     from keyhouse.attestation import open_platform
     from keyhouse.attestation.platforms.find import platform_name
     from keyhouse.base.process.last_resort import install_last_resort
