@@ -216,6 +216,7 @@ def test_recovery_secrets_that_no_file_can_hold_are_printed_instead(waiting: Des
     assert set(json.loads(ended.stdout)["RecoverySecrets"]) == {"rk0"}
     assert b"cannot write r.json: file too large" in ended.stderr
     assert b"on standard output instead" in ended.stderr
+    assert not (waiting.folder / "r.json").exists()
 
 
 # --- reading ---

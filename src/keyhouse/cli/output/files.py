@@ -79,17 +79,23 @@ class NewFile:
             raise _unwritable(path, error) from None
 
     def write(self, content: bytes) -> None:
-        """Make the file hold ``content``, durably, and close it. Raises ``FileUnwritableError``."""
+        """Make the file hold ``content``, durably, and close it; if that fails it is removed.
+
+        Raises ``FileUnwritableError``.
+        """
         try:
             with self._file as file:
                 file.write(content)
                 sync(file)
             sync_directory(os.path.dirname(self.path) or ".")  # noqa: PTH120 the path as the user wrote it
-        except OSError as error:
-            raise _unwritable(self.path, error) from None
+        except BaseException as error:  # also a signal to stop
+            self.give_up()
+            if isinstance(error, OSError):
+                raise _unwritable(self.path, error) from None
+            raise
 
     def give_up(self) -> None:
-        """Remove the file, which nothing was written to."""
+        """Remove the file."""
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):
