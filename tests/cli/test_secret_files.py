@@ -20,7 +20,8 @@ from support.samples.fixed_keys import unused_rsa_key
 from keyhouse.base.errors import InvalidError, RefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.client import SecretUpload
-from keyhouse.views.secrets import read_pem_secret, read_secret_file
+from keyhouse.manifest import decode
+from keyhouse.views.secrets import read_pem_secret, read_secret_file, upload_of
 from keyhouse.wire.json_decoder import UnreadableError
 
 PEM, KEY = user("web").pem, user("web").key_pem
@@ -40,6 +41,12 @@ def test_all_parts_of_a_certificate_are_sent() -> None:
     assert read_secret_file(json.dumps(content).encode()) == {
         "web": SecretUpload(cert=b"\x00\x01", private=Secret(b"\x00\x02"), public=b"\x00\x03")
     }
+
+
+def test_an_empty_value_is_refused_before_it_is_sent() -> None:
+    manifest = b'{"Secrets": {"note": {"Type": "plain", "UserDefined": true}}}'
+    with pytest.raises(RefusedError, match='value of secret "note" is empty'):
+        upload_of("note", Secret(b""), decode(manifest))
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ class OneSecret(OptionGroup, frozen=True, kw_only=True):
             return Secret(read_file("-"))
         typed = password_for(f"value of {printable(name)}", None)
         if typed is None:
-            raise WrongUsageError("no value was typed", hint="an empty one: --value - < /dev/null")
+            raise WrongUsageError("no value was typed", hint="type one, or --from-file FILE")
         return typed
 
 

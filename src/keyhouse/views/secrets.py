@@ -86,8 +86,8 @@ def read_secret_file(content: bytes) -> dict[str, UserSecret]:
 def upload_of(name: str, value: Secret, manifest: Manifest) -> SecretUpload:
     """Return the upload of ``value`` for the secret ``name``: what its type in ``manifest`` takes.
 
-    Raises ``NotFoundError`` for an unknown name, ``RefusedError`` for a secret that is generated,
-    ``PemUnusableError`` if it is a certificate and ``value`` is not.
+    Raises ``NotFoundError`` for an unknown name, ``RefusedError`` for a secret that is generated
+    and for an empty value, ``PemUnusableError`` if it is a certificate and ``value`` is not.
     """
     definition = manifest.secrets.get(name)
     if definition is None:
@@ -100,6 +100,10 @@ def upload_of(name: str, value: Secret, manifest: Manifest) -> SecretUpload:
         )
     if definition.type.is_certificate:
         return read_pem_secret(value.reveal())
+    if not len(value):
+        raise RefusedError(
+            f"the value of secret {quoted(name)} is empty", hint="give at least one byte"
+        )
     return SecretUpload(key=value)
 
 
