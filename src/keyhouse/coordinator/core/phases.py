@@ -118,6 +118,7 @@ _HOW_TO_BEGIN: Mapping[Phase, str] = {
     Phase.RECOVERY: "recover it with keyhouse recover, or set one with keyhouse manifest set",
     Phase.ACCEPTING_MANIFEST: "set one with keyhouse manifest set",
 }
+_HOW_TO_CHANGE = "keyhouse manifest update apply changes the one in force"
 
 
 def phase_of(state: State) -> Phase:
@@ -150,4 +151,5 @@ def require(operation: Operation, phase: Phase) -> None:
     possible = " or ".join(
         f"while it {other.words}" for other in Phase if TABLE[operation][other - 1] is Outcome.YES
     )
-    raise WrongPhaseError(f"{now}; {operation} is possible only {possible}")
+    hint = _HOW_TO_CHANGE if operation is Operation.SET_MANIFEST else ""
+    raise WrongPhaseError(f"{now}; {operation} is possible only {possible}", hint=hint)
