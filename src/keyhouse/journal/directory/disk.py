@@ -164,7 +164,7 @@ class Disk:
             durable_files.sync_directory(path, follow=False)
 
     def sync_name(self, path: Path) -> None:
-        """Make the name of ``path`` durable where somebody put it: that directory may be a link.
+        """Make the name of ``path`` durable where someone put it: that directory may be a link.
 
         Those in ``/var/lib`` are links, for a user that systemd makes (``DynamicUser=``).
         """
