@@ -4,6 +4,7 @@ import base64
 import json
 import random
 import ssl
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -672,7 +673,7 @@ def outcome(raw: bytes) -> object:
 @settings(max_examples=200)
 def test_arbitrary_bytes_raise_only_invalid(raw: bytes) -> None:
     assert isinstance(outcome(raw), tuple)
-    with pytest.raises(InvalidError):
+    with suppress(InvalidError):  # b"{}" is decoded
         decode(raw)
 
 
