@@ -7,15 +7,10 @@ import msgspec
 import pytest
 
 from keyhouse.attestation import TcbStatus, Tee, Verdict
-from keyhouse.attestation.appraisal import (
-    PackageRefusedError,
-    PackageRules,
-    Rule,
-    admit,
-    mismatches,
-)
+from keyhouse.attestation.appraisal import PackageRefusedError, Rule, admit, mismatches
 from keyhouse.attestation.quote.binding import quote_binding, report_data
 from keyhouse.attestation.quote.verdict import Freshness
+from keyhouse.wire.package import Package
 
 BINDING = quote_binding(b"a client certificate")
 TIME = datetime(2026, 1, 1, tzinfo=UTC)
@@ -36,8 +31,8 @@ ENCLAVE = Verdict(
     ppid=bytes(16),
     freshness=Freshness(1, 1, 1, TIME, TIME),
 )
-UNIQUE = PackageRules(unique_id="AB" * 32)
-TRIPLE = PackageRules(signer_id="cd" * 32, product_id=7, security_version=3)
+UNIQUE = Package(unique_id="AB" * 32)
+TRIPLE = Package(signer_id="cd" * 32, product_id=7, security_version=3)
 
 S = TcbStatus
 LISTS: dict[str, tuple[str, ...]] = {
@@ -60,7 +55,7 @@ ACCEPTED: dict[str, set[TcbStatus]] = {
 }
 
 
-def failed(verdict: Verdict, rules: PackageRules, binding: bytes = BINDING) -> str | None:
+def failed(verdict: Verdict, rules: Package, binding: bytes = BINDING) -> str | None:
     """Return the rule for which ``verdict`` is not admitted."""
     try:
         admit(verdict, rules, binding=binding)
@@ -69,7 +64,7 @@ def failed(verdict: Verdict, rules: PackageRules, binding: bytes = BINDING) -> s
     return None
 
 
-def bent(rules: PackageRules, **changes: object) -> PackageRules:
+def bent(rules: Package, **changes: object) -> Package:
     return msgspec.structs.replace(rules, **changes)
 
 
@@ -127,15 +122,15 @@ def test_advisories_count_for_hardening_alone(
         (bent(TRIPLE, security_version=0), None),
         (bent(TRIPLE, security_version=4), Rule.SECURITY_VERSION),
         (bent(TRIPLE, security_version=2**64 - 1), Rule.SECURITY_VERSION),
-        (PackageRules(), Rule.IDENTITY),
+        (Package(), Rule.IDENTITY),
         (bent(TRIPLE, product_id=None), Rule.IDENTITY),
         (bent(TRIPLE, security_version=None), Rule.IDENTITY),
         (bent(TRIPLE, signer_id=""), Rule.IDENTITY),
         (bent(UNIQUE, debug=True), Rule.DEBUG),
-        (PackageRules(debug=True), Rule.DEBUG),
+        (Package(debug=True), Rule.DEBUG),
     ],
 )
-def test_each_field_that_is_given_has_to_match(rules: PackageRules, rule: str | None) -> None:
+def test_each_field_that_is_given_has_to_match(rules: Package, rule: str | None) -> None:
     assert failed(ENCLAVE, rules) == rule
 
 
@@ -151,18 +146,18 @@ def test_a_debug_enclave_matches_no_production_package() -> None:
 def test_a_quote_for_another_certificate_is_refused_before_anything_of_the_enclave() -> None:
     assert failed(ENCLAVE, UNIQUE, quote_binding(b"another certificate")) is Rule.REPORT_DATA
     assert failed(ENCLAVE, UNIQUE, b"") is Rule.REPORT_DATA
-    assert failed(of(debug=True), PackageRules(), bytes(32)) is Rule.REPORT_DATA
+    assert failed(of(debug=True), Package(), bytes(32)) is Rule.REPORT_DATA
 
 
 def test_tdx_quotes_match_no_package_of_an_enclave() -> None:
     domain = of(tee=Tee.TDX, mrenclave=b"", mrsigner=b"", isvprodid=0, isvsvn=0)
 
-    for rules in (UNIQUE, TRIPLE, PackageRules(), PackageRules(debug=True)):
+    for rules in (UNIQUE, TRIPLE, Package(), Package(debug=True)):
         assert failed(domain, rules) is Rule.TEE
 
 
 def test_all_rules_fail_in_the_order_in_which_they_are_asked() -> None:
-    rules = PackageRules(
+    rules = Package(
         unique_id="00" * 32,
         signer_id="00" * 32,
         product_id=1,
@@ -197,10 +192,10 @@ def test_a_tdx_domain_is_told_that_and_nothing_of_an_enclave() -> None:
 @pytest.mark.parametrize("debug", [True, False])
 def test_debug_is_told_apart_from_its_opposite(*, debug: bool) -> None:
     """What has to change: the package that wants debug, or the enclave that has it."""
-    [found] = mismatches(of(debug=not debug), PackageRules(debug=debug, unique_id="ab" * 32))
+    [found] = mismatches(of(debug=not debug), Package(debug=debug, unique_id="ab" * 32))
     assert found.rule is Rule.DEBUG
     assert ("package" in found.problem) is debug
 
 
 def test_a_debug_package_needs_no_name_to_admit_nobody() -> None:
-    assert [each.rule for each in mismatches(ENCLAVE, PackageRules(debug=True))] == [Rule.DEBUG]
+    assert [each.rule for each in mismatches(ENCLAVE, Package(debug=True))] == [Rule.DEBUG]

@@ -22,23 +22,18 @@ from keyhouse.attestation import (
     read_form,
     write_expected_identity,
 )
-from keyhouse.attestation.appraisal import (
-    PackageRefusedError,
-    PackageRules,
-    Rule,
-    admit,
-    mismatches,
-)
+from keyhouse.attestation.appraisal import PackageRefusedError, Rule, admit, mismatches
 from keyhouse.attestation.errors import reason_for
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.attestation.quote.td import TdMeasurements, require_sound
 from keyhouse.attestation.verifier import read_claims
+from keyhouse.wire.package import Package
 from keyhouse.wire.tdx import SIZES, TdxIdentity
 from keyhouse.wire.vm_identity import bits_in_words
 
 FIELDS = [*SIZES]
 MACHINE = msgspec.convert(TDX, TdxIdentity)
-RULES = PackageRules(vm=MACHINE)
+RULES = Package(tdx=MACHINE)
 
 
 def real() -> Verdict:
@@ -55,7 +50,7 @@ def binding() -> bytes:
     return verdict().report_data[:32]
 
 
-def refused_by(found: Verdict, rules: PackageRules) -> str | None:
+def refused_by(found: Verdict, rules: Package) -> str | None:
     try:
         admit(found, rules, binding=binding())
     except PackageRefusedError as refusal:
@@ -72,15 +67,15 @@ def other(value: str) -> list[str]:
     return found
 
 
-def with_field(field: str, value: str) -> PackageRules:
-    return PackageRules(vm=msgspec.convert({**TDX, field: value}, TdxIdentity))
+def with_field(field: str, value: str) -> Package:
+    return Package(tdx=msgspec.convert({**TDX, field: value}, TdxIdentity))
 
 
 def test_the_machine_that_a_package_names_is_admitted() -> None:
     assert refused_by(real(), RULES) is None
-    assert refused_by(real(), PackageRules(vm=TdxIdentity(mrtd=TDX["MRTD"]))) is None
+    assert refused_by(real(), Package(tdx=TdxIdentity(mrtd=TDX["MRTD"]))) is None
     upper = msgspec.convert({name: value.upper() for name, value in TDX.items()}, TdxIdentity)
-    assert refused_by(real(), PackageRules(vm=upper)) is None
+    assert refused_by(real(), Package(tdx=upper)) is None
 
 
 def test_the_fields_are_those_of_the_quote() -> None:
@@ -108,7 +103,7 @@ def test_a_machine_that_differs_in_one_field_is_refused(field: str) -> None:
         assert refused_by(bent, RULES) == f"TDX.{field}"
         if field != "MRTD":
             open_there = msgspec.structs.replace(MACHINE, **{attribute: ""})
-            assert refused_by(bent, PackageRules(vm=open_there)) is None
+            assert refused_by(bent, Package(tdx=open_there)) is None
 
 
 def machine_with(field: str, value: bytes) -> TdMeasurements:
@@ -125,21 +120,19 @@ def machine_with(field: str, value: bytes) -> TdMeasurements:
 @pytest.mark.parametrize(
     ("rules", "rule"),
     [
-        (PackageRules(unique_id="00" * 32), Rule.TEE),
-        (PackageRules(), Rule.TEE),
-        (PackageRules(debug=True), Rule.TEE),
-        (PackageRules(vm=TdxIdentity()), Rule.IDENTITY),
-        (PackageRules(vm=TdxIdentity(rtmr1=TDX["RTMR1"])), Rule.IDENTITY),
-        (PackageRules(vm=MACHINE, debug=True), Rule.IDENTITY),
-        (PackageRules(vm=MACHINE, unique_id="00" * 32), Rule.IDENTITY),
-        (PackageRules(vm=MACHINE, signer_id="00" * 32), Rule.IDENTITY),
-        (PackageRules(vm=MACHINE, product_id=0), Rule.IDENTITY),
-        (PackageRules(vm=MACHINE, security_version=0), Rule.IDENTITY),
+        (Package(unique_id="00" * 32), Rule.TEE),
+        (Package(), Rule.TEE),
+        (Package(debug=True), Rule.TEE),
+        (Package(tdx=TdxIdentity()), Rule.IDENTITY),
+        (Package(tdx=TdxIdentity(rtmr1=TDX["RTMR1"])), Rule.IDENTITY),
+        (Package(tdx=MACHINE, debug=True), Rule.IDENTITY),
+        (Package(tdx=MACHINE, unique_id="00" * 32), Rule.IDENTITY),
+        (Package(tdx=MACHINE, signer_id="00" * 32), Rule.IDENTITY),
+        (Package(tdx=MACHINE, product_id=0), Rule.IDENTITY),
+        (Package(tdx=MACHINE, security_version=0), Rule.IDENTITY),
     ],
 )
-def test_a_package_of_another_kind_or_of_two_admits_no_machine(
-    rules: PackageRules, rule: str
-) -> None:
+def test_a_package_of_another_kind_or_of_two_admits_no_machine(rules: Package, rule: str) -> None:
     assert refused_by(real(), rules) == rule
 
 
@@ -167,7 +160,7 @@ def test_what_is_asked_of_every_workload_is_asked_of_a_machine_first() -> None:
 
 def test_every_difference_is_told_in_order() -> None:
     nobody = TdxIdentity(*("00" * 48 for _ in FIELDS))
-    found = [each.rule for each in mismatches(real(), PackageRules(vm=nobody))]
+    found = [each.rule for each in mismatches(real(), Package(tdx=nobody))]
     zeros = {"RTMR3", "MRConfigID", "MROwner", "MROwnerConfig"}
     assert found == [f"TDX.{field}" for field in FIELDS if field not in zeros]
     [only] = mismatches(real(), with_field("RTMR1", "ab" * 48))
@@ -176,7 +169,7 @@ def test_every_difference_is_told_in_order() -> None:
 
 
 def test_messages_say_which_kind_was_met_and_what_to_do() -> None:
-    [for_enclaves] = mismatches(real(), PackageRules(unique_id="00" * 32))
+    [for_enclaves] = mismatches(real(), Package(unique_id="00" * 32))
     assert "of a confidential VM (TDX), the package for an SGX enclave" in for_enclaves.problem
     assert "in an SGX enclave" in for_enclaves.hint
     [for_vms] = mismatches(msgspec.structs.replace(real(), tee=Tee.SGX), RULES)

@@ -17,15 +17,10 @@ from keyhouse.attestation import (
     report_data,
     write_expected_identity,
 )
-from keyhouse.attestation.appraisal import (
-    PackageRefusedError,
-    PackageRules,
-    Rule,
-    admit,
-    mismatches,
-)
+from keyhouse.attestation.appraisal import PackageRefusedError, Rule, admit, mismatches
 from keyhouse.attestation.quote.snp import snp_differences, snp_identity_of
 from keyhouse.wire.exact_fields import Difference
+from keyhouse.wire.package import Package
 from keyhouse.wire.snp import SnpIdentity
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation import SimulatedPlatform, make_machine
@@ -38,11 +33,11 @@ IDENTITY = msgspec.convert(SNP, SnpIdentity)
 FLOOR = SNP["MinimumTCB"]
 
 
-def named(**bent: Any) -> PackageRules:
-    return PackageRules(vm=msgspec.convert({**SNP, **bent}, SnpIdentity))
+def named(**bent: Any) -> Package:
+    return Package(snp=msgspec.convert({**SNP, **bent}, SnpIdentity))
 
 
-def refused_by(rules: PackageRules, found: Verdict = REAL) -> str | None:
+def refused_by(rules: Package, found: Verdict = REAL) -> str | None:
     try:
         admit(found, rules, binding=BOUND)
     except PackageRefusedError as refusal:
@@ -54,7 +49,7 @@ def test_the_vm_that_a_package_names_is_admitted() -> None:
     assert refused_by(named()) is None
     assert REAL.vm == IDENTITY
     least = {"Measurement": SNP["Measurement"], "Product": "Genoa", "MinimumTCB": FLOOR}
-    assert refused_by(PackageRules(vm=msgspec.convert(least, SnpIdentity))) is None
+    assert refused_by(Package(snp=msgspec.convert(least, SnpIdentity))) is None
     loud = {name: value.upper() for name, value in SNP.items() if isinstance(value, str)}
     del loud["Product"]
     assert refused_by(named(**loud)) is None
@@ -82,14 +77,14 @@ def test_each_field_that_is_given_has_to_match_in_every_bit(field: str, bit: int
         *((named(MinimumTCB={**FLOOR, name: FLOOR[name] + 1}), "SNP.MinimumTCB") for name in FLOOR),
         (named(MinimumTCB={**FLOOR, "FMC": 0}), "SNP.MinimumTCB"),
         (named(Measurement=""), Rule.IDENTITY),
-        (PackageRules(vm=IDENTITY, debug=True), Rule.IDENTITY),
-        (PackageRules(vm=IDENTITY, unique_id="00" * 32), Rule.IDENTITY),
-        (PackageRules(vm=IDENTITY, product_id=0), Rule.IDENTITY),
-        (PackageRules(unique_id="00" * 32), Rule.TCB_STATUS),
-        (PackageRules(vm=TdxIdentity(mrtd="00" * 48)), Rule.TCB_STATUS),
+        (Package(snp=IDENTITY, debug=True), Rule.IDENTITY),
+        (Package(snp=IDENTITY, unique_id="00" * 32), Rule.IDENTITY),
+        (Package(snp=IDENTITY, product_id=0), Rule.IDENTITY),
+        (Package(unique_id="00" * 32), Rule.TCB_STATUS),
+        (Package(tdx=TdxIdentity(mrtd="00" * 48)), Rule.TCB_STATUS),
     ],
 )
-def test_any_other_package_does_not_admit_it(rules: PackageRules, rule: str) -> None:
+def test_any_other_package_does_not_admit_it(rules: Package, rule: str) -> None:
     assert refused_by(rules) == rule
 
 
@@ -102,8 +97,8 @@ def test_versions_above_the_floor_are_admitted_and_each_of_the_four_counts() -> 
             old[at] -= 1
             found = verdict(MACHINE, report_data(BOUND), **{which: bytes(old)})
             assert refused_by(named(), found) == "SNP.MinimumTCB"
-            assert found.vm is not None
-            assert refused_by(PackageRules(vm=found.vm), found) is None
+            assert isinstance(found.vm, SnpIdentity)
+            assert refused_by(Package(snp=found.vm), found) is None
 
 
 def test_other_kinds_of_workloads_are_not_admitted_by_it() -> None:

@@ -8,6 +8,7 @@ debug enclave, which the verifier refuses: no quote matches a package with ``Deb
 
 from collections.abc import Callable, Collection, Iterator
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +19,9 @@ from keyhouse.attestation.quote.verdict import Verdict, tee_of
 from keyhouse.wire.snp import SnpIdentity
 from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm
+
+if TYPE_CHECKING:
+    from keyhouse.wire.package import Package
 
 _DEFAULT = (TcbStatus.SW_HARDENING_NEEDED,)
 
@@ -77,23 +81,6 @@ def accept_advisories(
         )
 
 
-class PackageRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a package asks of a workload and its platform; ``None``, "" and () mean: not given.
-
-    ``security_version`` is the one in force, which package updates may have raised. Identifiers are
-    hex in any case of letters.
-    """
-
-    debug: bool = False
-    unique_id: str = ""  # MRENCLAVE, equal
-    signer_id: str = ""  # MRSIGNER, equal
-    product_id: int | None = None  # ISVPRODID, equal: 0 is a value
-    security_version: int | None = None  # ISVSVN, at least
-    accepted_tcb_statuses: tuple[str, ...] = ()
-    accepted_advisories: tuple[str, ...] = ()
-    vm: VmIdentity | None = None  # instead of what names an SGX enclave
-
-
 class Rule(StrEnum):
     """What an enclave can fail by: fields of a package, and what the quote itself has to be.
 
@@ -130,40 +117,41 @@ class PackageRefusedError(IdentityRefusedError):
         self.rule = mismatch.rule
 
 
-def admit(verdict: Verdict, rules: PackageRules, *, binding: bytes) -> None:
-    """Raise ``PackageRefusedError`` for the first rule that fails.
+def admit(verdict: Verdict, package: "Package", *, binding: bytes) -> None:
+    """Raise ``PackageRefusedError`` for the first rule of ``package`` that fails.
 
-    ``binding``: the 32 bytes that the quote has to bind (``quote_binding``).
+    Its ``security_version`` is the one in force. ``binding``: the 32 bytes that the quote has to
+    bind (``quote_binding``).
     """
-    for mismatch in _all(verdict, rules, binding):
+    for mismatch in _all(verdict, package, binding):
         raise PackageRefusedError(mismatch)
 
 
-def mismatches(verdict: Verdict, rules: PackageRules) -> tuple[Mismatch, ...]:
+def mismatches(verdict: Verdict, package: "Package") -> tuple[Mismatch, ...]:
     """Return every rule that fails, in order, but what the quote binds: nothing admits by this."""
-    return tuple(_all(verdict, rules, None))
+    return tuple(_all(verdict, package, None))
 
 
-def _all(verdict: Verdict, rules: PackageRules, binding: bytes | None) -> Iterator[Mismatch]:
+def _all(verdict: Verdict, package: "Package", binding: bytes | None) -> Iterator[Mismatch]:
     # AMD states neither: a package with SNP has its MinimumTCB in their place.
-    if not (verdict.tee is Tee.SNP and isinstance(rules.vm, SnpIdentity)):
-        yield from _platform(verdict, rules)
+    if not (verdict.tee is Tee.SNP and isinstance(package.vm, SnpIdentity)):
+        yield from _platform(verdict, package)
     if binding is not None:
         yield from _asked(Rule.REPORT_DATA, lambda: require_binding(verdict.report_data, binding))
-    if verdict.tee is not tee_of(rules.vm):
-        yield _other_kind(verdict.tee, tee_of(rules.vm))
-    elif rules.vm is None:
-        yield from _enclave(verdict, rules)
+    if verdict.tee is not tee_of(package.vm):
+        yield _other_kind(verdict.tee, tee_of(package.vm))
+    elif package.vm is None:
+        yield from _enclave(verdict, package)
     else:
-        yield from _confidential_vm(verdict, rules, rules.vm)
+        yield from _confidential_vm(verdict, package, package.vm)
 
 
-def _platform(verdict: Verdict, rules: PackageRules) -> Iterator[Mismatch]:
+def _platform(verdict: Verdict, package: "Package") -> Iterator[Mismatch]:
     status = verdict.tcb_status
-    yield from _asked(Rule.TCB_STATUS, lambda: accept_status(status, rules.accepted_tcb_statuses))
+    yield from _asked(Rule.TCB_STATUS, lambda: accept_status(status, package.accepted_tcb_statuses))
     yield from _asked(
         Rule.ADVISORIES,
-        lambda: accept_advisories(status, verdict.advisories, rules.accepted_advisories),
+        lambda: accept_advisories(status, verdict.advisories, package.accepted_advisories),
     )
 
 
@@ -183,13 +171,13 @@ def _other_kind(found: Tee, wanted: Tee) -> Mismatch:
 
 
 def _confidential_vm(
-    verdict: Verdict, rules: PackageRules, wanted: VmIdentity
+    verdict: Verdict, package: "Package", wanted: VmIdentity
 ) -> Iterator[Mismatch]:
     kind = kind_of_vm(wanted)
     if verdict.debug:
         yield _debug(wanted=False)
-    both = bool(rules.debug or rules.unique_id or rules.signer_id)
-    if both or rules.product_id is not None or rules.security_version is not None:
+    both = bool(package.debug or package.unique_id or package.signer_id)
+    if both or package.product_id is not None or package.security_version is not None:
         # The check of manifests refuses such a package, and the next one.
         yield Mismatch(
             Rule.IDENTITY, f"the package names an enclave beside {kind}", "keep one of the two"
@@ -203,33 +191,33 @@ def _confidential_vm(
         yield _other(f"{kind}.{field}", found, want, what="confidential VM")
 
 
-def _enclave(verdict: Verdict, rules: PackageRules) -> Iterator[Mismatch]:
-    if verdict.debug is not rules.debug:
-        yield _debug(rules.debug)
-    if not (rules.debug or _names_someone(rules)):
+def _enclave(verdict: Verdict, package: "Package") -> Iterator[Mismatch]:
+    if verdict.debug is not package.debug:
+        yield _debug(package.debug)
+    if not (package.debug or _names_someone(package)):
         # The check of manifests refuses such a package; here it must never mean "anybody".
         yield Mismatch(
             Rule.IDENTITY,
             "the package names no enclave",
             "give UniqueID, or SignerID, ProductID and SecurityVersion",
         )
-    if rules.unique_id and rules.unique_id.lower() != verdict.mrenclave.hex():
-        yield _other(Rule.UNIQUE_ID, verdict.mrenclave.hex(), rules.unique_id)
-    if rules.signer_id and rules.signer_id.lower() != verdict.mrsigner.hex():
-        yield _other(Rule.SIGNER_ID, verdict.mrsigner.hex(), rules.signer_id)
-    if rules.product_id is not None and verdict.isvprodid != rules.product_id:
-        yield _other(Rule.PRODUCT_ID, str(verdict.isvprodid), str(rules.product_id))
-    if rules.security_version is not None and verdict.isvsvn < rules.security_version:
+    if package.unique_id and package.unique_id.lower() != verdict.mrenclave.hex():
+        yield _other(Rule.UNIQUE_ID, verdict.mrenclave.hex(), package.unique_id)
+    if package.signer_id and package.signer_id.lower() != verdict.mrsigner.hex():
+        yield _other(Rule.SIGNER_ID, verdict.mrsigner.hex(), package.signer_id)
+    if package.product_id is not None and verdict.isvprodid != package.product_id:
+        yield _other(Rule.PRODUCT_ID, str(verdict.isvprodid), str(package.product_id))
+    if package.security_version is not None and verdict.isvsvn < package.security_version:
         yield Mismatch(
             Rule.SECURITY_VERSION,
-            f"the enclave's is {verdict.isvsvn}, must be {rules.security_version} or higher",
+            f"the enclave's is {verdict.isvsvn}, must be {package.security_version} or higher",
             "start the newer build of the enclave",
         )
 
 
-def _names_someone(rules: PackageRules) -> bool:
-    triple = rules.signer_id and None not in {rules.product_id, rules.security_version}
-    return bool(rules.unique_id or triple)
+def _names_someone(package: "Package") -> bool:
+    triple = package.signer_id and None not in {package.product_id, package.security_version}
+    return bool(package.unique_id or triple)
 
 
 def _debug(wanted: bool) -> Mismatch:  # noqa: FBT001  private, and named where it is called

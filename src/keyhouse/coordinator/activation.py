@@ -15,7 +15,6 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from keyhouse.attestation.appraisal import PackageRules
 from keyhouse.authority import StoredSecret, derive_marble_key, generate
 from keyhouse.base.errors import BadRequestError, ConflictError, InvalidError
 from keyhouse.base.pem import certificate_pem, private_key_pem
@@ -27,26 +26,11 @@ from keyhouse.manifest import MissingValueError, Package, Template, Values
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
 
-def rules_of_package(state: Running, name: str) -> PackageRules:
-    """Return the rules of one package, with the SecurityVersion that updates have raised."""
-    rules = rules_of(policy_of(state.manifest).manifest.packages[name])
-    return replace(
-        rules, security_version=state.security_versions.get(name, rules.security_version)
-    )
-
-
-def rules_of(package: Package) -> PackageRules:
-    """Return the rules of ``package`` as the manifest itself states them."""
-    return PackageRules(
-        debug=package.debug,
-        unique_id=package.unique_id,
-        signer_id=package.signer_id,
-        product_id=package.product_id,
-        security_version=package.security_version,
-        accepted_tcb_statuses=package.accepted_tcb_statuses,
-        accepted_advisories=package.accepted_advisories,
-        vm=package.vm,
-    )
+def package_in_force(state: Running, name: str) -> Package:
+    """Return one package, with the SecurityVersion that updates have raised."""
+    package = policy_of(state.manifest).manifest.packages[name]
+    version = state.security_versions.get(name, package.security_version)
+    return replace(package, security_version=version)
 
 
 class ActivationRequest(msgspec.Struct, frozen=True):

@@ -11,7 +11,6 @@ from keyhouse.manifest.model import (
     Manifest,
     Marble,
     Outgoing,
-    Package,
     Parameters,
     Replicas,
     ResourceType,
@@ -30,3 +29,4 @@ from keyhouse.manifest.permissions import Permissions
 from keyhouse.manifest.rules.secrets import MOST_COST
 from keyhouse.manifest.template_index import MarbleTemplates, TemplateIndex, index_templates
 from keyhouse.manifest.templates import MissingValueError, Source, Template, Values
+from keyhouse.wire.package import Package

@@ -23,6 +23,7 @@ from keyhouse.manifest.model import Manifest
 from keyhouse.manifest.pem import first_block
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.json_decoder import UnreadableError, decode as decode_json
+from keyhouse.wire.package import Package
 from keyhouse.wire.secret_types import (
     CertificateTemplate,
     SecretDefinition,
@@ -130,7 +131,7 @@ _SUBJECT = Subject.__struct_fields__
 _TEMPLATE = CertificateTemplate.__struct_fields__
 
 
-def _package(package: model.Package) -> model.Package:
+def _package(package: Package) -> Package:
     lower = {"unique_id": package.unique_id.lower(), "signer_id": package.signer_id.lower()}
     if package.tdx is not None:
         package = msgspec.structs.replace(package, tdx=lower_case(package.tdx))

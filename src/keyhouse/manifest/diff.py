@@ -11,7 +11,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from keyhouse.base.secret import Secret
-from keyhouse.manifest.model import Entry, Manifest, Marble, Package, RecoveryKey, Role, User
+from keyhouse.manifest.model import Entry, Manifest, Marble, RecoveryKey, Role, User
+from keyhouse.wire.package import Package
 from keyhouse.wire.secret_types import manifest_name
 
 

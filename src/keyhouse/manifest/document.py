@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 
 from keyhouse.base.secret import Secret
-from keyhouse.manifest.model import Infrastructure, Package, Replicas, TlsTag, Transparency
+from keyhouse.manifest.model import Infrastructure, Replicas, TlsTag, Transparency
 from keyhouse.wire.json_decoder import UInt64
+from keyhouse.wire.package import Package
 from keyhouse.wire.secret_types import CertificateTemplate, Subject, Uri, manifest_name
 
 

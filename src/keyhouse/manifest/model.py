@@ -6,33 +6,8 @@ from typing import Final
 import msgspec
 
 from keyhouse.wire.json_decoder import UInt16, UInt64
+from keyhouse.wire.package import Package
 from keyhouse.wire.secret_types import SecretDefinition, manifest_name
-from keyhouse.wire.snp import SnpIdentity
-from keyhouse.wire.tdx import TdxIdentity
-from keyhouse.wire.vm_identity import VmIdentity
-
-
-class Package(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """An enclave program or confidential VM that is allowed (manifest format, "Packages").
-
-    Identifiers are lower-case hex or empty; ``None`` means: not given. With ``tdx`` or ``snp``,
-    never both, there is nothing that names an enclave.
-    """
-
-    debug: bool = False
-    unique_id: str = msgspec.field(default="", name="UniqueID")
-    signer_id: str = msgspec.field(default="", name="SignerID")
-    product_id: UInt64 | None = msgspec.field(default=None, name="ProductID")
-    security_version: UInt64 | None = None
-    accepted_tcb_statuses: tuple[str, ...] = ()
-    accepted_advisories: tuple[str, ...] = ()
-    tdx: TdxIdentity | None = msgspec.field(default=None, name="TDX")
-    snp: SnpIdentity | None = msgspec.field(default=None, name="SNP")
-
-    @property
-    def vm(self) -> VmIdentity | None:
-        """The confidential VM that it names, if it names one."""
-        return self.tdx if self.snp is None else self.snp
 
 
 class Infrastructure(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):

@@ -10,9 +10,9 @@ from keyhouse.base.findings import Findings, TooManyError, reported
 from keyhouse.base.printable import at, quoted
 from keyhouse.manifest.check import read_document
 from keyhouse.manifest.document import ConfigDocument, ManifestDocument
-from keyhouse.manifest.model import Package
 from keyhouse.manifest.rules.packages import LARGEST
 from keyhouse.manifest.rules.references import meant_by
+from keyhouse.wire.package import Package
 
 
 class PackageUpdate(msgspec.Struct, frozen=True):

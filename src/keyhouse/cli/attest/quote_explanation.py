@@ -165,11 +165,9 @@ def _platform(verdict: Verdict) -> dict[str, Any]:
 
 
 def _appraised(verdict: Verdict, manifest: "Manifest") -> dict[str, Appraised]:
-    from keyhouse.coordinator.activation import rules_of
-
     found = {}
     for name, package in manifest.packages.items():
-        reasons = mismatches(verdict, rules_of(package))
+        reasons = mismatches(verdict, package)
         found[name] = Appraised(
             admitted=not reasons,
             is_enclave=all(reason.rule in _OF_THE_PLATFORM for reason in reasons),

@@ -10,11 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from keyhouse.attestation import IdentityRefusedError, QuoteRefusedError, Tee, Verdict
-from keyhouse.attestation.appraisal import PackageRules, accept_status, mismatches
+from keyhouse.attestation.appraisal import accept_status, mismatches
 from keyhouse.attestation.quote.binding import Word, binds_replica
 from keyhouse.attestation.quote.form import read_form
 from keyhouse.attestation.quote.report import read_report
-from keyhouse.coordinator.activation import rules_of
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError, Quoted
 from keyhouse.manifest import Package, Replicas
 
@@ -75,7 +74,7 @@ def _require_status(verdict: Verdict, replicas: Replicas) -> None:
 def _require_code(verdict: Verdict, replicas: Replicas, own: Own) -> None:
     if replicas.code:
         statuses = replicas.accepted_tcb_statuses or ("UpToDate",)
-        fits = any(not mismatches(verdict, _rules(each, statuses)) for each in replicas.code)
+        fits = any(not mismatches(verdict, _asked(each, statuses)) for each in replicas.code)
     else:
         fits = _is_same_code(verdict, own.verdict)
     if not fits:
@@ -86,9 +85,9 @@ def _require_code(verdict: Verdict, replicas: Replicas, own: Own) -> None:
         )
 
 
-def _rules(package: Package, statuses: tuple[str, ...]) -> PackageRules:
+def _asked(package: Package, statuses: tuple[str, ...]) -> Package:
     accepted = () if package.snp is not None else statuses
-    return replace(rules_of(package), accepted_tcb_statuses=accepted, accepted_advisories=())
+    return replace(package, accepted_tcb_statuses=accepted, accepted_advisories=())
 
 
 def _is_same_code(found: Verdict, own: Verdict) -> bool:

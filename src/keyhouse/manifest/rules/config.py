@@ -10,7 +10,6 @@ from keyhouse.manifest.model import (
     Action,
     Anchored,
     FeatureGate,
-    Package,
     ResourceType,
     SealMode,
     Serving,
@@ -21,6 +20,7 @@ from keyhouse.manifest.rules.references import SPELLING, unknown
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.policy import Policy
 from keyhouse.wire.json_decoder import nearest
+from keyhouse.wire.package import Package
 
 PLATFORM: Final = "^(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{128})$"
 """A PPID, or a CHIP_ID of AMD."""

@@ -11,8 +11,9 @@ from msgspec.structs import fields
 
 from keyhouse.base.findings import Findings
 from keyhouse.base.printable import Place
-from keyhouse.manifest.model import Infrastructure, Package
+from keyhouse.manifest.model import Infrastructure
 from keyhouse.wire.json_decoder import nearest
+from keyhouse.wire.package import Package
 from keyhouse.wire.snp import SnpIdentity
 from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.tdx import TdxIdentity

@@ -10,6 +10,7 @@ from keyhouse.manifest.rules.access import MOST_RECOVERY_KEYS
 from keyhouse.manifest.rules.config import ALLOWED_OPERATIONS, ALLOWED_SECONDS, ORIGIN, PLATFORM
 from keyhouse.manifest.source import schema_rules as rules
 from keyhouse.manifest.source.schema_rules import Rule
+from keyhouse.wire.package import Package
 from keyhouse.wire.secret_types import AddressRange, Extension, NameAttribute, SecretType
 from keyhouse.wire.snp import PRODUCTS, SIGNING_KEYS, VMPLS, SnpIdentity, SnpTcb
 from keyhouse.wire.tcb_status import TcbStatus
@@ -104,7 +105,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "Config": Field("Options."),
         },
     ),
-    model.Package: Shape(
+    Package: Shape(
         "An enclave program: UniqueID, or SignerID with ProductID and SecurityVersion. "
         "Or a confidential VM: TDX, or SNP.",
         {

@@ -12,7 +12,7 @@ from keyhouse.attestation.quote.form import MAX_QUOTE
 from keyhouse.base.errors import ForbiddenError, InvalidError, Problem, UnauthenticatedError
 from keyhouse.base.printable import quoted
 from keyhouse.coordinator import Running
-from keyhouse.coordinator.activation import rules_of_package
+from keyhouse.coordinator.activation import package_in_force
 from keyhouse.coordinator.core.policy import Recipe, policy_of
 from keyhouse.wire.workload_api import uuid_of
 
@@ -76,7 +76,7 @@ def require_admitted(
         return
     package = recipe.marble.package
     try:
-        admit(verdict, rules_of_package(state, package), binding=quote_binding(identity))
+        admit(verdict, package_in_force(state, package), binding=quote_binding(identity))
     except IdentityRefusedError as refused:
         raise ForbiddenError(
             f"package {quoted(package)} does not admit the workload: {refused.message}",
