@@ -266,7 +266,7 @@ class DirectoryHome(HomeInTurn[OpenStore]):
 
 
 async def _start_of(store: SqliteStore) -> EpochStart:
-    start = (await store.read(0)).start
+    start = await store.start()
     if start is None:
         raise empty_journal()
     return start

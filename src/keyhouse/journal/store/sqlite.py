@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal.store.protocol import (
@@ -26,6 +26,8 @@ from keyhouse.journal.store.protocol import (
 )
 from keyhouse.journal.store.sqlite_file import FAULTS, connect, is_unwritten, read_error
 from keyhouse.journal.store.worker import Worker
+
+T = TypeVar("T")
 
 _BATCH_RECORDS = 1000
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -92,6 +94,10 @@ class SqliteStore:
     async def read(self, after_seq: int) -> Batch:
         """Return up to 1,000 records, or about 4 MiB, after ``after_seq``."""
         return await self._worker.run(lambda: self._read(after_seq))
+
+    async def start(self) -> EpochStart | None:
+        """Return how the present epoch begins, without its records; None: the store is empty."""
+        return await self._worker.run(self._start)
 
     async def head(self) -> Position | None:
         """Return where the store ends."""
@@ -165,27 +171,30 @@ class SqliteStore:
         self._unscrubbed = bool(busy)
 
     def _read(self, after_seq: int) -> Batch:
-        connection = self._connected()
-        try:
+        def batch(connection: sqlite3.Connection) -> Batch:
             start = _start(connection, self._path)
             records = _records(connection, after_seq, self._path)
             self._follow(start, records)
-            batch = Batch(start, records, None if records else self._end(connection))
-        except FAULTS as exc:
-            self._drop()
-            raise read_error(exc, self._path) from None
-        self._fence()
-        return batch
+            return Batch(start, records, None if records else self._end(connection))
+
+        return self._look(batch)
+
+    def _start(self) -> EpochStart | None:
+        return self._look(lambda connection: _start(connection, self._path))
 
     def _head(self) -> Position | None:
+        return self._look(self._end)
+
+    def _look(self, at: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what ``at`` finds."""
         connection = self._connected()
         try:
-            end = self._end(connection)
+            found = at(connection)
         except FAULTS as exc:
             self._drop()
             raise read_error(exc, self._path) from None
         self._fence()
-        return end
+        return found
 
     def _append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
         def put(connection: sqlite3.Connection) -> Position:
