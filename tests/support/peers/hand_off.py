@@ -13,7 +13,7 @@ from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.journal import Journal, Position
 from keyhouse.journal.store.protocol import Note
 from keyhouse.server.services.collateral_memory import ProcessMarks
-from keyhouse.server.services.hand_off import KeyGiver, KeyTaker, Taken
+from keyhouse.server.services.hand_off import KeyGiver, KeyTaker, OwnQuotes, Taken
 from keyhouse_simulation import SimulatedPlatform
 from support.samples.deployment import manifest
 from support.samples.machines import SETTINGS, checks, platform
@@ -40,14 +40,12 @@ class Asker:
         marks = ProcessMarks()
         self.taker = KeyTaker(
             self.store,
-            on or platform(1),
-            checks(marks, used),
+            OwnQuotes(on or platform(1), checks(marks, used), settings),
             marks,
-            store_id=store_id,
-            instance=self.instance,
-            keys=self.keys,
-            settings=settings,
-            known=known,
+            self.keys,
+            self.instance,
+            store_id,
+            known,
         )
 
     async def opened(self, taken: Taken) -> Running:
@@ -67,15 +65,7 @@ class Giver:
     def __init__(self, engine: Engine, store: SimulatedStore, used: Collateral | None) -> None:
         self.engine = engine
         self.store = store
-        self.instance = os.urandom(16)
-        self.giver = KeyGiver(
-            engine,
-            store,
-            platform(0),
-            checks(used=used),
-            instance=self.instance,
-            settings=SETTINGS,
-        )
+        self.giver = KeyGiver(engine, store, OwnQuotes(platform(0), checks(used=used), SETTINGS))
 
     async def look(self) -> None:
         """Let it answer what was asked."""

@@ -2,8 +2,9 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -22,12 +23,10 @@ from keyhouse.coordinator.hand_off.switching import SwitchNotes
 from keyhouse.journal import Home, Opened, Position
 from keyhouse.journal.shared.home import SharedHome
 from keyhouse.journal.shared.joining import Offer
-from keyhouse.journal.store.protocol import Notes
 from keyhouse.server.process.quote_checks import quote_checks
 from keyhouse.server.process.settings import SETTINGS, Settings
 from keyhouse.server.services.collateral_memory import ProcessMarks
 from keyhouse.server.services.hand_off import KeyGiver, KeyTaker, OwnQuotes, Taken
-from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse.wire.vm_identity import VmIdentity
 
 LOOK_EVERY: Final = 1.0
@@ -56,27 +55,16 @@ def measured_settings(settings: Settings, platform: Platform) -> bytes:
 
 
 class Joiner:
-    """Asks the replicas that serve for the data key of a store that does not open here."""
+    """Asks the replicas that serve for the data key of a store that does not open here.
+
+    ``taker`` asks for that of a store, by its name, whose highest known place is given.
+    """
 
     def __init__(
-        self,
-        notes: Notes,
-        platform: Platform,
-        checks: QuoteChecks,
-        marks: ProcessMarks,
-        *,
-        process: Process,
-        keys: InstanceKeys,
-        settings: bytes,
+        self, taker: Callable[[bytes, Position | None], KeyTaker], platform_kind: str
     ) -> None:
-        """``marks``: the memory of ``checks``."""
-        self._notes = notes
-        self._platform = platform
-        self._checks = checks
-        self._marks = marks
-        self._process = process
-        self._keys = keys
-        self._settings = settings
+        self._new_taker = taker
+        self._platform_kind = platform_kind
         self._taker: KeyTaker | None = None
         self._taken: Taken | None = None
         self._about: tuple[bytes, Position | None] | None = None
@@ -117,27 +105,14 @@ class Joiner:
         assert self._taker is not None  # noqa: S101 it made the offer
         assert self._taken is not None  # noqa: S101 likewise
         state, _ = await asyncio.to_thread(rebuild, opened.replay.base + opened.replay.events)
-        if state.platform != self._platform.kind:
+        if state.platform != self._platform_kind:
             raise NoteRefusedError(
                 NoteProblem.PLATFORM,
                 f"the state was made on the platform {state.platform}, this is"
-                f" {self._platform.kind}",
+                f" {self._platform_kind}",
                 hint="no state moves between kinds of platforms",
             )
         await self._taker.require(self._taken, state)
-
-    def _new_taker(self, store_id: bytes, known: Position | None) -> KeyTaker:
-        return KeyTaker(
-            self._notes,
-            self._platform,
-            self._checks,
-            self._marks,
-            store_id=store_id,
-            instance=self._process.instance,
-            keys=self._keys,
-            settings=self._settings,
-            known=known,
-        )
 
 
 async def member_of(process: Process, keys: InstanceKeys, quotes: OwnQuotes) -> Member:
@@ -196,9 +171,8 @@ async def joining(
             own = OwnQuotes(platform, checks, measured)
             member = await member_of(process, keys, own)
             process = process._replace(member=member)
-            joiner = Joiner(
-                home, platform, checks, marks, process=process, keys=keys, settings=measured
-            )
+            taker = partial(KeyTaker, home, own, marks, keys, process.instance)
+            joiner = Joiner(taker, platform.kind)
             # Who would replace the state has other measured settings than those who serve it.
             home.ask_by(None if settings.replace_lost_state else joiner)
             try:
@@ -210,12 +184,7 @@ async def joining(
 
 @asynccontextmanager
 async def among_others(
-    settings: Settings,
-    platform: Platform,
-    home: Home,
-    engine: Engine,
-    checks: QuoteChecks,
-    sharing: Sharing,
+    settings: Settings, platform: Platform, home: Home, engine: Engine, sharing: Sharing
 ) -> AsyncIterator[asyncio.Task[None]]:
     """Show others that this one serves, and answer what they ask, until the context ends.
 
@@ -223,18 +192,11 @@ async def among_others(
     started again; then the end of the context raises ``StartAgainError``.
     """
     assert isinstance(home, SharedHome)  # noqa: S101 as above
-    measured = measured_settings(settings, platform)
-    giver = KeyGiver(engine, home, platform, checks, instance=engine.instance, settings=measured)
-    joiner = Joiner(
-        home,
-        platform,
-        checks,
-        ProcessMarks(),  # what is offered is not used here
-        process=sharing.process,
-        keys=sharing.keys,
-        settings=measured,
-    )
+    own, marks = sharing.quotes, ProcessMarks()  # what is offered is not used here
+    taker = partial(KeyTaker, home, own, marks, sharing.keys, sharing.process.instance)
+    joiner = Joiner(taker, platform.kind)
     home.ask_by(None if settings.replace_lost_state else joiner)
+    giver = KeyGiver(engine, home, own)
     task = asyncio.create_task(_look_after(home, engine, giver, sharing.shared))
     try:
         yield task

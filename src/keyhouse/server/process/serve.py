@@ -161,7 +161,7 @@ async def _serve_home(
         async with writing(engine) as task, witnessed(engine):
             await _apply_startup_manifest(settings, engine)
             async with (
-                _among_others(settings, platform, home, engine, checks, sharing) as looking,
+                _among_others(settings, platform, home, engine, sharing) as looking,
                 _answering(settings, platform, engine, checks, metrics) as listeners,
             ):
                 await _start(settings, platform.kind, engine, listeners.client_api)
@@ -248,7 +248,6 @@ def _among_others(
     platform: "Platform",
     home: "Home",
     engine: "Engine",
-    checks: "QuoteChecks",
     sharing: "Sharing | None",
 ) -> "AbstractAsyncContextManager[Task[None] | None]":
     """Hand the data key over to others while the context lasts, where they share the store."""
@@ -258,7 +257,7 @@ def _among_others(
         return nullcontext()
     from keyhouse.server.process.replicas import among_others
 
-    return among_others(settings, platform, home, engine, checks, sharing)
+    return among_others(settings, platform, home, engine, sharing)
 
 
 def _process(settings: Settings, platform: "Platform") -> "Process":

@@ -82,13 +82,14 @@ class _Remembered:
 class OwnQuotes:
     """Quotes of this process for other replicas, what they say of it, and checks of theirs.
 
-    Nothing here waits for the engine, whose task calls it.
+    ``settings``: SHA-256 of the measured ones. Nothing here waits for the engine, whose task calls
+    it, but ``verify`` if it has to ``keep`` what it saw.
     """
 
     def __init__(self, platform: Platform, checks: QuoteChecks, settings: bytes) -> None:
         self._platform = platform
         self._checks = checks
-        self._settings = settings
+        self.settings: Final = settings
         self._quote = b""
 
     def verify_by(self, checks: QuoteChecks) -> None:
@@ -111,39 +112,28 @@ class OwnQuotes:
         """
         if not self._quote:
             self._quote = await asyncio.to_thread(self._platform.quote, report_data(bytes(32)))
-        return Own(await self.verify(self._quote), self._settings)
+        return Own(await self.verify(self._quote), self.settings)
 
-    async def verify(self, quote: bytes) -> Verdict:
+    async def verify(self, quote: bytes, *, keep: bool = False) -> Verdict:
         """Return what ``quote`` says, if it is true now.
 
-        Raises ``UnavailableError`` or ``QuoteRefusedError``.
+        ``keep``: whether newer collateral is remembered. Raises ``UnavailableError`` or
+        ``QuoteRefusedError``.
         """
-        return await self._checks.verify(quote, keep=False)
+        return await self._checks.verify(quote, keep=keep)
 
 
 class KeyGiver:
-    """Answers asks with the data key of ``engine``. ``settings``: SHA-256 of the measured ones.
+    """Answers asks with the data key of ``engine``, which ``quotes`` vouch for.
 
     It stops for good when someone who may have the key has seen more of the journal than it has. It
     gives nothing while witnesses have not cosigned the state: an old one may admit other code.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        notes: Notes,
-        platform: Platform,
-        checks: QuoteChecks,
-        *,
-        instance: bytes,
-        settings: bytes,
-    ) -> None:
+    def __init__(self, engine: Engine, notes: Notes, quotes: OwnQuotes) -> None:
         self._engine = engine
         self._notes = notes
-        self._checks = checks
-        self._quotes = OwnQuotes(platform, checks, settings)
-        self._instance = instance
-        self._settings = settings
+        self._quotes = quotes
         self._done = _Remembered()
         self._ahead = _Remembered()
         self._told_held = False
@@ -177,11 +167,11 @@ class KeyGiver:
         held = self._held()
         quoted = read_quoted(note.raw)
         ask = Ask.read(quoted.message)
-        require_answerable(ask, held.store_id, self._settings)
+        require_answerable(ask, held.store_id, self._quotes.settings)
         require_bound(quoted, "ask")
         if digest_of(quoted.message) in self._done:
             raise NoteRefusedError(NoteProblem.ANSWERED, "it was answered before")
-        verdict = await self._checks.verify(quoted.quote)
+        verdict = await self._quotes.verify(quoted.quote, keep=True)
         require_bound(quoted, "ask", verdict.report_data)
         await self._give(quoted.message, ask, verdict)
 
@@ -195,7 +185,7 @@ class KeyGiver:
         require_admitted(verdict, held.replicas, own)
         require_not_ahead(ask.known, held.place)
         self._engine.lease.spend()
-        give = make_give(message, held, self._instance)
+        give = make_give(message, held, self._engine.instance)
         raw = (await self._quotes.vouched(give)).encode()
         await self._notes.put_note(Note("give", ask.instance, raw))
         self._done.add(digest_of(message))
@@ -246,31 +236,26 @@ class Taken(msgspec.Struct, frozen=True):
 class KeyTaker:
     """Asks for the data key of ``store_id`` in the name of a process that is about to serve.
 
-    ``checks`` remember how new their collateral was in ``marks``, as no journal is open yet.
+    ``quotes`` remember how new their collateral was in ``marks``, as no journal is open yet.
     """
 
     def __init__(
         self,
         notes: Notes,
-        platform: Platform,
-        checks: QuoteChecks,
+        quotes: OwnQuotes,
         marks: ProcessMarks,
-        *,
-        store_id: bytes,
-        instance: bytes,
         keys: InstanceKeys,
-        settings: bytes,
+        instance: bytes,
+        store_id: bytes,
         known: Position | None,
     ) -> None:
         self._notes = notes
-        self._checks = checks
+        self._quotes = quotes
         self._marks = marks
-        self._quotes = OwnQuotes(platform, checks, settings)
         self._keys = keys
-        self._known = known
-        self._store_id = store_id
         self._instance = instance
-        self._settings = settings
+        self._store_id = store_id
+        self._known = known
         self._ask: Ask | None = None
         self._done = _Remembered()
 
@@ -279,7 +264,8 @@ class KeyTaker:
 
         Raises ``UnavailableError`` if store or platform do not answer.
         """
-        ask = make_ask(self._store_id, self._instance, self._keys, self._settings, self._known)
+        settings = self._quotes.settings
+        ask = make_ask(self._store_id, self._instance, self._keys, settings, self._known)
         vouched = await self._quotes.vouched(ask)
         self._ask = ask
         await self._notes.put_note(Note("ask", ask.instance, vouched.encode()))
@@ -321,7 +307,7 @@ class KeyTaker:
         give = Give.read(quoted.message)
         require_answers(give, ask.encode(), ask)
         require_bound(quoted, "give")
-        verdict = await self._checks.verify(quoted.quote)
+        verdict = await self._quotes.verify(quoted.quote, keep=True)
         require_bound(quoted, "give", verdict.report_data)
         require_not_older(give.place, self._known)
         return Taken(key_in(give, self._keys), give, verdict, dict(self._marks.known()))
