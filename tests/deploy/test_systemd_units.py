@@ -4,13 +4,14 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
-from support.process.server import Server
+from support.process.server import PATIENCE, Server
 from support.process.start import KEYHOUSE
 from support.samples.deployment import manifest, user
 
@@ -97,6 +98,29 @@ def allowed() -> set[str]:
         named = set().union(*(calls(word) for word in value.removeprefix("~").split()))
         found = found - named if value.startswith("~") else found | named
     return found
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("abstract", [False, True])
+def test_a_service_manager_is_told_when_requests_are_answered(
+    tmp_path: Path, *, abstract: bool
+) -> None:
+    address = f"\0{tmp_path}" if abstract else str(tmp_path / "notify")
+    named = {"NOTIFY_SOCKET": address.replace("\0", "@")}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.settimeout(PATIENCE)
+        server = Server(tmp_path / "data", environment=named)
+
+        with server, server.client() as client:
+            told = manager.recv(100)
+            assert client.get("/api/v2/status").status == 200
+
+    assert told == b"READY=1"
+    assert lines("keyhouse.service", "Type") == ["notify"]
+    with server, server.client() as client:  # the manager is gone, which stops nothing
+        assert client.get("/api/v2/status").status == 200
+    assert "the service manager could not be told" in server.log.read_text()
 
 
 @pytest.mark.acceptance

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -312,6 +313,21 @@ async def _start(settings: Settings, platform: str, engine: "Engine", listener: 
         version=VERSION,
         **instance,
     )
+    _tell_service_manager()
+
+
+def _tell_service_manager() -> None:
+    """Say that requests are answered now to the systemd that waits for it (sd_notify(3))."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):  # one without a file
+        address = f"\0{address[1:]}"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager:
+            manager.sendto(b"READY=1", socket.MSG_DONTWAIT, address)
+    except OSError:
+        log.warning("the service manager could not be told that requests are answered")
 
 
 async def _apply_startup_manifest(settings: Settings, engine: "Engine") -> None:
