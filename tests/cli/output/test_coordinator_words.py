@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.cli.output.coordinator_words import in_commands
+from keyhouse.cli.output.show import in_commands
 
 ANSWERS = Path(__file__).parent.parent.parent / "acceptance/client_api/golden"
 _ROUTE = re.compile(r"\(.*/api/")

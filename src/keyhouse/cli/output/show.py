@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +16,18 @@ import msgspec
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_object, error_text
-from keyhouse.cli.output.coordinator_words import in_commands
 
 _BORDER: Final = 3  # characters around a cell of a drawn table
+
+# What a coordinator says, in the words of the commands.
+_WHOLE: Final = {
+    "take it from next of the answer before": "pass the value that was printed last",
+    'send {"manifest": its JSON text in base64}': "pass a manifest file",
+    'send {"sgxQuote": the quote in base64}': "pass a file with a quote",
+    "send a JSON object": "pass a file with a JSON object",
+    "send at least one secret by its name": "pass at least one secret",
+}
+_QUERY: Final = re.compile(r"name each secret: \S+\?s=one&s=two")
 
 
 class ShownError(KeyhouseError):
@@ -47,6 +57,16 @@ def show_error(error: KeyhouseError, *, as_json: bool) -> None:
     else:
         fields, text = error_object(error), error_text(error)
     sys.stderr.write(_json(fields) + "\n" if as_json else text)
+
+
+def in_commands(text: str) -> str:
+    """Return ``text`` with what is said of a request replaced by what is passed to a command.
+
+    Hints about the body of a request are for who writes one; who types commands writes none.
+    """
+    for said, meant in _WHOLE.items():
+        text = text.replace(said, meant)
+    return _QUERY.sub("keyhouse secret get NAME...", text)
 
 
 def show_json(value: Any) -> None:
