@@ -10,7 +10,6 @@ import pytest
 from support.peers.postgres import PostgresServer
 from support.samples.state import DEK, STORE_ID, open_home, sealing_key_of, state_of
 
-from keyhouse.base.secret import Secret
 from keyhouse.journal import Journal, StoreDamagedError
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
@@ -44,10 +43,9 @@ async def seal_again(path: Path) -> None:
 
 
 @pytest.fixture
-async def database(postgres: PostgresServer) -> AsyncIterator[tuple[Secret, PostgresDatabase]]:
-    url = postgres.url(await postgres.database())
-    database = PostgresDatabase(url)
-    yield url, database
+async def database(postgres: PostgresServer) -> AsyncIterator[PostgresDatabase]:
+    database = PostgresDatabase(postgres.url(await postgres.database()))
+    yield database
     await database.close()
 
 
@@ -56,19 +54,19 @@ def names(path: Path) -> list[str]:
 
 
 async def test_an_attempt_that_ended_early_is_repeated(
-    tmp_path: Path, database: tuple[Secret, PostgresDatabase]
+    tmp_path: Path, database: PostgresDatabase
 ) -> None:
-    path, (url, shared) = tmp_path / "state", database
+    path, shared = tmp_path / "state", database
     await filled(path)
-    left = await PostgresStore.open(url, STORE_ID)  # of the attempt before
+    left = await PostgresStore.open(shared.url, STORE_ID)  # of the attempt before
     await Journal.create(left, store_id=STORE_ID, dek=DEK, base=[b"other"])
     await left.close()
-    moved = await move_in(path, url, shared)
+    moved = await move_in(path, shared)
     assert await shared.current() == STORE_ID
     assert await shared.recovery_index(STORE_ID, 1) == b"index"
     assert names(path) == ["sealed_key"]
     assert names(path / "archive" / moved.archive) == ["journal.db", "recovery_index", "sealed_key"]
-    store = await PostgresStore.open(url, STORE_ID)
+    store = await PostgresStore.open(shared.url, STORE_ID)
     _, replay = await Journal.open(store, store_id=STORE_ID, dek=DEK)
     await store.close()
     assert (replay.base, replay.events) == ((b"base",), (b"event 0", b"event 1", b"event 2"))
@@ -83,16 +81,16 @@ async def test_an_attempt_that_ended_early_is_repeated(
     ],
 )
 async def test_a_damaged_store_stays_where_it_is(
-    tmp_path: Path, database: tuple[Secret, PostgresDatabase], damage: str
+    tmp_path: Path, database: PostgresDatabase, damage: str
 ) -> None:
-    path, (url, shared) = tmp_path / "state", database
+    path, shared = tmp_path / "state", database
     await filled(path)
     with sqlite3.connect(path / "journal.db") as connection:
         connection.execute(damage)
     connection.close()
     before = names(path)
     with pytest.raises(StoreDamagedError):
-        await move_in(path, url, shared)
+        await move_in(path, shared)
     assert names(path) == before
     assert await shared.current() is None
 
@@ -103,12 +101,12 @@ async def trusted(place: Path) -> None:
 
 
 async def test_a_move_back_that_ended_early_is_repeated_to_the_same_directory_only(
-    tmp_path: Path, database: tuple[Secret, PostgresDatabase]
+    tmp_path: Path, database: PostgresDatabase
 ) -> None:
-    path, (url, shared) = tmp_path / "state", database
+    path, shared = tmp_path / "state", database
     await filled(path)
     before = await state_of(path)
-    moved = await move_in(path, url, shared)
+    moved = await move_in(path, shared)
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(path / "archive" / moved.archive, elsewhere)
     for name in ("journal.db", "recovery_index"):
@@ -118,26 +116,26 @@ async def test_a_move_back_that_ended_early_is_repeated_to_the_same_directory_on
     await shared.end_as_moved(STORE_ID, moved.position, to=key)
     (elsewhere / "sealed_key").write_bytes(b"")
     with pytest.raises(StoreDamagedError):
-        await move_out(url, shared, elsewhere, trusted)
+        await move_out(shared, elsewhere, trusted)
     await seal_again(elsewhere)
     with pytest.raises(SupersededError):
-        await move_out(url, shared, elsewhere, trusted)
+        await move_out(shared, elsewhere, trusted)
     assert names(elsewhere) == ["sealed_key"]
-    assert await move_out(url, shared, path, trusted) == STORE_ID
+    assert await move_out(shared, path, trusted) == STORE_ID
     assert await state_of(path) == before
     with pytest.raises(NotEmptyError):
-        await move_out(url, shared, path, trusted)
+        await move_out(shared, path, trusted)
     with pytest.raises(SupersededError):
-        await PostgresStore.open(url, STORE_ID)
+        await PostgresStore.open(shared.url, STORE_ID)
 
 
 async def test_a_move_back_that_is_refused_changes_nothing(
-    tmp_path: Path, database: tuple[Secret, PostgresDatabase]
+    tmp_path: Path, database: PostgresDatabase
 ) -> None:
-    path, (url, shared) = tmp_path / "state", database
+    path, shared = tmp_path / "state", database
     await filled(path)
-    await move_in(path, url, shared)
-    writer = await PostgresStore.open(url, STORE_ID)
+    await move_in(path, shared)
+    writer = await PostgresStore.open(shared.url, STORE_ID)
     journal, _ = await Journal.open(writer, store_id=STORE_ID, dek=DEK)
 
     async def written_meanwhile(place: Path) -> None:
@@ -145,27 +143,26 @@ async def test_a_move_back_that_is_refused_changes_nothing(
         await journal.append([b"late"])
 
     with pytest.raises(StoreLockedError):
-        await move_out(url, shared, path, written_meanwhile)
+        await move_out(shared, path, written_meanwhile)
     await journal.append([b"later"])
     await writer.close()
     assert names(path) == ["sealed_key"]
 
 
 async def test_a_database_with_a_store_takes_no_other(
-    tmp_path: Path, database: tuple[Secret, PostgresDatabase]
+    tmp_path: Path, database: PostgresDatabase
 ) -> None:
-    path, (url, shared) = tmp_path / "state", database
+    path, shared = tmp_path / "state", database
     await filled(path)
     await shared.make_current(bytes(16), before=None)
     before = names(path)
     with pytest.raises(DatabaseInUseError):
-        await move_in(path, url, shared)
+        await move_in(path, shared)
     assert names(path) == before
 
 
 async def test_a_directory_without_a_store_is_refused(
-    tmp_path: Path, database: tuple[Secret, PostgresDatabase]
+    tmp_path: Path, database: PostgresDatabase
 ) -> None:
-    url, shared = database
     with pytest.raises(StoreEmptyError):
-        await move_in(tmp_path / "state", url, shared)
+        await move_in(tmp_path / "state", database)

@@ -11,7 +11,7 @@ from keyhouse.base.printable import printable
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json
 from keyhouse.cli.parser import Argument, AsJson
-from keyhouse.cli.store.database import PasswordFile, complete_url, connected, is_url
+from keyhouse.cli.store.database import PasswordFile, connected, is_url
 from keyhouse.cli.store.directories import SealedFor, Stopped, existing, require_stopped, verifier
 
 if TYPE_CHECKING:
@@ -66,13 +66,11 @@ def copy(
 
 
 def _copy_in(directory: Path, url: str, password_file: Path | None, *, as_json: bool) -> None:
-    complete = complete_url(url, password_file)
-
     async def move() -> "MovedIn":
-        from keyhouse.journal.shared.moving import move_in
-
         async with connected(url, password_file) as database:
-            return await move_in(directory, complete, database)
+            from keyhouse.journal.shared.moving import move_in
+
+            return await move_in(directory, database)
 
     with long_work("moving the store", quiet=as_json):
         moved = asyncio.run(move())
@@ -88,15 +86,14 @@ def _copy_in(directory: Path, url: str, password_file: Path | None, *, as_json: 
 def _copy_out(
     url: str, directory: Path, password_file: Path | None, platform: str, *, as_json: bool
 ) -> None:
-    complete = complete_url(url, password_file)
     found: list[StoreChecked] = []
     verify = verifier(platform, directory, found)
 
     async def move() -> bytes:
-        from keyhouse.journal.shared.moving import move_out
-
         async with connected(url, password_file) as database:
-            return await move_out(complete, database, directory, verify)
+            from keyhouse.journal.shared.moving import move_out
+
+            return await move_out(database, directory, verify)
 
     with long_work("moving the store", quiet=as_json):
         store_id = asyncio.run(move())

@@ -58,7 +58,8 @@ async def connected(
 ) -> "AsyncIterator[PostgresDatabase]":
     """Have the database at ``url``, which has no password, until the context ends.
 
-    Raises ``KeyhouseError``.
+    Modules that need its library are imported in the context. Raises ``KeyhouseError``, also if
+    that is not installed.
     """
     complete = complete_url(url, password_file, standbys)
     from keyhouse.journal.store.postgres_database import PostgresDatabase

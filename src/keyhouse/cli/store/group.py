@@ -18,7 +18,6 @@ from keyhouse.cli.store.database import (
     KeyFile,
     PasswordFile,
     Source,
-    complete_url,
     connected,
     init,
     is_url,
@@ -108,12 +107,11 @@ def _of_database(
 
 async def _copied(url: str, password_file: Path | None, key: Path | None, copy: Path) -> None:
     """Fill the directory ``copy`` with the store in a database."""
-    complete = complete_url(url, password_file)
-    from keyhouse.journal.directory.disk import Disk
-    from keyhouse.journal.shared.moving import copy_database
-
     async with connected(url, password_file) as database:
-        await copy_database(complete, database, copy, key, Disk())
+        from keyhouse.journal.directory.disk import Disk
+        from keyhouse.journal.shared.moving import copy_database
+
+        await copy_database(database, copy, key, Disk())
 
 
 def show_checked(checked: "StoreChecked") -> None:
@@ -270,11 +268,10 @@ def restore_backup(
 async def _backup_of_database(
     url: str, password_file: Path | None, target: Path, key_file: Path | None, check: "Verify"
 ) -> None:
-    complete = complete_url(url, password_file)
-    from keyhouse.journal.shared.moving import back_up_database
-
     async with connected(url, password_file) as database:
-        await back_up_database(complete, database, target, key_file, check)
+        from keyhouse.journal.shared.moving import back_up_database
+
+        await back_up_database(database, target, key_file, check)
 
 
 def _show_stores(stores: "list[StoreSeen]") -> None:

@@ -55,12 +55,9 @@ _ATTEMPTS = 8  # to read what others replace meanwhile
 class SharedHome(HomeInTurn[OpenSharedStore]):
     """A database, and a directory of this process. Calls wait for each other."""
 
-    def __init__(
-        self, url: Secret, database: PostgresDatabase, keys: SealedKeys, lock: DirectoryLock
-    ) -> None:
+    def __init__(self, database: PostgresDatabase, keys: SealedKeys, lock: DirectoryLock) -> None:
         """Use ``open``."""
         super().__init__()
-        self._url = url
         self._database = database
         self._keys = keys
         self._lock = lock
@@ -92,7 +89,7 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
             if sealing_key is not None:
                 file = KeyFile(path, disk, platform_kind, sealing_key)
                 keys = MachineKeys(database, file, sealing_key)
-            home = cls(url, database, keys or NoMachineKeys(), lock)
+            home = cls(database, keys or NoMachineKeys(), lock)
             await database.current()
         except BaseException:
             lock.release()
@@ -289,7 +286,7 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
         return start, index
 
     async def _opened_store(self, store_id: bytes) -> PostgresStore:
-        self._store = await PostgresStore.open(self._url, store_id)
+        self._store = await PostgresStore.open(self._database.url, store_id)
         return self._store
 
     async def _close_store(self) -> None:

@@ -90,7 +90,7 @@ async def read_whole(store: Store) -> Whole:
             raise StoreDamagedError("the journal does not end with its last record")
 
 
-async def read_database(url: Secret, database: PostgresDatabase) -> tuple[Whole, bytes]:
+async def read_database(database: PostgresDatabase) -> tuple[Whole, bytes]:
     """Return the store that the database serves, and its recovery index, at one moment.
 
     Raises ``StoreEmptyError``, ``SupersededError``, ``StoreDamagedError``, ``UnavailableError``.
@@ -100,7 +100,7 @@ async def read_database(url: Secret, database: PostgresDatabase) -> tuple[Whole,
         raise StoreEmptyError(
             "the database has no store", hint="give the URL of the database that is served"
         )
-    store = await PostgresStore.open(url, store_id)
+    store = await PostgresStore.open(database.url, store_id)
     try:
         for _ in range(_ATTEMPTS):
             try:
@@ -134,7 +134,7 @@ class NoKeyError(RefusedError):
     code = "no-sealed-key"
 
 
-async def move_out(url: Secret, database: PostgresDatabase, path: Path, verify: Verify) -> bytes:
+async def move_out(database: PostgresDatabase, path: Path, verify: Verify) -> bytes:
     """Move the store in ``database``, which no coordinator serves, to the directory ``path``.
 
     That has been the directory of a coordinator that served it: only ``sealed_key`` is there.
@@ -153,7 +153,7 @@ async def move_out(url: Secret, database: PostgresDatabase, path: Path, verify: 
             raise StoreLockedError(
                 "a coordinator serves the database", hint="stop all that serve it first"
             )
-        whole, index = await read_database(url, database)
+        whole, index = await read_database(database)
         if whole.start.store_id != store_id:
             raise mixed(SEALED_KEY, "the database")
         name = replacement.archive_name(disk, path, datetime.now(UTC))
@@ -178,7 +178,7 @@ async def move_out(url: Secret, database: PostgresDatabase, path: Path, verify: 
 
 
 async def back_up_database(
-    url: Secret, database: PostgresDatabase, target: Path, key: Path | None, verify: Verify
+    database: PostgresDatabase, target: Path, key: Path | None, verify: Verify
 ) -> None:
     """Make the directory ``target``, a backup of the store that ``database`` serves, or nothing.
 
@@ -187,13 +187,13 @@ async def back_up_database(
     """
 
     async def fill(disk: Disk) -> None:
-        await copy_database(url, database, target, key, disk)
+        await copy_database(database, target, key, disk)
 
     await make_backup_of(fill, target, verify)
 
 
 async def copy_database(
-    url: Secret, database: PostgresDatabase, target: Path, key: Path | None, disk: Disk
+    database: PostgresDatabase, target: Path, key: Path | None, disk: Disk
 ) -> None:
     """Fill the directory ``target`` with the store that ``database`` serves, compared with it.
 
@@ -201,7 +201,7 @@ async def copy_database(
     """
     for _ in range(_ATTEMPTS):
         raw = None if key is None else _read_key(disk, key)
-        whole, index = await read_database(url, database)
+        whole, index = await read_database(database)
         # It has the place that its coordinator has seen: never one behind the records.
         if key is None or raw == _read_key(disk, key):
             break
@@ -278,7 +278,7 @@ class MovedIn(msgspec.Struct, frozen=True):
     archive: str  # name under archive/
 
 
-async def move_in(path: Path, url: Secret, database: PostgresDatabase) -> MovedIn:
+async def move_in(path: Path, database: PostgresDatabase) -> MovedIn:
     """Move the store in the directory ``path``, which no coordinator uses, to ``database``.
 
     Returns once it is served from there. Raises ``DatabaseInUseError``, and as a start does for a
@@ -295,7 +295,7 @@ async def move_in(path: Path, url: Secret, database: PostgresDatabase) -> MovedI
         await _require_unused(database)
         whole, index = await _read_directory(path, disk)
         await copy_log_in(disk, path, database)
-        await _write(url, whole, index)
+        await _write(database.url, whole, index)
         archive = await off_loop(_archive, path, disk, whole.start.epoch)
         await database.make_current(whole.start.store_id, before=None)
         await off_loop(_bring_key_back, path, disk, archive)

@@ -95,7 +95,7 @@ class PostgresDatabase:
     """
 
     def __init__(self, url: Secret) -> None:
-        self._url = url
+        self.url: Final = url
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
         self._claimed: set[str] = set()
@@ -245,7 +245,7 @@ class PostgresDatabase:
             with unreadable():
                 if self._connection is None or self._connection.closed:
                     self._claimed.clear()
-                    self._connection = await connect(self._url)
+                    self._connection = await connect(self.url)
                     await self._connection.commit_something()
                 yield self._connection
 
