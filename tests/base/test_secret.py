@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from typing import Any
 
 import msgspec
 import pytest
@@ -30,6 +31,14 @@ def test_encoders_and_pickle_fail() -> None:
         pickle.dumps(secret)
     with pytest.raises(TypeError):
         hash(secret)
+
+
+@pytest.mark.parametrize("value", ["text", 5, [1, 2], None])
+def test_what_is_no_bytes_is_refused_and_no_number_of_zeros(value: Any) -> None:
+    with pytest.raises(TypeError):
+        Secret(value)
+    like_bytes: list[Any] = [bytearray(HIDDEN), memoryview(HIDDEN)]
+    assert [Secret(each) for each in like_bytes] == [Secret(HIDDEN)] * 2
 
 
 def test_equality_is_by_content_and_only_among_secrets() -> None:

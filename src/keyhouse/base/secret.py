@@ -16,7 +16,8 @@ class Secret:
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, value: bytes) -> None:
-        self._value = bytes(value)
+        # ``bytes`` of a number is so many zeros.
+        self._value = value if type(value) is bytes else bytes(memoryview(value))
 
     def __repr__(self) -> str:
         return f"<Secret of {len(self._value)} bytes>"
