@@ -106,7 +106,7 @@ def test_a_number_of_seconds_bounds_every_wait() -> None:
     assert Timeouts.of(600) == Timeouts(total=600)
 
 
-@pytest.mark.parametrize("timeout", [-1.0, -1e-9, float("nan"), float("-inf")])
+@pytest.mark.parametrize("timeout", [0.0, -1.0, -1e-9, float("nan"), float("-inf")])
 def test_what_is_no_time_to_wait_is_no_timeout(timeout: float) -> None:
     with pytest.raises(ClientSetupError):
         Timeouts.of(timeout)

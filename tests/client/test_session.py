@@ -4,9 +4,10 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -35,11 +36,13 @@ from keyhouse.client import (
     TrustedCoordinator,
     TrustError,
     UnreachableError,
+    read_pem,
     verify_coordinator,
 )
 
 STATUS = success({"status": 3, "code": 3, "message": "running"})
 MANIFEST = b'{"Packages": {}}'
+TEXT: Any = "QUJD"
 
 
 def trust(peer: Peer, address: Address) -> TrustedCoordinator:
@@ -222,6 +225,54 @@ def test_a_name_in_place_of_a_list_of_names_is_not_read_as_letters(tmp_path: Pat
         with pytest.raises(TypeError, match=re.escape("""secrets(['greeting'])""")):
             coordinator.secrets("greeting")
     assert len(peer.requests) == asked
+
+
+def test_names_may_come_from_an_iterator(tmp_path: Path) -> None:
+    peer = Peer.new()
+    peer.replies["GET", "/api/v2/secrets"] = success({"secrets": {"a": {"type": "plain"}}})
+    with session(peer, tmp_path) as coordinator:
+        assert set(coordinator.secrets(iter(["a"]))) == {"a"}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (lambda on: on.secrets([1]), "a name is text, not int"),
+        (lambda on: on.write_secrets({1: SecretUpload()}), "a name is text, not int"),
+        (lambda on: on.write_secrets({"a": "QUJD"}), "'a': a value is a SecretUpload, not str"),
+        (lambda on: on.write_secrets({"a": SecretUpload(key=TEXT)}), r"are Secret\(bytes\)"),
+        (lambda on: on.write_secrets({"a": SecretUpload(cert=TEXT)}), "is bytes, not str"),
+        (lambda on: on.set_manifest("QUJD"), "a manifest is bytes, not str"),
+        (lambda on: on.plan("QUJD"), "a manifest is bytes, not str"),
+        (lambda on: on.acknowledge("QUJD"), "bytes"),
+        (lambda on: on.sign_quote("QUJD"), "a quote is bytes, not str"),
+    ],
+    ids=range(9),
+)
+def test_what_has_another_type_is_not_sent(
+    tmp_path: Path, call: Callable[[Any], object], problem: str
+) -> None:
+    """Text would be sent as if it were base64, and other bytes would be stored."""
+    peer = Peer.new()
+    with session(peer, tmp_path) as coordinator:
+        asked = len(peer.requests)
+        with pytest.raises(TypeError, match=problem) as refused:
+            call(coordinator)
+    assert "QUJD" not in str(refused.value)
+    assert [path for _, path, *_ in peer.requests[asked:] if "log" not in path] == []
+
+
+def test_a_session_that_was_closed_says_so(tmp_path: Path) -> None:
+    peer = Peer.new()
+    with session(peer, tmp_path) as coordinator:
+        pass
+    with pytest.raises(RuntimeError, match="the session is closed"):
+        coordinator.status()
+
+
+def test_a_key_that_would_be_shown_is_refused() -> None:
+    with pytest.raises(TypeError, match="is a Secret"):
+        read_pem(b"", "key")  # type: ignore[arg-type]
 
 
 def test_other_secrets_than_asked_for_are_not_taken(tmp_path: Path) -> None:

@@ -79,7 +79,28 @@ def _revealed(value: object) -> bytes:
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=_revealed)
 
 
+def _bytes(value: bytes, what: str) -> bytes:
+    """Return ``value``. Text is refused: it would be sent as if it were base64 of the bytes."""
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError(f"{what} is bytes, not {type(value).__name__}")
+    return value
+
+
+def _upload(name: str, upload: UserSecret) -> UserSecret:
+    if not isinstance(upload, UserSecret):
+        raise TypeError(f"{shown(name)!r}: a value is a SecretUpload, not {type(upload).__name__}")
+    for field in (upload.key, upload.private):
+        if field is not None and not isinstance(field, Secret):
+            raise TypeError(f"{shown(name)!r}: key and private are Secret(bytes)")
+    for part in (upload.cert, upload.public):
+        if part is not None:
+            _bytes(part, f"{shown(name)!r}: a certificate or public key")
+    return upload.given
+
+
 def _text(name: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"a name is text, not {type(name).__name__}")
     try:
         return name.encode().decode()
     except UnicodeEncodeError:
@@ -158,10 +179,14 @@ def log_part(path: str) -> Call[bytes]:
     return Call(_get(f"/api/v2/log/{path}"), content)
 
 
+def _manifest(manifest: bytes) -> wire.ManifestBody:
+    return wire.ManifestBody(_bytes(manifest, "a manifest"))
+
+
 def setting(manifest: bytes) -> Call[wire.SetManifestData]:
     """Return the call that sets the first manifest."""
     return Call(
-        _post("/api/v2/manifest", _json(wire.ManifestBody(manifest)), _LARGE),
+        _post("/api/v2/manifest", _json(_manifest(manifest)), _LARGE),
         _data(wire.SetManifestData),
         Old(_post("/manifest", manifest, _LARGE), old_shares),
     )
@@ -169,7 +194,7 @@ def setting(manifest: bytes) -> Call[wire.SetManifestData]:
 
 def planning(manifest: bytes) -> Call[PlanData]:
     """Return the call that asks what an update would do."""
-    return Call(_post("/api/v2/plan", _json(wire.ManifestBody(manifest)), _LARGE), _data(PlanData))
+    return Call(_post("/api/v2/plan", _json(_manifest(manifest)), _LARGE), _data(PlanData))
 
 
 def agreeing(
@@ -180,7 +205,7 @@ def agreeing(
     ``plan``: the digest that it is bound to. ``approval``: what the user has signed. Coordinators
     that do not know these ignore them.
     """
-    body = wire.UpdateBody(manifest, plan or None, approval)
+    body = wire.UpdateBody(_bytes(manifest, "a manifest"), plan or None, approval)
     return Call(_post(path, _json(body), _LARGE), _update)
 
 
@@ -218,7 +243,7 @@ def reading_secrets(names: Sequence[str]) -> Call[dict[str, wire.SecretObject]]:
 
 def writing_secrets(uploads: Mapping[str, UserSecret]) -> Call[None]:
     """Return the call that sets secrets by name. Fields that are empty are not sent."""
-    given = {name: upload.given for name, upload in uploads.items()}
+    given = {_text(name): _upload(name, upload) for name, upload in uploads.items()}
     return Call(
         _post("/api/v2/secrets", _json(wire.SecretsBody(given))),
         require_success,
@@ -234,7 +259,9 @@ def handing_in(encrypted_share: bytes, signature: bytes) -> Call[wire.Progress]:
 
 def signing(quote: bytes) -> Call[wire.SignedQuote]:
     """Return the call that lets the root key sign a quote."""
-    return Call(_post("/api/v2/sign-quote", _json(wire.SignQuoteBody(quote))), _signed)
+    return Call(
+        _post("/api/v2/sign-quote", _json(wire.SignQuoteBody(_bytes(quote, "a quote")))), _signed
+    )
 
 
 def counting(name: str, value: int) -> Call[int]:

@@ -73,6 +73,11 @@ class PemIdentity(Readable, frozen=True):
     certificate: bytes
     key: Secret
 
+    def __post_init__(self) -> None:
+        """Refuse a key that would be shown wherever this is printed."""
+        if not isinstance(self.key, Secret):
+            raise TypeError("the user's key is a Secret: Secret(key)")
+
     def present(self, context: ssl.SSLContext) -> None:
         """Let ``context`` present the user's certificate. Raises ``ClientSetupError``."""
         try:

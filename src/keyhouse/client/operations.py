@@ -277,8 +277,9 @@ def secrets(session: Session, names: Sequence[str]) -> Steps[dict[str, wire.Secr
     """
     if isinstance(names, str):
         raise TypeError(f"the names of secrets are a list: secrets([{shown(names)!r}])")
-    found = yield from carry(session, calls.reading_secrets(names))
-    if set(found) != set(names):
+    asked = tuple(names)
+    found = yield from carry(session, calls.reading_secrets(asked))
+    if set(found) != set(asked):
         raise TrustError("the answer has other secrets than those that were asked for")
     return found
 

@@ -17,6 +17,7 @@ from keyhouse.client.http.rules import (
     client_error,
     client_options,
     prepared,
+    require_open,
 )
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
 from keyhouse.wire.address import Address
@@ -87,6 +88,7 @@ class Connection:
         Raises ``TrustError`` if the handshake does, ``UnreachableError`` if no whole answer comes
         in time, ``AnswerUnreadableError`` if it is too long or compressed.
         """
+        require_open(self._client)
         self._context.deadline = request.deadline
         progress = Progress()
         options = prepared(request, self._timeouts, progress.see)

@@ -17,6 +17,7 @@ from keyhouse.client.http.rules import (
     client_error,
     client_options,
     prepared,
+    require_open,
 )
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
 from keyhouse.wire.address import Address
@@ -80,6 +81,7 @@ class AsyncConnection:
 
     async def _send(self, request: Request) -> Answer:
         """Return the answer; raises what ``Connection`` does."""
+        require_open(self._client)
         progress = Progress()
         options = prepared(request, self._timeouts, progress.see_async)
         try:

@@ -54,9 +54,9 @@ class Timeouts(msgspec.Struct, frozen=True):
     total: float = 60.0
 
     def __post_init__(self) -> None:
-        """Require that each is 0 or more, which no NaN is."""
-        if not all(seconds >= 0 for seconds in (self.connect, self.read, self.total)):
-            raise ClientSetupError("a timeout is less than 0, or not a number")
+        """Require that each is more than 0, which no NaN is."""
+        if not all(seconds > 0 for seconds in (self.connect, self.read, self.total)):
+            raise ClientSetupError("a timeout is not a number of seconds, more than 0")
 
     @classmethod
     def of(cls, timeout: "float | Timeouts") -> "Timeouts":

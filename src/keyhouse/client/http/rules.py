@@ -92,6 +92,12 @@ class Progress:
         self._step = step
 
 
+def require_open(client: httpx.Client | httpx.AsyncClient) -> None:
+    """Raise ``RuntimeError`` if the session of ``client`` was closed."""
+    if client.is_closed:
+        raise RuntimeError("the session is closed: connect again")
+
+
 def prepared(request: Request, timeouts: Timeouts, trace: Callable[..., Any]) -> dict[str, Any]:
     """Return the arguments for ``stream`` of a client of httpx; no wait outlasts the deadline.
 

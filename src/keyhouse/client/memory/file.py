@@ -89,7 +89,8 @@ class FileMemory:
     ``MemoryUnusableError`` for a path without a file name.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
+        path = Path(path)
         if path.name in {"", ".."}:
             raise MemoryUnusableError(
                 f"the memory {path} is not a file", hint="name a new or an existing file, or none"
