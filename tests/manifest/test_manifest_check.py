@@ -29,7 +29,8 @@ from support.samples.manifests import (
 
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.secret import Secret
-from keyhouse.manifest import Action, FeatureGate, SealMode, check, decode, fingerprint
+from keyhouse.manifest import Action, FeatureGate, SealMode, decode, fingerprint
+from keyhouse.manifest.check import check
 from keyhouse.wire.secret_types import SecretType, Uri
 
 

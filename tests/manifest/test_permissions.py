@@ -8,7 +8,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given, strategies as st
 from support.samples.manifests import NOW, full, sample
 
-from keyhouse.manifest import Action, Manifest, Permissions, check
+from keyhouse.manifest import Action, Manifest, Permissions
+from keyhouse.manifest.check import check
 
 MANIFEST = check(sample("full"), now=NOW).manifest
 PERMISSIONS = Permissions(MANIFEST)

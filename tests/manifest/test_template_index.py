@@ -7,7 +7,8 @@ import pytest
 from support.samples.manifests import NOW, full, sample
 
 from keyhouse.base.secret import Secret
-from keyhouse.manifest import Manifest, Source, TemplateIndex, check, index_templates
+from keyhouse.manifest import Manifest, Source, TemplateIndex, index_templates
+from keyhouse.manifest.check import check
 
 
 class Value(msgspec.Struct, frozen=True):

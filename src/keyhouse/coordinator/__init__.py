@@ -1,5 +1,8 @@
 """The trusted state: what may change it, how it changes, and the one writer."""
 
+from typing import TYPE_CHECKING
+
+from keyhouse.base.on_demand import on_demand
 from keyhouse.coordinator.activation import ActivationRequest, Joining, Parameters, parameters
 from keyhouse.coordinator.certificate_ends import user_expiry, warn_of_expiry
 from keyhouse.coordinator.core.approvals import (
@@ -12,6 +15,7 @@ from keyhouse.coordinator.core.commands import (
     AcknowledgeUpdate,
     Activate,
     CancelUpdate,
+    CannotBeAppliedError,
     Command,
     InitiateUpdate,
     SeeCollateral,
@@ -46,13 +50,29 @@ from keyhouse.coordinator.engine.read_gate import ReadGate
 from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.coordinator.engine.recover import MakeReady, Recovery
 from keyhouse.coordinator.engine.start_quotes import MakeQuote, StartQuote
-from keyhouse.coordinator.full_check import check_fully
-from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload, until_current
-from keyhouse.coordinator.update.prepare import (
-    CannotBeAppliedError,
-    SentUpdate,
-    prepare_acknowledgement,
-    prepare_cancellation,
-    prepare_plan,
-    prepare_update,
-)
+from keyhouse.coordinator.prepared_again import until_current
+
+# What checks a manifest and prepares a change is imported when that is done, or a second after the
+# start: it is a large part of the code, of which nothing is needed before.
+if TYPE_CHECKING:
+    from keyhouse.coordinator.full_check import check_fully
+    from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
+    from keyhouse.coordinator.update.prepare import (
+        SentUpdate,
+        prepare_acknowledgement,
+        prepare_cancellation,
+        prepare_plan,
+        prepare_update,
+    )
+else:
+    __getattr__, __dir__, __all__ = on_demand(
+        __name__,
+        {
+            "keyhouse.coordinator.full_check": "check_fully",
+            "keyhouse.coordinator.prepare": "prepare_manifest prepare_upload",
+            "keyhouse.coordinator.update.prepare": (
+                "SentUpdate prepare_acknowledgement prepare_cancellation prepare_plan "
+                "prepare_update"
+            ),
+        },
+    )

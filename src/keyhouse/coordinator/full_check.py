@@ -5,12 +5,13 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from keyhouse import manifest as manifests
 from keyhouse.authority import CoordinatorKeys, StoredSecret, import_secret, trial
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.findings import MOST, reported
 from keyhouse.base.printable import at
-from keyhouse.manifest import Checked
+from keyhouse.manifest import Manifest, decode
+from keyhouse.manifest.check import Checked, check
+from keyhouse.manifest.rules.secrets import MOST_COST
 from keyhouse.wire.secret_types import SecretDefinition, UserSecret
 
 
@@ -28,7 +29,7 @@ def check_fully(
     itself right afterwards selects with ``building`` which others are issued on trial.
     """
     try:
-        checked = manifests.check(raw, now=now)
+        checked = check(raw, now=now)
     except InvalidError as invalid:
         raise _merged(invalid, _trial_of(raw, keys, now)) from None
     problems = _trials(checked.manifest, keys, now, building)
@@ -44,17 +45,17 @@ def _trial_of(raw: bytes, keys: CoordinatorKeys, now: datetime) -> list[Problem]
     nobody gets so many issued on trial.
     """
     try:
-        manifest = manifests.decode(raw)
+        manifest = decode(raw)
     except InvalidError:
         return []
     generated = (one for one in manifest.secrets.values() if not one.user_defined)
-    if sum(one.type.is_certificate for one in generated) > manifests.MOST_COST:
+    if sum(one.type.is_certificate for one in generated) > MOST_COST:
         return []
     return _trials(manifest, keys, now, lambda _definition: True)
 
 
 def _trials(
-    manifest: manifests.Manifest,
+    manifest: Manifest,
     keys: CoordinatorKeys,
     now: datetime,
     building: Callable[[SecretDefinition], bool],

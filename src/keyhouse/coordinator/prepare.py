@@ -6,9 +6,9 @@ it is prepared again when another change was first (``until_current``).
 """
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -23,10 +23,10 @@ from keyhouse.authority import (
     recovery_index,
     sign_manifest,
 )
-from keyhouse.base.errors import BadRequestError, InvalidError, Problem, UnavailableError
+from keyhouse.base.errors import BadRequestError, InvalidError, Problem
 from keyhouse.base.printable import at
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.commands import SetManifest, StaleError, UploadSecrets
+from keyhouse.coordinator.core.commands import SetManifest, UploadSecrets
 from keyhouse.coordinator.core.events import Uploaded
 from keyhouse.coordinator.core.policy import policy_of, remember_policy
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering, Running
@@ -186,20 +186,3 @@ def _initial_secrets(
 
 
 T = TypeVar("T")
-
-ATTEMPTS: Final = 3
-"""Attempts to prepare a change before it is refused because others change the state too fast."""
-
-
-async def until_current(change: Callable[[], Awaitable[T]], *, too_fast: str) -> T:
-    """Return the result of ``change``, which prepares from the present state and submits.
-
-    It is called again after ``StaleError``. Raises ``UnavailableError`` with the message
-    ``too_fast`` after ``ATTEMPTS`` calls, and other errors of ``change``.
-    """
-    for _ in range(ATTEMPTS):
-        try:
-            return await change()
-        except StaleError:
-            continue
-    raise UnavailableError(too_fast, hint="retry")

@@ -25,7 +25,8 @@ from keyhouse.base.errors import InvalidError
 from keyhouse.base.printable import quoted
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.members import Decided, Members, members_of, require_head, signed_by
-from keyhouse.manifest import Action, read_package_update
+from keyhouse.manifest import Action
+from keyhouse.manifest.package_update import read_package_update
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import Leaf, name_in_leaf
 

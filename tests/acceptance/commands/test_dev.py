@@ -25,7 +25,8 @@ from keyhouse.cli.dev.coordinator import Places, coordinator_at
 from keyhouse.cli.dev.deployment import with_user
 from keyhouse.cli.dev.folder import opened
 from keyhouse.client.identity import make_user
-from keyhouse.manifest import check, decode
+from keyhouse.manifest import decode
+from keyhouse.manifest.check import check
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 pytestmark = pytest.mark.acceptance

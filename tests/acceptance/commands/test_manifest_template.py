@@ -15,7 +15,7 @@ from support.samples.fixed_keys import unused_rsa_key
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.cli.manifest.template_parts import PartUnreadableError, parts_of, starting_manifest
-from keyhouse.manifest import check
+from keyhouse.manifest.check import check
 from keyhouse.manifest.source.yaml_text import read_yaml
 
 pytestmark = pytest.mark.acceptance

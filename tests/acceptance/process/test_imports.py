@@ -20,13 +20,16 @@ _UNPACKED = (
     "from keyhouse.cli import main; main()"
 )
 
-# HTTP/2 and protobuf wait for the first workload; all else is for people, clients or metrics.
+# HTTP/2 and protobuf wait for the first workload, what prepares changes for a second; all else is
+# for people, clients or metrics.
 _NOT_NEEDED = (
     *("h2", "hpack", "google", "keyhouse.server.grpc.connection", "keyhouse.wire.marble_pb2"),
     *("click", "rich.console", "yaml", "httpx", "httpcore", "grpclib", "prometheus_client"),
     *("keyhouse.client", "keyhouse.launcher", "keyhouse.cli.commands", "keyhouse.manifest.source"),
     *("keyhouse.attestation.collateral.pccs", "keyhouse.server.metrics", "keyhouse.testing"),
     *("keyhouse.server.client_api.description.openapi", "keyhouse.journal.offline"),
+    *("keyhouse.coordinator.prepare", "keyhouse.coordinator.update", "keyhouse.wire.plan"),
+    *("keyhouse.manifest.check", "keyhouse.manifest.rules"),
     *("argparse", "difflib", "shutil", "tempfile"),
 )
 

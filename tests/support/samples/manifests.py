@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from keyhouse.authority import CoordinatorKeys, make_coordinator_keys
 from keyhouse.coordinator import check_fully
-from keyhouse.manifest import Checked
+from keyhouse.manifest.check import Checked
 from support.samples.fixed_keys import unused_rsa_key
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -69,7 +69,7 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
 
     def explain(self, quote: bytes) -> Explanation:
         """Return what there is to say about ``quote``."""
-        from keyhouse.manifest import check
+        from keyhouse.manifest.check import check
 
         moment = _moment(self.at)
         checked = None

@@ -12,7 +12,7 @@ from immutables import Map
 
 from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
-from keyhouse.base.errors import Problem
+from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.approvals import Approved
 from keyhouse.coordinator.core.events import Activated, LogBegun, Uploaded
@@ -57,6 +57,12 @@ def still_holds(state: Running, basis: PlanBasis | None) -> bool:
 
 class StaleError(Exception):
     """The command was prepared against a state that is no longer the current one."""
+
+
+class CannotBeAppliedError(InvalidError):
+    """A fully acknowledged update that cannot take effect: it is cancelled."""
+
+    code = "cannot-be-applied"
 
 
 class LogKey(msgspec.Struct, frozen=True):

@@ -32,9 +32,8 @@ from keyhouse.coordinator.full_check import check_fully
 from keyhouse.coordinator.update.apply import prepare_application, require_fitting
 from keyhouse.coordinator.update.plan import Planned, plan_manifest, plan_packages
 from keyhouse.coordinator.update.retained import notes_of_update
-from keyhouse.manifest import (
-    Action,
-    Manifest,
+from keyhouse.manifest import Action, Manifest
+from keyhouse.manifest.package_update import (
     PackageUpdate,
     check_package_update,
     read_package_update,
@@ -48,12 +47,6 @@ class PlanChangedError(ConflictError):
     """The plan is not the one that was reviewed."""
 
     code = "plan-changed"
-
-
-class CannotBeAppliedError(InvalidError):
-    """A fully acknowledged update that cannot take effect: it is cancelled."""
-
-    code = "cannot-be-applied"
 
 
 class SentUpdate(Struct, frozen=True):
@@ -183,7 +176,9 @@ def prepare_acknowledgement(
         try:
             application = prepare_application(state, sent.raw, now=now)
         except InvalidError as invalid:
-            raise CannotBeAppliedError("the update cannot be applied", invalid.problems) from None
+            raise commands.CannotBeAppliedError(
+                "the update cannot be applied", invalid.problems
+            ) from None
     assert sent.identity is not None  # noqa: S101 it was identified
     return commands.AcknowledgeUpdate(
         identity=sent.identity,

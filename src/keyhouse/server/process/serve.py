@@ -5,7 +5,6 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from keyhouse.base.errors import InvalidError, KeyhouseError, StartAgainError
@@ -199,13 +198,16 @@ async def _warmed_up(checks: "QuoteChecks") -> AsyncIterator[None]:
     """Make what only the first quote or manifest needs, once the first answers have been given."""
     import asyncio
 
-    from keyhouse.manifest.check import read_document
+    def load_preparation() -> None:
+        from keyhouse.coordinator import prepare_manifest, prepare_update  # noqa: F401  20 ms
+        from keyhouse.manifest.check import read_document
+
+        read_document(b"{}")  # the shapes of a manifest's types: 3 ms
 
     async def warm_up() -> None:
         await asyncio.sleep(WARMED_AFTER)
         await checks.warm_up()
-        # The shapes of a manifest's types: 3 ms.
-        await checks.in_turn(partial(read_document, b"{}"))
+        await checks.in_turn(load_preparation)
 
     warming = asyncio.create_task(warm_up())
     try:

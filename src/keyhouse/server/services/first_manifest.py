@@ -14,7 +14,6 @@ from keyhouse.coordinator import (
     View,
     phase_of,
     policy_of,
-    prepare_manifest,
     require,
 )
 from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue
@@ -77,6 +76,8 @@ class FirstManifest:
         engine, raw = self._engine, await self._preparation.off_loop(read)
 
         def prepare() -> SetManifest:
+            from keyhouse.coordinator import prepare_manifest
+
             state = engine.view.state
             require(Operation.SET_MANIFEST, phase_of(state))
             assert not isinstance(state, Running)  # noqa: S101 the table says so

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -17,20 +17,17 @@ from keyhouse.coordinator import (
     Engine,
     InitiateUpdate,
     Operation,
-    SentUpdate,
     UpdatePackages,
     View,
     policy_of,
-    prepare_acknowledgement,
-    prepare_cancellation,
-    prepare_plan,
-    prepare_update,
     read_approval,
     require,
 )
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
 from keyhouse.server.services.preparation import Preparation
-from keyhouse.wire.plan import PlanData
+
+if TYPE_CHECKING:
+    from keyhouse.wire.plan import PlanData
 
 PLANS: Final = 16
 """Plans that are being made or wait for that; one is made at a time, beside the updates."""
@@ -75,10 +72,12 @@ class Updates:
 
     async def plan(
         self, identity: bytes | None, read: Callable[[], bytes]
-    ) -> tuple[PlanData, View]:
+    ) -> "tuple[PlanData, View]":
         """Return what an update to a manifest would do, and the view it would be made from."""
 
-        def work() -> tuple[PlanData, View]:
+        def work() -> "tuple[PlanData, View]":
+            from keyhouse.coordinator import prepare_plan
+
             raw = read()
             view = self._engine.view
             require(Operation.UPDATE, view.phase)
@@ -92,6 +91,8 @@ class Updates:
         approved = await self._approved(identity, sent.approval)
 
         def prepare() -> UpdatePackages | InitiateUpdate:
+            from keyhouse.coordinator import SentUpdate, prepare_update
+
             view = self._engine.view
             require(Operation.UPDATE, view.phase)
             bound = SentUpdate(identity, sent.manifest, sent.plan, approved)
@@ -112,6 +113,8 @@ class Updates:
         approved = await self._approved(identity, sent.approval)
 
         def prepare() -> AcknowledgeUpdate:
+            from keyhouse.coordinator import SentUpdate, prepare_acknowledgement
+
             view = self._engine.view
             require(Operation.ACKNOWLEDGE, view.phase)
             bound = SentUpdate(identity, sent.manifest, sent.plan, approved)
@@ -134,6 +137,8 @@ class Updates:
         approved = await self._approved(identity, await self._preparation.off_loop(read))
 
         def prepare() -> CancelUpdate:
+            from keyhouse.coordinator import prepare_cancellation
+
             view = self._engine.view
             require(Operation.CANCEL, view.phase)
             return prepare_cancellation(view.running, identity, approved)

@@ -13,7 +13,6 @@ from keyhouse.coordinator import (
     UploadSecrets,
     View,
     policy_of,
-    prepare_upload,
     require,
 )
 from keyhouse.manifest import Action
@@ -53,6 +52,8 @@ class SecretWrites:
         ``within`` is what findings name as the place of the uploads, empty for none. It may be
         called on any thread.
         """
+        from keyhouse.coordinator import prepare_upload
+
         view = self._engine.view
         require(Operation.WRITE_SECRETS, view.phase)
         uploads = read()
