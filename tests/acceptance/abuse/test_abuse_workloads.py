@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-import grpc
 import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -28,7 +27,7 @@ from hyperframe.frame import (
 )
 from hypothesis import HealthCheck, given, settings, strategies as st
 from support.peers.abuse import besieged, in_parallel
-from support.peers.workloads import HEADERS, PATIENCE, Http2Wire, framed, grpcio, request
+from support.peers.workloads import HEADERS, PATIENCE, Http2Wire, framed, request
 from support.process.server import Server
 from support.samples.deployment import manifest
 
@@ -114,10 +113,18 @@ FLOODS: dict[str, Callable[[Http2Wire], bytes]] = {
 }
 
 
+def initiated() -> H2Connection:
+    """Return a client whose bytes many connections send: the siege itself has to be cheap."""
+    client = H2Connection(H2Configuration(header_encoding="utf-8"))
+    client.initiate_connection()
+    return client
+
+
 def is_served(server: Server) -> bool:
     """Tell whether an honest workload is activated now."""
-    with grpcio(server.mesh_port) as client:
-        return client.call(request()).code is grpc.StatusCode.OK
+    with Http2Wire(server.mesh_port) as wire:
+        answer = wire.begin().call(framed(request().SerializeToString()))
+    return answer.status == Status.OK
 
 
 @pytest.mark.parametrize("name", FLOODS)
@@ -188,11 +195,10 @@ def test_requests_that_never_end_leave_room_for_others(tmp_path: Path) -> None:
 
 def test_streams_that_never_end_lock_no_workload_out(tmp_path: Path) -> None:
     """172 connections with 96 open streams each: more than all connections may have together."""
-    client = H2Connection(H2Configuration(header_encoding="utf-8"))
-    client.initiate_connection()
+    client = initiated()
     for _ in range(96):
         client.send_headers(client.get_next_available_stream_id(), HEADERS)
-    opened = client.data_to_send()  # the same bytes for each: the siege itself has to be cheap
+    opened = client.data_to_send()
 
     with besieged(tmp_path, manifest(), growth=120, told=100) as server, ExitStack() as stack:
         for _ in range(172):
@@ -202,17 +208,17 @@ def test_streams_that_never_end_lock_no_workload_out(tmp_path: Path) -> None:
 
 def test_clients_that_take_no_answer_lock_no_workload_out(running: Server) -> None:
     """Their windows stay shut: answers wait, together more than there may be calls."""
-    message = framed(request().SerializeToString())
-
-    def be_deaf(wire: Http2Wire) -> None:
-        wire.begin().h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
-        for _ in range(95):
-            wire.whole(message)
-        wire.flush()
+    message, client = framed(request().SerializeToString()), initiated()
+    client.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    for _ in range(95):
+        stream = client.get_next_available_stream_id()
+        client.send_headers(stream, HEADERS)
+        client.send_data(stream, message, end_stream=True)
+    calls = client.data_to_send()
 
     with ExitStack() as stack:
         deaf = [stack.enter_context(Http2Wire(running.mesh_port)) for _ in range(44)]
-        in_parallel(len(deaf), 4, lambda number: be_deaf(deaf[number]))
+        in_parallel(len(deaf), 4, lambda number: deaf[number].send(calls))
         assert [is_served(running) for _ in range(20)] == [True] * 20
 
 
