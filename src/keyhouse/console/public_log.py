@@ -13,18 +13,7 @@ from keyhouse.base.errors import NotFoundError
 from keyhouse.client import AsyncCoordinator, CallRefusedError, LogCheckpoint, TrustError
 from keyhouse.client.errors import CallUnknownError
 from keyhouse.client.public_log import trusting
-from keyhouse.transparency.leaf import (
-    Anchor,
-    Leaf,
-    LogBegun,
-    ManifestSet,
-    ManifestUpdated,
-    Recovered,
-    Started,
-    UpdateApproved,
-    UpdateProposed,
-    known_leaf,
-)
+from keyhouse.transparency import leaf
 from keyhouse.transparency.reading import entries_after
 from keyhouse.transparency.tiles import WIDTH, frontier_of, right_edge
 from keyhouse.transparency.tree import Frontier, leaf_hash
@@ -33,14 +22,14 @@ STEP: Final = 16 * WIDTH
 """Entries that one load of a page reads at most."""
 
 _SHOWN: Final = (
-    Anchor,
-    LogBegun,
-    ManifestSet,
-    ManifestUpdated,
-    Recovered,
-    Started,
-    UpdateApproved,
-    UpdateProposed,
+    leaf.Anchor,
+    leaf.LogBegun,
+    leaf.ManifestSet,
+    leaf.ManifestUpdated,
+    leaf.Recovered,
+    leaf.Started,
+    leaf.UpdateApproved,
+    leaf.UpdateProposed,
 )
 _MISSING: Final = 404
 
@@ -64,7 +53,7 @@ class LogPart(msgspec.Struct, frozen=True):
     cannot read.
     """
 
-    leaves: tuple[Leaf, ...] = ()
+    leaves: tuple[leaf.Leaf, ...] = ()
     before: int = 0
     size: int = 0
     unknown: int = 0
@@ -73,7 +62,7 @@ class LogPart(msgspec.Struct, frozen=True):
 class _Read(msgspec.Struct, frozen=True):
     """Consecutive entries of a log, oldest first, and the frontier behind them."""
 
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[leaf.Leaf, ...]
     unknown: int
     end: Frontier
 
@@ -144,7 +133,7 @@ async def _proven(source: Source, known: Frontier, size: int, root: bytes) -> _R
 
     def read() -> _Read:
         entries = [each for piece in entries_after(part, known, size, root) for each in piece]
-        leaves = [known_leaf(each) for each in entries]
+        leaves = [leaf.known_leaf(each) for each in entries]
         shown = tuple(each for each in leaves if isinstance(each, _SHOWN))
         return _Read(shown, leaves.count(None), known.extended(map(leaf_hash, entries)))
 

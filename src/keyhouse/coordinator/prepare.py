@@ -12,17 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from keyhouse.authority import (
-    CoordinatorKeys,
-    StoredSecret,
-    generate,
-    import_secret,
-    index_of,
-    is_generated_with_manifest,
-    make_recovery,
-    recovery_index,
-    sign_manifest,
-)
+from keyhouse import authority
 from keyhouse.base.errors import BadRequestError, InvalidError, Problem
 from keyhouse.base.printable import at
 from keyhouse.base.secret import Secret
@@ -50,22 +40,22 @@ def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: 
     dek, store_id = Secret(os.urandom(DEK_SIZE)), os.urandom(STORE_ID_SIZE)
     secrets = _initial_secrets(manifest, state.keys, moment(now))
     remember_policy(manifest)  # made here, off the loop
-    recovery = make_recovery(
+    recovery = authority.make_recovery(
         dek,
         {name: key.public_key for name, key in manifest.recovery_keys.items()},
         manifest.config.recovery_threshold,
     )
-    index = index_of(recovery, state.keys, raw, store_id=store_id, epoch=1)
+    index = authority.index_of(recovery, state.keys, raw, store_id=store_id, epoch=1)
     mac_key = index_mac_key(dek, store_id, 1)
     return SetManifest(
         root_cert=state.keys.root_cert,
         manifest=raw,
-        signature=sign_manifest(state.keys, raw),
+        signature=authority.sign_manifest(state.keys, raw),
         secrets=secrets,
         recovery=recovery,
         dek=dek,
         store_id=store_id,
-        recovery_index=recovery_index(index, keys=state.keys, mac_key=mac_key),
+        recovery_index=authority.recovery_index(index, keys=state.keys, mac_key=mac_key),
         log_key=make_log_key(state.keys, manifest),
         warnings=checked.warnings,
     )
@@ -95,7 +85,7 @@ def prepare_upload(
     for name, upload in sorted(uploads.items()):
         definition = policy.manifest.secrets[name]
         try:
-            value = import_secret(definition, upload, name=name)
+            value = authority.import_secret(definition, upload, name=name)
         except InvalidError as invalid:
             place = at(within, name) if within else at(name)
             problems += (_below(place, problem) for problem in invalid.problems)
@@ -119,7 +109,7 @@ def prepare_upload(
 
 def _waiting_templates(
     state: Running,
-) -> Callable[[str, StoredSecret], tuple[Problem, ...]]:
+) -> Callable[[str, authority.StoredSecret], tuple[Problem, ...]]:
     """Return the check of a value against the pending manifest.
 
     Without it, the last acknowledgement could find that an upload does not fit.
@@ -129,7 +119,7 @@ def _waiting_templates(
     policy = policy_of(state.pending.manifest)
     now = policy_of(state.manifest).manifest.secrets
 
-    def check(name: str, value: StoredSecret) -> tuple[Problem, ...]:
+    def check(name: str, value: authority.StoredSecret) -> tuple[Problem, ...]:
         definition = policy.manifest.secrets.get(name)
         if definition is None or not equal_definitions(now.get(name), definition):
             return ()  # the update would drop the value
@@ -154,25 +144,25 @@ def _placed(place: str, mixed: BadRequestError) -> BadRequestError:
 
 
 def _is_not_made_below(definition: SecretDefinition) -> bool:
-    return not is_generated_with_manifest(definition)
+    return not authority.is_generated_with_manifest(definition)
 
 
 def _initial_secrets(
-    manifest: Manifest, keys: CoordinatorKeys, now: datetime
-) -> dict[str, StoredSecret]:
+    manifest: Manifest, keys: authority.CoordinatorKeys, now: datetime
+) -> dict[str, authority.StoredSecret]:
     """Make the shared secrets; per-marble ones are made at activation.
 
     Raises:
         InvalidError: every certificate that cannot be made.
     """
-    secrets: dict[str, StoredSecret] = {}
+    secrets: dict[str, authority.StoredSecret] = {}
     problems: list[Problem] = []
     for name, definition in sorted(manifest.secrets.items()):
         try:
             if definition.user_defined:
                 value = initial_secret(name, definition)
-            elif is_generated_with_manifest(definition):
-                value = generate(definition, name=name, keys=keys, now=now)
+            elif authority.is_generated_with_manifest(definition):
+                value = authority.generate(definition, name=name, keys=keys, now=now)
             else:
                 continue
         except InvalidError as invalid:

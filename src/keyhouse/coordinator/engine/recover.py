@@ -28,19 +28,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from keyhouse.authority import (
-    CoordinatorKeys,
-    IndexDamagedError,
-    RecoveryIndex,
-    SubmittedShare,
-    check_index_mac,
-    effective_threshold,
-    index_of,
-    is_signed_by_root,
-    read_recovery_index,
-    require_signed,
-    sign_manifest,
-)
+from keyhouse import authority
 from keyhouse.base.errors import KeyhouseError, RefusedError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
@@ -62,7 +50,7 @@ from keyhouse.journal import LogStore, Opened
 from keyhouse.manifest import Manifest, SealMode, fingerprint
 from keyhouse.transparency.tree import Frontier
 
-MakeReady = Callable[[CoordinatorKeys], Awaitable[Callable[[], None]]]
+MakeReady = Callable[[authority.CoordinatorKeys], Awaitable[Callable[[], None]]]
 """Prepares all that serving under recovered keys needs; the returned function begins to serve."""
 
 
@@ -80,7 +68,7 @@ class OpenedWith(msgspec.Struct, frozen=True):
     store_id: bytes  # of the journal
     epoch: int
     mac_key: Secret  # of its data key and epoch
-    submitted: tuple[SubmittedShare, ...]
+    submitted: tuple[authority.SubmittedShare, ...]
     platform: str  # that runs here
     claim: str = ""  # fingerprint of the only manifest that may be in force; empty: any
 
@@ -103,20 +91,22 @@ def check_recovered(state: Running, opened: OpenedWith) -> None:
     _check_keys(state, policy_of(state.manifest).manifest, opened.submitted)
 
 
-def _proven_index(opened: OpenedWith) -> RecoveryIndex:
+def _proven_index(opened: OpenedWith) -> authority.RecoveryIndex:
     if opened.index != opened.index_on_disk:
         raise _foreign("was changed during the recovery")
     try:
-        index = check_index_mac(read_recovery_index(opened.index), opened.mac_key)
-    except IndexDamagedError:
+        index = authority.check_index_mac(
+            authority.read_recovery_index(opened.index), opened.mac_key
+        )
+    except authority.IndexDamagedError:
         raise _foreign("does not belong to this data key") from None
     if (index.store_id, index.epoch) != (opened.store_id, opened.epoch):
         raise _foreign("is of another journal, or of another epoch of it")
     return index
 
 
-def _check_agreement(state: Running, index: RecoveryIndex) -> None:
-    expected = index_of(
+def _check_agreement(state: Running, index: authority.RecoveryIndex) -> None:
+    expected = authority.index_of(
         state.recovery,
         state.keys,
         state.manifest,
@@ -130,8 +120,8 @@ def _check_agreement(state: Running, index: RecoveryIndex) -> None:
 def _check_root(state: Running) -> None:
     """Refuse a root key that does not belong to the root certificate, by signing with it."""
     root, manifest = state.keys.root_cert, state.manifest
-    signatures = (state.signature, sign_manifest(state.keys, manifest))
-    if not all(is_signed_by_root(root, signature, manifest) for signature in signatures):
+    signatures = (state.signature, authority.sign_manifest(state.keys, manifest))
+    if not all(authority.is_signed_by_root(root, signature, manifest) for signature in signatures):
         raise RecoveryRefusedError(
             "the recovered root did not sign the recovered manifest",
             hint="restore the state directory from a backup",
@@ -149,7 +139,9 @@ def _check_settings(state: Running, claim: str) -> None:
         raise RecoveryRefusedError("the recovered manifest is one whose state is never stored")
 
 
-def _check_keys(state: Running, manifest: Manifest, submitted: tuple[SubmittedShare, ...]) -> None:
+def _check_keys(
+    state: Running, manifest: Manifest, submitted: tuple[authority.SubmittedShare, ...]
+) -> None:
     keys = {name: key.public_key for name, key in manifest.recovery_keys.items()}
     if not keys:
         raise RecoveryRefusedError(
@@ -158,10 +150,12 @@ def _check_keys(state: Running, manifest: Manifest, submitted: tuple[SubmittedSh
         )
     if keys != {holder.name: holder.public_key for holder in state.recovery.holders}:
         raise RecoveryRefusedError("the recovered manifest has other recovery keys than the shares")
-    if len(submitted) != effective_threshold(len(keys), manifest.config.recovery_threshold):
+    if len(submitted) != authority.effective_threshold(
+        len(keys), manifest.config.recovery_threshold
+    ):
         raise RecoveryRefusedError("the recovered manifest asks for another number of shares")
     shares = {holder.name: holder.share_hash for holder in state.recovery.holders}
-    require_signed(submitted, keys, shares)
+    authority.require_signed(submitted, keys, shares)
 
 
 def _foreign(problem: str) -> RecoveryRefusedError:
@@ -175,7 +169,7 @@ class Recovery(msgspec.Struct, frozen=True):
     """Enough admitted shares, and the data key that they gave. None of it is proven yet."""
 
     dek: Secret
-    submitted: tuple[SubmittedShare, ...]
+    submitted: tuple[authority.SubmittedShare, ...]
     make_ready: MakeReady
 
 

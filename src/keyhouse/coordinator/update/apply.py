@@ -9,16 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from keyhouse.authority import (
-    CoordinatorKeys,
-    RecoveryMaterial,
-    StoredSecret,
-    generate,
-    is_generated_with_manifest,
-    make_recovery,
-    renew_intermediate,
-    sign_manifest,
-)
+from keyhouse import authority
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.printable import shown
 from keyhouse.base.secret import Secret
@@ -49,7 +40,7 @@ def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
     checked = check_fully(raw, keys=state.keys, now=moment(now))
     old, new = policy_of(state.manifest).manifest, checked.manifest
     require_fitting(state, raw)
-    keys = renew_intermediate(state.keys, moment(now))
+    keys = authority.renew_intermediate(state.keys, moment(now))
     if new.config.rotate_root_secret:
         keys = replace(keys, root_secret=Secret(os.urandom(ROOT_SECRET)))
     dek, recovery = _recovery(state, old, new)
@@ -60,7 +51,7 @@ def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
         intermediate=state.keys.intermediate_cert,
         keys=keys,
         manifest=raw,
-        signature=sign_manifest(keys, raw),
+        signature=authority.sign_manifest(keys, raw),
         kept=values.kept,
         secrets=values.secrets,
         previous=values.previous,
@@ -77,11 +68,16 @@ class _Values:
     """The secrets of the new manifest: kept, new and previous values."""
 
     def __init__(
-        self, state: Running, old: Manifest, new: Manifest, keys: CoordinatorKeys, now: datetime
+        self,
+        state: Running,
+        old: Manifest,
+        new: Manifest,
+        keys: authority.CoordinatorKeys,
+        now: datetime,
     ) -> None:
         kept: list[str] = []
-        self.secrets: dict[str, StoredSecret] = {}
-        self.previous: dict[str, StoredSecret] = {}
+        self.secrets: dict[str, authority.StoredSecret] = {}
+        self.previous: dict[str, authority.StoredSecret] = {}
         for name, definition in sorted(new.secrets.items()):
             former_definition = old.secrets.get(name)
             if stays(former_definition, definition, rotates=new.config.rotate_root_secret):
@@ -97,12 +93,12 @@ class _Values:
 
 
 def _made(
-    name: str, definition: SecretDefinition, keys: CoordinatorKeys, now: datetime
-) -> StoredSecret | None:
+    name: str, definition: SecretDefinition, keys: authority.CoordinatorKeys, now: datetime
+) -> authority.StoredSecret | None:
     if definition.user_defined:
         return initial_secret(name, definition)
-    if is_generated_with_manifest(definition):
-        return generate(definition, name=name, keys=keys, now=now)
+    if authority.is_generated_with_manifest(definition):
+        return authority.generate(definition, name=name, keys=keys, now=now)
     return None
 
 
@@ -121,13 +117,13 @@ def _previous_sizes(state: Running, old: Manifest, new: Manifest) -> dict[str, i
 
 def _recovery(
     state: Running, old: Manifest, new: Manifest
-) -> tuple[Secret | None, RecoveryMaterial]:
+) -> tuple[Secret | None, authority.RecoveryMaterial]:
     """Return a data key and its shares if they are renewed, else the present ones."""
     if not renews_data_key(old, new):
         return None, state.recovery
     dek = Secret(os.urandom(DEK_SIZE))
     public_keys = {name: key.public_key for name, key in new.recovery_keys.items()}
-    return dek, make_recovery(dek, public_keys, new.config.recovery_threshold)
+    return dek, authority.make_recovery(dek, public_keys, new.config.recovery_threshold)
 
 
 def require_fitting(state: Running, raw: bytes) -> None:

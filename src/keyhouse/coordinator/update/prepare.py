@@ -9,13 +9,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from keyhouse.authority import (
-    CoordinatorKeys,
-    StoredSecret,
-    generate,
-    is_generated_with_manifest,
-    renew_intermediate,
-)
+from keyhouse import authority
 from keyhouse.base.errors import ConflictError, InvalidError
 from keyhouse.coordinator.core import commands
 from keyhouse.coordinator.core.approvals import Approved, require_fits, require_newest
@@ -256,7 +250,7 @@ def _prepare_full(state: Running, sent: SentUpdate, *, now: int) -> commands.Ini
 def _prepare_packages(
     state: Running, sent: SentUpdate, versions: dict[str, int], *, now: int
 ) -> commands.UpdatePackages:
-    keys = renew_intermediate(state.keys, moment(now))
+    keys = authority.renew_intermediate(state.keys, moment(now))
     assert sent.identity is not None  # noqa: S101 it was identified
     return commands.UpdatePackages(
         identity=sent.identity,
@@ -282,13 +276,15 @@ def _checked_versions(
     return check_package_update(update, versions_in_force(state))
 
 
-def _reissued(manifest: Manifest, keys: CoordinatorKeys, now: datetime) -> dict[str, StoredSecret]:
+def _reissued(
+    manifest: Manifest, keys: authority.CoordinatorKeys, now: datetime
+) -> dict[str, authority.StoredSecret]:
     """Return every shared generated certificate, with a new key, under the new intermediate CA."""
-    issued: dict[str, StoredSecret] = {}
+    issued: dict[str, authority.StoredSecret] = {}
     for name, definition in sorted(manifest.secrets.items()):
-        if is_generated_with_manifest(definition) and definition.type.is_certificate:
+        if authority.is_generated_with_manifest(definition) and definition.type.is_certificate:
             try:
-                issued[name] = generate(definition, name=name, keys=keys, now=now)
+                issued[name] = authority.generate(definition, name=name, keys=keys, now=now)
             except InvalidError:
                 # Its NotAfter has passed. It stays as it is: an expired certificate must not keep
                 # an operator from excluding a vulnerable version.
