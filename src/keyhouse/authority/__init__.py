@@ -1,5 +1,7 @@
 """Keys, certificates, secrets and recovery shares: makes and reads them, knows no state."""
 
+from typing import TYPE_CHECKING
+
 from keyhouse.authority.curve import Curve
 from keyhouse.authority.derivation import derive_marble_key
 from keyhouse.authority.recovery.index import (
@@ -20,7 +22,6 @@ from keyhouse.authority.recovery.submitted import (
     require_signer,
     verify_share,
 )
-from keyhouse.authority.secrets import generate, import_secret, is_generated_with_manifest, trial
 from keyhouse.authority.signing import (
     is_signed_by_root,
     sign_ephemeral_key,
@@ -42,3 +43,18 @@ from keyhouse.authority.x509.marble_certificates import (
 )
 from keyhouse.authority.x509.signing_request import SigningRequest, read_signing_request
 from keyhouse.authority.x509.validity import expiry
+from keyhouse.base.on_demand import on_demand
+
+# What makes keys and certificates of secrets is imported when one is made or a manifest is checked.
+if TYPE_CHECKING:
+    from keyhouse.authority.secrets import (
+        generate,
+        import_secret,
+        is_generated_with_manifest,
+        trial,
+    )
+else:
+    __getattr__, __dir__, __all__ = on_demand(
+        __name__,
+        {"keyhouse.authority.secrets": "generate import_secret is_generated_with_manifest trial"},
+    )

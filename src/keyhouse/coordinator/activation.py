@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from keyhouse.authority import StoredSecret, derive_marble_key, generate
+from keyhouse.authority import StoredSecret, derive_marble_key
 from keyhouse.base.errors import BadRequestError, ConflictError, InvalidError
 from keyhouse.base.pem import certificate_pem, private_key_pem
 from keyhouse.base.printable import at, quoted
@@ -148,6 +148,8 @@ def _derived(
 def _generated(
     name: str, definition: SecretDefinition, joining: Joining, state: Running
 ) -> StoredSecret:
+    from keyhouse.authority import generate  # which no start needs
+
     try:
         return generate(definition, name=name, keys=state.keys, now=joining.now)
     except InvalidError as refused:

@@ -29,7 +29,7 @@ _NOT_NEEDED = (
     *("keyhouse.attestation.collateral.pccs", "keyhouse.server.metrics", "keyhouse.testing"),
     *("keyhouse.server.client_api.description.openapi", "keyhouse.journal.offline"),
     *("keyhouse.coordinator.prepare", "keyhouse.coordinator.update", "keyhouse.wire.plan"),
-    *("keyhouse.manifest.check", "keyhouse.manifest.rules"),
+    *("keyhouse.manifest.check", "keyhouse.manifest.rules", "keyhouse.authority.secrets"),
     *("argparse", "difflib", "shutil", "tempfile"),
 )
 
