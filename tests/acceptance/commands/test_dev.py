@@ -193,6 +193,7 @@ def test_its_terminal_tells_what_happens_in_colour(tmp_path: Path) -> None:
         (("--listen", "192.0.2.1"), "error: cannot listen at 192.0.2.1: "),
         (("--listen", "not an address"), "error: cannot listen at not an address: it is not an"),
         (("--no-user", "--ephemeral"), "error: --no-user has no effect here"),
+        (("--folder", "x", "--ephemeral"), "error: --ephemeral keeps nothing in a folder"),
     ],
     ids=[
         "no file",
@@ -202,10 +203,11 @@ def test_its_terminal_tells_what_happens_in_colour(tmp_path: Path) -> None:
         "another machine",
         "no address",
         "no sample",
+        "kept and not kept",
     ],
 )
 def test_what_cannot_be_started_leaves_no_context(
-    tmp_path: Path, words: tuple[str, str], problem: str
+    tmp_path: Path, words: tuple[str, ...], problem: str
 ) -> None:
     (tmp_path / "wrong.json").write_text("{")
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -184,6 +184,15 @@ def test_directory_in_the_place_of_the_file_is_refused_and_not_kept_open() -> No
     assert sorted(Path("/proc/self/fd").iterdir()) == in_use
 
 
+def test_contexts_that_cannot_be_written_say_what_to_do() -> None:
+    place().parent.write_bytes(b"")
+
+    with pytest.raises(ContextUnusableError, match="cannot be changed") as refused:
+        change(place(), lambda known: known)
+
+    assert "XDG_CONFIG_HOME" in refused.value.hint
+
+
 def test_file_that_others_can_write_is_refused() -> None:
     keep()
     place().chmod(0o620)

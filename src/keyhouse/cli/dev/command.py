@@ -145,6 +145,10 @@ class DevOptions(OptionGroup, frozen=True, kw_only=True):
             raise WrongUsageError(
                 "--example has a manifest of its own", hint="leave --manifest out"
             )
+        if self.ephemeral and self.folder is not None:
+            raise WrongUsageError(
+                "--ephemeral keeps nothing in a folder", hint="leave --folder or --ephemeral out"
+            )
 
     def kept_in(self) -> Path | None:
         """Return the folder; None: one that is removed at the end."""
