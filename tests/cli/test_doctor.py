@@ -14,6 +14,7 @@ from support.samples.deployment import user
 from keyhouse.cli.doctor.files import remembered_findings, user_findings
 from keyhouse.cli.doctor.finding import Finding, check_clock, check_expiry, check_mode, check_start
 from keyhouse.cli.doctor.machine import check_descriptors, check_locked_memory, check_packed_code
+from keyhouse.cli.doctor.network import check_state
 from keyhouse.client.identity import make_user
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -194,3 +195,21 @@ def test_words_about_a_database_without_one_are_refused(words: tuple[str, ...], 
     ended = run("doctor", *words)
     assert (ended.code, told in ended.err) == (1, True)
     assert not ended.out
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "level", "fix"),
+    [
+        (3, "running: workloads that the manifest names are accepted", "ok", ""),
+        (3, "held: rolled back", "warning", "newest state"),
+        (2, "ready to accept a manifest", "warning", "keyhouse manifest set"),
+        (1, "recovery mode", "warning", "keyhouse recover"),
+    ],
+)
+def test_a_coordinator_that_serves_nothing_is_not_well(
+    code: int, message: str, level: str, fix: str
+) -> None:
+    found = check_state(code, message)
+
+    assert (found.level, found.found) == (level, f"{code}  {message}")
+    assert fix in found.fix

@@ -40,7 +40,7 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
     verdict = proven.verdict
     simulated = " of a SIMULATED machine" if target.simulation_root is not None else ""
     yield Finding("coordinator", "ok", f"verified; TCB {verdict.tcb_status}{simulated}")
-    yield _state(status.code, status.message)
+    yield check_state(status.code, status.message)
     if note:
         fix = "name witnesses in the manifest, with Serve Witnessed"
         yield Finding("rollback", "warning", note, fix)
@@ -94,9 +94,13 @@ def _clock_by(date: str, now: datetime) -> Finding:
     return check_clock("clock", now, theirs, "the PCCS")
 
 
-def _state(code: int, message: str) -> Finding:
-    if code == RUNNING:
+def check_state(code: int, message: str) -> Finding:
+    """Return what is found about the phase and the words of a status."""
+    if code == RUNNING and not message.startswith("held: "):
         return Finding("state", "ok", f"{code}  {message}")
+    if code == RUNNING:
+        fix = "make sure that this is the newest state, and that it reaches the witnesses"
+        return Finding("state", "warning", f"{code}  {message}", fix)
     fix = "keyhouse recover" if code == 1 else "keyhouse manifest set"
     return Finding("state", "warning", f"{code}  {message}", fix)
 

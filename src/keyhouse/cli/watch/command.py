@@ -214,7 +214,9 @@ class _Host:
             except BrokenLogError as error:
                 kept = self._state.keep_broken(self._target.host, error.message, known, error.parts)
                 raise TrustError(
-                    error.message, hint=f"what was served is kept in {kept}; show it to others"
+                    error.message,
+                    hint=f"what was served is kept in {kept}; show it to others; to accept it on"
+                    f" purpose, move {self._state.path} away",
                 ) from None
             self._asked = ask(coordinator, seen.newest, self._urls)
             if self._mirror is not None:
