@@ -2,7 +2,7 @@
 
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -22,9 +22,6 @@ from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 MOST_DAYS: Final = 36_500
 """Days that a certificate of a workload may be good for, if its time is chosen."""
 
-_DAYS: Final = re.compile(r"[1-9][0-9]{0,4}")
-_REPLICAS: Final = re.compile(r"[1-9][0-9]?")
-_STANDBYS: Final = re.compile(r"[0-9]{1,2}", re.ASCII)
 _FINGERPRINT: Final = re.compile(r"[0-9A-Fa-f]{64}")
 _LONGEST_PORT: Final = 5
 
@@ -47,14 +44,24 @@ class Replica(msgspec.Struct, frozen=True):
     workload_api: socket.socket | None = None
 
 
+def _number(pattern: str, most: int, hint: str) -> Callable[[str, str], int]:
+    """Return what reads a number of at most ``most``, in digits that ``pattern`` matches."""
+
+    def read(value: str, source: str) -> int:
+        if not re.fullmatch(pattern, value) or int(value) > most:
+            raise SettingRefusedError(f"{source} has an invalid value", hint=hint)
+        return int(value)
+
+    return read
+
+
+_some_days = _number("[1-9][0-9]{0,4}", MOST_DAYS, f"a whole number of days from 1 to {MOST_DAYS}")
+_replicas = _number("[1-9][0-9]?", MOST_REPLICAS, f"a whole number from 1 to {MOST_REPLICAS}")
+_standbys = _number("[0-9]{1,2}", 99, "a whole number from 0 to 99")
+
+
 def _days(value: str, source: str) -> int | None:
-    if not value:
-        return None
-    if not _DAYS.fullmatch(value) or int(value) > MOST_DAYS:
-        raise SettingRefusedError(
-            f"{source} has an invalid value", hint=f"a whole number of days from 1 to {MOST_DAYS}"
-        )
-    return int(value)
+    return _some_days(value, source) if value else None
 
 
 def _fingerprint(value: str, source: str) -> str:
@@ -89,22 +96,6 @@ def _store(value: str, source: str) -> Secret | None:
             hint="use --store-password-file, or the variable KEYHOUSE_STORE",
         )
     return Secret(value.encode())
-
-
-def _replicas(value: str, source: str) -> int:
-    if not _REPLICAS.fullmatch(value) or int(value) > MOST_REPLICAS:
-        raise SettingRefusedError(
-            f"{source} has an invalid value", hint=f"a whole number from 1 to {MOST_REPLICAS}"
-        )
-    return int(value)
-
-
-def _standbys(value: str, source: str) -> int:
-    if not _STANDBYS.fullmatch(value):
-        raise SettingRefusedError(
-            f"{source} has an invalid value", hint="a whole number from 0 to 99"
-        )
-    return int(value)
 
 
 SETTINGS: Final = (
