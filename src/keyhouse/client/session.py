@@ -23,7 +23,26 @@ from keyhouse.client.trust import Trust, TrustedCoordinator, verify, verify_asyn
 from keyhouse.wire.address import Address
 
 
-class Coordinator(Methods):
+class _Pinned:
+    """What both kinds of sessions show of the coordinator that they are with."""
+
+    _session: Session
+
+    @property
+    def trusted(self) -> TrustedCoordinator:
+        """What was verified, and is pinned."""
+        return self._session.trusted
+
+    @property
+    def log_head(self) -> str:
+        """The head of the transparency log that the newest answer told; "": it told none.
+
+        While it stays the same so do the manifest in force and all other decisions in the log.
+        """
+        return self._session.log_head
+
+
+class Coordinator(_Pinned, Methods):
     """A session with ``trusted``, with blocking calls. Each TLS handshake pins its root.
 
     What all operations raise: see ``Methods``.
@@ -92,19 +111,6 @@ class Coordinator(Methods):
             retries=retries,
         )
 
-    @property
-    def trusted(self) -> TrustedCoordinator:
-        """What was verified, and is pinned."""
-        return self._session.trusted
-
-    @property
-    def log_head(self) -> str:
-        """The head of the transparency log that the newest answer told; "": it told none.
-
-        While it stays the same so do the manifest in force and all other decisions in the log.
-        """
-        return self._session.log_head
-
     def __enter__(self) -> Self:
         return self
 
@@ -116,7 +122,7 @@ class Coordinator(Methods):
         self._connection.close()
 
 
-class AsyncCoordinator(AsyncMethods):
+class AsyncCoordinator(_Pinned, AsyncMethods):
     """A session with ``trusted``, on an event loop of asyncio. Each TLS handshake pins its root.
 
     As ``Coordinator``, but its operations are awaited, and many may run at a time. What may block,
@@ -181,19 +187,6 @@ class AsyncCoordinator(AsyncMethods):
             retries=retries,
         ) as session:
             yield session
-
-    @property
-    def trusted(self) -> TrustedCoordinator:
-        """What was verified, and is pinned."""
-        return self._session.trusted
-
-    @property
-    def log_head(self) -> str:
-        """The head of the transparency log that the newest answer told; "": it told none.
-
-        While it stays the same so do the manifest in force and all other decisions in the log.
-        """
-        return self._session.log_head
 
     async def __aenter__(self) -> Self:
         return self
