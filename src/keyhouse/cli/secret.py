@@ -4,7 +4,7 @@ import sys
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -79,7 +79,6 @@ def _shown(value: object) -> str:
 
 app = Group()
 
-_FORBIDDEN: Final = 403
 
 Output = Annotated[
     str,
@@ -314,7 +313,7 @@ def _knowing(coordinator: "Coordinator", names: Iterable[str]) -> Iterator[None]
     try:
         yield
     except CallRefusedError as refused:
-        if refused.http_status != _FORBIDDEN:
+        if refused.reason != "forbidden":
             raise
         manifest = decode(coordinator.manifest().manifest)
         unknown = next((name for name in names if name not in manifest.secrets), None)

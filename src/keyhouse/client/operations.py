@@ -47,7 +47,6 @@ from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret_types import UserSecret
 
 _OF_PACKAGES: Final = frozenset({"packages", "config"})
-_NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 
 
@@ -249,7 +248,7 @@ def pending(session: Session) -> Steps[wire.Pending | None]:
     try:
         return (yield from carry(session, calls.PENDING))
     except CallRefusedError as refused:
-        if refused.http_status == _NOT_FOUND:
+        if refused.reason == "not-found":
             return None
         raise
 

@@ -31,7 +31,6 @@ _SHOWN: Final = (
     leaf.UpdateApproved,
     leaf.UpdateProposed,
 )
-_MISSING: Final = 404
 
 
 class Source(Protocol):
@@ -84,7 +83,7 @@ class PublicLog:
             except CallUnknownError:
                 return LogPart()
             except CallRefusedError as refusal:
-                if refusal.http_status != _MISSING:
+                if refusal.reason != "not-found":
                     raise
                 return LogPart()
             if head.origin == self._origin and head.size - self._read.end.size <= STEP:
@@ -149,7 +148,7 @@ async def earlier_manifest(coordinator: AsyncCoordinator, fingerprint: str) -> b
     try:
         raw = await coordinator.log_part(f"object/{fingerprint}")
     except CallRefusedError as refusal:
-        if refusal.http_status != _MISSING:
+        if refusal.reason != "not-found":
             raise
         raise NotFoundError(
             f"the manifest {fingerprint} is not in the log",

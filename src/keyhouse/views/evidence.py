@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from secrets import token_bytes
-from typing import Final
 
 from keyhouse.attestation import Collateral, write_collateral
 from keyhouse.client import CallRefusedError, Coordinator
@@ -11,8 +10,6 @@ from keyhouse.client.trust import NONCE
 from keyhouse.evidence.bundle import Evidence, Head, LogKey
 from keyhouse.evidence.collect import Parts, collect
 from keyhouse.transparency.leaf import object_name
-
-_MISSING: Final = 404
 
 
 def evidence_of(
@@ -52,7 +49,7 @@ def parts_of(coordinator: Coordinator) -> Parts:
         try:
             return coordinator.log_part(path)
         except CallRefusedError as refusal:
-            if refusal.http_status != _MISSING:
+            if refusal.reason != "not-found":
                 raise
             return None
 

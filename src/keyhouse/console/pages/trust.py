@@ -19,7 +19,6 @@ from keyhouse.transparency.note import SignedNote
 from keyhouse.wire.vm_identity import bits_in_words
 
 _RUNNING: Final = 3
-_MISSING: Final = 404
 _AGE: Final = timedelta(minutes=5)  # after which the page verifies again
 _WORDS: Final = {
     TcbStatus.UP_TO_DATE: "The platform has every update that its vendor knows of.",
@@ -108,7 +107,7 @@ async def _log(link: Link, phase: int) -> Log | None:
     except CallUnknownError:  # it is of a version without a log
         return None
     except CallRefusedError as refusal:
-        if refusal.http_status == _MISSING:  # an older version has begun this deployment
+        if refusal.reason == "not-found":  # an older version has begun this deployment
             return None
         raise
     if policy is None:
