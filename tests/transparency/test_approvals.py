@@ -85,7 +85,7 @@ def test_the_bytes_that_are_signed_are_these_forever() -> None:
         TYPE,
         base64.b64encode(b"signature"),
     )
-    assert SignedApproval.read(raw) == (APPROVAL, messages[0], b"signature")
+    assert SignedApproval.read(raw) == SignedApproval(APPROVAL, messages[0], b"signature")
 
 
 @pytest.mark.parametrize("kind", KEYS)
@@ -97,9 +97,9 @@ def test_each_kind_of_key_signs_what_its_certificate_verifies_and_no_other(kind:
             with pytest.raises(LogInvalidError, match="not by the key"):
                 found.verify(user(other)[1])
     with pytest.raises(LogInvalidError, match="not by the key"):
-        found._replace(message=found.message + b" ").verify(user(kind)[1])
+        replace(found, message=found.message + b" ").verify(user(kind)[1])
     with pytest.raises(LogInvalidError, match="not by the key"):
-        found._replace(signature=b"").verify(user(kind)[1])
+        replace(found, signature=b"").verify(user(kind)[1])
 
 
 def test_a_key_of_another_kind_signs_nothing_and_verifies_nothing() -> None:

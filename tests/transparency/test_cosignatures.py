@@ -1,6 +1,7 @@
 """Adding what witnesses answer to a checkpoint."""
 
 import pytest
+from msgspec.structs import replace
 from support.cosigner import TIME, Cosigner
 
 from keyhouse.transparency.checkpoint import Checkpoint
@@ -47,7 +48,7 @@ def test_an_answer_that_does_not_hold_is_refused() -> None:
     witness = Cosigner.ed25519()
     good = witness.line(TEXT).encode()
     replayed = witness.line(Checkpoint("log.example/a", 6, bytes(32)).encode()).encode()
-    bad = witness.line(TEXT)._replace(raw=bytes(72)).encode()
+    bad = replace(witness.line(TEXT), raw=bytes(72)).encode()
     long = good + b"x" * ANSWER_BYTES
     for answer in (b"", b"\n", good[:-1], good + b"\n", replayed, bad, good + bad, long, b"\xff\n"):
         with pytest.raises(LogInvalidError):

@@ -5,6 +5,7 @@ from base64 import b64decode, b64encode
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec.structs import replace
 from support.cosigner import TIME, Cosigner
 
 from keyhouse.transparency.checkpoint import Checkpoint
@@ -86,7 +87,7 @@ def test_each_signature_gives_its_time() -> None:
     key = VerifierKey(CHECKPOINT.origin, ED25519, log.public_key().public_bytes_raw())
     first, second = ed25519_cosigned(TEXT), mldsa_cosigned()
     note = noted(TEXT, first, second)
-    note = note._replace(signatures=(signature_of(log, key, TEXT), *note.signatures))
+    note = replace(note, signatures=(signature_of(log, key, TEXT), *note.signatures))
 
     read = SignedNote.read(note.encode())
 

@@ -6,6 +6,7 @@ from itertools import chain, combinations
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 from support.cosigner import TIME, Cosigner
 
 from keyhouse.transparency.checkpoint import Checkpoint
@@ -112,7 +113,7 @@ def test_a_quorum_of_cosignatures_is_required() -> None:
     other = VerifierKey("other.example/a", ED25519, LOG.public)
     with pytest.raises(LogInvalidError, match="the log has not signed"):
         policy.require(signed(3), other)
-    replayed = signed(3)._replace(text=Checkpoint(LOG.name, 8, bytes(32)).encode())
+    replayed = replace(signed(3), text=Checkpoint(LOG.name, 8, bytes(32)).encode())
     with pytest.raises(LogInvalidError, match="does not hold"):
         policy.require(replayed, LOG)
 
@@ -163,7 +164,7 @@ def test_what_is_no_policy_is_refused(text: str) -> None:
 
 
 def test_a_key_has_one_name_and_the_number_of_witnesses_is_limited() -> None:
-    renamed = SIGNERS[0].verifier._replace(name="other.example")
+    renamed = replace(SIGNERS[0].verifier, name="other.example")
     with pytest.raises(LogInvalidError, match="line 2 of the policy: another witness"):
         Policy.read(f"witness A {SIGNERS[0].verifier}\nwitness B {renamed}\nquorum none\n")
     many = [

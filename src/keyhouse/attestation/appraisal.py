@@ -187,8 +187,8 @@ def _confidential_vm(
         hint = "give SNP.Measurement" if isinstance(wanted, SnpIdentity) else "give TDX.MRTD"
         yield Mismatch(Rule.IDENTITY, "the package names no confidential VM", hint)
         return
-    for field, found, want in verdict.differences(wanted):
-        yield _other(f"{kind}.{field}", found, want, what="confidential VM")
+    for each in verdict.differences(wanted):
+        yield _other(f"{kind}.{each.field}", each.found, each.wanted, what="confidential VM")
 
 
 def _enclave(verdict: Verdict, package: "Package") -> Iterator[Mismatch]:

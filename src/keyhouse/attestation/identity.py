@@ -179,8 +179,8 @@ def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) ->
 def _match_confidential_vm(verdict: Verdict, wanted: VmIdentity) -> None:
     if verdict.vm is None:
         raise _mismatch(kind_of_vm(wanted), "the quote has no measurements of it", _VM)
-    for field, found, _ in verdict.differences(wanted):
-        raise _mismatch(f"{kind_of_vm(wanted)}.{field}", f"its own is {found}", _VM)
+    for each in verdict.differences(wanted):
+        raise _mismatch(f"{kind_of_vm(wanted)}.{each.field}", f"its own is {each.found}", _VM)
 
 
 def _match_enclave(verdict: Verdict, expected: ExpectedIdentity) -> None:

@@ -192,8 +192,8 @@ class LogStore:
             and (known := self._written.get(_place(tile), 0)) < len(raw)
         ]
         await files.write(work, self._unsynced if durable else [], durable=durable)
-        self._written.update((_place(tile), len(raw)) for tile, raw, _ in work)
-        complete = [tile for tile, _, _ in work if tile.width == WIDTH]
+        self._written.update((_place(grown.tile), len(grown.whole)) for grown in work)
+        complete = [grown.tile for grown in work if grown.tile.width == WIDTH]
         self._unsynced = [] if durable else [*self._unsynced, *complete]
         growing.drop(complete)
         for tile in complete:

@@ -117,7 +117,7 @@ class Coordinator:
                 writing(engine),
                 serving(engine, platform, checks, (_HERE, 0), certificate_days=days) as listeners,
             ):
-                client, workload = listeners
+                client, workload = listeners.client_api, listeners.workload_api
                 await client.start(_HERE, 0)
                 self._started.set_result(Ports(client.port, workload.port))
                 await self._stop.wait()

@@ -13,7 +13,7 @@ are not among these, so several people can agree at the same time.
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 from cryptography import x509
@@ -90,7 +90,7 @@ _PAYLOADS: Final = msgspec.json.Decoder(Approval)
 _ENVELOPES: Final = msgspec.json.Decoder(_Envelope)
 
 
-class SignedApproval(NamedTuple):
+class SignedApproval(msgspec.Struct, frozen=True):
     """An approval as it was read; its signature is not verified."""
 
     approval: Approval

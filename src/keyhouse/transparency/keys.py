@@ -7,8 +7,9 @@ Sources: C2SP signed-note (type 0x01, verifier keys), tlog-cosignature (types 0x
 import hashlib
 from base64 import b64encode
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PublicKey
@@ -43,7 +44,7 @@ ANSWER_BYTES: Final = 16 * 1024
 """Bytes of the longest answer of a witness that is read: four cosignatures of ML-DSA-44."""
 
 
-class VerifierKey(NamedTuple):
+class VerifierKey(msgspec.Struct, frozen=True):
     """The public key that a signature line of a note names. ``kind``: one of the three above."""
 
     name: str

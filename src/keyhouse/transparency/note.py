@@ -1,7 +1,9 @@
 """Signed notes (C2SP signed-note): a text, and lines with signatures over it."""
 
 from base64 import b64encode
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from keyhouse.base.errors import BadRequestError
 from keyhouse.transparency.errors import LogInvalidError
@@ -17,7 +19,7 @@ _DASH: Final = "\N{EM DASH} "
 _FIRST_PRINTED: Final = " "
 
 
-class Signature(NamedTuple):
+class Signature(msgspec.Struct, frozen=True):
     """A signature line. ``key_id`` has 4 bytes; ``raw`` is what its algorithm made."""
 
     name: str
@@ -30,7 +32,7 @@ class Signature(NamedTuple):
         return f"{_DASH}{self.name} {data}\n".encode()
 
 
-class SignedNote(NamedTuple):
+class SignedNote(msgspec.Struct, frozen=True):
     """A note as it was read; nothing of it is verified. ``text`` ends with a newline."""
 
     text: bytes

@@ -6,7 +6,7 @@ are, by their names in a manifest, and how many bytes each has.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 _HEX: Final = re.compile(r"[0-9a-fA-F]*", re.ASCII)
 
 
-class Difference(NamedTuple):
+class Difference(msgspec.Struct, frozen=True):
     """A field that is not as wanted, by its name in a manifest. Values are text, bytes in hex."""
 
     field: str

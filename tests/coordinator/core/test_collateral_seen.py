@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 from immutables import Map
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from support.samples.crafted import made
 from support.samples.deployment import (
     NOW,
@@ -28,7 +28,7 @@ from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.records import decode_events, encode_events
 
 DAY = 24 * 3600 * 1_000_000
-CONTEXT = Context(now=NOW, **new_process()._asdict())
+CONTEXT = Context(now=NOW, **asdict(new_process()))
 
 NAMES = st.sampled_from(["tcb-info/sgx/00a067110000", "qe-identity/sgx", "root-crl", "pck-crl/x"])
 MARKS = st.builds(Mark, number=st.integers(0, 3), issued=st.integers(0, 3))

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import asdict
 from support.samples.activation import marble_manifest
 from support.samples.deployment import NOW, moment, new_process
 
@@ -51,7 +52,7 @@ from keyhouse.coordinator.engine.intake import DELAY, MANY, MOST, TOGETHER, Audi
 from keyhouse.coordinator.engine.records import decode_events, encode_events, rebuild
 
 LIMIT: Final = 3
-CONTEXT: Final = Context(now=NOW, **new_process("simulation")._asdict())
+CONTEXT: Final = Context(now=NOW, **asdict(new_process("simulation")))
 WEB: Final = ("web", "11111111-2222-3333-4444-555555555555")
 
 

@@ -1,6 +1,7 @@
 """Every pair of phase and operation."""
 
 import pytest
+from msgspec.structs import asdict
 from support.reference import SECTIONS
 from support.samples.crafted import keys_of_a_root, made
 from support.samples.deployment import NOW, manifest, new_process
@@ -111,7 +112,7 @@ def test_second_manifest_is_refused_although_the_root_is_the_same() -> None:
         decide(running, command, CONTEXT)
 
 
-CONTEXT = Context(now=NOW, **new_process()._asdict())
+CONTEXT = Context(now=NOW, **asdict(new_process()))
 KEYS = keys_of_a_root()
 COMMANDS: list[tuple[Command, type[KeyhouseError]]] = [
     (UploadSecrets(b"", b"", None, ()), UnauthenticatedError),

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import msgspec
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from msgspec.structs import asdict
 from support.samples.deployment import NOW, manifest, moment, new_process, user
 
 from keyhouse.authority import make_coordinator_keys
@@ -63,7 +64,7 @@ class Deployment(RuleBasedStateMachine):
         self.lines = ["Initial manifest set"]
 
     def _context(self) -> Context:
-        return Context(now=self.now, **self.process._asdict())
+        return Context(now=self.now, **asdict(self.process))
 
     def _base(self) -> Iterator[bytes]:
         return encode_events(base_events(self.state, self.log.view()))
@@ -176,7 +177,7 @@ print(hashlib.sha256(b"".join(again)).hexdigest())
 
 def test_replay_in_processes_with_other_hash_seeds_gives_identical_bytes() -> None:
     command = prepare_manifest(_ACCEPTING, manifest(3000), now=NOW)
-    context = Context(now=NOW, **new_process()._asdict())
+    context = Context(now=NOW, **asdict(new_process()))
     events = decide(_ACCEPTING, command, context)
     state = evolve_all(_ACCEPTING, events)
     assert isinstance(state, Running)

@@ -4,6 +4,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.samples.crafted import keys_of_a_root
 from support.samples.deployment import (
     MACHINE,
@@ -30,7 +31,7 @@ ANOTHER_MACHINE = Secret(b"quite another machine's secret..")
 def engine_with(
     path: Path, rule: FirstManifestRule, machine: Secret = MACHINE
 ) -> AbstractAsyncContextManager[Engine]:
-    process = new_process()._replace(first_manifest=rule)
+    process = replace(new_process(), first_manifest=rule)
     return running_engine(path, machine=machine, process=process)
 
 

@@ -205,7 +205,7 @@ async def test_objects_are_durable_before_a_leaf_names_them(tmp_path: Path) -> N
     quote = StartQuote(b"a quote", b"its collateral")
     async with engine_over(home, make_quote=lambda _: quote) as engine:
         await set_manifest(engine, alone())
-        first = [fingerprint(alone()), *map(object_name, quote)]
+        first = [fingerprint(alone()), *map(object_name, (quote.quote, quote.collateral))]
         _require_synced(steps, first, before="rename plan.new to plan")
         steps.clear()
         await update(engine, alone("then"))

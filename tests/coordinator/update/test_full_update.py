@@ -12,6 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
+from msgspec.structs import replace
 from support.samples import updates
 from support.samples.deployment import (
     NOW,
@@ -301,7 +302,7 @@ async def test_a_setting_keeps_a_removed_user_from_cancelling_the_update(
     def remove(content: Document) -> None:
         del content["Users"]["u2"]
 
-    process = new_process()._replace(removed_may_cancel=allowed)
+    process = replace(new_process(), removed_may_cancel=allowed)
     async with running_engine(tmp_path / "data", process=process) as engine:
         await set_manifest(engine, _raw())
         await _initiate(engine, _raw(remove))

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from msgspec.structs import replace
 from support.samples.crafted import Made, keys_of_a_root, made
 from support.samples.deployment import MACHINE, NOW, FixedClock, new_process, running_engine, stored
 from support.samples.fixed_keys import RSA_4096
@@ -473,7 +474,7 @@ async def test_claim_of_a_manifest_holds_for_recovered_ones_too(
     crafted = made(recoverable(KEYS[:1]))
     await crafted.write(tmp_path)
     claim = fingerprint(crafted.running.manifest if claimed else b"another")
-    process = new_process()._replace(first_manifest=FirstManifestRule(claim=claim))
+    process = replace(new_process(), first_manifest=FirstManifestRule(claim=claim))
     async with running_engine(tmp_path, machine=ELSEWHERE, process=process) as engine:
         desk = Desk(engine, _shares(crafted, KEYS))
         if claimed:

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from msgspec.structs import asdict, replace
+
 from keyhouse.attestation import Collateral
 from keyhouse.authority import make_coordinator_keys
 from keyhouse.authority.instance_keys import InstanceKeys
@@ -46,7 +48,7 @@ def _first_state(raw: bytes) -> tuple[Running, UpdateLog]:
         )
     )
     command = prepare_manifest(accepting, raw, now=NOW)
-    context = Context(now=NOW, **new_process()._asdict())
+    context = Context(now=NOW, **asdict(new_process()))
     events = decide(accepting, command, context)
     state = evolve_all(accepting, events)
     assert isinstance(state, Running)
@@ -78,7 +80,7 @@ async def opened_engine(
         member = Member(process.instance, keys.signing, keys.kem, b"", b"")
         quotes = OwnQuotes(on or platform(), checks(used=used), SETTINGS)
         shared = SwitchNotes(member, keys, store, Members(member, store, quotes, SETTINGS))
-        process = process._replace(member=member)
+        process = replace(process, member=member)
     journal, replay = await Journal.open(store, store_id=STORE_ID, dek=dek)
     state, update_log = rebuild(replay.base + replay.events)
     engine = Engine(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 import msgspec
 
@@ -52,7 +52,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class SimulatedTcb(NamedTuple):
+class SimulatedTcb(msgspec.Struct, frozen=True):
     """What the collateral of a simulated machine says of it."""
 
     status: TcbStatus = TcbStatus.UP_TO_DATE

@@ -5,7 +5,7 @@ line is a JSON object. A UUID that appears on another platform is marked: the wo
 moved on purpose, or may have been copied, and only an operator can tell which.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -22,7 +22,7 @@ BYTES: Final = 64 * 1024 * 1024
 """Size of all kept lines: workloads with many names make long ones, and the trail is in memory."""
 
 
-class Moved(NamedTuple):
+class Moved(msgspec.Struct, frozen=True):
     """A workload that runs on another platform than before."""
 
     marble_type: str

@@ -5,7 +5,7 @@ A refused command fails alone; each other command is decided on the state after 
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -33,14 +33,14 @@ class Decision(msgspec.Struct, frozen=True):
     before: State  # that it was decided on
 
 
-class Waiting(NamedTuple):
+class Waiting(msgspec.Struct, frozen=True):
     """A command, and the caller that waits for it."""
 
     command: commands.Command
     answer: "asyncio.Future[Decision] | None"  # None: no caller waits
 
 
-class Accepted(NamedTuple):
+class Accepted(msgspec.Struct, frozen=True):
     """A command that takes effect when the batch is durable."""
 
     waiting: Waiting
@@ -54,7 +54,7 @@ class Failed(msgspec.Struct, frozen=True):
     error: Exception
 
 
-class Decided(NamedTuple):
+class Decided(msgspec.Struct, frozen=True):
     """A batch after its decisions: the answers, the events, and the state after them."""
 
     accepted: list[Accepted]

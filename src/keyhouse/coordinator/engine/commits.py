@@ -10,6 +10,8 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Final
 
+from msgspec.structs import replace
+
 from keyhouse.base.errors import UnsettledError
 from keyhouse.base.log import log
 from keyhouse.coordinator.core.base import Filed, base_events
@@ -94,15 +96,17 @@ class Commits:
 
     async def _quoted(self, decided: Decided) -> Decided:
         """Return ``decided`` with the quote about its start, if it begins a journal."""
-        (command, _), before = decided.accepted[0]
-        if not isinstance(command, SetManifest) or not isinstance(decided.state, Running):
+        first = decided.accepted[0]
+        begins = isinstance(first.waiting.command, SetManifest)
+        if not begins or not isinstance(decided.state, Running):
             return decided
         root = decided.state.keys.root_cert
-        events, objects = await self._quotes.of(decided.events, Frontier(), root)
-        return decided._replace(
-            events=list(events),
-            objects=[*decided.objects, *objects],
-            state=evolve_all(before, events),
+        quoted = await self._quotes.of(decided.events, Frontier(), root)
+        return replace(
+            decided,
+            events=list(quoted.events),
+            objects=[*decided.objects, *quoted.objects],
+            state=evolve_all(first.before, quoted.events),
         )
 
     async def _commit_in_turn(self, decided: Decided) -> Decided:

@@ -1,9 +1,10 @@
 """What an engine shows at present: its view, made from the state, the logs and the journal."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-from msgspec.structs import replace
+import msgspec
+from msgspec.structs import asdict, replace
 
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
@@ -65,7 +66,7 @@ def at(position: Position | None) -> str:
     return f"{position.epoch}.{position.sequence}.{position.chain.hex()}"
 
 
-class Process(NamedTuple):
+class Process(msgspec.Struct, frozen=True):
     """The identity of this process, as its ``Started`` record has it, and its measured settings."""
 
     platform: str
@@ -96,7 +97,7 @@ class Current:
         self._writer = writer
         self._log = update_log
         self._published: list[Callable[[], None]] = []
-        self._process = Context(now=0, **process._asdict())
+        self._process = Context(now=0, **asdict(process))
         self.clock = clock
         self.lease: Final = Lease(clock.elapsed, process.instance)
         self.view = View(state, writer.position, update_log.view())
@@ -119,7 +120,7 @@ class Current:
         """Show ``state``, which is durable, after ``events``."""
         self._writer.public_log.extend(leaves_of(events))
         for moved in self._log.extend(events):
-            log.warning("a workload runs on another platform than before", **moved._asdict())
+            log.warning("a workload runs on another platform than before", **asdict(moved))
         self.view = View(state, self._writer.position, self._log.view())
         self.lease.follow(state)
         for published in self._published:

@@ -204,9 +204,10 @@ class Engine:
             old = state.public_log
             if context.begins_log(old):
                 old = None
-                begun, objects = LateLog.of(state, self.view.log, context.now)
+                late = LateLog.of(state, self.view.log, context.now)
+                begun = late.begun
                 self._writer.public_log = await self._writer.new_log(
-                    begun.verifier, objects, on_disk=self._writer.on_disk
+                    begun.verifier, late.objects, on_disk=self._writer.on_disk
                 )
             frontier = Frontier() if old is None else old.frontier
             started = await self._quotes.kept(
@@ -328,9 +329,10 @@ class Engine:
 
     def _answer(self, accepted: Iterable[Accepted]) -> None:
         view = self.view
-        for (command, answer), before in accepted:
+        for each in accepted:
+            command, answer = each.waiting.command, each.waiting.answer
             if answer is not None and not answer.done():
-                answer.set_result(Decision(view, before))
+                answer.set_result(Decision(view, each.before))
             elif answer is None and isinstance(command, RecordActivations):
                 self._intake.recorded(command)
 

@@ -3,8 +3,9 @@
 import hashlib
 import re
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from keyhouse.authority import CoordinatorKeys, sign_log_key
@@ -45,7 +46,7 @@ def _numbered(origin: str) -> str:
     return f"{found[1]}/{int(found[2]) + 1}" if found else f"{origin}/2"
 
 
-class LateLog(NamedTuple):
+class LateLog(msgspec.Struct, frozen=True):
     """A log that begins in a deployment that had none, or whose log is given up."""
 
     begun: LogBegun

@@ -6,8 +6,9 @@ log before the leaf. Where none can be made the start is as good as without, and
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from keyhouse.attestation import start_report_data
@@ -19,7 +20,7 @@ from keyhouse.transparency.leaf import Started, encode_leaf, object_name, read_l
 from keyhouse.transparency.tree import Frontier, leaf_hash
 
 
-class StartQuote(NamedTuple):
+class StartQuote(msgspec.Struct, frozen=True):
     """A quote, and the bundle of collateral that it verifies with; empty if there is none here."""
 
     quote: bytes
@@ -30,7 +31,7 @@ MakeQuote = Callable[[bytes], StartQuote]
 """Returns a quote over report data (64 bytes). It may block, and raises ``KeyhouseError``."""
 
 
-class Quoted(NamedTuple):
+class Quoted(msgspec.Struct, frozen=True):
     """The events of a start, whose leaf names these objects."""
 
     events: tuple[Event, ...]
@@ -71,7 +72,7 @@ class StartQuotes:
         named = replace(started, quote=object_name(made.quote), collateral=collateral)
         raws[number] = encode_leaf(named)
         with_quote = replace(published, leaves=tuple(raws))
-        objects = tuple(each for each in made if each)
+        objects = tuple(each for each in (made.quote, made.collateral) if each)
         return Quoted((*events[:at], with_quote, *events[at + 1 :]), objects)
 
     async def kept(

@@ -14,7 +14,9 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
+
+import msgspec
 
 from keyhouse.base.errors import UnavailableError
 from keyhouse.journal.directory.disk import PUBLIC_LOG, Disk, off_loop
@@ -30,7 +32,7 @@ _LARGEST_TILE: Final = WIDTH * (2 + 65_535)
 _OBJECT: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
-class Grown(NamedTuple):
+class Grown(msgspec.Struct, frozen=True):
     """A tile as it is now; its first ``known`` bytes were written before."""
 
     tile: Tile
@@ -243,8 +245,8 @@ class DirectoryParts:
         """Let the files of these tiles grow."""
 
         def write() -> None:
-            for tile, whole, known in work:
-                self._files.grow(tile, whole, known, durable=durable)
+            for grown in work:
+                self._files.grow(grown.tile, grown.whole, grown.known, durable=durable)
             for tile in unsynced:
                 self._files.sync(tile)
 

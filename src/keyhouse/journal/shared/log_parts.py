@@ -39,7 +39,7 @@ class DatabaseParts:
     ) -> None:
         """Keep these tiles. Every change of a database is durable."""
         del unsynced, durable
-        parts = {_path(tile): whole for tile, whole, _ in work}
+        parts = {_path(grown.tile): grown.whole for grown in work}
         await self._database.put_log_parts(self._log, parts)
 
     async def object(self, name: str) -> bytes | None:

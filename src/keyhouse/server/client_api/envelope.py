@@ -46,8 +46,8 @@ def error(status: int, message: str, headers: Headers = ()) -> Answer:
 
 def refusal(problem: KeyhouseError, headers: Headers = (), *, fails: bool = True) -> Answer:
     """Return what ``problem`` becomes. Without ``fails`` (version 1) every one is an ``error``."""
-    status, word, _ = wording(problem)
-    word = word if fails else "error"
+    worded = wording(problem)
+    status, word = worded.http, worded.word if fails else "error"
     data: Details = None
     if isinstance(problem, BadRequestError):
         data = problem.fields

@@ -8,7 +8,7 @@ judged there. Only an ``Admission`` lets the body in, up to its own limit, and i
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Generic, Protocol, TypeVar, TypeVarTuple
 
 import msgspec
 
@@ -72,7 +72,7 @@ class Admission(msgspec.Struct, frozen=True):
 Conclude = Callable[[Future[Any]], Answer | Awaitable[Answer]]
 
 
-class Later(NamedTuple):
+class Later(msgspec.Struct, frozen=True):
     """An answer that ``conclude`` makes of ``done`` once that is done. No task waits for it.
 
     For a write that waits for one future and nothing else. ``conclude`` may return an awaitable, if

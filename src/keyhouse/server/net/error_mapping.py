@@ -4,7 +4,9 @@ Source: wire reference of the interface, "Envelope" and "Workload API".
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from keyhouse.attestation import QuoteRefusedError
 from keyhouse.base import errors
@@ -12,7 +14,7 @@ from keyhouse.base.errors import KeyhouseError
 from keyhouse.server.net.grpc_status import Status
 
 
-class Wording(NamedTuple):
+class Wording(msgspec.Struct, frozen=True):
     """What a class of errors becomes for its caller."""
 
     http: int

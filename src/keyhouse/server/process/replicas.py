@@ -170,7 +170,7 @@ async def joining(
         with closing(checks):
             own = OwnQuotes(platform, checks, measured)
             member = await member_of(process, keys, own)
-            process = process._replace(member=member)
+            process = msgspec.structs.replace(process, member=member)
             taker = partial(KeyTaker, home, own, marks, keys, process.instance)
             joiner = Joiner(taker, platform.kind)
             # Who would replace the state has other measured settings than those who serve it.

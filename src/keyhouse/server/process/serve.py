@@ -167,7 +167,7 @@ async def _serve_home(
                 await _start(settings, platform.kind, engine, listeners.client_api)
                 async with _warmed_up(checks):
                     ending = (task,) if looking is None else (task, looking)
-                    await _until_stopped(ending, stop, *listeners)
+                    await _until_stopped(ending, stop, listeners.client_api, listeners.workload_api)
 
 
 def _answering(
@@ -264,6 +264,8 @@ def _among_others(
 
 
 def _process(settings: Settings, platform: "Platform") -> "Process":
+    from msgspec.structs import replace
+
     from keyhouse.coordinator import FirstManifestRule
     from keyhouse.server.process.opening import process_on
 
@@ -277,7 +279,8 @@ def _process(settings: Settings, platform: "Platform") -> "Process":
             allowed_in_recovery=settings.replace_lost_state,
             allowing_flag="start with --replace-lost-state",
         )
-    return process_on(platform)._replace(
+    return replace(
+        process_on(platform),
         first_manifest=rule,
         removed_may_cancel=not settings.no_cancel_by_removed,
         given_up_log=settings.begin_new_log,

@@ -4,7 +4,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -94,7 +94,7 @@ class ClientApi(msgspec.Struct, frozen=True):
     identity: ServingIdentity
 
 
-class Listeners(NamedTuple):
+class Listeners(msgspec.Struct, frozen=True):
     """What accepts connections; that of the Client API is not started yet."""
 
     client_api: Listener

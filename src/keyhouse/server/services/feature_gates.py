@@ -4,7 +4,7 @@ A signature over a quote is for clients that trust the root key and no vendor of
 reference, "Authentication and permissions", "Monotonic counters".
 """
 
-from typing import NamedTuple
+import msgspec
 
 from keyhouse.attestation import QuoteProblem, QuoteRefusedError, TcbStatus
 from keyhouse.authority import MarbleIdentity, read_marble_certificate, sign_quote_text
@@ -86,7 +86,7 @@ class Counters:
         return counter_of(decision.before, marble, name), decision.view
 
 
-class Signed(NamedTuple):
+class Signed(msgspec.Struct, frozen=True):
     """A quote that verified."""
 
     tcb_status: TcbStatus

@@ -137,15 +137,17 @@ async def sign_quote(to: UseCases, _head: Head, body: bytes) -> Answer:
     inline = len(body) <= INLINE
     quote = _quote(body) if inline else await to.quote_checks.in_turn(lambda: _quote(body))
     try:
-        status, signature, view = await to.quote_signing.sign(quote)
+        signed = await to.quote_signing.sign(quote)
     except QuoteRefusedError as refused:
         raise BadRequestError(
             "the quote is not signed", fields={_QUOTE: refused.message}, hint=refused.hint
         ) from None
     data = wire.SignedQuote(
-        tcb_status=status, signature=signature, verification_signature=signature
+        tcb_status=signed.tcb_status,
+        signature=signed.signature,
+        verification_signature=signed.signature,
     )
-    return to.answers.success(data, view)
+    return to.answers.success(data, signed.view)
 
 
 async def raise_counter(to: UseCases, head: Head, body: bytes) -> Answer:
