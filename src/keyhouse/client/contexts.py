@@ -25,7 +25,7 @@ import msgspec
 
 from keyhouse.base.durable_files import locked, replace_file
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import reading_hint, user_folder
+from keyhouse.base.named_files import reading_hint, user_folder, writing_hint
 from keyhouse.base.openers import without_waiting
 from keyhouse.base.printable import os_reason
 from keyhouse.wire.json_decoder import nearest, resembling
@@ -33,7 +33,6 @@ from keyhouse.wire.json_decoder import nearest, resembling
 NAMES: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _LARGEST: Final = 1 << 20  # bytes
-_WRITABLE: Final = "check who may write there; XDG_CONFIG_HOME names another directory"
 _DIGITS: Final = 10  # more seconds than anybody waits
 _POSITION: Final = re.compile(r"at line ([0-9]+), column ([0-9]+)")
 _NONE: Final = "none"
@@ -206,7 +205,7 @@ def change(path: Path, step: Callable[[Contexts], Contexts]) -> Contexts:
             write(path, contexts)
     except OSError as error:
         raise ContextUnusableError(
-            f"the contexts in {path} cannot be changed: {os_reason(error)}", hint=_WRITABLE
+            f"the contexts in {path} cannot be changed: {os_reason(error)}", hint=_elsewhere(error)
         ) from None
     return contexts
 
@@ -219,8 +218,12 @@ def write(path: Path, contexts: Contexts) -> None:
         replace_file(path, content, alone=True)
     except OSError as error:
         raise ContextUnusableError(
-            f"the contexts in {path} cannot be written: {os_reason(error)}", hint=_WRITABLE
+            f"the contexts in {path} cannot be written: {os_reason(error)}", hint=_elsewhere(error)
         ) from None
+
+
+def _elsewhere(error: OSError) -> str:
+    return f"{writing_hint(error)}; XDG_CONFIG_HOME names another directory"
 
 
 def as_toml(contexts: Contexts) -> str:

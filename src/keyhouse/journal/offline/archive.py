@@ -122,8 +122,11 @@ def _place(disk: Disk, directory: Path, name: str) -> Path:
     """Return the directory of an archived store; refuse other files in it."""
     place = directory / ARCHIVE / name
     if not _NAME.fullmatch(name) or not os.path.lexists(place):
-        known = ", ".join(archived_names(directory)) or "none"
-        raise NotFoundError("there is no archived store of that name", hint=f"there are: {known}")
+        known = ", ".join(archived_names(directory))
+        raise NotFoundError(
+            "there is no archived store of that name",
+            hint=f"there are: {known}" if known else "no store was archived here",
+        )
     disk.check_directory(place)
     refuse_rollback_journal(place)
     strange = set(disk.names(place)) - {*STORE_FILES, PLAN, f"{PLAN}.tmp"}
