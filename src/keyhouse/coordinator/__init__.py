@@ -25,7 +25,7 @@ from keyhouse.coordinator.core.commands import (
     UpdatePackages,
     UploadSecrets,
 )
-from keyhouse.coordinator.core.context import FirstManifestRule
+from keyhouse.coordinator.core.context import FirstManifestRule, Process
 from keyhouse.coordinator.core.decide import require_below_limit
 from keyhouse.coordinator.core.decide_update import require_pending
 from keyhouse.coordinator.core.events import Activated
@@ -42,7 +42,7 @@ from keyhouse.coordinator.core.state import (
 from keyhouse.coordinator.core.update_log import LogView
 from keyhouse.coordinator.engine.batch import Decision
 from keyhouse.coordinator.engine.clock import LOOK_EVERY, HostClock
-from keyhouse.coordinator.engine.current import Process, View
+from keyhouse.coordinator.engine.current import View
 from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.coordinator.engine.log_signing import signed_checkpoint
 from keyhouse.coordinator.engine.opening import NewDeployment, open_engine, require_clock_of_fresh

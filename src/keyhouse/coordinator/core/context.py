@@ -39,22 +39,27 @@ class FirstManifestRule(msgspec.Struct, frozen=True):
             )
 
 
-class Context(msgspec.Struct, frozen=True):
-    """Everything that a decision needs and a state does not hold."""
+class Process(msgspec.Struct, frozen=True):
+    """The identity of this process, as its ``Started`` record has it, and its measured settings."""
 
-    now: int  # security time: microseconds since 1970, UTC
     platform: str
-    instance: bytes
+    instance: bytes  # 16 random bytes
     version: str
     measurement: bytes
     first_manifest: FirstManifestRule = FirstManifestRule()
-    member: Member | None = None  # what others are told of this process, if it shares its store
     removed_may_cancel: bool = True  # whether a user may stop the update that removes that user
+    member: Member | None = None  # what others are told of this process, if it shares its store
     shares_store: bool = False  # with other coordinators
     signer: bytes = bytes(32)  # what quotes of this process say beside its measurement
     product: int = 0
     security_version: int = 0
     given_up_log: str = ""  # origin of a log that a start gives up for a new one; empty: none
+
+
+class Context(Process, frozen=True, kw_only=True):
+    """Everything that a decision needs and a state does not hold."""
+
+    now: int  # security time: microseconds since 1970, UTC
     at: str = ""  # where the journal stands: epoch.sequence.chain in hex; empty: there is none
 
     def begins_log(self, log: PublicLog | None) -> bool:

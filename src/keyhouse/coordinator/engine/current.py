@@ -3,16 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import msgspec
 from msgspec.structs import asdict, replace
 
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
-from keyhouse.coordinator.core.context import Context, FirstManifestRule
+from keyhouse.coordinator.core.context import Context, Process
 from keyhouse.coordinator.core.events import Event
 from keyhouse.coordinator.core.phases import Phase, phase_of
 from keyhouse.coordinator.core.publishing import leaves_of
-from keyhouse.coordinator.core.state import Member, Running, State
+from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import LogView, UpdateLog
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.writer import JournalWriter
@@ -64,23 +63,6 @@ def at(position: Position | None) -> str:
     if position is None:
         return ""
     return f"{position.epoch}.{position.sequence}.{position.chain.hex()}"
-
-
-class Process(msgspec.Struct, frozen=True):
-    """The identity of this process, as its ``Started`` record has it, and its measured settings."""
-
-    platform: str
-    instance: bytes  # 16 random bytes
-    version: str
-    measurement: bytes
-    first_manifest: FirstManifestRule = FirstManifestRule()
-    removed_may_cancel: bool = True
-    member: Member | None = None  # what others are told of it, if it shares its store
-    shares_store: bool = False  # with other coordinators
-    signer: bytes = bytes(32)
-    product: int = 0
-    security_version: int = 0
-    given_up_log: str = ""  # origin of a log that a start gives up for a new one; empty: none
 
 
 class Current:

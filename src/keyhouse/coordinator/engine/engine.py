@@ -18,7 +18,7 @@ from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError, Un
 from keyhouse.base.log import log
 from keyhouse.coordinator.certificate_ends import warn_of_expiry
 from keyhouse.coordinator.core.commands import Command, RecordActivations
-from keyhouse.coordinator.core.context import FirstManifestRule
+from keyhouse.coordinator.core.context import FirstManifestRule, Process
 from keyhouse.coordinator.core.events import Activated
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.policy import policy_of
@@ -29,7 +29,7 @@ from keyhouse.coordinator.engine.batch import Accepted, Decision, Waiting
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.commits import Commits
 from keyhouse.coordinator.engine.counts import EngineCounts
-from keyhouse.coordinator.engine.current import Current, Process, View
+from keyhouse.coordinator.engine.current import Current, View
 from keyhouse.coordinator.engine.following import Following
 from keyhouse.coordinator.engine.intake import Intake, WaitingRecovery
 from keyhouse.coordinator.engine.log_signing import LateLog, signed_checkpoint

@@ -1,17 +1,18 @@
 """Opening a state directory: an engine over its content, ready to serve."""
 
 import asyncio
+from functools import partial
 
 import msgspec
 
 from keyhouse.authority import CoordinatorKeys, Curve, make_coordinator_keys
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
+from keyhouse.coordinator.core.context import Process
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.engine.clock import BUILD_TIME, Clock, SecurityClock
-from keyhouse.coordinator.engine.current import Process
 from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.coordinator.engine.records import LogTail, rebuild
 from keyhouse.coordinator.engine.shared import Shared
@@ -47,9 +48,10 @@ async def open_engine(
             wrong.
     """
     bounded = _bounded(clock, confirmed=confirm_clock)
+    engine = partial(Engine, process=process, shared=shared, make_quote=make_quote)
     loaded = await home.load()
     if isinstance(loaded, Opened):
-        return await _running(home, loaded, bounded, process, shared, make_quote)
+        return await _running(home, loaded, bounded, process, engine)
     if isinstance(loaded, Fresh):
         _require_near_build(bounded)
     keys = await _new_keys(bounded, process, new)
@@ -60,14 +62,7 @@ async def open_engine(
     if isinstance(loaded, Locked):
         log.warning("the coordinator starts in recovery mode", reason=loaded.reason)
         state = Recovering(keys, loaded.reason, loaded.recovery_index)
-    return Engine(
-        writer=JournalWriter(home),
-        clock=bounded,
-        process=process,
-        state=state,
-        shared=shared,
-        make_quote=make_quote,
-    )
+    return engine(writer=JournalWriter(home), clock=bounded, state=state)
 
 
 def require_clock_of_fresh(clock: Clock, *, confirmed: bool) -> None:
@@ -98,8 +93,7 @@ async def _running(
     loaded: Opened,
     clock: SecurityClock,
     process: Process,
-    shared: Shared | None,
-    make_quote: MakeQuote | None,
+    make_engine: partial[Engine],
 ) -> Engine:
     tail = LogTail()
     state, update_log = rebuild(loaded.replay.base + loaded.replay.events, tail)
@@ -111,15 +105,8 @@ async def _running(
     writer = JournalWriter(home, loaded.journal)
     if state.public_log is not None:
         writer.public_log = await writer.opened_log(state.public_log.verifier, tail)
-    engine = Engine(
-        writer=writer,
-        clock=clock.after(state.time),
-        process=process,
-        state=state,
-        update_log=update_log,
-        shared=shared,
-        make_quote=make_quote,
-    )
+    now = clock.after(state.time)
+    engine = make_engine(writer=writer, clock=now, state=state, update_log=update_log)
     await engine.announce()
     if not loaded.policy:  # another replica has handed the key over: from now on it is sealed here
         await home.reseal(policy_of(state.manifest).seal_mode)
