@@ -56,6 +56,11 @@ def import_start(command: str) -> Iterator[ModuleSpec]:
 
     for name in _IMPORTED[command]:
         importlib.import_module(name)
+    if command == "serve":
+        from keyhouse.server.client_api import ROUTES
+        from keyhouse.server.client_api.routes import Grammars
+
+        Grammars(ROUTES)  # its patterns
     with suppress(PlatformMissingError):  # an installation for production
         importlib.import_module(f"{simulation().__module__.partition('.')[0]}.snp")
     for name, module in tuple(sys.modules.items()):  # each after what it has imported

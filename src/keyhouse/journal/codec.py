@@ -1,5 +1,6 @@
 """Canonical MessagePack for the values in the journal."""
 
+from functools import cached_property
 from types import GenericAlias
 from typing import Any, Generic, TypeVar, get_args, get_origin
 
@@ -33,9 +34,14 @@ class Codec(Generic[T]):
     """
 
     def __init__(self, kind: Any, *, name: str = "") -> None:
+        self._kind = kind
         self._name = name or getattr(kind, "__name__", "value")
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_lower, order="deterministic")
-        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind, dec_hook=_lift)
+
+    @cached_property
+    def _decoder(self) -> "msgspec.msgpack.Decoder[T]":
+        """Made when it is first used: with all events it takes a millisecond of a start."""
+        return msgspec.msgpack.Decoder(self._kind, dec_hook=_lift)
 
     def encode(self, value: T) -> bytes:
         """Return the canonical bytes. Fast: msgspec checks no types when it encodes."""

@@ -11,6 +11,7 @@ No object in a leaf has names that people chose; where these occur they are valu
 """
 
 import hashlib
+from functools import cache
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -211,7 +212,11 @@ Leaf = (
     | Anchor
 )
 
-_DECODER: Final[msgspec.json.Decoder[Leaf]] = msgspec.json.Decoder(Leaf)
+
+@cache
+def _decoder() -> "msgspec.json.Decoder[Leaf]":
+    """Return what reads leaves; a start that reads none makes none."""
+    return msgspec.json.Decoder(Leaf)
 
 
 def encode_leaf(leaf: Leaf) -> bytes:
@@ -229,7 +234,7 @@ def read_leaf(raw: bytes) -> Leaf:
     """Return the leaf in ``raw``. Raises ``LogInvalidError``, which repeats nothing of it."""
     if len(raw) > LEAF_BYTES:
         raise LogInvalidError(f"a leaf has at most {LEAF_BYTES} bytes")
-    leaf = read_canonical(raw, _DECODER)
+    leaf = read_canonical(raw, _decoder())
     if leaf is None:
         raise LogInvalidError(
             "a leaf is not one that this version knows, or not in its canonical form",
