@@ -296,20 +296,14 @@ def _verdict(form: QuoteForm, claims: Claims) -> Verdict:
     if report.td is not None:
         require_sound(report.td)  # likewise, where the library knows the reason
     return Verdict(
+        **msgspec.structs.asdict(report),
         tee=form.tee,
-        mrenclave=report.mrenclave,
-        mrsigner=report.mrsigner,
-        isvprodid=report.isvprodid,
-        isvsvn=report.isvsvn,
-        debug=report.debug,
-        report_data=report.report_data,
         tcb_status=claims.tcb.status,
         advisories=claims.tcb.advisory_ids,
         tcb_date=claims.platform.tcb_level.tcb_date,
         fmspc=bytes(claims.platform.pck.fmspc),
         ppid=bytes(claims.platform.pck.ppid),
         freshness=_freshness(claims),
-        td=report.td,
     )
 
 

@@ -3,12 +3,11 @@
 Offsets are those of Intel's quote format, counted from the start of the report.
 """
 
-import msgspec
-
 from keyhouse.attestation.quote.form import QuoteForm, Tee
 from keyhouse.attestation.quote.snp import SnpMeasurements, read_snp_report
 from keyhouse.attestation.quote.snp_form import SNP_REPORT
 from keyhouse.attestation.quote.td import TdMeasurements
+from keyhouse.base.readable import Readable
 from keyhouse.wire.snp import is_debugged
 
 _REPORT_AT = 48
@@ -19,13 +18,16 @@ _TDX_1_0_LENGTH = 584
 _TDX_1_5_LENGTH = 648
 
 
-class Report(msgspec.Struct, frozen=True):
-    """The values of a report that identities are compared with."""
+class Report(Readable, frozen=True):
+    """The values of a report that identities are compared with.
 
-    report_data: bytes
+    For TDX and SNP the four of SGX are empty or 0, and ``td`` or ``snp`` is set.
+    """
+
+    report_data: bytes  # 64 bytes
     debug: bool
-    mrenclave: bytes = b""
-    mrsigner: bytes = b""
+    mrenclave: bytes = b""  # 32 bytes
+    mrsigner: bytes = b""  # 32 bytes
     isvprodid: int = 0
     isvsvn: int = 0
     td: TdMeasurements | None = None

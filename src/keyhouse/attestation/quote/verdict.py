@@ -6,9 +6,9 @@ from datetime import datetime
 import msgspec
 
 from keyhouse.attestation.quote.form import Tee
-from keyhouse.attestation.quote.snp import SnpMeasurements, snp_differences, snp_identity_of
-from keyhouse.attestation.quote.td import TdMeasurements, identity_of, td_differences
-from keyhouse.base.readable import Readable
+from keyhouse.attestation.quote.report import Report
+from keyhouse.attestation.quote.snp import snp_differences, snp_identity_of
+from keyhouse.attestation.quote.td import identity_of, td_differences
 from keyhouse.wire.exact_fields import Difference
 from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.tdx import TdxIdentity
@@ -30,28 +30,20 @@ class Freshness(msgspec.Struct, frozen=True):
     expires: datetime
 
 
-class Verdict(Readable, frozen=True):
-    """What a quote says that verified. It is true; whether it is enough is not decided yet.
+class Verdict(Report, frozen=True, kw_only=True):
+    """A report that is true, as its quote verified; whether it is enough is not decided yet.
 
-    For TDX and SNP the four SGX values are empty or 0, and ``td`` or ``snp`` is set. AMD states no
-    TCB status, advisories or date: what a platform has to have is in the package.
+    ``debug`` is always False: the verifier refuses debug quotes. AMD states no TCB status,
+    advisories or date: what a platform has to have is in the package.
     """
 
     tee: Tee
-    mrenclave: bytes  # 32 bytes
-    mrsigner: bytes  # 32 bytes
-    isvprodid: int
-    isvsvn: int
-    debug: bool  # always False: the verifier refuses debug quotes
-    report_data: bytes  # 64 bytes
     tcb_status: TcbStatus | None  # None: SNP
     advisories: tuple[str, ...]  # INTEL-SA-00615
     tcb_date: datetime | None  # None: SNP
     fmspc: bytes  # 6 bytes: the kind of platform; SNP: empty
     ppid: bytes  # 16 bytes: the very platform; SNP: CHIP_ID, 64 bytes
     freshness: Freshness
-    td: TdMeasurements | None = None
-    snp: SnpMeasurements | None = None
 
     @property
     def vm(self) -> VmIdentity | None:

@@ -55,13 +55,9 @@ def verify_snp(form: QuoteForm, collateral: AmdCollateral, roots: Roots, at: dat
     revoked = newest_list(collateral.lists, authority, at)
     require_sound_snp(report.measured)
     return Verdict(
-        tee=form.tee,
-        mrenclave=b"",
-        mrsigner=b"",
-        isvprodid=0,
-        isvsvn=0,
-        debug=False,
         report_data=report.report_data,
+        debug=False,
+        tee=form.tee,
         tcb_status=None,
         advisories=(),
         tcb_date=None,
