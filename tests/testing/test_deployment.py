@@ -312,3 +312,13 @@ def test_folder_of_others_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "simulation").mkdir(mode=0o755)
     with pytest.raises(RefusedError), Deployment(folder=tmp_path):
         pass
+
+
+def test_what_ended_leaves_no_folder_and_is_not_joined_any_more() -> None:
+    with Deployment(manifest()) as ended:
+        folder = ended.folder
+
+    with pytest.raises(AssertionError, match="enter the context"):
+        ended.activate("web", WEB)
+
+    assert not folder.parent.exists()

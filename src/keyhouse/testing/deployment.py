@@ -92,6 +92,7 @@ class Deployment:
         with ExitStack() as ends:
             if self._folder is None:
                 temporary = tempfile.TemporaryDirectory(prefix="keyhouse-testing-")
+                ends.callback(setattr, self, "_folder", None)  # what comes later makes it again
                 self._folder = Path(ends.enter_context(temporary)) / "data"
             coordinator = Coordinator(self.folder, self.clock, self._certificate_days)
             ends.callback(coordinator.stop)
