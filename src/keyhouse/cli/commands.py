@@ -148,7 +148,8 @@ def run() -> None:
     except OSError as error:
         # What could not be written is still in the buffer: Python would try again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        write_error(f"error: the output cannot be written: {os_reason(error)}\n")
+        if not isinstance(error, BrokenPipeError):  # whoever reads has seen enough, as in | head
+            write_error(f"error: the output cannot be written: {os_reason(error)}\n")
     except Exception as error:  # noqa: BLE001 the last resort, which shows no text of the error
         from keyhouse.base.process.last_resort import UnexpectedError
 

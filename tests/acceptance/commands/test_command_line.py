@@ -321,6 +321,15 @@ def test_output_that_cannot_be_written_is_a_failure_without_a_traceback(
     assert done.stderr == b"error: the output cannot be written: no space left on device\n"
 
 
+@pytest.mark.parametrize("words", [("version",), ("manifest", "schema")])
+def test_a_reader_that_has_gone_is_told_nothing(words: tuple[str, ...]) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = subprocess.run([KEYHOUSE, *words], stdout=theirs, stderr=subprocess.PIPE, check=False)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
 @pytest.mark.parametrize(
     ("words", "closed", "code", "said"),
     [

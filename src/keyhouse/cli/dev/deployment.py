@@ -186,8 +186,9 @@ def _kept(folder: Folder, coordinator: Coordinator, wanted: Wanted) -> Enforced:
     if is_other or not _shop_in(wanted) <= decode(found.manifest).marbles.keys():
         raise ConflictError(
             f"the coordinator in {folder.path} has another manifest",
-            hint="change it with keyhouse manifest update; or begin again with"
-            f" rm -r {folder.path}, --folder or --ephemeral",
+            hint="without --manifest and --example it continues with that one, which keyhouse"
+            f" manifest update apply changes; to begin again: rm -r {folder.path}, --folder or"
+            " --ephemeral",
         )
     sample = folder.sample
     if sample.exists() and fingerprint(read_manifest(str(sample))) == found.fingerprint:
