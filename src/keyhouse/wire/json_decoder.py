@@ -63,8 +63,8 @@ __all__ = [
     "resembling",
 ]
 
-# The bounds that msgspec itself checks are signed numbers of 64 bits.
-UInt64 = Annotated[int, msgspec.Meta(ge=0, extra_json_schema={"maximum": 2**64 - 1})]
+# The bounds that msgspec checks are signed numbers of 64 bits: it refuses what is above them.
+UInt64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1, extra_json_schema={"maximum": 2**64 - 1})]
 UInt16 = Annotated[int, msgspec.Meta(ge=0, le=2**16 - 1)]
 UInt8 = Annotated[int, msgspec.Meta(ge=0, le=2**8 - 1)]
 
