@@ -10,6 +10,7 @@ import pytest
 from support.process.command import Ended, run
 from support.process.server import Server
 from support.samples.deployment import manifest, user
+from support.samples.state import contents
 
 pytestmark = pytest.mark.acceptance
 
@@ -21,14 +22,6 @@ def verify(path: Path, *words: str) -> tuple[int, dict[str, object]]:
     ended = run("store", "verify", str(path), "--json", *words)
     assert ended.err == ""
     return ended.code, json.loads(ended.out)
-
-
-def files(path: Path) -> dict[str, bytes]:
-    return {
-        str(each.relative_to(path)): each.read_bytes()
-        for each in sorted(path.rglob("*"))
-        if each.is_file() and each.name != "lock"
-    }
 
 
 def problems(found: dict[str, object]) -> dict[str, str]:
@@ -59,7 +52,7 @@ def data(used: Path, tmp_path: Path) -> Path:
 
 
 def test_a_sound_store_is_verified_to_the_state_that_clients_saw(used: Path) -> None:
-    before = files(used)
+    before = contents(used)
 
     code, found = verify(used, *_SIMULATION)
 
@@ -68,7 +61,7 @@ def test_a_sound_store_is_verified_to_the_state_that_clients_saw(used: Path) -> 
     assert str(found["chain"]).startswith(str(found["state"]).rpartition(".")[2])
     assert (found["logLines"], found["events"]) == (6, 5)
     assert problems(found) == {}
-    assert files(used) == before
+    assert contents(used) == before
 
 
 def test_without_the_key_the_same_place_is_found_and_nothing_decrypted(used: Path) -> None:
@@ -101,12 +94,12 @@ def test_a_killed_coordinators_store_is_verified_with_its_last_record(tmp_path: 
         assert writer.upload({"key0": b"1" * 16}).status == 200
         state = client.get("/api/v2/status").headers["keyhouse-state"]
         server.kill()
-    before = files(server.data)
+    before = contents(server.data)
 
     code, found = verify(server.data, *_SIMULATION)
 
     assert (code, found["state"]) == (0, state)
-    assert files(server.data) == before
+    assert contents(server.data) == before
 
 
 def _flip(path: Path, offset: int) -> None:
@@ -218,14 +211,14 @@ def test_an_archived_store_is_listed_verified_restored_and_served(data: Path) ->
     name = str(archived["name"])
     code, found = verify(data / "archive" / name)
     assert (code, found["state"]) == (0, first["state"])
-    everything = files(data)
+    everything = contents(data)
 
     ended = run("store", "restore", str(data), name, "--json")
 
     assert ended.code == 0
     aside = json.loads(ended.out)["archived"]
     assert [store["name"] for store in _listed(data)] == ["", aside]
-    assert sorted(files(data).values()) == sorted(everything.values())
+    assert sorted(contents(data).values()) == sorted(everything.values())
     server = Server(data)
     assert _code(server) == 1  # this machine cannot open it
     shutil.rmtree(data / "simulation")

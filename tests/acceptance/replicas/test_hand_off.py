@@ -3,8 +3,6 @@
 import asyncio
 import base64
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from support.peers.postgres import PostgresServer
@@ -33,13 +31,6 @@ from keyhouse_simulation import COORDINATOR
 VM = TdxIdentity(mrtd="ab" * 48)
 OWN_CODE = {"UniqueID": COORDINATOR.unique_id.hex()}
 OTHER_PACKAGE = {"UniqueID": OTHER_CODE.unique_id.hex()}
-
-
-@pytest.fixture
-def replicas(postgres: PostgresServer, tmp_path: Path) -> Iterator[Replicas]:
-    found = Replicas(tmp_path, postgres.url(asyncio.run(postgres.database())))
-    yield found
-    found.end()
 
 
 def launched(server: Server) -> None:

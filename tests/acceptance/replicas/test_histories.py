@@ -1,22 +1,13 @@
 """All that eight clients of two replicas are told could have come from one coordinator."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 import pytest
 from support.peers.postgres import PostgresServer
 from support.peers.replicas import Replicas
 from support.replicas.histories import Clients, shared_manifest
 from support.replicas.porcupine import Porcupine, porcupine_built
-
-
-@pytest.fixture
-def replicas(postgres: PostgresServer, tmp_path: Path) -> Iterator[Replicas]:
-    found = Replicas(tmp_path, postgres.url(asyncio.run(postgres.database())))
-    yield found
-    found.end()
 
 
 @pytest.fixture(scope="module")

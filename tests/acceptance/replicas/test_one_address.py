@@ -1,26 +1,16 @@
 """Several coordinators behind one address: `keyhouse serve --replicas`."""
 
-import asyncio
 import os
 import select
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from support.peers.joined import asked_to_join
 from support.peers.postgres import PostgresServer
 from support.peers.replicas import Load, Replicas, manifest
 from support.process.server import PATIENCE, Server
 
 SERVING = '"serving the Client API"'
-
-
-@pytest.fixture
-def replicas(postgres: PostgresServer, tmp_path: Path) -> Iterator[Replicas]:
-    found = Replicas(tmp_path, postgres.url(asyncio.run(postgres.database())))
-    yield found
-    found.end()
 
 
 def children(server: Server) -> list[int]:

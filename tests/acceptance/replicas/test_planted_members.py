@@ -1,12 +1,8 @@
 """Dismissed holders: they have the old data key and the database, and want the next key."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-from support.peers.postgres import PostgresServer
 from support.peers.replicas import Replicas, code_of, update, with_replicas
 from support.samples.machines import OTHER_CODE
 
@@ -26,13 +22,6 @@ from keyhouse.journal.store.protocol import Beside, Note
 from keyhouse_simulation import SimulatedPlatform, add_machine
 
 FORGED_KEY = Secret(b"F" * 32)
-
-
-@pytest.fixture
-def replicas(postgres: PostgresServer, tmp_path: Path) -> Iterator[Replicas]:
-    found = Replicas(tmp_path, postgres.url(asyncio.run(postgres.database())))
-    yield found
-    found.end()
 
 
 class Attacker(NamedTuple):

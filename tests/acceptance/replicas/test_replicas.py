@@ -5,7 +5,6 @@ import base64
 import http.client
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,6 @@ from support.samples.deployment import user
 
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
 from keyhouse.manifest import fingerprint
-
-
-@pytest.fixture
-def replicas(postgres: PostgresServer, tmp_path: Path) -> Iterator[Replicas]:
-    found = Replicas(tmp_path, postgres.url(asyncio.run(postgres.database())))
-    yield found
-    found.end()
 
 
 def test_all_replicas_serve_what_each_has_acknowledged(replicas: Replicas) -> None:

@@ -1,13 +1,10 @@
 """Replicas with witnesses: each has its own lease, and one that was faster is not a rollback."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from support.cosigner import Cosigner
-from support.peers.postgres import PostgresServer
 from support.peers.replicas import Replicas, manifest
 from support.peers.witness import Answered, Witness, policy
 from support.process.server import Server
@@ -15,13 +12,6 @@ from support.samples.deployment import user
 from support.witnessed import until_held, until_served
 
 pytestmark = pytest.mark.acceptance
-
-
-@pytest.fixture
-def replicas(postgres: PostgresServer, tmp_path: Path) -> Iterator[Replicas]:
-    found = Replicas(tmp_path, postgres.url(asyncio.run(postgres.database())))
-    yield found
-    found.end()
 
 
 @pytest.fixture

@@ -20,24 +20,15 @@ from support.samples.deployment import (
     set_manifest,
     stored,
     upload,
-    user,
 )
 from support.samples.recovery import recoverable
 from support.samples.state import Snapshots
-from support.samples.updates import together
+from support.samples.updates import initiated, together
 
 from keyhouse.authority import StoredSecret
 from keyhouse.base.errors import InvalidError, UnavailableError
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import (
-    Engine,
-    Phase,
-    SentUpdate,
-    StartQuote,
-    View,
-    prepare_update,
-    signed_checkpoint,
-)
+from keyhouse.coordinator import Engine, Phase, StartQuote, signed_checkpoint
 from keyhouse.journal import DirectoryHome
 from keyhouse.journal.offline.backup import make_backup, restore_backup
 from keyhouse.manifest import fingerprint
@@ -65,13 +56,6 @@ async def published(engine: Engine) -> Published:
     return read_log(found.__getitem__, root, log.verifier, log.signature)
 
 
-async def update(engine: Engine, raw: bytes, by: str = "alice") -> View:
-    state = engine.view.running
-    return await engine.submit(
-        prepare_update(state, SentUpdate(user(by).der, raw), now=engine.now())
-    )
-
-
 def alone(word: str = "", **config: Any) -> bytes:
     return together(updaters=("alice",), word=word, UpdateThreshold=0, **config)
 
@@ -86,7 +70,7 @@ async def test_each_change_has_its_leaf(tmp_path: Path) -> None:
     async with running_engine(tmp_path) as engine:
         await set_manifest(engine, raw)
         await upload(engine, {"note": CANARY})
-        await update(engine, then)
+        await initiated(engine, then)
         found = await published(engine)
         assert await engine.public_log.object(fingerprint(raw)) == raw
         assert await engine.public_log.object(fingerprint(then)) == then
@@ -109,9 +93,9 @@ async def test_the_first_manifest_names_the_log(tmp_path: Path) -> None:
     async with running_engine(tmp_path) as engine:
         await set_manifest(engine, named("log.example/a", ""))
         for number, kept in enumerate(("", "log.example/a")):
-            await update(engine, named(kept, f"then {number}"))
+            await initiated(engine, named(kept, f"then {number}"))
         with pytest.raises(InvalidError, match="never changes"):
-            await update(engine, named("log.example/b", "at last"))
+            await initiated(engine, named("log.example/b", "at last"))
         found = await published(engine)
     assert found.checkpoint.origin == "log.example/a"
 
@@ -163,7 +147,7 @@ async def test_a_crash_at_any_step_of_a_change_leaves_a_whole_log(tmp_path: Path
         await set_manifest(engine, alone())
         await upload(engine, {"note": CANARY})
         await engine._compact()
-        await update(engine, alone("then"))
+        await initiated(engine, alone("then"))
         await upload(engine, {"note": CANARY})
         whole = (await published(engine)).entries
     sizes: list[int] = []
@@ -208,7 +192,7 @@ async def test_objects_are_durable_before_a_leaf_names_them(tmp_path: Path) -> N
         first = [fingerprint(alone()), *map(object_name, (quote.quote, quote.collateral))]
         _require_synced(steps, first, before="rename plan.new to plan")
         steps.clear()
-        await update(engine, alone("then"))
+        await initiated(engine, alone("then"))
         _require_synced(steps, [fingerprint(alone("then"))], before="commit")
         await require_objects(engine, await published(engine))
 
@@ -233,7 +217,7 @@ async def test_what_a_crash_left_of_an_object_costs_no_other(tmp_path: Path) -> 
             file.write_bytes(torn[:3])
             file.chmod(0o600)
         with capture_logs() as logged:
-            await update(engine, then)
+            await initiated(engine, then)
         assert "a part of the transparency log is lost" in str(logged)
         assert await engine.public_log.object(fingerprint(raw)) == raw
         assert await engine.public_log.object(fingerprint(then)) == then
@@ -305,12 +289,12 @@ async def test_seal_mode_moves_the_log(tmp_path: Path) -> None:
     async with running_engine(data) as engine:
         await set_manifest(engine, alone())
         await upload(engine, {"note": b"1"})
-        await update(engine, nowhere)
+        await initiated(engine, nowhere)
         assert not (data / "log").exists()
         await upload(engine, {"note": b"2"})
         in_memory = (await published(engine)).entries
         assert await engine.public_log.object(fingerprint(nowhere)) == nowhere
-        await update(engine, alone(SealMode="UniqueKey"))
+        await initiated(engine, alone(SealMode="UniqueKey"))
         on_disk = (await published(engine)).entries
         assert await engine.public_log.object(fingerprint(nowhere)) == nowhere
     async with running_engine(data) as engine:

@@ -1,6 +1,5 @@
 """A new data key while several replicas serve: members that they know tell them, or they stop."""
 
-import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from support.samples.deployment import upload, user
 from support.samples.machines import NOW as QUOTED, OTHER_CODE, SETTINGS, platform, vouched
 from support.samples.replicas import DEK, STORE_ID, begin, engine_on
 from support.samples.simulated_store import Database, SimulatedStore
-from support.samples.simulated_time import SimulatedLoop, until_idle
+from support.samples.simulated_time import in_simulated_time, until_idle
 from support.samples.updates import together
 
 from keyhouse.attestation import TcbStatus
@@ -45,15 +44,6 @@ def manifest(word: str, *, holders: int = 1, replicas: Any = None) -> bytes:
     names = [f"holder{number}" for number in range(holders)]
     config = {"SealMode": "Disabled", "Replicas": {} if replicas is None else replicas}
     return together(updaters=["alice"], holders=names, word=word, UpdateThreshold=1, **config)
-
-
-def in_simulated_time(test: Callable[[Path], Any]) -> Callable[[Path], None]:
-    def run(tmp_path: Path) -> None:
-        with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
-            runner.run(test(tmp_path))
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
 
 
 async def database(raw: bytes | None = None) -> Database:

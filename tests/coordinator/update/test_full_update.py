@@ -25,7 +25,7 @@ from support.samples.deployment import (
     upload,
     user,
 )
-from support.samples.updates import Document, holder_key, holder_pem
+from support.samples.updates import Document, acknowledged, holder_key, holder_pem, initiated
 
 from keyhouse.authority.recovery.shares import combine_xor
 from keyhouse.base.errors import (
@@ -78,17 +78,7 @@ def _argv(word: str) -> Callable[[Document], object]:
 
 
 async def _initiate(engine: Engine, raw: bytes, by: str = "u0") -> View:
-    state = engine.view.running
-    return await engine.submit(
-        prepare_update(state, SentUpdate(user(by).der, raw), now=engine.now())
-    )
-
-
-async def _acknowledge(engine: Engine, raw: bytes, by: str) -> View:
-    state = engine.view.running
-    return await engine.submit(
-        prepare_acknowledgement(state, SentUpdate(user(by).der, raw), now=engine.now())
-    )
+    return await initiated(engine, raw, by)
 
 
 async def _update_alone(engine: Engine, raw: bytes) -> View:
@@ -114,7 +104,7 @@ async def test_two_of_three_agree_and_the_second_applies_it(tmp_path: Path) -> N
         assert first.pending is not None
         assert (first.pending.missing, first.pending.missing_users) == (1, ("u1", "u2"))
         assert first.manifest == _raw()
-        after = (await _acknowledge(engine, new, "u2")).running
+        after = (await acknowledged(engine, new, "u2")).running
         assert after.pending is None
         assert after.manifest == new
         fingerprint = _log(engine)[-1]["manifestFingerprint"]
@@ -151,7 +141,7 @@ async def test_a_pending_update_survives_a_crash_and_can_be_completed(tmp_path: 
         await _initiate(engine, new)
     async with running_engine(tmp_path / "data") as engine:
         assert engine.view.running.pending is not None
-        await _acknowledge(engine, new, "u1")
+        await acknowledged(engine, new, "u1")
         assert engine.view.running.manifest == new
 
 
@@ -160,10 +150,10 @@ async def test_without_a_threshold_all_have_to_agree(tmp_path: Path) -> None:
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, _raw(threshold=0))
         await _initiate(engine, new)
-        state = (await _acknowledge(engine, new, "u1")).running
+        state = (await acknowledged(engine, new, "u1")).running
         assert state.pending is not None
         assert state.pending.missing_users == ("u2",)
-        assert (await _acknowledge(engine, new, "u2")).running.manifest == new
+        assert (await acknowledged(engine, new, "u2")).running.manifest == new
 
 
 async def test_acknowledging_again_changes_nothing_and_is_logged(tmp_path: Path) -> None:
@@ -171,7 +161,7 @@ async def test_acknowledging_again_changes_nothing_and_is_logged(tmp_path: Path)
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, _raw(threshold=0))
         await _initiate(engine, new)
-        state = (await _acknowledge(engine, new, "u0")).running
+        state = (await acknowledged(engine, new, "u0")).running
         assert state.pending is not None
         assert state.pending.missing == 2
         assert _log(engine)[-1]["update"] == "Manifest update acknowledged"
@@ -200,7 +190,7 @@ async def test_only_holders_of_the_right_initiate_acknowledge_and_cancel(
             await engine.submit(msgspec.structs.replace(good, identity=user(by).der))
         await _initiate(engine, new)
         with pytest.raises(ForbiddenError):
-            await _acknowledge(engine, new, by)
+            await acknowledged(engine, new, by)
         ready = prepare_acknowledgement(
             engine.view.running, SentUpdate(user("u1").der, new), now=NOW
         )
@@ -217,7 +207,7 @@ async def test_other_bytes_are_no_acknowledgement(tmp_path: Path) -> None:
         await set_manifest(engine, _raw())
         await _initiate(engine, new)
         with pytest.raises(ConflictError, match="byte for byte"):
-            await _acknowledge(engine, new + b" ", "u1")
+            await acknowledged(engine, new + b" ", "u1")
         assert engine.view.running.pending is not None
 
 
@@ -227,7 +217,7 @@ async def test_nothing_is_acknowledged_or_cancelled_where_nothing_is_pending(
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, _raw())
         with pytest.raises(NotFoundError):
-            await _acknowledge(engine, _raw(_argv("new")), "u1")
+            await acknowledged(engine, _raw(_argv("new")), "u1")
         with pytest.raises(NotFoundError):
             await engine.submit(CancelUpdate(identity=user("u1").der, manifest=None))
 
@@ -559,7 +549,7 @@ async def test_an_upload_that_the_pending_manifest_cannot_take_is_refused(
         with pytest.raises(InvalidError, match="pending update"):
             await upload(engine, {"note": b"zero \0 byte"})
         await upload(engine, {"note": b"fine"})
-        await _acknowledge(engine, _raw(_reads_note), "u1")
+        await acknowledged(engine, _raw(_reads_note), "u1")
         assert stored(engine.view)["note"] == b"fine"
 
 
@@ -588,7 +578,7 @@ async def test_an_agreed_update_whose_time_has_passed_cannot_be_applied(tmp_path
         await _initiate(engine, _raw(change))
         clock.time = NOW + 60 * DAY
         with pytest.raises(CannotBeAppliedError):
-            await _acknowledge(engine, _raw(change), "u1")
+            await acknowledged(engine, _raw(change), "u1")
         await engine.submit(CancelUpdate(identity=None, manifest=_raw(change)))
         assert _log(engine)[-1]["update"].endswith("because it could not be applied")
         assert engine.view.running.manifest == _raw()

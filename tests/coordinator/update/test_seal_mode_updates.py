@@ -19,24 +19,14 @@ from support.samples.deployment import (
     set_manifest,
     stored,
     upload,
-    user,
 )
 from support.samples.state import Snapshots
-from support.samples.updates import holder_key, together
+from support.samples.updates import acknowledged, holder_key, initiated, together
 
 from keyhouse.authority.recovery.shares import combine_xor
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import (
-    AcceptingManifest,
-    Engine,
-    NewDeployment,
-    SentUpdate,
-    View,
-    open_engine,
-    prepare_acknowledgement,
-    prepare_update,
-)
+from keyhouse.coordinator import AcceptingManifest, Engine, NewDeployment, View, open_engine
 from keyhouse.coordinator.core.state import Running
 from keyhouse.journal import DirectoryHome, Journal, Position, SqliteStore, StoreFullError
 
@@ -49,20 +39,6 @@ def _raw(mode: str, *, updaters: tuple[str, ...] = ("alice",), **arguments: Any)
 
 
 KEPT, NOWHERE = _raw("ProductKey"), _raw("Disabled")
-
-
-async def _update(engine: Engine, raw: bytes, by: str = "alice") -> View:
-    state = engine.view.running
-    return await engine.submit(
-        prepare_update(state, SentUpdate(user(by).der, raw), now=engine.now())
-    )
-
-
-async def _acknowledge(engine: Engine, raw: bytes, by: str) -> View:
-    state = engine.view.running
-    return await engine.submit(
-        prepare_acknowledgement(state, SentUpdate(user(by).der, raw), now=engine.now())
-    )
 
 
 def _position(view: View) -> Position:
@@ -93,7 +69,7 @@ async def test_an_update_to_disabled_leaves_a_tombstone_and_continues_in_memory(
         await set_manifest(engine, KEPT)
         before = _position(await upload(engine, {"note": b"kept so far"}))
         root = engine.view.running.keys.root_cert
-        after = _position(await _update(engine, NOWHERE))
+        after = _position(await initiated(engine, NOWHERE))
         assert _files(path) == {"tombstone"}
         assert (after.epoch, after.sequence > before.sequence) == (before.epoch + 1, True)
         assert "a restart loses everything" in _last(engine)["update"]
@@ -116,7 +92,7 @@ async def test_an_update_from_disabled_keeps_everything_from_its_answer_on(tmp_p
         await set_manifest(engine, NOWHERE)
         before = _position(await upload(engine, {"note": b"from memory"}))
         assert _files(path) == set()
-        after = _position(await _update(engine, _raw("UniqueKey")))
+        after = _position(await initiated(engine, _raw("UniqueKey")))
         assert (after.epoch, after.sequence > before.sequence) == (before.epoch + 1, True)
         assert "keeps the state on the disk" in _last(engine)["update"]
         state, log = engine.view.running, list(engine.view.log.lines())
@@ -136,7 +112,7 @@ async def test_there_and_back_in_one_process_no_client_sees_a_step_back(tmp_path
         await set_manifest(engine, KEPT)
         for number in range(3):
             for raw in (NOWHERE, KEPT):
-                seen.append(_position(await _update(engine, raw)))
+                seen.append(_position(await initiated(engine, raw)))
                 seen.append(_position(await upload(engine, {"note": b"%d" % number})))
     async with running_engine(path) as engine:
         seen.append(_position(engine.view))
@@ -154,7 +130,7 @@ async def test_the_shares_in_force_open_what_is_kept_again(tmp_path: Path, chang
         await set_manifest(engine, _raw("Disabled", holders=("a", "b")))
         shares = engine.view.running.recovery
         holders = ("a", "b") if change == "same keys" else ("a", "c")
-        await _update(engine, _raw("ProductKey", holders=holders))
+        await initiated(engine, _raw("ProductKey", holders=holders))
         recovery = engine.view.running.recovery
         assert (recovery == shares) is (change == "same keys")
         store_id = (path / "recovery_index").read_bytes()[9:25]
@@ -171,13 +147,13 @@ async def test_the_last_acknowledgement_moves_the_state_with_the_update(tmp_path
     path, two = tmp_path / "data", ("alice", "bob")
     async with running_engine(path) as engine:
         await set_manifest(engine, _raw("ProductKey", updaters=two))
-        await _update(engine, _raw("Disabled", updaters=two))
+        await initiated(engine, _raw("Disabled", updaters=two))
         assert "tombstone" not in _files(path)
-        await _acknowledge(engine, _raw("Disabled", updaters=two), "bob")
+        await acknowledged(engine, _raw("Disabled", updaters=two), "bob")
         assert _files(path) == {"tombstone"}
-        await _update(engine, _raw("ProductKey", updaters=two), "bob")
+        await initiated(engine, _raw("ProductKey", updaters=two), "bob")
         assert _files(path) == {"tombstone"}
-        await _acknowledge(engine, _raw("ProductKey", updaters=two), "alice")
+        await acknowledged(engine, _raw("ProductKey", updaters=two), "alice")
     async with running_engine(path) as engine:
         assert engine.view.running.manifest == _raw("ProductKey", updaters=two)
 
@@ -234,7 +210,7 @@ async def _begun(path: Path, first: bytes, step: Callable[[str], None], then: by
         await set_manifest(engine, first)
         await upload(engine, {"note": b"value"})
         hook.then = step
-        await _update(engine, then)
+        await initiated(engine, then)
         step("answered")
 
 
@@ -307,8 +283,8 @@ async def test_where_nothing_happened_the_state_stays_where_it_is(
         before = await upload(engine, {"note": b"value"})
         hook.then = _FailingOnce(1)
         with pytest.raises(StoreFullError):
-            await _update(engine, then)
+            await initiated(engine, then)
         assert engine.view == before
         view = await upload(engine, {"note": b"continues"})
         assert _position(view).sequence == _position(before).sequence + 1
-        assert (await _update(engine, then)).running.manifest == then
+        assert (await initiated(engine, then)).running.manifest == then

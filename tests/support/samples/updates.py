@@ -9,6 +9,7 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from keyhouse.coordinator import Engine, SentUpdate, View, prepare_acknowledgement, prepare_update
 from support.process.server import Client, Reply
 from support.samples.deployment import user
 from support.samples.fixed_keys import unused_rsa_key
@@ -18,9 +19,11 @@ __all__ = [
     "Api",
     "Change",
     "Document",
+    "acknowledged",
     "document",
     "holder_key",
     "holder_pem",
+    "initiated",
     "raise_version",
     "together",
 ]
@@ -138,3 +141,15 @@ class Api:
             return raw
         body = {"manifest": base64.b64encode(raw).decode(), **({"plan": plan} if plan else {})}
         return json.dumps(body).encode()
+
+
+async def initiated(engine: Engine, raw: bytes, by: str = "alice") -> View:
+    """Return the view after ``by`` has sent the update ``raw``."""
+    sent = SentUpdate(user(by).der, raw)
+    return await engine.submit(prepare_update(engine.view.running, sent, now=engine.now()))
+
+
+async def acknowledged(engine: Engine, raw: bytes, by: str) -> View:
+    """Return the view after ``by`` has agreed to the update ``raw``."""
+    sent = SentUpdate(user(by).der, raw)
+    return await engine.submit(prepare_acknowledgement(engine.view.running, sent, now=engine.now()))
