@@ -129,17 +129,19 @@ def chosen_context(name: str = "") -> NamedContext | None:
     chosen = named or known.current
     if not chosen:
         return None
-    return NamedContext(chosen, context_named(known, chosen), is_implied=not named)
+    by = "KEYHOUSE_CONTEXT names it; " if named and not name else ""
+    return NamedContext(chosen, context_named(known, chosen, by), is_implied=not named)
 
 
-def context_named(known: Contexts, name: str) -> Context:
-    """Return the context of this name. Raises ``ContextUnusableError`` if there is none."""
+def context_named(known: Contexts, name: str, by: str = "") -> Context:
+    """Return the context of this name. Raises ``ContextUnusableError`` if there is none.
+
+    ``by``: what names it, for the hint.
+    """
     if name not in known.contexts:
         close = resembling(name, known.contexts)
-        raise ContextUnusableError(
-            f"there is no context {name!r}",
-            hint=f"did you mean {close}?" if close else "keyhouse context list shows all",
-        )
+        meant = f"did you mean {close}?" if close else "keyhouse context list shows all"
+        raise ContextUnusableError(f"there is no context {name!r}", hint=by + meant)
     return known.contexts[name]
 
 

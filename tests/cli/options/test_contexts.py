@@ -243,6 +243,10 @@ def test_one_that_is_named_comes_before_the_variable_and_that_before_the_one_in_
     monkeypatch.setenv("KEYHOUSE_CONTEXT", "b")
     assert Target().settled().host == "b"
     assert Target(context="a").settled().host == "a"
+    monkeypatch.setenv("KEYHOUSE_CONTEXT", "gone")
+    with pytest.raises(ContextUnusableError, match="no context 'gone'") as refused:
+        Target().settled()
+    assert refused.value.hint.startswith("KEYHOUSE_CONTEXT names it; ")
 
 
 def test_context_in_use_does_not_speak_for_other_coordinators() -> None:

@@ -35,15 +35,18 @@ def _opened(library: Path, token: str, pin: Secret) -> Any:
             hint="install it beside Keyhouse: pip install python-pkcs11",
         ) from None
     try:
-        return (
-            pkcs11.lib(str(library))
-            .get_token(token_label=token)
-            .open(user_pin=pin.reveal().decode())
-        )
+        module = pkcs11.lib(str(library))
+    except (pkcs11.PKCS11Error, RuntimeError):
+        raise ClientSetupError(
+            f"the token's PKCS #11 library {library} cannot be loaded",
+            hint="check its path, and that it is made for this machine",
+        ) from None
+    try:
+        return module.get_token(token_label=token).open(user_pin=pin.reveal().decode())
     except (pkcs11.PKCS11Error, RuntimeError, UnicodeDecodeError) as error:
         raise ClientSetupError(
             f"the token {token!r} cannot be opened ({type(error).__name__})",
-            hint="check the library, the label of the token and the PIN",
+            hint="check the label of the token and the PIN",
         ) from None
 
 
