@@ -14,8 +14,10 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from random import SystemRandom
+from tempfile import NamedTemporaryFile
 from types import TracebackType
 from typing import IO, Any, ClassVar, Final, NamedTuple, Self
 
@@ -46,21 +48,26 @@ class Reply(NamedTuple):
         return self.envelope["data"]
 
 
+@cache
+def _context(user: User | None) -> ssl.SSLContext:
+    """Return the only context of ``user``: to read a key takes as long as a handshake."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reads no authorities: that takes 45 ms
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # tests of trust are elsewhere
+    if user is not None:
+        with NamedTemporaryFile() as pem:
+            pem.write(user.pem + user.key_pem)
+            pem.flush()
+            context.load_cert_chain(pem.name)
+    return context
+
+
 class Client:
     """One connection to ``127.0.0.1:port``, with the certificate of a user or none."""
 
-    def __init__(self, port: int, user: User | None = None, folder: Path | None = None) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reads no authorities: that takes 45 ms
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE  # tests of trust are elsewhere
-        if user is not None:
-            assert folder is not None
-            pem = folder / f"user-{os.getpid()}-{id(self)}.pem"
-            pem.write_bytes(user.pem + user.key_pem)
-            context.load_cert_chain(pem)
-            pem.unlink()
+    def __init__(self, port: int, user: User | None = None) -> None:
         self.connection = http.client.HTTPSConnection(
-            "127.0.0.1", port, context=context, timeout=PATIENCE
+            "127.0.0.1", port, context=_context(user), timeout=PATIENCE
         )
 
     def call(self, method: str, path: str, body: bytes | None = None) -> Reply:
@@ -217,7 +224,7 @@ class Server:
 
     def client(self, user: User | None = None) -> Client:
         """Return a connection, as ``user`` or as nobody."""
-        return Client(self.port, user, self.data.parent)
+        return Client(self.port, user)
 
     def kill(self) -> None:
         """End the process as a power cut would."""
