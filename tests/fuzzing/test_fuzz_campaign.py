@@ -15,6 +15,7 @@ import pytest
 from fuzz.campaign import Attack, Run, run
 from fuzz.findings import CORPUS, read_finding, write_finding
 from fuzz.forgery.case import ForgedCase
+from fuzz.options import Options
 from fuzz.target import FindingError, Target
 from fuzz.targets.attestation import QuoteTarget
 from fuzz.worker import Limits
@@ -161,4 +162,6 @@ def test_command_is_red_where_a_case_is_a_finding(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [("nothing",), ("json=1d",), ("--for", "1"), ("--jobs", "0")])
 def test_command_that_cannot_be_read_is_an_error(arguments: tuple[str, ...]) -> None:
-    assert fuzz(*arguments).returncode == 2
+    with pytest.raises(SystemExit) as end:
+        Options.read([*arguments])
+    assert end.value.code == 2

@@ -1,19 +1,27 @@
 """A tree to ask for its nodes, whose leaf ``i`` is the number ``i`` in decimal."""
 
+from functools import cached_property
+
 from keyhouse.transparency.tree import Frontier, leaf_hash, node_hash
 
 __all__ = ["Tree"]
 
 
 class Tree:
-    """All perfect subtrees over ``size`` leaves, in memory."""
+    """All perfect subtrees over ``size`` leaves, in memory once they are asked for."""
 
     def __init__(self, size: int) -> None:
-        row = [leaf_hash(b"%d" % number) for number in range(size)]
-        self.levels = [row]
+        self._size = size
+
+    @cached_property
+    def levels(self) -> list[list[bytes]]:
+        """The nodes of each level, that of the leaves first."""
+        row = [leaf_hash(b"%d" % number) for number in range(self._size)]
+        found = [row]
         while len(row) > 1:
             row = [node_hash(row[i], row[i + 1]) for i in range(0, len(row) - 1, 2)]
-            self.levels.append(row)
+            found.append(row)
+        return found
 
     def node(self, level: int, index: int) -> bytes:
         return self.levels[level][index]

@@ -3,13 +3,14 @@
 import json
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
 from typing import Final, Self
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from support.peers.https import Pair, make_pair
 from support.peers.workloads import Http2Wire, client_context, framed, request
 from support.process.server import PATIENCE, Server
@@ -23,33 +24,43 @@ from keyhouse.server.net.limits import ConnectionLimits
 
 pytestmark = pytest.mark.acceptance
 
+Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | dsa.DSAPrivateKey
+
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 PROTOCOLS = {"Client API": "http/1.1", "workload API": "h2"}
-COSTLY_PAIRS: Final = {name: make_pair("costly", key=key) for name, key in COSTLY.items()}
-_ISSUED: Final = {name: make_pair("a", issuer=("costly", key)) for name, key in COSTLY.items()}
-COSTLY_ISSUERS: Final = {  # the leaf has a usual key; the certificate behind it is its issuer's
-    f"an issuer with {name}": _ISSUED[name]._replace(pem=_ISSUED[name].pem + issuer.pem)
-    for name, issuer in COSTLY_PAIRS.items()
+ISSUER: Final = "an issuer with "
+UNUSABLE: Final[dict[str, Callable[[], Key]]] = {  # as the certificate of a user
+    **{name: partial(COSTLY.__getitem__, name) for name in COSTLY},
+    "DSA": dsa_key,
+    "Brainpool": partial(ec.generate_private_key, ec.BrainpoolP256R1()),
+    "secp256k1": partial(ec.generate_private_key, ec.SECP256K1()),
 }
-UNUSABLE: Final = COSTLY_PAIRS | {  # as the certificate of a user
-    "DSA": make_pair("dsa", key=dsa_key()),
-    "Brainpool": make_pair("brainpool", key=ec.generate_private_key(ec.BrainpoolP256R1())),
-    "secp256k1": make_pair("secp256k1", key=ec.generate_private_key(ec.SECP256K1())),
-}
-ALL_COSTLY: Final = COSTLY_PAIRS | COSTLY_ISSUERS
-USUAL: Final = {
-    "RSA 2048": make_pair("usual", key=unused_rsa_key()),
-    "RSA 4096": make_pair("usual", key=RSA_4096),
-    "RSA, large, exponent of 32 bits": make_pair("usual", key=LARGEST),
-    "P-256": make_pair("usual"),
-    "P-384": make_pair("usual", key=ec.generate_private_key(ec.SECP384R1())),
+USUAL: Final[dict[str, Callable[[], Key]]] = {
+    "RSA 2048": unused_rsa_key,
+    "RSA 4096": lambda: RSA_4096,
+    "RSA, large, exponent of 32 bits": lambda: LARGEST,
+    "P-256": partial(ec.generate_private_key, ec.SECP256R1()),
+    "P-384": partial(ec.generate_private_key, ec.SECP384R1()),
 }
 LARGE: Final = make_pair("large", padding=ConnectionLimits().handshake_bytes - 4096)
 OVERSIZED: Final = make_pair("too large", padding=ConnectionLimits().handshake_bytes)
 
 each_version = pytest.mark.parametrize("version", VERSIONS, ids=["tls12", "tls13"])
 each_port = pytest.mark.parametrize("api", PROTOCOLS)
-each_costly = pytest.mark.parametrize("pair", ALL_COSTLY.values(), ids=ALL_COSTLY)
+each_costly = pytest.mark.parametrize("name", [*COSTLY, *(ISSUER + name for name in COSTLY)])
+
+
+@cache
+def pair_of(name: str) -> Pair:
+    """Return the certificate with a key that is called ``name``.
+
+    Where that is of an issuer, the key of the leaf is a usual one.
+    """
+    issuer = name.removeprefix(ISSUER)
+    if issuer == name:
+        return make_pair(name, key=(UNUSABLE | USUAL)[name]())
+    leaf = make_pair("a", issuer=(issuer, COSTLY[issuer]))
+    return leaf._replace(pem=leaf.pem + pair_of(issuer).pem)
 
 
 @pytest.fixture(name="server", scope="module")
@@ -136,20 +147,20 @@ def is_served(server: Server, api: str, context: ssl.SSLContext) -> bool:
 @each_version
 @each_port
 def test_costly_key_is_refused_before_its_proof_is_read(
-    server: Server, api: str, version: ssl.TLSVersion, pair: Pair
+    server: Server, api: str, version: ssl.TLSVersion, name: str
 ) -> None:
-    context = client_context(pair, version=version, protocols=(PROTOCOLS[api],))
+    context = client_context(pair_of(name), version=version, protocols=(PROTOCOLS[api],))
     with Handshake(port_of(server, api), context) as client:
         client.send_certificate()
         with pytest.raises(ssl.SSLError, match=r"(?i)alert.unsupported.certificate"):
             client.receive()
 
 
-@pytest.mark.parametrize("pair", USUAL.values(), ids=USUAL)
+@pytest.mark.parametrize("name", USUAL)
 @each_version
 @each_port
-def test_usual_key_is_served(server: Server, api: str, version: ssl.TLSVersion, pair: Pair) -> None:
-    context = client_context(pair, version=version, protocols=(PROTOCOLS[api],))
+def test_usual_key_is_served(server: Server, api: str, version: ssl.TLSVersion, name: str) -> None:
+    context = client_context(pair_of(name), version=version, protocols=(PROTOCOLS[api],))
     assert is_served(server, api, context)
 
 
@@ -157,7 +168,7 @@ def test_usual_key_is_served(server: Server, api: str, version: ssl.TLSVersion, 
 def test_manifest_check_warns_of_users_whose_key_no_handshake_takes(
     server: Server, name: str
 ) -> None:
-    pair = (UNUSABLE | USUAL)[name]
+    pair = pair_of(name)
     document = json.loads(manifest())
     document["Users"]["late"] = {"Certificate": pair.pem.decode(), "Roles": []}
     checked = check(json.dumps(document).encode(), now=datetime.now(UTC))
@@ -185,7 +196,7 @@ def test_size_of_a_certificate_is_bounded(
 
 
 def test_refused_handshakes_are_logged_with_their_reason(tmp_path: Path) -> None:
-    costly = next(iter(COSTLY_PAIRS.values()))
+    costly = pair_of(next(iter(COSTLY)))
     with Server(tmp_path / "data") as server:
         with server.client() as client:
             assert client.set_manifest(manifest()).status == 200

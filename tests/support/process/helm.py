@@ -44,7 +44,8 @@ def template(values: Mapping[str, object]) -> dict[str, dict[str, Any]]:
 def _template(values: str) -> dict[str, dict[str, Any]]:
     made = helm("template", "k", values=json.loads(values))
     assert made.returncode == 0, made.stderr
-    found = [each for each in yaml.safe_load_all(made.stdout) if each]
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # that of libyaml, if it is there
+    found = [each for each in yaml.load_all(made.stdout, loader) if each]
     objects = {f"{each['kind']} {each['metadata']['name']}": each for each in found}
     assert len(objects) == len(found)  # none in another's place
     return objects
