@@ -39,7 +39,7 @@ EXIT: Final = struct.Struct("i")
 _PACKAGES: Final = {
     "serve": ("keyhouse.base", "keyhouse.coordinator", "keyhouse.server", "keyhouse.wire"),
     "run": ("keyhouse.launcher", "keyhouse.wire"),
-    "command": ("keyhouse.cli", "keyhouse.client", "keyhouse.manifest"),
+    "command": ("keyhouse.cli", "keyhouse.client", "keyhouse.console", "keyhouse.manifest"),
 }
 
 # Programs of their own.
