@@ -105,8 +105,8 @@ REFRESH: Final = "keyhouse-refresh"
 
 _STATIC: Final = "/static/"
 _CONNECTIONS: Final = Path("/proc/net/tcp")
-_LOCAL, _REMOTE, _STATE, _OWNER = 1, 2, 3, 7  # columns
-_ESTABLISHED: Final = "01"
+_ESTABLISHED: Final = "01"  # in the column behind both addresses
+_BEFORE_OWNER: Final = 3  # columns between that and the owner
 _LARGEST: Final = 24 << 20  # bytes of a form: a manifest of 16 MiB, escaped
 # With no-referrer, the Origin of a page's own forms would be null (Fetch standard).
 _HEADERS: Final[Mapping[str, str]] = {
@@ -237,16 +237,13 @@ def _owner_of(near: tuple[str, int], far: tuple[str, int]) -> int | None:
     to every user of the machine, and a cookie of ``127.0.0.1`` goes to all that listen on any of
     its ports: the owner in ``/proc/net/tcp`` (proc(5)) is what tells users apart.
     """
-    wanted = (_spelled(near), _spelled(far))
+    wanted = f": {_spelled(near)} {_spelled(far)} {_ESTABLISHED} ".encode("ascii")
     try:
-        lines = _CONNECTIONS.read_text(encoding="ascii").splitlines()[1:]
+        table = _CONNECTIONS.read_bytes()
     except OSError:
         return None
-    for line in lines:
-        row = line.split()
-        if (row[_LOCAL], row[_REMOTE]) == wanted and row[_STATE] == _ESTABLISHED:
-            return int(row[_OWNER])
-    return None
+    _, found, rest = table.partition(wanted)  # there may be thousands of lines
+    return int(rest.split(maxsplit=_BEFORE_OWNER + 1)[_BEFORE_OWNER]) if found else None
 
 
 def _spelled(address: tuple[str, int]) -> str:
