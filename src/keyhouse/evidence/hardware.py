@@ -3,16 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from keyhouse.attestation import (
-    QuoteProblem,
-    QuoteRefusedError,
-    Verdict,
-    Verifier,
-    appraise,
-    quote_binding,
-    read_collateral,
-    require_dcap,
-)
+from keyhouse import attestation
 from keyhouse.attestation.quote.binding import (
     head_report_data,
     require_report_data,
@@ -27,24 +18,26 @@ from keyhouse.evidence.pins import Pins
 from keyhouse.transparency.leaf import Started
 
 
-def vouched_head(evidence: Evidence, pins: Pins, last: Milestone) -> Verdict:
+def vouched_head(evidence: Evidence, pins: Pins, last: Milestone) -> attestation.Verdict:
     """Return what the quote of the last checkpoint says; it is of the code that is pinned.
 
     Raises ``EvidenceRefusedError``.
     """
     head = evidence.head
     with refused_at(Step.HARDWARE):
-        require_dcap(head.quote)
+        attestation.require_dcap(head.quote)
     collateral = evidence.objects.get(head.collateral)
     if collateral is None:
         raise EvidenceRefusedError(Step.HARDWARE, "the collateral of the quote is not in the file")
     with refused_at(Step.HARDWARE):
-        verdict = Verifier(pins.vendor_root).verify(
+        verdict = attestation.Verifier(pins.vendor_root).verify(
             head.quote,
-            read_collateral(collateral),
+            attestation.read_collateral(collateral),
             last.time or date_of(evidence.made // 1_000_000),
         )
-        appraise(verdict, pins.identity, binding=quote_binding(evidence.root, head.nonce))
+        attestation.appraise(
+            verdict, pins.identity, binding=attestation.quote_binding(evidence.root, head.nonce)
+        )
         wanted = head_report_data(evidence.root, head.nonce, last.text)
         require_report_data(verdict.report_data, wanted)
     return verdict
@@ -70,14 +63,14 @@ def vouched_start(
     collateral = objects(leaf.collateral) if leaf.collateral else None
     if quote is None or collateral is None:
         return (Gap.NO_COLLATERAL,)
-    given, claimed = read_collateral(collateral), date_of(leaf.time // 1_000_000)
+    given, claimed = attestation.read_collateral(collateral), date_of(leaf.time // 1_000_000)
     gaps: tuple[Gap, ...] = ()
     try:
-        verdict = Verifier(pins.vendor_root).verify(quote, given, time or claimed)
-    except QuoteRefusedError as error:  # witnesses may have seen it much later
-        if error.reason is not QuoteProblem.EXPIRED or time is None:
+        verdict = attestation.Verifier(pins.vendor_root).verify(quote, given, time or claimed)
+    except attestation.QuoteRefusedError as error:  # witnesses may have seen it much later
+        if error.reason is not attestation.QuoteProblem.EXPIRED or time is None:
             raise
-        verdict = Verifier(pins.vendor_root).verify(quote, given, min(claimed, time))
+        verdict = attestation.Verifier(pins.vendor_root).verify(quote, given, min(claimed, time))
         gaps = (Gap.CLAIMED_TIME,)
     instance = bytes.fromhex(leaf.instance)
     require_report_data(verdict.report_data, start_report_data(root, instance, *before))
@@ -85,16 +78,16 @@ def vouched_start(
     code = (verdict.mrenclave.hex(), verdict.mrsigner.hex(), verdict.isvprodid, verdict.isvsvn)
     if said != code:
         raise HistoryRefusedError("the quote of the start is of another code than the entry says")
-    _require_accepted(verdict, pins, quote_binding(root))
+    _require_accepted(verdict, pins, attestation.quote_binding(root))
     return gaps
 
 
-def _require_accepted(verdict: Verdict, pins: Pins, binding: bytes) -> None:
+def _require_accepted(verdict: attestation.Verdict, pins: Pins, binding: bytes) -> None:
     """Raise the refusal by the first identity unless one of those pinned is that of ``verdict``."""
     refusals = []
     for identity in (pins.identity, *pins.accepted):
         try:
-            appraise(verdict, identity, binding=binding)
+            attestation.appraise(verdict, identity, binding=binding)
         except RefusedError as error:
             refusals.append(error)
         else:

@@ -6,14 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-from keyhouse.attestation import (
-    AMD_ROOTS,
-    AmdCollateral,
-    Collateral,
-    Verdict,
-    read_amd_collateral,
-    read_collateral,
-)
+from keyhouse import attestation
 from keyhouse.attestation.collateral.amd import read_amd_path
 from keyhouse.attestation.platforms.find import SIMULATED_AMD
 from keyhouse.base.errors import RefusedError
@@ -128,28 +121,28 @@ def _moment(text: str) -> datetime:
     )
 
 
-def _bundle(appraisal: AppraisalOptions) -> Collateral | None:
+def _bundle(appraisal: AppraisalOptions) -> attestation.Collateral | None:
     file = appraisal.collateral
     if file is None and appraisal.simulation_root is not None:
         file = appraisal.simulation_root.with_name("collateral.json")
     if file is None:
         return None
     with reading(str(file)) as content:
-        return read_collateral(content)
+        return attestation.read_collateral(content)
 
 
 def _amd_roots(appraisal: AppraisalOptions) -> Mapping[str, bytes]:
     """Return AMD's roots, or that of the simulated vendor of AMD's, which is for one line."""
     if appraisal.simulation_root is None:
-        return AMD_ROOTS
+        return attestation.AMD_ROOTS
     path = appraisal.simulation_root.with_name(SIMULATED_AMD.root)
     if not path.exists():
         return {}
-    (root,) = read_amd_collateral([read_file(str(path))]).certificates
+    (root,) = attestation.read_amd_collateral([read_file(str(path))]).certificates
     return {SIMULATED_AMD.product: root}
 
 
-def _amd_files(appraisal: AppraisalOptions) -> AmdCollateral | None:
+def _amd_files(appraisal: AppraisalOptions) -> attestation.AmdCollateral | None:
     path = appraisal.amd_collateral
     if path is None and appraisal.simulation_root is not None:
         beside = appraisal.simulation_root.with_name(SIMULATED_AMD.collateral)
@@ -184,7 +177,7 @@ def _rows(explanation: Explanation) -> dict[str, str]:
     return rows | {f"package {name}": _package(appraised, kind) for name, appraised in packages}
 
 
-def _platform(verdict: Verdict) -> dict[str, str]:
+def _platform(verdict: attestation.Verdict) -> dict[str, str]:
     if verdict.tcb_status is None or verdict.tcb_date is None:
         status = "AMD states no status: MinimumTCB of a package says what is admitted"
         return {"TCB status": status, "platform": f"CHIP_ID {verdict.ppid.hex()}"}

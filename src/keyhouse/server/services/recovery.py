@@ -16,17 +16,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.authority import (
-    PLAIN_SIZES,
-    EphemeralKey,
-    RecoveryIndex,
-    SubmittedShare,
-    data_key,
-    read_recovery_index,
-    require_signer,
-    sign_ephemeral_key,
-    verify_share,
-)
+from keyhouse import authority
 from keyhouse.base.errors import BadRequestError, ConflictError, KeyhouseError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.base.printable import quoted
@@ -46,7 +36,7 @@ class PublicKey(msgspec.Struct, frozen=True):
 
     public_key: bytes  # SubjectPublicKeyInfo DER, RSA 4096
     signature: bytes  # by the temporary root over the context and ``public_key``
-    index: RecoveryIndex
+    index: authority.RecoveryIndex
     received: tuple[str, ...]  # names of the recovery keys whose shares are in
 
 
@@ -80,13 +70,13 @@ class RecoverySession:
         self,
         engine: Engine,
         make_ready: MakeReady,
-        make_key: Callable[[], EphemeralKey] = EphemeralKey,
+        make_key: Callable[[], authority.EphemeralKey] = authority.EphemeralKey,
     ) -> None:
         self._engine = engine
         self._make_ready = make_ready
         self._make_key = make_key
-        self._submitted: tuple[SubmittedShare, ...] = ()
-        self._key: Future[EphemeralKey] | None = None
+        self._submitted: tuple[authority.SubmittedShare, ...] = ()
+        self._key: Future[authority.EphemeralKey] | None = None
         self._signature = b""  # over the public key
         # One makes the key, which takes seconds; the other verifies one upload at a time.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="recovery")
@@ -114,7 +104,7 @@ class RecoverySession:
                 self._key = self._threads.submit(self._make_key)
             made = await asyncio.wrap_future(_unshared(self._key))
         if not self._signature:  # deterministic: made once, for all callers
-            self._signature = sign_ephemeral_key(state.keys, made.public_key)
+            self._signature = authority.sign_ephemeral_key(state.keys, made.public_key)
         return PublicKey(made.public_key, self._signature, self._index, self.received)
 
     async def upload(self, share: Secret, signature: bytes) -> Progress:
@@ -153,12 +143,12 @@ class RecoverySession:
         remaining = self._index.threshold - len(submitted)
         return Progress(remaining, self.received, self._engine.view)
 
-    def _verify(self, share: Secret, signature: bytes) -> SubmittedShare:
+    def _verify(self, share: Secret, signature: bytes) -> authority.SubmittedShare:
         taken = self.received
-        if len(share) not in PLAIN_SIZES:
-            require_signer(self._index, signature, taken)
+        if len(share) not in authority.PLAIN_SIZES:
+            authority.require_signer(self._index, signature, taken)
             share = self._decrypted(share)
-        return verify_share(self._index, share, signature, taken)
+        return authority.verify_share(self._index, share, signature, taken)
 
     def _decrypted(self, ciphertext: Secret) -> Secret:
         if self._key is None or not self._key.done():
@@ -169,9 +159,9 @@ class RecoverySession:
             )
         return self._key.result().decrypt(ciphertext.reveal())
 
-    async def _recover(self, submitted: tuple[SubmittedShare, ...]) -> Progress:
+    async def _recover(self, submitted: tuple[authority.SubmittedShare, ...]) -> Progress:
         try:
-            dek = data_key(self._index, submitted)
+            dek = authority.data_key(self._index, submitted)
             view = await self._engine.recover(Recovery(dek, submitted, self._make_ready))
         except UnavailableError:
             raise  # the shares before this one are as good as they were
@@ -201,15 +191,15 @@ class RecoverySession:
             )
 
     @cached_property
-    def _index(self) -> RecoveryIndex:
-        return read_recovery_index(self._recovering().recovery_index).index
+    def _index(self) -> authority.RecoveryIndex:
+        return authority.read_recovery_index(self._recovering().recovery_index).index
 
 
-def _unshared(future: Future[EphemeralKey]) -> Future[EphemeralKey]:
+def _unshared(future: Future[authority.EphemeralKey]) -> Future[authority.EphemeralKey]:
     """Return a future that ends as ``future`` does, and that a leaving caller may cancel."""
-    own: Future[EphemeralKey] = Future()
+    own: Future[authority.EphemeralKey] = Future()
 
-    def copy(made: Future[EphemeralKey]) -> None:
+    def copy(made: Future[authority.EphemeralKey]) -> None:
         if not own.set_running_or_notify_cancel():
             return
         if made.cancelled():
