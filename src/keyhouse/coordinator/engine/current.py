@@ -9,7 +9,7 @@ from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
 from keyhouse.coordinator.core.context import Context, Process
 from keyhouse.coordinator.core.events import Event
-from keyhouse.coordinator.core.phases import Phase, phase_of
+from keyhouse.coordinator.core.phases import Operation, Phase, phase_of, require
 from keyhouse.coordinator.core.publishing import leaves_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import LogView, UpdateLog
@@ -44,6 +44,14 @@ class View:
         if not isinstance(self.state, Running):
             raise BrokenError("no manifest is enforced")
         return self.state
+
+    def running_for(self, operation: Operation) -> Running:
+        """Return the state if ``operation``, which needs a running one, is possible in it.
+
+        Raises ``WrongPhaseError``, or what else the table of phases has for it.
+        """
+        require(operation, self.phase)
+        return self.running
 
 
 def place_of(position: Position) -> Place:

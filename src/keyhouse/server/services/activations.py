@@ -37,7 +37,6 @@ from keyhouse.coordinator import (
     StaleError,
     parameters,
     policy_of,
-    require,
     require_below_limit,
     until_current,
 )
@@ -235,9 +234,7 @@ class Activations:
         )
 
     def _running(self) -> Running:
-        view = self._engine.view
-        require(Operation.ACTIVATE, view.phase)
-        return view.running
+        return self._engine.view.running_for(Operation.ACTIVATE)
 
     def _recipe(self, marble_type: str) -> Recipe | None:
         state = self._engine.view.state

@@ -21,7 +21,6 @@ from keyhouse.coordinator import (
     View,
     policy_of,
     read_approval,
-    require,
 )
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
 from keyhouse.server.services.preparation import Preparation
@@ -80,8 +79,8 @@ class Updates:
 
             raw = read()
             view = self._engine.view
-            require(Operation.UPDATE, view.phase)
-            return prepare_plan(view.running, identity, raw, now=self._engine.now()), view
+            state = view.running_for(Operation.UPDATE)
+            return prepare_plan(state, identity, raw, now=self._engine.now()), view
 
         return await self._plans.run(work)
 
@@ -93,10 +92,9 @@ class Updates:
         def prepare() -> UpdatePackages | InitiateUpdate:
             from keyhouse.coordinator import SentUpdate, prepare_update
 
-            view = self._engine.view
-            require(Operation.UPDATE, view.phase)
+            state = self._engine.view.running_for(Operation.UPDATE)
             bound = SentUpdate(identity, sent.manifest, sent.plan, approved)
-            return prepare_update(view.running, bound, now=self._engine.now())
+            return prepare_update(state, bound, now=self._engine.now())
 
         command, view = await self._preparation.submitted(prepare)
         notes = tuple(map(str, command.warnings))
@@ -115,10 +113,9 @@ class Updates:
         def prepare() -> AcknowledgeUpdate:
             from keyhouse.coordinator import SentUpdate, prepare_acknowledgement
 
-            view = self._engine.view
-            require(Operation.ACKNOWLEDGE, view.phase)
+            state = self._engine.view.running_for(Operation.ACKNOWLEDGE)
             bound = SentUpdate(identity, sent.manifest, sent.plan, approved)
-            return prepare_acknowledgement(view.running, bound, now=self._engine.now())
+            return prepare_acknowledgement(state, bound, now=self._engine.now())
 
         try:
             command, view = await self._preparation.submitted(prepare)
@@ -139,9 +136,8 @@ class Updates:
         def prepare() -> CancelUpdate:
             from keyhouse.coordinator import prepare_cancellation
 
-            view = self._engine.view
-            require(Operation.CANCEL, view.phase)
-            return prepare_cancellation(view.running, identity, approved)
+            state = self._engine.view.running_for(Operation.CANCEL)
+            return prepare_cancellation(state, identity, approved)
 
         _, view = await self._preparation.submitted(prepare)
         return await self._told(Agreement(view))

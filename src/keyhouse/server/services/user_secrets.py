@@ -6,15 +6,7 @@ from typing import Final
 
 from keyhouse.authority import StoredSecret
 from keyhouse.base.errors import InvalidError, Problem
-from keyhouse.coordinator import (
-    Decision,
-    Engine,
-    Operation,
-    UploadSecrets,
-    View,
-    policy_of,
-    require,
-)
+from keyhouse.coordinator import Decision, Engine, Operation, UploadSecrets, View, policy_of
 from keyhouse.manifest import Action
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.wire.secret_types import SecretDefinition, UserSecret
@@ -54,12 +46,11 @@ class SecretWrites:
         """
         from keyhouse.coordinator import prepare_upload
 
-        view = self._engine.view
-        require(Operation.WRITE_SECRETS, view.phase)
+        state = self._engine.view.running_for(Operation.WRITE_SECRETS)
         uploads = read()
         if not uploads:
             raise InvalidError("the upload", [Problem(within, "is missing or empty", _HINT)])
-        return prepare_upload(view.running, identity, uploads, within=within)
+        return prepare_upload(state, identity, uploads, within=within)
 
     def submitted(self, command: UploadSecrets) -> "Future[Decision]":
         """Return the result of ``command``, prepared just now, as ``Engine.decision``."""
