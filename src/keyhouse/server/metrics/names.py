@@ -31,7 +31,7 @@ _HTTP: Final = "server_client_api_http"
 _CALL: Final = ("grpc_method", "grpc_service", "grpc_type")
 
 _ALL: Final = (
-    Described("coordinator_state", "phase as in GET /api/v2/status; 0: broken"),
+    Described("coordinator_state", "phase, as keyhouse status prints it; 0: broken"),
     Described("coordinator_version_info", "always 0", ("version", "commit")),
     Described("keyhouse_simulation", "1: simulation, proves and protects nothing"),
     Described(f"{_HTTP}_request_total", "answers of the Client API", ("path", "code", "method")),
