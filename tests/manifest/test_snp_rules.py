@@ -4,37 +4,20 @@ from typing import Any
 
 import pytest
 from support.samples.confidential_vms import TDX
-from support.samples.manifests import changed, fully_checked
+from support.samples.manifests import package_refused, package_warned
 from support.samples.snp_vms import SNP
 
-from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.wire.snp import is_debugged, policy_fault, snp_bits
 
 FLOOR = SNP["MinimumTCB"]
 
 
-def with_package(package: dict[str, Any]) -> bytes:
-    return changed(lambda document: document["Packages"].update(vm=package))
-
-
-def refused(package: dict[str, Any]) -> tuple[Problem, ...]:
-    with pytest.raises(InvalidError) as caught:
-        fully_checked(with_package(package))
-    return caught.value.problems
-
-
-def warned(package: dict[str, Any]) -> dict[str, str]:
-    found = fully_checked(with_package(package)).warnings
-    begin = "Packages.vm."
-    return {each.at.removeprefix(begin): each.problem for each in found if begin in each.at}
-
-
 def test_a_package_with_every_field_is_taken_without_a_warning() -> None:
-    assert warned({"SNP": SNP}) == {}
+    assert package_warned({"SNP": SNP}) == {}
     turin = {**SNP, "Product": "Turin", "MinimumTCB": {**FLOOR, "FMC": 0}}
     for other in (turin, {**SNP, "Product": "Milan"}, {**SNP, "SigningKey": "VLEK"}):
-        assert warned({"SNP": other}) == {}
-    assert list(warned({"SNP": {**SNP, "VMPL": 3}})) == ["SNP.VMPL"]
+        assert package_warned({"SNP": other}) == {}
+    assert list(package_warned({"SNP": {**SNP, "VMPL": 3}})) == ["SNP.VMPL"]
 
 
 def without(*fields: str) -> dict[str, Any]:
@@ -67,17 +50,20 @@ def without(*fields: str) -> dict[str, Any]:
 def test_what_would_admit_nobody_or_anybody_is_refused(
     snp: dict[str, Any], place: str, problem: str
 ) -> None:
-    found = refused({"SNP": snp})
+    found = package_refused({"SNP": snp})
     assert any(each.at == f"Packages.vm.{place}" and problem in each.problem for each in found)
 
 
 def test_hints_name_the_lines_of_processors() -> None:
-    hints = {name: refused({"SNP": {**SNP, "Product": name}})[0].hint for name in ("genoa", "Rome")}
+    hints = {
+        name: package_refused({"SNP": {**SNP, "Product": name}})[0].hint
+        for name in ("genoa", "Rome")
+    }
     assert hints == {"genoa": "did you mean Genoa?", "Rome": "known are Milan, Genoa, Turin"}
 
 
 def test_a_policy_of_another_length_is_told_once() -> None:
-    [found] = refused({"SNP": {**SNP, "Policy": "1f000b"}})
+    [found] = package_refused({"SNP": {**SNP, "Policy": "1f000b"}})
     assert found.problem == "is not 16 hex digits"
 
 
@@ -111,7 +97,7 @@ def test_bits_of_the_policy_have_the_names_that_amd_gives_them() -> None:
      {"TDX": TDX}],
 )  # fmt: skip
 def test_a_package_names_one_kind(beside: dict[str, Any]) -> None:
-    [found] = refused({"SNP": SNP, **beside})
+    [found] = package_refused({"SNP": SNP, **beside})
     assert found.problem == f"has an ambiguous identity: SNP together with {next(iter(beside))}"
 
 
@@ -119,12 +105,12 @@ def test_a_package_names_one_kind(beside: dict[str, Any]) -> None:
     "lists", [{"AcceptedTCBStatuses": ["OutOfDate"]}, {"AcceptedAdvisories": ["INTEL-SA-00001"]}]
 )
 def test_words_of_intel_say_nothing_of_amds_platforms(lists: dict[str, Any]) -> None:
-    [found] = refused({"SNP": SNP, **lists})
+    [found] = package_refused({"SNP": SNP, **lists})
     assert "AMD states no TCB status" in found.problem
 
 
 def test_what_a_package_leaves_to_the_host_is_told() -> None:
-    found = warned({"SNP": without("Policy", "HostData", "IDKeyDigest", "AuthorKeyDigest")})
+    found = package_warned({"SNP": without("Policy", "HostData", "IDKeyDigest", "AuthorKeyDigest")})
     assert "the host chooses it" in found["SNP.Policy"]
     assert "anybody can claim" in found["SNP"] or "does not give HostData" in found["SNP"]
-    assert "higher privilege" in warned({"SNP": {**SNP, "VMPL": 2}})["SNP.VMPL"]
+    assert "higher privilege" in package_warned({"SNP": {**SNP, "VMPL": 2}})["SNP.VMPL"]

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from keyhouse.authority import CoordinatorKeys, make_coordinator_keys
+from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.coordinator import check_fully
 from keyhouse.manifest.check import Checked
 from support.samples.fixed_keys import unused_rsa_key
@@ -58,6 +59,27 @@ def changed(change: Change, base: str = "full") -> bytes:
     document = copy.deepcopy(_parsed(base))
     change(document)
     return json.dumps(document).encode()
+
+
+def changed_package(package: Document) -> bytes:
+    """Return a manifest that also has ``package``, as ``vm``."""
+    return changed(lambda document: document["Packages"].update(vm=package))
+
+
+def package_refused(package: Document) -> tuple[Problem, ...]:
+    """Return why the check refuses a manifest with ``package``; none if it does not."""
+    try:
+        fully_checked(changed_package(package))
+    except InvalidError as invalid:
+        return invalid.problems
+    return ()
+
+
+def package_warned(package: Document) -> dict[str, str]:
+    """Return the warnings about ``package``, by place below it."""
+    found = fully_checked(changed_package(package)).warnings
+    begin = "Packages.vm."
+    return {each.at.removeprefix(begin): each.problem for each in found if begin in each.at}
 
 
 @functools.cache
