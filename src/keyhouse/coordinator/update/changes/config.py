@@ -41,8 +41,8 @@ def _shares(new: Manifest) -> str:
     if not needed:
         return f"{begin}: a lost state cannot be recovered"
     return (
-        f"{begin}; the request that applies the update is answered new shares for the"
-        f" {len(new.recovery_keys)} keys, of which {needed} will be needed"
+        f"{begin}; the request that applies the update is answered the new shares, of which"
+        f" {needed} of {len(new.recovery_keys)} will be needed"
     )
 
 
