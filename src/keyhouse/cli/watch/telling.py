@@ -1,6 +1,7 @@
 """Tells what `keyhouse watch` has noticed: in lines, and to a program that runs for each alert."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,9 +18,17 @@ from keyhouse.cli.watch.look import Finding
 
 
 class Telling:
-    """Prints what was noticed, and runs ``program`` for each alert."""
+    """Prints what was noticed, and runs ``program`` for each alert.
+
+    Raises ``RefusedError`` if there is no such program: the first alert would be too late.
+    """
 
     def __init__(self, program: Path | None, limit: int, *, as_json: bool) -> None:
+        if program is not None and shutil.which(program) is None:
+            raise RefusedError(
+                f"cannot run {printable(str(program))}: there is no such program",
+                hint="name it with its path, and make it executable",
+            )
         self._program = program
         self._limit = limit
         self._as_json = as_json
