@@ -16,6 +16,7 @@ which program runs, and the manifest, if it has any, which arguments it gets.
 Source: wire reference, "Launcher", 7 and 8.
 """
 
+import errno
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -39,6 +40,18 @@ class Program(msgspec.Struct, frozen=True):
     file: bytes  # searched in the PATH of ``env`` if it has no slash
     argv: tuple[bytes, ...]
     env: Mapping[bytes, Secret]
+
+
+def require_there(words: Sequence[bytes]) -> None:
+    """Refuse a program whose path names nothing, before an activation counts.
+
+    One without a slash is not looked for: the manifest may set the PATH that it is searched in.
+    Raises ``LaunchRefusedError``.
+    """
+    if words and b"/" in words[0] and not os.path.exists(words[0]):  # noqa: PTH110 it is bytes
+        missing = FileNotFoundError(errno.ENOENT, "")
+        message, hint = exec_failure(missing, words[0], words, {})
+        raise LaunchRefusedError(message, hint=hint)
 
 
 def program_of(

@@ -340,6 +340,20 @@ def test_program_that_is_not_there_is_named_and_its_files_are_taken_back(
     assert [path.name for path in tmp_path.iterdir()] == ["uuid"]
 
 
+def test_program_whose_path_names_nothing_is_refused_before_it_counts_as_activated(
+    tmp_path: Path, root: Path
+) -> None:
+    with MeshPeer(files={"key": SECRET}) as peer:
+        ended = launch(
+            peer.port, "--root-certificate", str(root), "--", "./no-such-program", folder=tmp_path
+        )
+
+    assert ended.code == 1
+    assert "'./no-such-program' cannot be started: no such file" in ended.err
+    assert "joining" not in ended.err
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_variable_that_no_program_can_have_is_named_without_its_value(
     tmp_path: Path, root: Path
 ) -> None:

@@ -102,7 +102,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _launch(settings: RunSettings, environment: dict[bytes, bytes], report: Report) -> NoReturn:
     from keyhouse.launcher import program_of, start, write_files
+    from keyhouse.launcher.program import require_there
 
+    require_there(settings.words)
     for missing in forbid_dumps():
         report.warning(missing)
     delivered = _join(settings, report)
