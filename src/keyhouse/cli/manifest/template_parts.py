@@ -78,7 +78,7 @@ def package_of(text: str) -> dict[str, Any]:
     found = _SIGNED.fullmatch(text)
     if found is None or not _HEX.fullmatch(found["signer"]):
         raise PartUnreadableError(
-            "a package is neither a UniqueID nor a signer's product",
+            f"{quoted(text)} is neither a UniqueID nor a signer's product",
             hint="64 hex digits, or signer:64-HEX-DIGITS,product:1,version:2",
         )
     return {
