@@ -12,19 +12,7 @@ import msgspec
 
 from keyhouse.base.printable import shown
 from keyhouse.base.secret import Secret
-from keyhouse.client.answers import (
-    content,
-    data_and_message,
-    data_of,
-    document,
-    log_entry,
-    old_log,
-    old_manifest,
-    old_secrets,
-    old_shares,
-    old_status,
-    require_success,
-)
+from keyhouse.client import answers
 from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.steps import Answer, Request
 from keyhouse.wire import client_api as wire
@@ -113,34 +101,34 @@ def _no_text() -> ClientSetupError:
 
 def _data(kind: type[T]) -> Callable[[Answer], T]:
     """Return a reader of an answer's data as a ``kind``."""
-    return lambda answer: data_of(answer, kind)
+    return lambda answer: answers.data_of(answer, kind)
 
 
 def _log(answer: Answer) -> tuple[wire.LogEntry, ...]:
-    return tuple(map(log_entry, data_of(answer, wire.UpdateLogData).update_log))
+    return tuple(map(answers.log_entry, answers.data_of(answer, wire.UpdateLogData).update_log))
 
 
 def _update(answer: Answer) -> wire.UpdateAnswer:
-    data, message = data_and_message(answer, wire.UpdateAnswer)
+    data, message = answers.data_and_message(answer, wire.UpdateAnswer)
     return msgspec.structs.replace(data, message=shown(data.message or message))
 
 
 def _signed(answer: Answer) -> wire.SignedQuote:
-    data = data_of(answer, wire.SignedQuote)
+    data = answers.data_of(answer, wire.SignedQuote)
     return msgspec.structs.replace(data, signature=data.verification_signature)
 
 
 STATUS: Final = Call(
     _get("/api/v2/status", 1 << 20),
     _data(wire.Status),
-    Old(_get("/status", 1 << 20), old_status),
+    Old(_get("/status", 1 << 20), answers.old_status),
 )
 MANIFEST: Final = Call(
     _get("/api/v2/manifest"),
     _data(wire.ManifestData),
-    Old(_get("/manifest"), old_manifest),
+    Old(_get("/manifest"), answers.old_manifest),
 )
-LOG: Final = Call(_get("/api/v2/update"), _log, Old(_get("/update"), old_log))
+LOG: Final = Call(_get("/api/v2/update"), _log, Old(_get("/update"), answers.old_log))
 PENDING: Final = Call(
     _get("/api/v2/update-manifest"),
     _data(wire.Pending),
@@ -149,15 +137,16 @@ PENDING: Final = Call(
 OFFER: Final = Call(_get("/api/v2/recover/public-key"), _data(wire.Offer))
 RECOVERY_SECRETS: Final = Call(
     _get("/api/v2/recovery-secrets"),
-    lambda answer: data_of(answer, wire.RecoverySecretsData).recovery_secrets,
+    lambda answer: answers.data_of(answer, wire.RecoverySecretsData).recovery_secrets,
 )
 REFUSED: Final = Call(_get("/api/v2/refused-activations"), _data(wire.RefusedActivations))
 LOG_KEY: Final = Call(_get("/api/v2/log/key", 1 << 16), _data(wire.LogKeyData))
-CHECKPOINT: Final = Call(_get("/api/v2/log/checkpoint", 1 << 18), content)
+CHECKPOINT: Final = Call(_get("/api/v2/log/checkpoint", 1 << 18), answers.content)
 NEWEST_CHECKPOINT: Final = Call(
-    Request("GET", "/api/v2/log/checkpoint", query=(("newest", "true"),), maximum=1 << 18), content
+    Request("GET", "/api/v2/log/checkpoint", query=(("newest", "true"),), maximum=1 << 18),
+    answers.content,
 )
-OPENAPI: Final = Call(_get("/api/v2/openapi.json"), document)
+OPENAPI: Final = Call(_get("/api/v2/openapi.json"), answers.document)
 
 
 def quoting(nonce: bytes) -> Call[wire.EvidenceData]:
@@ -176,7 +165,7 @@ def log_quoting(nonce: bytes) -> Call[wire.LogQuoteData]:
 
 def log_part(path: str) -> Call[bytes]:
     """Return the call for a part of the transparency log: ``tile/...`` or ``object/...``."""
-    return Call(_get(f"/api/v2/log/{path}"), content)
+    return Call(_get(f"/api/v2/log/{path}"), answers.content)
 
 
 def _manifest(manifest: bytes) -> wire.ManifestBody:
@@ -188,7 +177,7 @@ def setting(manifest: bytes) -> Call[wire.SetManifestData]:
     return Call(
         _post("/api/v2/manifest", _json(_manifest(manifest)), _LARGE),
         _data(wire.SetManifestData),
-        Old(_post("/manifest", manifest, _LARGE), old_shares),
+        Old(_post("/manifest", manifest, _LARGE), answers.old_shares),
     )
 
 
@@ -212,8 +201,8 @@ def agreeing(
 def cancelling(approval: bytes | None) -> Call[None]:
     """Return the call that cancels the pending update."""
     body = None if approval is None else _json(wire.CancelBody(approval))
-    old = Old(_post("/update-cancel", None), require_success)
-    return Call(_post("/api/v2/update-cancel", body), require_success, old)
+    old = Old(_post("/update-cancel", None), answers.require_success)
+    return Call(_post("/api/v2/update-cancel", body), answers.require_success, old)
 
 
 def reading_activations(start: int | None) -> Call[wire.Activations]:
@@ -236,8 +225,8 @@ def reading_secrets(names: Sequence[str]) -> Call[dict[str, wire.SecretObject]]:
     query = tuple(("s", _text(name)) for name in names)
     return Call(
         Request("GET", "/api/v2/secrets", query=query, maximum=_LARGE),
-        lambda answer: data_of(answer, wire.SecretsData).secrets,
-        Old(Request("GET", "/secrets", query=query, maximum=_LARGE), old_secrets),
+        lambda answer: answers.data_of(answer, wire.SecretsData).secrets,
+        Old(Request("GET", "/secrets", query=query, maximum=_LARGE), answers.old_secrets),
     )
 
 
@@ -246,8 +235,8 @@ def writing_secrets(uploads: Mapping[str, UserSecret]) -> Call[None]:
     given = {_text(name): _upload(name, upload) for name, upload in uploads.items()}
     return Call(
         _post("/api/v2/secrets", _json(wire.SecretsBody(given))),
-        require_success,
-        Old(_post("/secrets", _json(given)), require_success),
+        answers.require_success,
+        Old(_post("/secrets", _json(given)), answers.require_success),
     )
 
 
@@ -270,5 +259,5 @@ def counting(name: str, value: int) -> Call[int]:
         raise ClientSetupError("a counter's value must be 0 or more, and less than 2**64")
     return Call(
         _post("/api/v2/monotonic-counter", _json(wire.CounterBody(name, value))),
-        lambda answer: data_of(answer, wire.CounterData).value,
+        lambda answer: answers.data_of(answer, wire.CounterData).value,
     )

@@ -5,13 +5,12 @@ Generated from ``operations``: PYTHONPATH=tests .venv/bin/python -m support.sdk_
 
 from collections.abc import Mapping, Sequence
 
-from keyhouse.client import operations
+from keyhouse.client import operations, recovery
 from keyhouse.client.exchange import Keep, Session
 from keyhouse.client.http.connection import Connection
 from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.operations import CurrentManifest
 from keyhouse.client.public_log import LogCheckpoint
-from keyhouse.client.recovery import RecoveryKey
 from keyhouse.client.trust import Trust, TrustedCoordinator
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
@@ -203,7 +202,7 @@ class Methods:
         return self._connection.run(operations.recover(self._session, encrypted_share, signature))
 
     def recover_with(
-        self, key: RecoveryKey, encrypted_share: bytes, kept_root: bytes
+        self, key: recovery.RecoveryKey, encrypted_share: bytes, kept_root: bytes
     ) -> wire.Progress:
         """Decrypt the holder's share with ``key``; submit it, if the deployment is the kept one.
 
@@ -405,7 +404,7 @@ class AsyncMethods:
         )
 
     async def recover_with(
-        self, key: RecoveryKey, encrypted_share: bytes, kept_root: bytes
+        self, key: recovery.RecoveryKey, encrypted_share: bytes, kept_root: bytes
     ) -> wire.Progress:
         """Decrypt the holder's share with ``key``; submit it, if the deployment is the kept one.
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from keyhouse.base.printable import shown
 from keyhouse.base.readable import Readable
-from keyhouse.client import calls
+from keyhouse.client import calls, recovery
 from keyhouse.client.approving import Desk, Statement, signer_of, with_approval
 from keyhouse.client.errors import CallRefusedError, TrustError
 from keyhouse.client.exchange import Keep, Session, carry, carry_and_keep
@@ -29,14 +29,6 @@ from keyhouse.client.public_log import (
     cosigned_checkpoint,
     log_key as vouched_key,
     newest_checkpoint,
-)
-from keyhouse.client.recovery import (
-    RecoveryKey,
-    encrypt_share,
-    require_listed,
-    require_offer,
-    require_root,
-    require_signed,
 )
 from keyhouse.client.root_signature import require_signature
 from keyhouse.client.steps import Steps, work
@@ -316,7 +308,7 @@ def recovery_offer(session: Session) -> Steps[wire.Offer]:
     Check it with ``require_root`` and ``require_listed`` before anything is sent.
     """
     offer = yield from carry(session, calls.OFFER)
-    require_offer(offer, session.trusted.root_der)
+    recovery.require_offer(offer, session.trusted.root_der)
     return offer
 
 
@@ -326,7 +318,7 @@ def recover(session: Session, encrypted_share: bytes, signature: bytes) -> Steps
 
 
 def recover_with(
-    session: Session, key: RecoveryKey, encrypted_share: bytes, kept_root: bytes
+    session: Session, key: recovery.RecoveryKey, encrypted_share: bytes, kept_root: bytes
 ) -> Steps[wire.Progress]:
     """Decrypt the holder's share with ``key``; submit it, if the deployment is the kept one.
 
@@ -334,12 +326,12 @@ def recover_with(
     anything is decrypted or sent if the state is of another deployment.
     """
     offer = yield from recovery_offer(session)
-    require_root(offer, kept_root)
-    require_listed(offer, key.public_key)
+    recovery.require_root(offer, kept_root)
+    recovery.require_listed(offer, key.public_key)
     share = yield from work(lambda: key.decrypt(encrypted_share))
     signature = yield from work(lambda: key.sign(share))
-    require_signed(offer, share, signature)
-    encrypted = encrypt_share(offer.ephemeral_public_key, share)
+    recovery.require_signed(offer, share, signature)
+    encrypted = recovery.encrypt_share(offer.ephemeral_public_key, share)
     return (yield from recover(session, encrypted, signature))
 
 

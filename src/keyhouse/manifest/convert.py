@@ -9,16 +9,7 @@ import msgspec
 
 from keyhouse.base.errors import BadRequestError, InvalidError
 from keyhouse.base.secret import Secret
-from keyhouse.manifest import model
-from keyhouse.manifest.document import (
-    ConfigDocument,
-    EntryDocument,
-    ManifestDocument,
-    MarbleDocument,
-    RoleDocument,
-    SecretDocument,
-    TemplateDocument,
-)
+from keyhouse.manifest import document, model
 from keyhouse.manifest.model import Manifest
 from keyhouse.manifest.pem import first_block
 from keyhouse.wire.base64_text import decode_base64
@@ -48,7 +39,7 @@ def decode(raw: bytes) -> Manifest:
         raise InvalidError("the manifest never passed a check", []) from failure
 
 
-def _document(raw: bytes) -> ManifestDocument:
+def _document(raw: bytes) -> document.ManifestDocument:
     """Return the document of ``raw``, as ``decode_json`` does.
 
     msgspec reads it in a tenth of the time where each name is spelled as declared, nothing is
@@ -56,12 +47,12 @@ def _document(raw: bytes) -> ManifestDocument:
     """
     with suppress(msgspec.MsgspecError, ValueError, RecursionError):
         return _exact_decoder().decode(raw)
-    return decode_json(raw, ManifestDocument)
+    return decode_json(raw, document.ManifestDocument)
 
 
 @cache
-def _exact_decoder() -> "msgspec.json.Decoder[ManifestDocument]":
-    return msgspec.json.Decoder(ManifestDocument, dec_hook=_secret_value)
+def _exact_decoder() -> "msgspec.json.Decoder[document.ManifestDocument]":
+    return msgspec.json.Decoder(document.ManifestDocument, dec_hook=_secret_value)
 
 
 def _secret_value(kind: type, value: object) -> Secret:
@@ -75,7 +66,7 @@ def fingerprint(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
-def manifest_of(written: ManifestDocument, raw: bytes) -> Manifest:
+def manifest_of(written: document.ManifestDocument, raw: bytes) -> Manifest:
     """Return the manifest that ``written`` describes. ``raw`` is kept unchanged."""
     return Manifest(
         raw=raw,
@@ -97,7 +88,7 @@ def manifest_of(written: ManifestDocument, raw: bytes) -> Manifest:
     )
 
 
-def decode_entry(entry: str | EntryDocument) -> model.Entry:
+def decode_entry(entry: str | document.EntryDocument) -> model.Entry:
     """Return the content of a file or variable.
 
     Raises ``BadRequestError`` if it cannot be decoded.
@@ -119,7 +110,7 @@ def decode_entry(entry: str | EntryDocument) -> model.Entry:
         ) from None
 
 
-def certificate_template(written: TemplateDocument) -> CertificateTemplate:
+def certificate_template(written: document.TemplateDocument) -> CertificateTemplate:
     """Return the template without what has no effect."""
     subject = Subject(**{name: getattr(written.subject, name) for name in _SUBJECT})
     values = {name: getattr(written, name) for name in _TEMPLATE}
@@ -142,7 +133,7 @@ def _package(package: Package) -> Package:
     return msgspec.structs.replace(package, **lower)
 
 
-def _marble(marble: MarbleDocument) -> model.Marble:
+def _marble(marble: document.MarbleDocument) -> model.Marble:
     written = marble.parameters
     return model.Marble(
         package=marble.package,
@@ -157,7 +148,7 @@ def _marble(marble: MarbleDocument) -> model.Marble:
     )
 
 
-def _secrets(written: dict[str, SecretDocument]) -> dict[str, SecretDefinition]:
+def _secrets(written: dict[str, document.SecretDocument]) -> dict[str, SecretDefinition]:
     """Return the definitions; those that say the same, without certificate or value, are one."""
     known: dict[tuple[object, ...], SecretDefinition] = {}
     made = {}
@@ -172,8 +163,8 @@ def _secrets(written: dict[str, SecretDocument]) -> dict[str, SecretDefinition]:
     return made
 
 
-def _secret(secret: SecretDocument) -> SecretDefinition:
-    template = secret.cert if isinstance(secret.cert, TemplateDocument) else None
+def _secret(secret: document.SecretDocument) -> SecretDefinition:
+    template = secret.cert if isinstance(secret.cert, document.TemplateDocument) else None
     return SecretDefinition(
         type=_SECRET_TYPES[secret.type],
         size=secret.size,
@@ -187,7 +178,7 @@ def _secret(secret: SecretDocument) -> SecretDefinition:
     )
 
 
-def _role(role: RoleDocument) -> model.Role:
+def _role(role: document.RoleDocument) -> model.Role:
     return model.Role(
         resource_type=model.ResourceType(role.resource_type),
         resource_names=role.resource_names,
@@ -195,7 +186,7 @@ def _role(role: RoleDocument) -> model.Role:
     )
 
 
-def _config(config: ConfigDocument) -> model.Config:
+def _config(config: document.ConfigDocument) -> model.Config:
     return model.Config(
         seal_mode=model.SealMode(config.seal_mode or model.SealMode.PRODUCT_KEY),
         feature_gates=tuple(sorted({_GATES[gate.lower()] for gate in config.feature_gates})),

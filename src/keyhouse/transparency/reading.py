@@ -6,6 +6,7 @@ Parts have the paths of C2SP tlog-tiles: ``tile/<L>/<N>[.p/<W>]``, ``tile/entrie
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from keyhouse.transparency import tree
 from keyhouse.transparency.approval import SignedApproval
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import (
@@ -16,13 +17,6 @@ from keyhouse.transparency.leaf import (
     UpdateProposed,
 )
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, nodes_of
-from keyhouse.transparency.tree import (
-    Frontier,
-    Nodes,
-    consistency_proof,
-    leaf_hash,
-    require_consistent,
-)
 
 Read = Callable[[str], bytes]
 """Returns the part of this path. Raises what its source does if it is not there."""
@@ -31,7 +25,9 @@ PIECE: Final = 64 * WIDTH
 """Entries that are proven together, and held at a time."""
 
 
-def entries_after(read: Read, known: Frontier, size: int, root: bytes) -> Iterator[list[bytes]]:
+def entries_after(
+    read: Read, known: tree.Frontier, size: int, root: bytes
+) -> Iterator[list[bytes]]:
     """Yield the entries that a tree of ``size`` leaves with ``root`` has after ``known``.
 
     Each piece is proven to be in this tree before it is yielded, and before the first of them,
@@ -44,7 +40,7 @@ def entries_after(read: Read, known: Frontier, size: int, root: bytes) -> Iterat
     while known.size < size:
         end = min(size, known.size - known.size % PIECE + PIECE)
         piece = list(entries_between(read, known.size, end, size))
-        known = known.extended(map(leaf_hash, piece))
+        known = known.extended(map(tree.leaf_hash, piece))
         _require_in(nodes, known, size, root)
         yield piece
 
@@ -59,12 +55,12 @@ def entries_between(read: Read, first: int, end: int, size: int) -> Iterator[byt
         yield from bundled(read(f"tile/{tile.path}"), tile.width)[max(first - index * WIDTH, 0) :]
 
 
-def _require_in(nodes: Nodes, known: Frontier, size: int, root: bytes) -> None:
+def _require_in(nodes: tree.Nodes, known: tree.Frontier, size: int, root: bytes) -> None:
     """Require that the tree of ``size`` leaves begins with ``known``."""
     if not known.size:
         return  # every tree continues the empty one
-    proof = consistency_proof(nodes, known.size, size) if known.size < size else []
-    require_consistent(known.size, size, proof, known.root, root)
+    proof = tree.consistency_proof(nodes, known.size, size) if known.size < size else []
+    tree.require_consistent(known.size, size, proof, known.root, root)
 
 
 def objects_named(leaf: Leaf, read: Callable[[str], bytes | None]) -> Iterator[str]:

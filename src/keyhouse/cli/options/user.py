@@ -11,20 +11,9 @@ import msgspec
 
 from keyhouse.base.printable import printable
 from keyhouse.base.secret import Secret
+from keyhouse.cli.options import token as tokens
 from keyhouse.cli.options.context_chosen import context_for, not_applied
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.options.token import (
-    KeyPassword,
-    TokenConfig,
-    TokenKeyId,
-    TokenKeyLabel,
-    hex_id,
-    named_token,
-    passphrase_of,
-    password_for,
-    pin_for,
-    token_file,
-)
 from keyhouse.cli.output.files import read_file
 from keyhouse.cli.parser import Option, OptionGroup, WrongUsageError
 
@@ -45,7 +34,7 @@ class User(OptionGroup, frozen=True, kw_only=True):
 
     cert: UserCertificate = None
     key: UserKey = None
-    key_password: KeyPassword = None
+    key_password: tokens.KeyPassword = None
     pkcs12: Annotated[
         Path | None, Option("--pkcs12", help="both in one file (.p12, .pfx), instead of the two")
     ] = None
@@ -56,9 +45,9 @@ class User(OptionGroup, frozen=True, kw_only=True):
             help="its password: the first line; - for standard input (default: asked for)",
         ),
     ] = None
-    pkcs11_config: TokenConfig = None
-    pkcs11_key_id: TokenKeyId = ""
-    pkcs11_key_label: TokenKeyLabel = ""
+    pkcs11_config: tokens.TokenConfig = None
+    pkcs11_key_id: tokens.TokenKeyId = ""
+    pkcs11_key_label: tokens.TokenKeyLabel = ""
     pkcs11_cert_id: Annotated[
         str,
         Option(
@@ -148,7 +137,7 @@ class User(OptionGroup, frozen=True, kw_only=True):
         """Raise ``WrongUsageError`` unless exactly one key on a token is named."""
         if self.key or self.pkcs12:
             raise WrongUsageError("two keys", hint="pass the key on a token, or one in a file")
-        named_token(self.pkcs11_config, self.pkcs11_key_id, self.pkcs11_key_label)
+        tokens.named_token(self.pkcs11_config, self.pkcs11_key_id, self.pkcs11_key_label)
         if self.cert and (self.pkcs11_cert_id or self.pkcs11_cert_label):
             raise WrongUsageError("two certificates", hint="pass --cert, or the one on the token")
 
@@ -198,7 +187,7 @@ def _from_pem(
     found: ClientIdentity | PemIdentity = ClientIdentity(certificate, key)
     if key.exists():
         pem = Secret(read_file(str(key)))
-        passphrase = passphrase_of(key, pem, password)
+        passphrase = tokens.passphrase_of(key, pem, password)
         if passphrase is not None:
             with _naming(key):
                 found = read_pem(read_file(str(certificate)), pem, passphrase)
@@ -210,7 +199,7 @@ def _from_pkcs12(user: User) -> "PemIdentity":
     from keyhouse.client import read_pkcs12
 
     content = Secret(read_file(str(user.pkcs12)))
-    password = password_for(f"password of {user.pkcs12}", user.pkcs12_password)
+    password = tokens.password_for(f"password of {user.pkcs12}", user.pkcs12_password)
     hint = "" if password else "--pkcs12-password-file FILE has its password in the first line"
     with _naming(user.pkcs12, hint=hint):
         return read_pkcs12(content, password)
@@ -230,14 +219,14 @@ def _naming(path: Path | None, *, hint: str = "") -> Iterator[None]:
 def _on_token(user: User, config: Path) -> "TokenIdentity":
     from keyhouse.client import read_token
 
-    file = token_file(config)
-    key_id = hex_id(user.pkcs11_key_id, "--pkcs11-key-id")
-    certificate_id = hex_id(user.pkcs11_cert_id, "--pkcs11-cert-id")
+    file = tokens.token_file(config)
+    key_id = tokens.hex_id(user.pkcs11_key_id, "--pkcs11-key-id")
+    certificate_id = tokens.hex_id(user.pkcs11_cert_id, "--pkcs11-cert-id")
     certificate = read_file(str(user.cert)) if user.cert else None
     return read_token(
         Path(file.path),
         token=file.token,
-        pin=pin_for(file),
+        pin=tokens.pin_for(file),
         label=user.pkcs11_key_label,
         key_id=key_id,
         certificate=certificate,

@@ -7,18 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from keyhouse.base.secret import Secret
 from keyhouse.cli.manifest.file import names_of
+from keyhouse.cli.options import token as tokens
 from keyhouse.cli.options.context_chosen import ContextOption, context_for
-from keyhouse.cli.options.token import (
-    KeyPassword,
-    TokenConfig,
-    TokenKeyId,
-    TokenKeyLabel,
-    hex_id,
-    named_token,
-    passphrase_of,
-    pin_for,
-    token_file,
-)
 from keyhouse.cli.output.files import read_file
 from keyhouse.cli.parser import Argument, Option, OptionGroup, WrongUsageError
 
@@ -61,10 +51,10 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
     key: Annotated[
         Path | None, Option("--key", "-k", help="the holder's private RSA key (PEM)")
     ] = None
-    key_password: KeyPassword = None
-    pkcs11_config: TokenConfig = None
-    pkcs11_key_id: TokenKeyId = ""
-    pkcs11_key_label: TokenKeyLabel = ""
+    key_password: tokens.KeyPassword = None
+    pkcs11_config: tokens.TokenConfig = None
+    pkcs11_key_id: tokens.TokenKeyId = ""
+    pkcs11_key_label: tokens.TokenKeyLabel = ""
 
     @contextmanager
     def opened(self, context: str, host: str = "") -> Iterator["RecoveryKey | None"]:
@@ -79,14 +69,14 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
             return
         from keyhouse.client import open_token_key
 
-        file = token_file(
-            named_token(found.pkcs11_config, found.pkcs11_key_id, found.pkcs11_key_label)
+        file = tokens.token_file(
+            tokens.named_token(found.pkcs11_config, found.pkcs11_key_id, found.pkcs11_key_label)
         )
-        key_id = hex_id(found.pkcs11_key_id, "--pkcs11-key-id")
+        key_id = tokens.hex_id(found.pkcs11_key_id, "--pkcs11-key-id")
         with open_token_key(
             Path(file.path),
             token=file.token,
-            pin=pin_for(file),
+            pin=tokens.pin_for(file),
             label=found.pkcs11_key_label,
             key_id=key_id,
         ) as key:
@@ -117,6 +107,6 @@ def _from_file(file: Path | None, password: Path | None) -> "RecoveryKey | None"
         return None
     pem = Secret(read_file(str(file)))
     try:
-        return HolderKey(pem, passphrase_of(file, pem, password))
+        return HolderKey(pem, tokens.passphrase_of(file, pem, password))
     except ClientSetupError as error:
         raise ClientSetupError(f"{file}: {error.message}", hint=error.hint) from None

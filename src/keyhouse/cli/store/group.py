@@ -13,16 +13,8 @@ from keyhouse.base.printable import printable
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_table
 from keyhouse.cli.parser import Argument, AsJson, Group, command
+from keyhouse.cli.store import database as databases
 from keyhouse.cli.store.copy import copy
-from keyhouse.cli.store.database import (
-    KeyFile,
-    PasswordFile,
-    Source,
-    connected,
-    init,
-    is_url,
-    refuse_words_of_databases,
-)
 from keyhouse.cli.store.directories import (
     Directory,
     SealedFor,
@@ -39,11 +31,11 @@ if TYPE_CHECKING:
 
 
 def verify(
-    source: Source,
+    source: databases.Source,
     *,
     platform: SealedFor = "",
-    password_file: PasswordFile = None,
-    key_file: KeyFile = None,
+    password_file: databases.PasswordFile = None,
+    key_file: databases.KeyFile = None,
     stopped: Stopped = False,
     as_json: AsJson = False,
 ) -> None:
@@ -56,13 +48,13 @@ def verify(
 
     Example: keyhouse store verify keyhouse-data --platform simulation
     """
-    if is_url(source):
+    if databases.is_url(source):
         if stopped:
             raise RefusedError.no_effect("--stopped", "it goes with a directory")
         with long_work("checking the store", quiet=as_json):
             checked = _of_database(source, password_file, key_file, platform)
     else:
-        refuse_words_of_databases(password_file, key_file)
+        databases.refuse_words_of_databases(password_file, key_file)
         directory = existing(Path(source))
         require_stopped(directory, stopped=stopped)
         with long_work("checking the store", quiet=as_json):
@@ -107,7 +99,7 @@ def _of_database(
 
 async def _copied(url: str, password_file: Path | None, key: Path | None, copy: Path) -> None:
     """Fill the directory ``copy`` with the store in a database."""
-    async with connected(url, password_file) as database:
+    async with databases.connected(url, password_file) as database:
         from keyhouse.journal.directory.disk import Disk
         from keyhouse.journal.shared.moving import copy_database
 
@@ -135,7 +127,7 @@ def _show_file(checked: "FileChecked") -> None:
 
 
 app = Group()
-app.command("init")(init)
+app.command("init")(databases.init)
 app.command("verify")(verify)
 app.command("copy")(copy)
 
@@ -196,12 +188,12 @@ def restore(
 
 @command
 def backup(
-    source: Source,
+    source: databases.Source,
     target: Annotated[Path, Argument(metavar="BACKUP", help="a new directory")],
     *,
     platform: SealedFor = "",
-    password_file: PasswordFile = None,
-    key_file: KeyFile = None,
+    password_file: databases.PasswordFile = None,
+    key_file: databases.KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a backup of a state directory.
@@ -215,11 +207,11 @@ def backup(
     Example: keyhouse backup keyhouse-data backup-monday
     """
     found: list[StoreChecked] = []
-    if is_url(source):
+    if databases.is_url(source):
         check = verifier(platform, (key_file or target).absolute().parent, found)
         made = _backup_of_database(source, password_file, target.absolute(), key_file, check)
     else:
-        refuse_words_of_databases(password_file, key_file)
+        databases.refuse_words_of_databases(password_file, key_file)
         from keyhouse.journal.offline.backup import make_backup
 
         directory = existing(Path(source), "name an existing one")
@@ -268,7 +260,7 @@ def restore_backup(
 async def _backup_of_database(
     url: str, password_file: Path | None, target: Path, key_file: Path | None, check: "Verify"
 ) -> None:
-    async with connected(url, password_file) as database:
+    async with databases.connected(url, password_file) as database:
         from keyhouse.journal.shared.moving import back_up_database
 
         await back_up_database(database, target, key_file, check)

@@ -20,18 +20,11 @@ from keyhouse.evidence.hardware import vouched_start
 from keyhouse.evidence.history import History, LogIdentity, LogView, follow
 from keyhouse.evidence.pins import Pins
 from keyhouse.evidence.wording import is_other_code, text_of
-from keyhouse.transparency import leaf as leaves
+from keyhouse.transparency import leaf as leaves, tree
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import Leaf, Started, object_name, read_leaf
 from keyhouse.transparency.reading import entries_after
 from keyhouse.transparency.tiles import nodes_of
-from keyhouse.transparency.tree import (
-    Frontier,
-    consistency_proof,
-    leaf_hash,
-    require_consistent,
-    root_of,
-)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -109,7 +102,7 @@ class Look:
         self._parts |= {"key": key.encode(), "checkpoint": new.note}
         if known is not None and (known.root, known.key) != (root, key):
             raise LogInvalidError("it has another root or key than before")
-        frontier = Frontier() if known is None else known.frontier
+        frontier = tree.Frontier() if known is None else known.frontier
         history = History(LogIdentity(new.origin, root, key)) if known is None else known.history
         view = LogView(self._object, partial(self._root, new))
         findings: list[Finding] = []
@@ -119,12 +112,12 @@ class Look:
                 step = follow(history, leaf, view)
                 why = (*step.gaps, *self._not_vouched(leaf, frontier))
                 findings.append(of_leaf(self._host, history.size, leaf, history, why))
-                history, frontier = step.history, frontier.extended([leaf_hash(entry)])
+                history, frontier = step.history, frontier.extended([tree.leaf_hash(entry)])
             self._forget_entries()
         watched = Watched(root, key, new.note.decode(), frontier, history)
         return Seen(watched, new, self._coordinator.witnessed_checkpoint(), findings)
 
-    def _not_vouched(self, leaf: Leaf, before: Frontier) -> tuple[str, ...]:
+    def _not_vouched(self, leaf: Leaf, before: tree.Frontier) -> tuple[str, ...]:
         """Return why no quote vouches for a start by code that is expected; empty: one does."""
         if not isinstance(leaf, Started):
             return ()
@@ -150,9 +143,9 @@ class Look:
         if not 0 < size < new.size:
             return new.root if size == new.size else None
         nodes = nodes_of(lambda tile: self._read(f"tile/{tile.path}"), new.size)
-        root = root_of(nodes, size)
-        proof = consistency_proof(nodes, size, new.size)
-        require_consistent(size, new.size, proof, root, new.root)
+        root = tree.root_of(nodes, size)
+        proof = tree.consistency_proof(nodes, size, new.size)
+        tree.require_consistent(size, new.size, proof, root, new.root)
         return root
 
     def _object(self, name: str) -> bytes | None:

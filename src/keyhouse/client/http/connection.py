@@ -8,17 +8,9 @@ from typing import Any, Final, Self, TypeVar
 import httpx
 
 from keyhouse.base.progress import advance, begin, is_watched
+from keyhouse.client.http import rules
 from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.http.retries import Timeouts
-from keyhouse.client.http.rules import (
-    FROM_HTTPX,
-    Body,
-    Progress,
-    client_error,
-    client_options,
-    prepared,
-    require_open,
-)
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
 from keyhouse.wire.address import Address
 
@@ -46,7 +38,7 @@ class Connection:
         self._address = address
         self._context = context
         self._timeouts = timeouts
-        self._client = httpx.Client(**client_options(address, context), transport=transport)
+        self._client = httpx.Client(**rules.client_options(address, context), transport=transport)
         self._random = SystemRandom()
 
     def __enter__(self) -> Self:
@@ -88,21 +80,21 @@ class Connection:
         Raises ``TrustError`` if the handshake does, ``UnreachableError`` if no whole answer comes
         in time, ``AnswerUnreadableError`` if it is too long or compressed.
         """
-        require_open(self._client)
+        rules.require_open(self._client)
         self._context.deadline = request.deadline
-        progress = Progress()
-        options = prepared(request, self._timeouts, progress.see)
+        progress = rules.Progress()
+        options = rules.prepared(request, self._timeouts, progress.see)
         if (body := options["content"]) is not None and is_watched() and len(body) >= _LARGE:
             options["content"] = _told(body)
             options["headers"]["Content-Length"] = str(len(body))
         try:
             with self._client.stream(**options) as response:
-                answer = Body(self._address, request, response)
+                answer = rules.Body(self._address, request, response)
                 for part in response.iter_raw():
                     answer.add(part)
                 return answer.answer()
-        except FROM_HTTPX as error:
-            raise client_error(self._address, request, error, progress) from None
+        except rules.FROM_HTTPX as error:
+            raise rules.client_error(self._address, request, error, progress) from None
 
 
 def _told(body: bytes) -> Iterator[bytes]:

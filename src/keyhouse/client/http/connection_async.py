@@ -8,17 +8,9 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
+from keyhouse.client.http import rules
 from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.http.retries import Timeouts
-from keyhouse.client.http.rules import (
-    FROM_HTTPX,
-    Body,
-    Progress,
-    client_error,
-    client_options,
-    prepared,
-    require_open,
-)
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
 from keyhouse.wire.address import Address
 
@@ -40,7 +32,9 @@ class AsyncConnection:
     ) -> None:
         self._address = address
         self._timeouts = timeouts
-        self._client = httpx.AsyncClient(**client_options(address, context), transport=transport)
+        self._client = httpx.AsyncClient(
+            **rules.client_options(address, context), transport=transport
+        )
         self._random = SystemRandom()
 
     async def __aenter__(self) -> Self:
@@ -81,15 +75,15 @@ class AsyncConnection:
 
     async def _send(self, request: Request) -> Answer:
         """Return the answer; raises what ``Connection`` does."""
-        require_open(self._client)
-        progress = Progress()
-        options = prepared(request, self._timeouts, progress.see_async)
+        rules.require_open(self._client)
+        progress = rules.Progress()
+        options = rules.prepared(request, self._timeouts, progress.see_async)
         try:
             async with (
                 asyncio.timeout(max(request.deadline - time.monotonic(), 0.001)),
                 self._client.stream(**options) as response,
             ):
-                body = Body(self._address, request, response)
+                body = rules.Body(self._address, request, response)
                 async for part in response.aiter_raw():
                     body.add(part)
                 return body.answer()
@@ -97,9 +91,9 @@ class AsyncConnection:
             kind = httpx.ConnectTimeout if progress.is_connecting else httpx.ReadTimeout
             late = kind("the whole answer took too long")
             late.__cause__ = error
-            raise client_error(self._address, request, late, progress) from None
-        except FROM_HTTPX as error:
-            raise client_error(self._address, request, error, progress) from None
+            raise rules.client_error(self._address, request, late, progress) from None
+        except rules.FROM_HTTPX as error:
+            raise rules.client_error(self._address, request, error, progress) from None
 
 
 async def _in_thread(run: Callable[[], T]) -> T:

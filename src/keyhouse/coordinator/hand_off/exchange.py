@@ -5,12 +5,7 @@ import os
 
 import msgspec
 
-from keyhouse.authority.instance_keys import (
-    InstanceKeys,
-    SealedForAnotherError,
-    UnusableKeyError,
-    seal_for,
-)
+from keyhouse.authority import instance_keys
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
 from keyhouse.base.version import VERSION
@@ -34,7 +29,11 @@ class BehindError(KeyhouseError):
 
 
 def make_ask(
-    store_id: bytes, instance: bytes, keys: InstanceKeys, settings: bytes, known: Position | None
+    store_id: bytes,
+    instance: bytes,
+    keys: instance_keys.InstanceKeys,
+    settings: bytes,
+    known: Position | None,
 ) -> Ask:
     """Return a new ask. ``known``: the highest place of the journal that this machine has seen."""
     return Ask(
@@ -108,8 +107,8 @@ def make_give(message: bytes, held: Held, giver: bytes) -> Give:
         sealed=b"",
     )
     try:
-        sealed = seal_for(Ask.read(message).kem, held.dek, give.info)
-    except UnusableKeyError as refused:
+        sealed = instance_keys.seal_for(Ask.read(message).kem, held.dek, give.info)
+    except instance_keys.UnusableKeyError as refused:
         raise NoteRefusedError(NoteProblem.KEY, refused.message) from None
     return msgspec.structs.replace(give, sealed=sealed)
 
@@ -122,11 +121,11 @@ def require_answers(give: Give, message: bytes, ask: Ask) -> None:
         raise NoteRefusedError(NoteProblem.OTHER_STORE, "it is about another store")
 
 
-def key_in(give: Give, keys: InstanceKeys) -> Secret:
+def key_in(give: Give, keys: instance_keys.InstanceKeys) -> Secret:
     """Return the data key, which nothing has proven yet. Raises ``NoteRefusedError``."""
     try:
         return keys.unseal(give.sealed, give.info)
-    except SealedForAnotherError as refused:
+    except instance_keys.SealedForAnotherError as refused:
         raise NoteRefusedError(NoteProblem.SEALED_FOR_ANOTHER, refused.message) from None
 
 

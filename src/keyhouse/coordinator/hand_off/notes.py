@@ -40,12 +40,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, get_type_hints
 import msgspec
 
 from keyhouse.attestation.quote.form import MAX_QUOTE
-from keyhouse.authority.instance_keys import (
-    KEM_KEY_SIZE,
-    SEALING_OVERHEAD,
-    SIGNATURE_SIZE,
-    SIGNING_KEY_SIZE,
-)
+from keyhouse.authority import instance_keys
 from keyhouse.base.byte_reader import ByteReader, LayoutError
 from keyhouse.base.errors import RefusedError
 from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, Position
@@ -54,7 +49,7 @@ INSTANCE_SIZE: Final = 16
 NONCE_SIZE: Final = 32
 _HASH: Final = 32
 _FORMAT: Final = b"\1"
-_SEALED_KEY: Final = DEK_SIZE + SEALING_OVERHEAD
+_SEALED_KEY: Final = DEK_SIZE + instance_keys.SEALING_OVERHEAD
 _MESSAGE: Final = 4096  # bytes of the longest message; an ask has less than 1,700
 _LARGEST: Final = 2**63 - 1  # of an epoch or a sequence
 
@@ -173,8 +168,8 @@ def _version(version: str) -> bytes:
 
 
 _StoreId = Annotated[bytes, _exactly(STORE_ID_SIZE, "store id")]
-_Kem = Annotated[bytes, _exactly(KEM_KEY_SIZE, "key")]
-_Signing = Annotated[bytes, _exactly(SIGNING_KEY_SIZE, "key of signatures")]
+_Kem = Annotated[bytes, _exactly(instance_keys.KEM_KEY_SIZE, "key")]
+_Signing = Annotated[bytes, _exactly(instance_keys.SIGNING_KEY_SIZE, "key of signatures")]
 _Settings = Annotated[bytes, _exactly(_HASH, "settings")]
 _Level = Annotated[int, _number(4, "level")]
 _Place = Annotated[Position, _Form("place", _read_place, _place)]
@@ -277,7 +272,7 @@ class Switch(_Message, frozen=True, kw_only=True):
     epoch: Annotated[int, _Form("epoch", _read_count, _number(8, "epoch").write)]
     key_check: Annotated[bytes, _exactly(_HASH, "key check")]
     sealed: _Sealed = b""
-    signature: Annotated[bytes, _exactly(SIGNATURE_SIZE, "signature")] = b""
+    signature: Annotated[bytes, _exactly(instance_keys.SIGNATURE_SIZE, "signature")] = b""
 
     @property
     def info(self) -> bytes:

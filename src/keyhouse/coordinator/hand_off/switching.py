@@ -11,13 +11,7 @@ import asyncio
 import msgspec
 
 from keyhouse.attestation import QuoteRefusedError
-from keyhouse.authority.instance_keys import (
-    InstanceKeys,
-    SealedForAnotherError,
-    UnusableKeyError,
-    is_signed_by,
-    seal_for,
-)
+from keyhouse.authority import instance_keys
 from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.policy import policy_of
@@ -33,7 +27,9 @@ from keyhouse.manifest import Replicas
 class SwitchNotes:
     """The switches of this process, ``own``: what an engine is given for a store that is shared."""
 
-    def __init__(self, own: Member, keys: InstanceKeys, notes: Notes, members: Members) -> None:
+    def __init__(
+        self, own: Member, keys: instance_keys.InstanceKeys, notes: Notes, members: Members
+    ) -> None:
         self._own = own
         self._keys = keys
         self._notes = notes
@@ -100,7 +96,7 @@ class Reader(msgspec.Struct, frozen=True):
 def make_switch(
     reader: Member,
     writer: Member,
-    keys: InstanceKeys,
+    keys: instance_keys.InstanceKeys,
     *,
     store_id: bytes,
     after: Position,
@@ -120,8 +116,8 @@ def make_switch(
         key_check=key_check(dek, store_id, epoch),
     )
     try:
-        sealed = seal_for(reader.kem, dek, switch.info)
-    except UnusableKeyError:
+        sealed = instance_keys.seal_for(reader.kem, dek, switch.info)
+    except instance_keys.UnusableKeyError:
         return None
     switch = msgspec.structs.replace(switch, sealed=sealed)
     return msgspec.structs.replace(switch, signature=keys.sign(switch.signed))
@@ -140,20 +136,20 @@ def signed_switch(raw: bytes, reader: Reader) -> tuple[Switch, Member]:
     writer = next((each for each in reader.members if each.instance == switch.writer), None)
     if writer is None or writer.instance == reader.instance:
         raise NoteRefusedError(NoteProblem.WRITER, "its writer is not known here")
-    if not is_signed_by(writer.signing, switch.signature, switch.signed):
+    if not instance_keys.is_signed_by(writer.signing, switch.signature, switch.signed):
         raise NoteRefusedError(NoteProblem.SIGNATURE, "it is not signed by its writer")
     _require_continues(switch, reader.position)
     return switch, writer
 
 
-def key_of_switch(switch: Switch, keys: InstanceKeys) -> Secret:
+def key_of_switch(switch: Switch, keys: instance_keys.InstanceKeys) -> Secret:
     """Return the data key that ``switch`` tells the process whose private keys are ``keys``.
 
     Whether the journal is under it shows when it is read. Raises ``NoteRefusedError``.
     """
     try:
         dek = keys.unseal(switch.sealed, switch.info)
-    except SealedForAnotherError as refused:
+    except instance_keys.SealedForAnotherError as refused:
         raise NoteRefusedError(NoteProblem.SEALED_FOR_ANOTHER, refused.message) from None
     if key_check(dek, switch.store_id, switch.epoch) != switch.key_check:
         raise NoteRefusedError(NoteProblem.EPOCH, "it has the key of another epoch")

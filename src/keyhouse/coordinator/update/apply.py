@@ -18,12 +18,7 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.full_check import check_fully, initial_secret
-from keyhouse.coordinator.update.retained import (
-    equal_definitions,
-    notes_of_update,
-    renews_data_key,
-    stays,
-)
+from keyhouse.coordinator.update import retained
 from keyhouse.journal import DEK_SIZE
 from keyhouse.manifest import Manifest
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
@@ -58,7 +53,7 @@ def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
         previous_root_secret=state.keys.root_secret if rotates else state.previous_root_secret,
         previous_sizes=_previous_sizes(state, old, new),
         recovery=recovery,
-        notes=tuple(notes_of_update(state, old, new)),
+        notes=tuple(retained.notes_of_update(state, old, new)),
         warnings=checked.warnings,
         dek=dek,
     )
@@ -80,13 +75,13 @@ class _Values:
         self.previous: dict[str, authority.StoredSecret] = {}
         for name, definition in sorted(new.secrets.items()):
             former_definition = old.secrets.get(name)
-            if stays(former_definition, definition, rotates=new.config.rotate_root_secret):
+            if retained.stays(former_definition, definition, rotates=new.config.rotate_root_secret):
                 kept.append(name)
                 continue
             value = _made(name, definition, keys, now)
             if value is not None:
                 self.secrets[name] = value
-                equal = equal_definitions(former_definition, definition)
+                equal = retained.equal_definitions(former_definition, definition)
                 former = state.secrets.get(name) if equal else None
                 self.previous[name] = value if former is None else former
         self.kept = tuple(kept)
@@ -109,7 +104,7 @@ def _previous_sizes(state: Running, old: Manifest, new: Manifest) -> dict[str, i
         if definition.type is not SecretType.SYMMETRIC_KEY or definition.shared:
             continue
         former = state.previous_sizes.get(name, definition.size)
-        equal = equal_definitions(old.secrets.get(name), definition)
+        equal = retained.equal_definitions(old.secrets.get(name), definition)
         keeps = equal and not new.config.rotate_root_secret
         sizes[name] = former if keeps else definition.size
     return sizes
@@ -119,7 +114,7 @@ def _recovery(
     state: Running, old: Manifest, new: Manifest
 ) -> tuple[Secret | None, authority.RecoveryMaterial]:
     """Return a data key and its shares if they are renewed, else the present ones."""
-    if not renews_data_key(old, new):
+    if not retained.renews_data_key(old, new):
         return None, state.recovery
     dek = Secret(os.urandom(DEK_SIZE))
     public_keys = {name: key.public_key for name, key in new.recovery_keys.items()}
@@ -140,7 +135,7 @@ def require_fitting(state: Running, raw: bytes) -> None:
         definition = policy.manifest.secrets.get(name)
         if definition is None or not definition.user_defined or name not in state.secrets:
             continue
-        if equal_definitions(old.get(name), definition):
+        if retained.equal_definitions(old.get(name), definition):
             problems += policy.templates.check_upload(name, state.secrets[name])
     if problems:
         raise InvalidError("the manifest does not fit what was uploaded", problems)

@@ -26,18 +26,8 @@ from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, Running, policy_of
 from keyhouse.coordinator.engine.shared import Held
+from keyhouse.coordinator.hand_off import exchange
 from keyhouse.coordinator.hand_off.admission import Own, require_admitted, require_bound
-from keyhouse.coordinator.hand_off.exchange import (
-    BehindError,
-    key_in,
-    make_ask,
-    make_give,
-    require_answerable,
-    require_answers,
-    require_not_ahead,
-    require_not_older,
-    require_root,
-)
 from keyhouse.coordinator.hand_off.notes import (
     Ask,
     Give,
@@ -137,7 +127,7 @@ class KeyGiver:
         self._done = _Remembered()
         self._ahead = _Remembered()
         self._told_held = False
-        self.behind: BehindError | None = None
+        self.behind: exchange.BehindError | None = None
 
     async def look(self) -> None:
         """Answer each ask that is new.
@@ -154,7 +144,7 @@ class KeyGiver:
                 await self._answer(note)
             except (NoteRefusedError, QuoteRefusedError) as error:
                 refused.append((note, error))
-            except BehindError as error:
+            except exchange.BehindError as error:
                 self._fell_behind(digest, error)
                 continue
             except UnavailableError as error:  # no collateral, no quote: perhaps the next time
@@ -167,7 +157,7 @@ class KeyGiver:
         held = self._held()
         quoted = read_quoted(note.raw)
         ask = Ask.read(quoted.message)
-        require_answerable(ask, held.store_id, self._quotes.settings)
+        exchange.require_answerable(ask, held.store_id, self._quotes.settings)
         require_bound(quoted, "ask")
         if digest_of(quoted.message) in self._done:
             raise NoteRefusedError(NoteProblem.ANSWERED, "it was answered before")
@@ -183,9 +173,9 @@ class KeyGiver:
             raise UnavailableError(f"the own quote: {refused.message}", hint=refused.hint) from None
         held = self._held()
         require_admitted(verdict, held.replicas, own)
-        require_not_ahead(ask.known, held.place)
+        exchange.require_not_ahead(ask.known, held.place)
         self._engine.lease.spend()
-        give = make_give(message, held, self._engine.instance)
+        give = exchange.make_give(message, held, self._engine.instance)
         raw = (await self._quotes.vouched(give)).encode()
         await self._notes.put_note(Note("give", ask.instance, raw))
         self._done.add(digest_of(message))
@@ -214,7 +204,7 @@ class KeyGiver:
             raise UnavailableError("there is no data key here now", hint="try again later")
         return held
 
-    def _fell_behind(self, digest: bytes, error: BehindError) -> None:
+    def _fell_behind(self, digest: bytes, error: exchange.BehindError) -> None:
         """Look once more at the store; if that shows no more, hand nothing over any more."""
         if digest not in self._ahead:
             self._ahead.add(digest)
@@ -265,7 +255,7 @@ class KeyTaker:
         Raises ``UnavailableError`` if store or platform do not answer.
         """
         settings = self._quotes.settings
-        ask = make_ask(self._store_id, self._instance, self._keys, settings, self._known)
+        ask = exchange.make_ask(self._store_id, self._instance, self._keys, settings, self._known)
         vouched = await self._quotes.vouched(ask)
         self._ask = ask
         await self._notes.put_note(Note("ask", ask.instance, vouched.encode()))
@@ -297,7 +287,7 @@ class KeyTaker:
 
         Raises ``UnavailableError`` if the giver was judged by collateral that is too old by now.
         """
-        require_root(taken.give, state.keys.root_cert)
+        exchange.require_root(taken.give, state.keys.root_cert)
         replicas = policy_of(state.manifest).manifest.config.replicas
         require_admitted(taken.giver, replicas, await self._quotes.own())
         require_as_new(taken.marks, state.collateral_marks)
@@ -305,12 +295,12 @@ class KeyTaker:
     async def _take(self, note: Note, ask: Ask) -> Taken:
         quoted = read_quoted(note.raw)
         give = Give.read(quoted.message)
-        require_answers(give, ask.encode(), ask)
+        exchange.require_answers(give, ask.encode(), ask)
         require_bound(quoted, "give")
         verdict = await self._quotes.verify(quoted.quote, keep=True)
         require_bound(quoted, "give", verdict.report_data)
-        require_not_older(give.place, self._known)
-        return Taken(key_in(give, self._keys), give, verdict, dict(self._marks.known()))
+        exchange.require_not_older(give.place, self._known)
+        return Taken(exchange.key_in(give, self._keys), give, verdict, dict(self._marks.known()))
 
 
 def _tell(refused: Sequence[tuple[Note, NoteRefusedError | QuoteRefusedError]]) -> None:

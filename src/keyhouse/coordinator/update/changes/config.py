@@ -3,14 +3,9 @@
 from collections.abc import Iterator
 
 from keyhouse.base.printable import quoted
+from keyhouse.coordinator.update import retained
 from keyhouse.coordinator.update.compare import change, differing, fields_that_differ, shown
 from keyhouse.coordinator.update.replicas import replica_changes
-from keyhouse.coordinator.update.retained import (
-    KEPT_AGAIN,
-    KEPT_NOWHERE,
-    recovery_terms,
-    renews_data_key,
-)
 from keyhouse.manifest import FeatureGate, Manifest, SealMode, Transparency
 from keyhouse.wire.plan import Effect, PlanChange
 
@@ -28,15 +23,15 @@ def recovery_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
         elif becomes is None:
             what, verb = Effect.RECOVERY_KEY_REMOVED, "is removed"
         yield change(_RECOVERY, what, name, f"recovery key {quoted(name)} {verb}")
-    (_, needed), (_, needed_then) = recovery_terms(old), recovery_terms(new)
-    if renews_data_key(old, new):
+    (_, needed), (_, needed_then) = retained.recovery_terms(old), retained.recovery_terms(new)
+    if retained.renews_data_key(old, new):
         yield change(
             _RECOVERY, Effect.SHARES_RENEWED, "", _shares(new), before=needed, after=needed_then
         )
 
 
 def _shares(new: Manifest) -> str:
-    _, needed = recovery_terms(new)
+    _, needed = retained.recovery_terms(new)
     begin = "there is a new data key, and what is on the disk opens with no old share"
     if not needed:
         return f"{begin}: a lost state cannot be recovered"
@@ -98,9 +93,9 @@ def _meaning(field: str, becomes: object, old: Manifest) -> str:
     if field == "RecoveryThreshold":
         return " (0: all)"
     if field == "SealMode" and becomes is SealMode.DISABLED:
-        return f": {KEPT_NOWHERE}"
+        return f": {retained.KEPT_NOWHERE}"
     if field == "SealMode" and old.config.seal_mode is SealMode.DISABLED:
-        return f": {KEPT_AGAIN}"
+        return f": {retained.KEPT_AGAIN}"
     return ""
 
 
