@@ -14,7 +14,7 @@ from support.samples.recovery import Holder, ciphertexts_of, hand_in
 from support.samples.updates import Api, holder_key, together
 
 from keyhouse.attestation import quote_binding, report_data
-from keyhouse.testing import confidential_vm as snp_vm
+from keyhouse.testing import snp_vm
 from keyhouse_simulation import SimulatedPlatform, amd_vendor
 from keyhouse_simulation.record import read_record
 
