@@ -140,9 +140,10 @@ def keyring(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """Return a keyring of two keys, and their fingerprints."""
     home = tmp_path_factory.mktemp("gnupg")
     home.chmod(0o700)
+    program = tool("gpg")
 
     def gpg(*words: str) -> str:
-        command = [tool("gpg"), "--batch", "--passphrase=", "--homedir", str(home), *words]
+        command = [program, "--batch", "--passphrase=", "--homedir", str(home), *words]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     try:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from support.process.server import PATIENCE
 
 from keyhouse.attestation import (
     Collateral,
@@ -28,12 +29,12 @@ def machine(folder: Path) -> SimulatedPlatform:
     return open_platform(folder)
 
 
-async def fetched(folder: Path, *words: str) -> Collateral:
+async def fetched(folder: Path, *words: str, patience: float = PATIENCE) -> Collateral:
     """Return what a PCCS that was started with ``words`` gives for the machine in ``folder``."""
     kind = read_facts(read_collateral((folder / "collateral.json").read_bytes())).kind
     server, _ = from_arguments([str(folder), "--port", "0", *words])
     with server:
-        async with Pccs(server.url, server.ca_pem, patience=0.5) as pccs:
+        async with Pccs(server.url, server.ca_pem, patience=patience) as pccs:
             return await pccs.fetch(kind)
 
 
@@ -69,7 +70,7 @@ async def test_a_pccs_with_a_fault_gives_nothing(
     folder: Path, fault: Fault, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        await fetched(folder, "--fault", fault)
+        await fetched(folder, "--fault", fault, patience=0.5 if fault is Fault.SLOW else PATIENCE)
 
 
 @pytest.mark.parametrize(
