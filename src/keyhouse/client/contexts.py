@@ -134,7 +134,7 @@ def chosen_context(name: str = "") -> NamedContext | None:
 
 
 def context_named(known: Contexts, name: str, by: str = "") -> Context:
-    """Return the context of this name. Raises ``ContextUnusableError`` if there is none.
+    """Return the context of this name. Raises ``ContextUnusableError`` if it is missing.
 
     ``by``: what names it, for the hint.
     """

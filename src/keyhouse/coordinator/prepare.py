@@ -8,7 +8,6 @@ it is prepared again when another change was first (``until_current``).
 import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TypeVar
 
 import msgspec
 
@@ -173,6 +172,3 @@ def _initial_secrets(
     if problems:
         raise InvalidError("the manifest", problems)
     return secrets
-
-
-T = TypeVar("T")
