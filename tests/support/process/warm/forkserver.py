@@ -1,11 +1,12 @@
 """A warm interpreter that becomes `keyhouse` processes: what it imported, they need not import.
 
 Run as a program with the kind of its children (``serve``, ``run`` or ``command``), which of how
-many of that kind it is, and the descriptors of a socket and of one that listens, for shells. Each
-message on the first, and the first on a connection to the other, is a request: JSON with
-``arguments``, ``environment`` and ``folder``, and four descriptors: the three standard streams of
-the child and a pipe, which gets the child's process id and, at its end, its exit code (four bytes
-each, native order, negative for a signal).
+many of that kind it is, the descriptors of a socket and of one that listens, for shells, and the
+number by which thresholds are divided (``support.process.divided``). Each message on the first, and
+the first on a connection to the other, is a request: JSON with ``arguments``, ``environment`` and
+``folder``, and four descriptors: the three standard streams of the child and a pipe, which gets the
+child's process id and, at its end, its exit code (four bytes each, native order, negative for a
+signal).
 
 The nursery forks, and waits for those that it forked: nothing else, so it has no threads. It ends
 when the other end of the first socket is closed.
@@ -24,7 +25,7 @@ import struct
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -128,11 +129,23 @@ def _preload(kind: str, this: int, of: int) -> "KeptKeys":
 
 
 def _kept_keys(this: int, of: int) -> "KeptKeys":
-    sys.path.insert(0, str(Path(__file__).parents[3]))
-    from support.process.warm.rsa_keys import KeptKeys
-
-    del sys.path[0]
+    with _tests_on_path():
+        from support.process.warm.rsa_keys import KeptKeys
     return KeptKeys(this, of)
+
+
+@contextmanager
+def _tests_on_path() -> Iterator[None]:
+    """Let modules of the tests be imported until the context ends."""
+    sys.path.insert(0, str(Path(__file__).parents[3]))
+    yield
+    del sys.path[0]
+
+
+def _divide(by: str) -> None:
+    with _tests_on_path():
+        from support.process.divided import divide
+    divide(by)
 
 
 def _warm_tls() -> None:
@@ -278,8 +291,9 @@ def _run() -> None:
 
 def main() -> None:
     """Be the nursery; return from this as one of its children, which then runs the command."""
-    kind, *numbers = sys.argv[1:]
+    kind, *numbers, by = sys.argv[1:]
     this, of, *descriptors = map(int, numbers)
+    _divide(by)
     keys = _preload(kind, this, of)
     control, listener = (socket.socket(fileno=each) for each in descriptors)
     if _fork_on_request(kind, keys, control, listener):
