@@ -9,7 +9,7 @@ __all__ = ["Ledger", "Writer"]
 
 
 class Writer(threading.Thread):
-    """Uploads one rising number after the other to a secret of its own until the line is cut."""
+    """Uploads rising numbers to a secret of its own until the connection ends."""
 
     def __init__(self, client: Client, name: str, first: int) -> None:
         super().__init__(daemon=True)

@@ -11,6 +11,7 @@ import socket
 import ssl
 import subprocess
 import time
+import traceback
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -47,6 +48,13 @@ class Reply(NamedTuple):
         assert self.status == 200, self.body
         return self.envelope["data"]
 
+    @property
+    def happened(self) -> bool | None:
+        """Whether the change that was asked for has happened; None: the answer leaves it open."""
+        if self.status == 503:
+            return None if "keyhouse-outcome" in self.headers else False
+        return None if self.status >= 500 else self.status == 200
+
 
 @cache
 def _context(user: User | None) -> ssl.SSLContext:
@@ -62,13 +70,29 @@ def _context(user: User | None) -> ssl.SSLContext:
     return context
 
 
+class _Connection(http.client.HTTPSConnection):
+    """Leaves no socket open where the server resets the connection before the handshake.
+
+    CPython's ``SSLSocket._create`` then raises and keeps the new socket to itself: it stays open
+    until it is collected, and its ResourceWarning fails a test that kills the server.
+    """
+
+    def connect(self) -> None:
+        try:
+            super().connect()
+        except OSError as error:
+            for frame, _ in traceback.walk_tb(error.__traceback__):
+                unfinished = frame.f_locals.get("self")
+                if isinstance(unfinished, ssl.SSLSocket):
+                    unfinished.close()
+            raise
+
+
 class Client:
     """One connection to ``127.0.0.1:port``, with the certificate of a user or none."""
 
     def __init__(self, port: int, user: User | None = None) -> None:
-        self.connection = http.client.HTTPSConnection(
-            "127.0.0.1", port, context=_context(user), timeout=PATIENCE
-        )
+        self.connection = _Connection("127.0.0.1", port, context=_context(user), timeout=PATIENCE)
 
     def call(self, method: str, path: str, body: bytes | None = None) -> Reply:
         """Return the answer to one request."""
@@ -162,7 +186,8 @@ def free_port() -> int:
 class Server:
     """A coordinator over ``data``. With ``with`` it is started and, at the end, stopped.
 
-    ``cold``: in an interpreter of its own each time, see ``support.process.start``.
+    ``cold``: in an interpreter of its own each time, see ``support.process.start``. ``program``:
+    the path of a ``keyhouse`` of another installation, which is always cold.
     """
 
     patience: ClassVar = PATIENCE
@@ -175,6 +200,7 @@ class Server:
         environment: Mapping[str, str] | None = None,
         wrapper: Sequence[str] = (),
         cold: bool = False,
+        program: str = KEYHOUSE,
     ) -> None:
         self.data = data
         self.port, self.mesh_port = free_port(), free_port()
@@ -182,7 +208,7 @@ class Server:
         self._cold = cold
         self._command = [
             *wrapper,
-            KEYHOUSE,
+            program,
             "serve",
             "--platform",
             "simulation",
@@ -197,12 +223,17 @@ class Server:
         self._environment = dict(environment or {})
         self.process: Started | None = None
 
-    def start(self) -> Self:
-        """Start the process; return once it serves."""
+    def launch(self) -> Started:
+        """Start the process, which may wait for others, or never serve; return at once."""
         with self.log.open("ab") as log:
             self.process = self._start(log)
+        return self.process
+
+    def start(self) -> Self:
+        """Start the process; return once it serves."""
+        process = self.launch()
         try:
-            self._wait(self.process)
+            self._wait(process)
         except BaseException:  # also of a test whose time is up: nobody else would end it
             self.kill()
             raise
@@ -258,6 +289,22 @@ class Server:
     ) -> None:
         if self.process is not None and self.process.poll() is None:
             self.stop()
+
+
+def children(process: int) -> list[int]:
+    """Return the ids of the children of a process; none if it has ended."""
+    try:
+        listed = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii")
+    except OSError:
+        return []
+    return [int(each) for each in listed.split()]
+
+
+def signal_all(number: int, *processes: int) -> None:
+    """Send a signal to those of ``processes`` that run."""
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, number)
 
 
 def listens(port: int) -> bool:
