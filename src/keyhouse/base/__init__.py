@@ -1,1 +1,1 @@
-"""What every room uses: errors, problems and their places, secrets, durable files."""
+"""Shared by every room: errors, problems and their places, secrets, durable files."""

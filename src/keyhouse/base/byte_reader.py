@@ -1,14 +1,14 @@
-"""Reads a binary layout from its beginning to its end, and no byte further."""
+"""Reads a binary layout from the first byte to the last."""
 
 from typing import Literal
 
 
 class LayoutError(ValueError):
-    """The bytes do not have the layout; the text names the part and repeats none of them."""
+    """The bytes do not have the layout. The text names the part and repeats no byte."""
 
 
 class ByteReader:
-    """A position in ``raw`` that only moves forward. Each call names the part that it reads."""
+    """A position in ``raw`` that only moves forward. Each call names a part of the layout."""
 
     def __init__(self, raw: bytes, byteorder: Literal["big", "little"]) -> None:
         self._raw = raw
@@ -29,10 +29,10 @@ class ByteReader:
         return int.from_bytes(self.take(length, part), self._byteorder)
 
     def framed(self, size: int, part: str) -> bytes:
-        """Return bytes that have their length in ``size`` bytes in front."""
+        """Return bytes that follow their own length, a number of ``size`` bytes."""
         return self.take(self.number(size, part), part)
 
     def finish(self, part: str) -> None:
-        """Raise ``LayoutError`` unless all bytes were read; ``part`` is the last."""
+        """Raise ``LayoutError`` if bytes are left. ``part`` names the last part."""
         if left := len(self._raw) - self.position:
             raise LayoutError(f"{left} bytes follow its {part}")

@@ -1,7 +1,7 @@
-"""Which keys of clients are refused: those whose proof costs too much.
+"""Refuse client keys whose signatures are expensive to verify.
 
-A handshake runs in the event loop, where it takes about a millisecond with an ordinary key. An
-anonymous client with a costly one would make everybody else wait.
+A TLS handshake runs on the event loop and takes about a millisecond with an ordinary key. An
+anonymous client with an expensive key would delay every other client.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from keyhouse.base.rsa_keys import is_costly_rsa
 
 SMALL: Final = 256
-"""Bits: a proof by a key of this size costs little, whatever kind it is of."""
+"""Bits. A signature by a key of this size is cheap to verify, for every algorithm."""
 
 _CURVES: Final = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _OTHERS: Final = (
@@ -26,9 +26,10 @@ _OTHERS: Final = (
 
 
 def has_costly_key(certificate: bytes) -> bool:
-    """Tell whether checking one signature by the key of ``certificate`` (DER) may cost much.
+    """Return whether a signature by the key of ``certificate`` (DER) may be expensive to verify.
 
-    The key has more than ``SMALL`` bits. Of an unknown kind, or unreadable, it may.
+    The caller asks only for keys of more than ``SMALL`` bits. An unknown or unreadable key counts
+    as expensive.
     """
     try:
         key = x509.load_der_x509_certificate(certificate).public_key()

@@ -1,7 +1,7 @@
-"""Why there is no connection to a coordinator, in words: for both of its interfaces.
+"""Explain why a connection to a coordinator failed, for both interfaces.
 
-Each failure names its cause and what to check. Of other libraries' texts only the names of TLS
-alerts are shown, which are few and fixed.
+Each explanation has a cause and a hint. Messages of libraries are never repeated, except the names
+of TLS alerts: RFC 8446 defines a short list of them.
 """
 
 import re
@@ -18,20 +18,20 @@ _ALERT: Final = re.compile(r"alert ([a-z ]{3,40})\b")
 _WRONG_API: Final = frozenset({"no application protocol", "certificate required"})
 _NOT_TLS: Final = ("wrong version number", "packet length too long", "unexpected message")
 _HTTP: Final = (b"HTTP/1.0 ", b"HTTP/1.1 ")
-_RECORD_HEAD: Final = 5  # bytes that OpenSSL reads first
+_RECORD_HEAD: Final = 5  # bytes of the header of a TLS record (RFC 8446, 5.1)
 
 
 class Api(msgspec.Struct, frozen=True):
-    """An interface of the coordinator, and the other one that it is confused with."""
+    """An interface of the coordinator, and the interface that users confuse with it."""
 
     name: str
-    port: int  # the usual one
+    port: int  # by default
     other: str
     other_port: int
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Why, and what to do about it."""
+    """The cause of a failure, and a hint for the next step."""
 
     problem: str
     hint: str
@@ -42,19 +42,19 @@ class PlainHttpError(ssl.SSLError):
 
 
 def plain_http(begin: bytes, *, head_is_read: bool = False) -> PlainHttpError | None:
-    """Return the error for a peer whose first bytes are of a plain HTTP answer, else None.
+    """Return an error if ``begin`` is the start of an answer in plain HTTP, else None.
 
-    ``head_is_read``: ``begin`` is what follows the first 5 bytes, which OpenSSL took for the head
-    of a record.
+    ``head_is_read``: OpenSSL has consumed the first 5 bytes as the header of a record, so ``begin``
+    starts after them.
     """
     starts = tuple(start[_RECORD_HEAD:] for start in _HTTP) if head_is_read else _HTTP
     return PlainHttpError("plain HTTP") if begin.startswith(starts) else None
 
 
 def cause_of(error: BaseException, api: Api, *, in_tls: bool) -> Cause:
-    """Return what kept a connection to ``api`` from being made.
+    """Return the cause of a failed connection to ``api``.
 
-    ``in_tls``: there was a TCP connection, and TLS had begun.
+    ``in_tls``: the TCP connection existed and the TLS handshake had begun.
     """
     found = (_cause(each, api, in_tls=in_tls) for each in _chain(error))
     failed = "the TLS handshake failed" if in_tls else "no connection"
@@ -62,7 +62,7 @@ def cause_of(error: BaseException, api: Api, *, in_tls: bool) -> Cause:
 
 
 def alert_in(error: BaseException) -> str:
-    """Return the name of the TLS alert by which the peer ended the connection; "": by none."""
+    """Return the name of the TLS alert from the peer, or "" if the peer sent no alert."""
     names = (_alert(each) for each in _chain(error) if isinstance(each, ssl.SSLError))
     return next(filter(None, names), "")
 
@@ -93,7 +93,7 @@ def _of_tcp(error: OSError, api: Api) -> Cause | None:
     if isinstance(error, ConnectionRefusedError):
         return Cause("connection refused", f"check that the coordinator runs; {_check_port(api)}")
     if not error.errno:
-        return None  # asyncio's, of several attempts: the cause is behind it
+        return None  # asyncio summarises several attempts; ``__cause__`` has the number
     return Cause(os_reason(error), "check the address, and the network of this machine")
 
 

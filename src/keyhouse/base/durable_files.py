@@ -1,9 +1,10 @@
-"""Files that appear whole or not at all, and survive a crash.
+"""Writes files atomically and durably.
 
-The order is always the same: write a new file (0600), sync it, give it its name, sync it under that
-name, sync the directory. Under Gramine the last does nothing, and no error tells so; the one before
-makes the name durable on common file systems (docs/decisions/0032-under-gramine.md). No symbolic
-link is followed to a file. Everything raises ``OSError``.
+The steps are always the same: write a new file with mode 0600, sync the file, rename the file, sync
+it under the new name, sync the directory. Under Gramine the last step does nothing and reports no
+error. The step before makes the name durable on common file systems
+(docs/decisions/0032-under-gramine.md). No function follows a symbolic link to a file. All functions
+raise ``OSError``.
 """
 
 import errno
@@ -23,10 +24,10 @@ _Name = str | bytes | Path
 
 
 def create(path: _Name, *, folder: int | None = None) -> BinaryIO:
-    """Return the new file ``path``, open for writing, 0600 whatever the umask says.
+    """Create the file ``path`` with mode 0600 under any umask, and return it open for writing.
 
-    A relative path counts from the directory ``folder``, an open handle, or from the working
-    directory. Raises ``FileExistsError`` if anything is there, be it a link that leads nowhere.
+    A relative path starts at the directory with the open handle ``folder``, or at the working
+    directory. Raises ``FileExistsError`` if the name exists, even as a dangling link.
     """
     file = os.fdopen(os.open(path, _NEW, 0o600, dir_fd=folder), "wb")
     try:
@@ -39,22 +40,23 @@ def create(path: _Name, *, folder: int | None = None) -> BinaryIO:
 
 
 def set_mode(handle: int, mode: int) -> None:
-    """Give an open file or directory ``mode`` if it has another one.
+    """Set the mode of an open file or directory, unless the mode is already set.
 
-    Only then: Gramine 1.9 ends with a fault when it is asked for a directory on an encrypted mount.
+    The condition avoids a crash of Gramine 1.9, which cannot change a directory on an encrypted
+    mount.
     """
     if stat.S_IMODE(os.fstat(handle).st_mode) != mode:
         os.fchmod(handle, mode)
 
 
 def sync(file: BinaryIO) -> None:
-    """Make what was written to ``file`` durable."""
+    """Make the written content of ``file`` durable."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def sync_file(path: Path) -> None:
-    """Make the content of the file ``path``, written through other handles, durable."""
+    """Make the content of the file ``path`` durable after writes through other handles."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         os.fsync(handle)
@@ -63,13 +65,13 @@ def sync_file(path: Path) -> None:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Rename the file ``source`` and sync it; durable after ``sync_directory``, if not before."""
+    """Rename the file ``source`` and sync it. ``sync_directory`` makes the name durable."""
     source.rename(target)
     sync_file(target)
 
 
 def sync_directory(path: _Name, *, follow: bool = True) -> None:
-    """Make the names in the directory ``path`` durable; without ``follow`` it may be no link."""
+    """Make the names in the directory ``path`` durable. Without ``follow``, refuse a link."""
     handle = os.open(path, _DIRECTORY if follow else _DIRECTORY | os.O_NOFOLLOW)
     try:
         os.fsync(handle)
@@ -80,7 +82,7 @@ def sync_directory(path: _Name, *, follow: bool = True) -> None:
 def write_new(
     path: _Name, content: bytes, *, folder: int | None = None, durable: bool = True
 ) -> None:
-    """Make a new file hold ``content``; nothing is left if that fails. Its name is not synced."""
+    """Write ``content`` to a new file, or leave no file. The name is not synced."""
     file = create(path, folder=folder)
     with _removed_on_failure(path, folder), file:
         file.write(content)
@@ -89,10 +91,10 @@ def write_new(
 
 
 def create_file(path: str, content: bytes) -> None:
-    """Make the new file ``path`` hold ``content``: whole for every concurrent reader.
+    """Write ``content`` to the new file ``path``. Concurrent readers see all of it or no file.
 
-    Where files cannot be linked (as in an enclave) it is empty for a moment. Its name is not
-    synced. Raises ``FileExistsError`` if anything is there.
+    Without hard links (in an enclave, for example), readers may see an empty file for a moment. The
+    name is not synced. Raises ``FileExistsError`` if the name exists.
     """
     beside = os.path.join(os.path.dirname(path), _beside())  # noqa: PTH118, PTH120 as it was given
     write_new(beside, content)
@@ -107,11 +109,11 @@ def create_file(path: str, content: bytes) -> None:
 
 
 def replace_file(path: Path, content: bytes, *, alone: bool = False, durable: bool = True) -> None:
-    """Make ``path`` (0600) hold ``content``, durably and all of it, or leave it as it is.
+    """Replace the content of ``path`` (mode 0600) completely and durably, or change nothing.
 
-    Without ``durable`` that is so for every reader, but a crash of the machine may leave anything.
-    ``alone``: no other call writes this file now. What a killed process left beside it is removed
-    then; without it, the temporary file has a name that no other call uses.
+    Without ``durable``, a crash of the machine may leave any content; other readers still see the
+    old or the new content. ``alone``: no other call writes this file now, so the temporary file has
+    a fixed name and replaces the temporary file of a killed process. Otherwise its name is random.
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -128,7 +130,7 @@ def replace_file(path: Path, content: bytes, *, alone: bool = False, durable: bo
 
 
 def put_file(folder: int, name: bytes, content: bytes) -> None:
-    """Make ``name`` in the open directory ``folder`` hold ``content``: whole, but not synced."""
+    """Replace the content of ``name`` in the open directory ``folder``, atomically, not synced."""
     beside = _beside().encode("ascii")
     write_new(beside, content, folder=folder, durable=False)
     with _removed_on_failure(beside, folder):
@@ -137,7 +139,7 @@ def put_file(folder: int, name: bytes, content: bytes) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of changes to the file ``path``: ``<path>.lock``, made if it is missing."""
+    """Hold the lock for changes of the file ``path``. The lock file is ``<path>.lock``."""
     handle = os.open(path.with_name(f"{path.name}.lock"), _LOCK, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

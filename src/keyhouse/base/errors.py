@@ -3,22 +3,22 @@
 ::
 
     KeyhouseError
-     +-- RefusedError           the caller's doing; nothing has changed
-     |    +-- BadRequestError        the request itself: unreadable, a broken field rule  400 fail
-     |    +-- TooLargeError          a limit on a part of the request                     413 fail
-     |    +-- UnauthenticatedError   no certificate of a user                             401 fail
-     |    +-- ForbiddenError         a user without the permission, or a closed gate      403
-     |    +-- NotFoundError          nothing there (never: an unknown path)               404
-     |    +-- GoneError              was here in an older version of the interface        410
-     |    +-- WrongPhaseError        not in this phase of the coordinator                 409
-     |    +-- ConflictError          contradicts what is stored or pending                409
-     |    +-- InvalidError           content that breaks the rules: every problem at once 400
+     +-- RefusedError           the caller made a mistake; nothing has changed
+     |    +-- BadRequestError        the request is unreadable or a field is invalid      400 fail
+     |    +-- TooLargeError          a part of the request exceeds a limit                413 fail
+     |    +-- UnauthenticatedError   the caller has no certificate of a user              401 fail
+     |    +-- ForbiddenError         the user lacks a permission, or a gate is closed     403
+     |    +-- NotFoundError          the named object does not exist (paths: elsewhere)   404
+     |    +-- GoneError              only an older version of the interface had it        410
+     |    +-- WrongPhaseError        the coordinator is in another phase                  409
+     |    +-- ConflictError          the request contradicts the state or an update       409
+     |    +-- InvalidError           the content breaks rules; lists every problem        400
      +-- UnavailableError       try again later: full disk, too busy, shutting down       503
-     +-- UnsettledError         it may have happened: read before you repeat it           503
-     +-- BrokenError            an invariant does not hold; an operator has to look       500
+     +-- UnsettledError         the change may have happened: read before a retry         503
+     +-- BrokenError            an invariant does not hold; an operator must look         500
 
-``code`` is stable and for programs, the text is for people: what, where, and what to do.
-No text carries a secret, a value from secret-bearing input, or a library's own message.
+``code`` is stable and for programs. The text is for people and names the value, the place and the
+next step. No text contains a secret, a value from secret input, or a message of a library.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,10 +28,10 @@ import msgspec
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
-    """One finding: where, what, and what to do about it.
+    """A problem or warning: its place, a description and a hint for the next step.
 
-    ``at`` is a path such as ``Marbles.web.TLS[0]`` (empty: the whole); map keys that are not plain
-    words are quoted: ``Secrets["my key"].Size``.
+    ``at`` is a path such as ``Marbles.web.TLS[0]``. It is empty if the problem concerns the whole
+    value. Map keys that are not plain words are quoted: ``Secrets["my key"].Size``.
     """
 
     at: str
@@ -45,7 +45,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 class KeyhouseError(Exception):
-    """Base of all errors that are raised on purpose. ``hint`` says what to do."""
+    """Base of all errors that are raised on purpose. ``hint`` names the next step."""
 
     code: ClassVar[str] = "error"
 
@@ -58,19 +58,33 @@ class KeyhouseError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
+def release_frames(error: BaseException) -> None:
+    """Release the frames that ``error`` and the errors behind it have passed through.
+
+    Frames hold the values of a call, such as the body of a request, and often the task whose error
+    this is: a cycle, which only the collector would find. Errors of JSON and of UTF-8 hold all of
+    their text. Call it where an error has become an answer.
+    """
+    left = [error]
+    while left:
+        each = left.pop()
+        left += [behind for behind in (each.__cause__, each.__context__) if behind is not None]
+        each.__traceback__ = each.__cause__ = each.__context__ = None
+
+
 class RefusedError(KeyhouseError):
-    """The caller's doing. Nothing has changed."""
+    """The caller made a mistake. Nothing has changed."""
 
     code = "refused"
 
     @classmethod
     def no_effect(cls, option: str, hint: str) -> Self:
-        """Return that ``option`` was given where nothing reads it."""
+        """Return the error for an ``option`` that nothing reads in this combination."""
         return cls(f"{option} has no effect here", hint=hint)
 
 
 class BadRequestError(RefusedError):
-    """The request itself is wrong. ``fields`` maps each field at fault to its reason."""
+    """The request is invalid. ``fields`` maps each invalid field to a reason."""
 
     code = "bad-request"
 
@@ -82,49 +96,49 @@ class BadRequestError(RefusedError):
 
 
 class TooLargeError(BadRequestError):
-    """A part of the request is over its limit."""
+    """A part of the request exceeds its limit."""
 
     code = "too-large"
 
 
 class UnauthenticatedError(RefusedError):
-    """The caller presented no certificate, or one of no user."""
+    """The caller presented no certificate, or a certificate that belongs to no user."""
 
     code = "unauthenticated"
 
 
 class ForbiddenError(RefusedError):
-    """The caller is known and may not do this, or the manifest has not enabled it."""
+    """The user lacks the permission, or the manifest does not enable the feature."""
 
     code = "forbidden"
 
 
 class NotFoundError(RefusedError):
-    """What was asked for does not exist."""
+    """The requested object does not exist."""
 
     code = "not-found"
 
 
 class GoneError(RefusedError):
-    """Was here in an older version of the interface."""
+    """Only an older version of the interface had this path."""
 
     code = "gone"
 
 
 class WrongPhaseError(RefusedError):
-    """The coordinator is not in a phase in which this can be done."""
+    """The coordinator is in a phase that does not allow the operation."""
 
     code = "wrong-phase"
 
 
 class ConflictError(RefusedError):
-    """What was asked for contradicts what is stored or pending."""
+    """The request contradicts the state or a pending update."""
 
     code = "conflict"
 
 
 class InvalidError(RefusedError):
-    """Content that breaks the rules: ``what`` it is, and every finding, sorted by place."""
+    """The content breaks rules. ``what`` names the content; ``problems`` are sorted by place."""
 
     code = "invalid"
 
@@ -138,24 +152,24 @@ class InvalidError(RefusedError):
 
 
 class UnavailableError(KeyhouseError):
-    """Cannot be done now; the same request may succeed later. Nothing has changed."""
+    """The operation is not possible now, but may succeed later. Nothing has changed."""
 
     code = "unavailable"
 
 
 class UnsettledError(KeyhouseError):
-    """Whether the change has happened is not known yet: read before you repeat it."""
+    """The outcome of the change is unknown. Read the state before you repeat the request."""
 
     code = "outcome-unknown"
 
 
 class BrokenError(KeyhouseError):
-    """Something that must hold does not. Stop and tell an operator."""
+    """An invariant does not hold. Stop, and inform an operator."""
 
     code = "broken"
 
 
 class StartAgainError(BrokenError):
-    """This process cannot continue but a new one can: its supervisor should start it again."""
+    """This process cannot continue, but a new process can: the supervisor should restart it."""
 
     code = "start-again"

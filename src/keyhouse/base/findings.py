@@ -1,4 +1,4 @@
-"""What the checks of one value find: problems and warnings, each at its place."""
+"""Collects the problems and warnings that checks find in a value."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -7,17 +7,17 @@ from keyhouse.base.errors import Problem
 from keyhouse.base.printable import Place, at
 
 MOST: Final = 1_000
-"""Problems, and warnings, that are reported of one value: the work for a hostile one is bounded."""
+"""Largest number of reported problems, and of warnings: bounds the work for a hostile value."""
 
-_TOO_MANY: Final = Problem("", f"has more problems than the {MOST} that are told")
+_TOO_MANY: Final = Problem("", f"has more than {MOST} problems; only the first {MOST} are listed")
 
 
 class TooManyError(Exception):
-    """Ends the search for further problems."""
+    """Stops the search for further problems."""
 
 
 class Findings:
-    """Collects problems, which refuse a value, and warnings, which do not."""
+    """The problems and warnings of one value. A value with a problem is refused."""
 
     __slots__ = ("problems", "warnings")
 
@@ -26,21 +26,22 @@ class Findings:
         self.warnings: list[Problem] = []
 
     def refuse(self, place: Place, problem: str, hint: str = "") -> None:
-        """Note a problem. Raises ``TooManyError`` after the first that is not reported."""
+        """Add a problem. Raise ``TooManyError`` if there are more than ``MOST``."""
         self.problems.append(Problem(at(*place), problem, hint))
         if len(self.problems) > MOST:
             raise TooManyError
 
     def warn(self, place: Place, problem: str, hint: str = "") -> None:
-        """Note a warning; those over ``MOST`` are dropped."""
+        """Add a warning. Drop warnings after the first ``MOST``."""
         if len(self.warnings) < MOST:
             self.warnings.append(Problem(at(*place), problem, hint))
 
 
 def reported(problems: Iterable[Problem]) -> list[Problem]:
-    """Return each of ``problems`` once, sorted by place: at most ``MOST``, and whether more exist.
+    """Return ``problems`` without repetitions, sorted by place, cut after ``MOST``.
 
-    What this returned before may be among ``problems``.
+    The last entry says so if the list was cut. ``problems`` may include an earlier result of this
+    function.
     """
     found = set(problems)
     kept = sorted(found - {_TOO_MANY})[:MOST]

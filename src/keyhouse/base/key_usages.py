@@ -1,4 +1,4 @@
-"""What a certificate's key may be used for (RFC 5280, 4.2.1.3)."""
+"""The key usage extension of certificates (RFC 5280, 4.2.1.3)."""
 
 from typing import Final
 
@@ -15,9 +15,9 @@ KEY_USAGES: Final = (
     "encipher_only",
     "decipher_only",
 )
-"""Their names in ``cryptography``, in the order of the bits."""
+"""Names of the usages in ``cryptography``, in the order of the bits."""
 
 
 def key_usage(*usages: str) -> x509.KeyUsage:
-    """Return the extension for exactly these ``usages``."""
+    """Return the extension with exactly these ``usages``."""
     return x509.KeyUsage(**{name: name in usages for name in KEY_USAGES})

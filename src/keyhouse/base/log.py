@@ -1,4 +1,4 @@
-"""The log: events with fields, which go to where the process said at its start."""
+"""Structured logging: events with fields. The process configures the sink at its start."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,14 +7,14 @@ _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 def _nowhere(_level: str, _event: str, _fields: dict[str, object]) -> None:
-    """Drop the entry: only a process that serves has a log."""
+    """Drop the entry. Only a serving process configures a sink."""
 
 
 class Log:
-    """Gives entries of the level ``least`` and above to ``sink``: level, event, fields.
+    """Passes entries of the level ``least`` and above to ``sink``: level, event, fields.
 
-    An event is a fixed text; what varies is in the fields. No field is named ``event``, ``level``
-    or ``timestamp``.
+    An event is a fixed text; fields carry the values. The names ``event``, ``level`` and
+    ``timestamp`` are reserved.
     """
 
     def __init__(self) -> None:
@@ -22,23 +22,23 @@ class Log:
         self.least = "info"
 
     def debug(self, event: str, **fields: object) -> None:
-        """Log what helps to find a mistake."""
+        """Log a detail for the search for defects."""
         self._log("debug", event, fields)
 
     def info(self, event: str, **fields: object) -> None:
-        """Log what happened as it should."""
+        """Log a normal event."""
         self._log("info", event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
-        """Log what wants to be looked at."""
+        """Log an event for the attention of an operator."""
         self._log("warning", event, fields)
 
     def error(self, event: str, **fields: object) -> None:
-        """Log what failed."""
+        """Log a failure."""
         self._log("error", event, fields)
 
     def tells(self, level: str) -> bool:
-        """Tell whether entries of ``level`` go anywhere."""
+        """Return whether the sink receives entries of ``level``."""
         return _LEVELS[level] >= _LEVELS[self.least]
 
     def _log(self, level: str, event: str, fields: dict[str, object]) -> None:
@@ -47,4 +47,4 @@ class Log:
 
 
 log: Final = Log()
-"""That of this process."""
+"""The log of this process."""

@@ -1,4 +1,4 @@
-"""Packages that import what they offer when it is first used: importing them takes no time."""
+"""Packages that import a public name at its first use, so importing the package is cheap."""
 
 import sys
 from importlib import import_module
@@ -14,8 +14,9 @@ def on_demand(
 ) -> "tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]":
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of ``package``.
 
-    ``modules``: each module with the names that it gives, between spaces; ``a:b`` offers its ``b``
-    as ``a``. The same imports under ``if TYPE_CHECKING`` tell type checkers and editors of them.
+    ``modules`` maps a module to its public names, separated by spaces. ``a:b`` exports the name
+    ``b`` of the module as ``a``. Type checkers and editors read the same imports under
+    ``if TYPE_CHECKING``.
     """
     places = {
         name: (module, own or name)
@@ -28,7 +29,7 @@ def on_demand(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, own = places[name]
         value = getattr(import_module(module), own)
-        setattr(sys.modules[package], name, value)  # from now on it is found at once
+        setattr(sys.modules[package], name, value)  # Python finds it there the next time
         return value
 
     def listed() -> list[str]:

@@ -1,6 +1,7 @@
-"""PEM (RFC 7468): how it is written, and what a file holds in place of what it should.
+"""Write PEM (RFC 7468), and explain files that do not contain the expected PEM block.
 
-Only labels and the first bytes of a file are looked at: nothing of a key is ever in a message.
+The explanation reads only labels and the first bytes of a file. A message never contains a part of
+a key.
 """
 
 import re
@@ -14,33 +15,33 @@ from keyhouse.base.secret import Secret
 _LABEL: Final = re.compile(rb"^-----BEGIN ([A-Z0-9 ]{1,40})-----", re.MULTILINE)
 _CERTIFICATES: Final = frozenset({"CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"})
 _REQUESTS: Final = frozenset({"CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST"})
-_SEQUENCE: Final = b"\x30"  # with which DER begins
+_SEQUENCE: Final = b"\x30"  # the first byte of a DER certificate or key (X.690, 8.9)
 _PKCS12: Final = re.compile(
     rb"\x30(?:[\x00-\x7f]|\x80|\x81.|\x82..|\x83...)\x02\x01\x03", re.DOTALL
 )
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What is wrong, to be put behind the name of the file; and what to do."""
+    """A description that continues the name of the file, and a hint for the next step."""
 
     problem: str
     hint: str
 
 
 def pem_block(label: str, der: bytes) -> str:
-    """Return ``der`` as one block: 64 characters on a line, each line with its end."""
+    """Return ``der`` as one PEM block with 64 characters per line."""
     text = b64encode(der).decode("ascii")
     lines = "".join(f"{text[i : i + 64]}\n" for i in range(0, len(text), 64))
     return f"-----BEGIN {label}-----\n{lines}-----END {label}-----\n"
 
 
 def certificate_pem(*certificates: bytes) -> str:
-    """Return DER certificates as blocks, in the given order."""
+    """Return DER certificates as PEM blocks, in the given order."""
     return "".join(pem_block("CERTIFICATE", der) for der in certificates)
 
 
 def private_key_pem(pkcs8: Secret) -> str:
-    """Return a private key (PKCS #8 DER) as a block, as secret as the key."""
+    """Return a private key (PKCS #8 DER) as a PEM block. The text is as secret as the key."""
     return pem_block("PRIVATE KEY", pkcs8.reveal())
 
 
@@ -50,7 +51,7 @@ def is_encrypted(pem: bytes) -> bool:
 
 
 def certificate_fault(content: bytes) -> Fault:
-    """Return why no certificate could be read from ``content``."""
+    """Return the reason why ``content`` yields no certificate."""
     labels = _labels(content)
     if labels & _CERTIFICATES:
         return Fault("holds a damaged PEM certificate", "copy it again, from BEGIN to END")
@@ -65,7 +66,7 @@ def certificate_fault(content: bytes) -> Fault:
 
 
 def key_fault(content: bytes) -> Fault:
-    """Return why no private key could be read from ``content``."""
+    """Return the reason why ``content`` yields no private key."""
     labels = _labels(content)
     if "OPENSSH PRIVATE KEY" in labels:
         return Fault("holds an OpenSSH key", "make another key for Keyhouse: openssl genpkey")
@@ -96,4 +97,4 @@ def _no_pem(content: bytes, labels: frozenset[str], what: str, conversion: str) 
     if content.startswith(_SEQUENCE):
         return Fault("is DER, not PEM", f"convert it: openssl {conversion} -in FILE -out NEW.pem")
     label = what.upper()
-    return Fault(f"holds no PEM {what}", f"it has to have a line -----BEGIN {label}-----")
+    return Fault(f"does not hold a PEM {what}", f"it must contain a line -----BEGIN {label}-----")

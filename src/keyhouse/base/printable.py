@@ -1,4 +1,4 @@
-"""Text that is safe to show: it cannot forge a line or control a terminal, and names no path."""
+"""Make text safe for display: it can neither forge a line nor control a terminal."""
 
 import json
 import os
@@ -6,18 +6,19 @@ import re
 from typing import Final
 
 Place = tuple[str | int, ...]
-"""Steps from the outside, keys and indexes: ``("Marbles", "web", "TLS", 0)``."""
+"""Keys and indexes, from the outermost: ``("Marbles", "web", "TLS", 0)``."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
-_SHOWN = 100  # characters of a key that are shown; the rest would only fill logs
-_LONGEST: Final = 2_000  # characters
+# Characters. A caller chooses keys and messages; longer text would only fill logs.
+_SHOWN = 100
+_LONGEST: Final = 2_000
 
 
 def at(*steps: str | int) -> str:
-    """Return the path of a place, from the outermost step: a ``str`` is a key, an ``int`` an index.
+    """Return the path of a place. A ``str`` is a key, an ``int`` is an index.
 
-    Keys that are not plain words are quoted as JSON strings (``Secrets["my key"].Size``); whatever
-    does not print is escaped, and of very long keys only the beginning is shown.
+    Keys that are not plain words are quoted as JSON strings: ``Secrets["my key"].Size``.
+    Unprintable characters are escaped. Keys of more than 100 characters are cut.
     """
     path = ""
     for step in steps:
@@ -31,18 +32,18 @@ def at(*steps: str | int) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return ``text`` as a JSON string that prints safely: at most 100 characters of it."""
+    """Return the first 100 characters of ``text`` as a JSON string that is safe for display."""
     shown = beginning(text)
     return json.dumps(shown, ensure_ascii=not shown.isprintable())
 
 
 def beginning(text: str, most: int = _SHOWN) -> str:
-    """Return ``text``, of a long one the first ``most`` characters and dots."""
+    """Return ``text``, or its first ``most`` characters and dots if ``text`` is longer."""
     return text if len(text) <= most else text[:most] + "..."
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with everything but printable characters and spaces escaped."""
+    """Return ``text`` with unprintable characters escaped. Spaces stay."""
     if text.isprintable():
         return text
     return "".join(
@@ -52,10 +53,10 @@ def printable(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a peer's ``text`` as ``printable`` does, at most its first 2,000 characters."""
+    """Return the first 2,000 characters of a peer's ``text``, with unprintable ones escaped."""
     return printable(text[:_LONGEST])
 
 
 def os_reason(error: OSError) -> str:
-    """Return the operating system's reason alone, in lower case: no path and no number."""
+    """Return the reason of the operating system in lower case, without path and number."""
     return os.strerror(error.errno).lower() if error.errno else "unknown reason"

@@ -1,4 +1,4 @@
-"""How far long work is, told to a program that shows it. Without one, telling it does nothing."""
+"""Reports the progress of long work to a watcher. Without a watcher, a report has no effect."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,13 +7,13 @@ from typing import Final, Protocol
 
 
 class Watcher(Protocol):
-    """Shows how far work is."""
+    """Receives reports of progress, for example to draw a bar."""
 
     def begin(self, part: str, total: int) -> None:
-        """Show that a part of the work has begun, which has ``total`` units, of any kind."""
+        """Handle the start of a part of the work. ``total`` counts units of any kind."""
 
     def advance(self, done: int) -> None:
-        """Show that ``done`` more units of it are done."""
+        """Handle the completion of ``done`` more units."""
 
 
 _WATCHER: Final[ContextVar[Watcher | None]] = ContextVar("watcher", default=None)
@@ -21,7 +21,7 @@ _WATCHER: Final[ContextVar[Watcher | None]] = ContextVar("watcher", default=None
 
 @contextmanager
 def watched_by(watcher: Watcher) -> Iterator[None]:
-    """Tell ``watcher`` of the work in the block, in tasks that it starts as well."""
+    """Report the work of the block to ``watcher``, including tasks that the block starts."""
     token = _WATCHER.set(watcher)
     try:
         yield
@@ -30,17 +30,17 @@ def watched_by(watcher: Watcher) -> Iterator[None]:
 
 
 def is_watched() -> bool:
-    """Return whether anyone is told."""
+    """Return whether a watcher receives reports."""
     return _WATCHER.get() is not None
 
 
 def begin(part: str, total: int) -> None:
-    """Tell that a part of the work begins: a word for people, and how many units it has."""
+    """Report the start of a part. ``part`` is a word for people; ``total`` counts its units."""
     if (watcher := _WATCHER.get()) is not None:
         watcher.begin(part, total)
 
 
 def advance(done: int) -> None:
-    """Tell that ``done`` more units are done."""
+    """Report the completion of ``done`` more units."""
     if (watcher := _WATCHER.get()) is not None:
         watcher.advance(done)

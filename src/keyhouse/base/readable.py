@@ -1,18 +1,19 @@
-"""Values that people can read when they are printed: no binary in any representation."""
+"""Values whose ``repr`` contains no binary data."""
 
 import hashlib
 from typing import Any, Final
 
 import msgspec
 
-_SHORT: Final = 64  # bytes: hashes, nonces, report data
+_SHORT: Final = 64  # bytes: the length of report data, and of the longest hash
 _LONG_TEXT: Final = 1_000  # characters
 
 
 class Readable(msgspec.Struct, frozen=True):
-    """A Struct whose ``repr`` has short bytes in hex, and of long ones their number and SHA-256.
+    """A Struct whose ``repr`` prints bytes in hex, or their number and SHA-256 if they are long.
 
-    The same holds for what is in its lists and mappings. Secrets are ``Secret``, as everywhere.
+    Lists and mappings in its fields are printed the same way. Secret fields have the type
+    ``Secret``, which prints its length only.
     """
 
     def __repr__(self) -> str:
@@ -20,12 +21,12 @@ class Readable(msgspec.Struct, frozen=True):
         return f"{type(self).__name__}({fields})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Return what ``rich`` prints, and ``repr``."""
+        """Return the fields for ``repr``, and for programs that print values with ``rich``."""
         return [(name, _readable(getattr(self, name))) for name in self.__struct_fields__]
 
 
 class _Plain(str):
-    """Text that is shown without quotes."""
+    """A text whose ``repr`` has no quotes."""
 
     __slots__ = ()
 

@@ -1,9 +1,9 @@
-"""Limits of RSA keys, in bits: each limit once.
+"""Limits of RSA keys, in bits.
 
-The work with a private key grows with the third power of its size, and OpenSSL sets no useful
-limit. It verifies with moduli of up to 16,384 bits, and with exponents as long as the modulus where
-that has 3,072 bits or fewer. Verifying one signature then takes 7 to 20 ms, while signing with such
-a key costs its owner nothing.
+The cost of a private-key operation grows with the third power of the key size. OpenSSL sets no
+useful limit: it verifies with moduli of up to 16,384 bits. For moduli of up to 3,072 bits, the
+public exponent may be as long as the modulus. One such verification takes 7 to 20 ms, and an
+attacker who chooses the key pays nothing for the signature.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -12,22 +12,22 @@ if TYPE_CHECKING:  # readers of the limits alone do without loading cryptography
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 SMALLEST: Final = 2048
-"""Of a key that has to protect something, or prove it to the coordinator."""
+"""Smallest key that may protect a secret or authenticate a client to the coordinator."""
 
 LARGEST: Final = 8192
-"""Of a key that is generated, uploaded or presented: seconds to generate, a millisecond to use."""
+"""Largest key that is generated, uploaded or presented. Generation takes seconds, use 1 ms."""
 
 SMALLEST_GENERATED: Final = 1024
-"""Of a key that a manifest has generated for its workloads, as the interface always did."""
+"""Smallest key that a manifest may generate for workloads: the limit of the interface."""
 
 LARGEST_OF_HOLDERS: Final = 16384
-"""Of a recovery key, which is only encrypted to: OpenSSL encrypts to nothing larger."""
+"""Largest recovery key: OpenSSL encrypts to no larger key, and Keyhouse only encrypts to it."""
 
 LARGEST_EXPONENT: Final = 32
-"""Of the public exponent."""
+"""Largest public exponent. 65537 is usual and has 17 bits."""
 
 
 def is_costly_rsa(key: "RSAPublicKey") -> bool:
-    """Tell whether verifying a signature of ``key`` costs more than one of other kinds of keys."""
+    """Return whether a signature by ``key`` exceeds the cost of the other algorithms."""
     exponent = key.public_numbers().e
     return key.key_size > LARGEST or exponent.bit_length() > LARGEST_EXPONENT

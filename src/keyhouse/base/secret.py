@@ -1,22 +1,22 @@
-"""Bytes that must not be shown."""
+"""A container for bytes that must never be displayed."""
 
 import hmac
 from typing import NoReturn
 
 
 class Secret:
-    """Bytes that must not be shown: private keys, symmetric keys, shares, what users upload.
+    """Bytes that must never be displayed: private keys, symmetric keys, shares, uploaded secrets.
 
-    ``reveal()`` is the only way out, so each exit can be found by searching for it. Printing,
-    hashing and pickling show or allow nothing; JSON and MessagePack encoders fail on it unless
-    they are the journal's. Python cannot wipe memory, and neither does this class (SECURITY.md).
+    Only ``reveal()`` returns the bytes, so a search finds each exit. ``repr`` prints the length.
+    Hashing and pickling fail. JSON and MessagePack encoders fail, except the encoders of the
+    journal. Python cannot wipe memory, so this class does not wipe memory either (SECURITY.md).
     """
 
     __slots__ = ("_value",)
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, value: bytes) -> None:
-        # ``bytes`` of a number is so many zeros.
+        # ``bytes(5)`` returns five zeros. ``memoryview`` refuses a number.
         self._value = value if type(value) is bytes else bytes(memoryview(value))
 
     def __repr__(self) -> str:
@@ -32,5 +32,5 @@ class Secret:
         raise TypeError("a Secret cannot be pickled")
 
     def reveal(self) -> bytes:
-        """Return the bytes. The caller must not log, echo or store them in the clear."""
+        """Return the bytes. The caller must not log, echo or store the bytes in plain text."""
         return self._value

@@ -1,7 +1,7 @@
-"""HTTPS to services that others run: bounded in time and size, and by nothing in the environment.
+"""An HTTPS client for services outside the deployment, with bounds on time and size.
 
-Proxies and .netrc have no effect, redirects are not followed, and what is compressed unasked is not
-read: it could become long.
+Environment variables for proxies and ``.netrc`` have no effect. Redirects are not followed. An
+answer with unrequested compression is refused, because it could expand without a limit.
 """
 
 import ssl
@@ -15,14 +15,14 @@ _UNCOMPRESSED = "identity"
 
 
 class AnswerUnusableError(Exception):
-    """The content of an answer is not taken. The text continues "the answer": what it is."""
+    """The client refuses an answer. The text continues the words "the answer"."""
 
 
 class ServiceClient:
-    """Asks services. Use it with ``async with``; errors are those of httpx."""
+    """Sends requests to services. Use it with ``async with``. It raises the errors of httpx."""
 
     def __init__(self, context: ssl.SSLContext, *, patience: float, connections: int) -> None:
-        """``patience``: seconds for each step; ``connections``: at a time."""
+        """``patience``: seconds for each step. ``connections``: the most at the same time."""
         self.patience = patience
         self._client = httpx.AsyncClient(
             verify=context,
@@ -43,7 +43,7 @@ class ServiceClient:
     async def asked(
         self, method: str, url: str, body: bytes | None = None
     ) -> AsyncIterator[httpx.Response]:
-        """Yield the answer, whose content is not read yet."""
+        """Send a request. Yield the answer before its content is read."""
         async with self._client.stream(
             method, url, content=body, extensions={"trace": _closer()}
         ) as response:
@@ -51,11 +51,11 @@ class ServiceClient:
 
 
 def tls_context(ca_pem: bytes = b"") -> ssl.SSLContext:
-    """Return what verifies a service: only ``ca_pem`` vouches for it; the system's if empty.
+    """Return a TLS context that trusts only ``ca_pem``, or the CAs of the system if it is empty.
 
-    Raises ``ssl.SSLError`` or ``ValueError`` if that is not a PEM certificate.
+    Raises ``ssl.SSLError`` or ``ValueError`` if ``ca_pem`` is not a PEM certificate.
     """
-    # Made by hand: the default context would obey SSLKEYLOGFILE.
+    # ``ssl.create_default_context`` would write session keys to the file in SSLKEYLOGFILE.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if ca_pem:
@@ -66,9 +66,9 @@ def tls_context(ca_pem: bytes = b"") -> ssl.SSLContext:
 
 
 async def content_of(response: httpx.Response, most: int) -> bytes:
-    """Return the content, ``most`` bytes at the most. Raises ``AnswerUnusableError``."""
+    """Return the content, at most ``most`` bytes. Raises ``AnswerUnusableError``."""
     if response.headers.get("content-encoding", _UNCOMPRESSED) != _UNCOMPRESSED:
-        raise AnswerUnusableError("is compressed, unasked")
+        raise AnswerUnusableError("is compressed, which was not requested")
     content = bytearray()
     async for part in response.aiter_raw():
         content += part
@@ -78,10 +78,10 @@ async def content_of(response: httpx.Response, most: int) -> bytes:
 
 
 def _closer() -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
-    """Return a trace function for one request, which closes what a cut-off handshake leaves.
+    """Return a trace function that closes the socket after a cancelled TLS handshake.
 
-    httpcore 1.0 closes the connection of a TLS handshake that fails, but not of one that is
-    cancelled: the socket would stay open until the collector finds it, in a server for long.
+    httpcore 1.0 closes the connection after a failed handshake, but not after a cancelled one. The
+    socket would stay open until the next garbage collection, which is rare in a server.
     Source: httpcore's documentation, "Extensions", "trace".
     """
     connected: list[Any] = []  # httpcore's AsyncNetworkStream

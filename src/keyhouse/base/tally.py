@@ -1,4 +1,4 @@
-"""Counts of values by upper bounds, as in histograms."""
+"""Counts values in a histogram."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -7,13 +7,13 @@ from typing import Final
 
 
 class Tally:
-    """How often a value was at most each bound, and the sum of all values."""
+    """A histogram: one count per upper bound, and the sum of all values."""
 
     __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds: Final = tuple(bounds)
-        self.counts: Final = [0] * (len(self.bounds) + 1)  # the last: above every bound
+        self.counts: Final = [0] * (len(self.bounds) + 1)  # the last counts larger values
         self.total = 0.0
 
     def add(self, value: float) -> None:
@@ -22,11 +22,11 @@ class Tally:
         self.total += value
 
     def include(self, counts: Sequence[int], total: float) -> None:
-        """Add what was counted elsewhere by the same bounds."""
+        """Add the ``counts`` and the ``total`` of a histogram with the same bounds."""
         for at, count in enumerate(counts):
             self.counts[at] += count
         self.total += total
 
     def cumulative(self) -> Iterator[tuple[float, int]]:
-        """Yield each bound, then infinity, with the number of values that were at most that."""
+        """Yield each bound, then infinity, with the number of values up to that bound."""
         return zip((*self.bounds, float("inf")), accumulate(self.counts), strict=True)

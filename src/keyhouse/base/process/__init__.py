@@ -1,1 +1,1 @@
-"""What every process of Keyhouse does to itself: isolation, standard streams, the last resort."""
+"""Setup of every Keyhouse process: isolation, hardening, standard streams, last-resort handler."""

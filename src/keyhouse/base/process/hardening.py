@@ -1,4 +1,4 @@
-"""The process itself: closed to debuggers, kept out of core files and swap.
+"""Hardens the process: no debuggers, no core files, no swap, and little memory kept.
 
 Source: security rules, "The process".
 """
@@ -14,14 +14,20 @@ MCL_FUTURE: Final = 2
 MCL_ONFAULT: Final = 4
 CAP_IPC_LOCK: Final = 14
 
+M_TRIM_THRESHOLD: Final = -1
+M_MMAP_THRESHOLD: Final = -3
+
+LARGE: Final = 1024 * 1024
+"""Bytes of a block of memory that is mapped by itself, and given back when it is free."""
+
 MOST_DESCRIPTORS: Final = 65_536
-"""Open files that are asked for; more would only make tables larger."""
+"""Limit of open files to request. A larger limit would only enlarge tables in the kernel."""
 
 
 def harden() -> list[str]:
-    """Close the process to core dumps, debuggers and swap; return what the system does not grant.
+    """Forbid core dumps, debuggers and swap. Return the protections that the system refuses.
 
-    It may have as many files open as the host lets it have.
+    Also raises the limit of open files up to the hard limit of the host.
     """
     import ctypes
 
@@ -33,16 +39,17 @@ def harden() -> list[str]:
     if not _may_lock_memory():
         missing.append("memory may be swapped out (the memlock limit is too low for mlockall)")
         return missing
-    # ONFAULT: without it every reserved page is made real at once, which doubles memory.
+    # Without ONFAULT the kernel allocates every reserved page at once, which doubles memory.
     if libc.mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0:
         missing.append("memory may be swapped out (mlockall failed)")
     return missing
 
 
 def forbid_dumps() -> list[str]:
-    """Close the process to core dumps and debuggers, until it executes something else.
+    """Forbid core dumps and debuggers until this process executes another program.
 
-    Limits and umask, which a program would inherit, stay. Returns what the system does not grant.
+    A program inherits limits and the umask, so they stay unchanged. Returns the protections that
+    the system refuses.
     """
     import ctypes
 
@@ -51,8 +58,24 @@ def forbid_dumps() -> list[str]:
     return []
 
 
+def return_large_blocks() -> None:
+    """Have the C library map blocks of ``LARGE`` bytes by themselves, however often they come.
+
+    glibc raises its own threshold, up to 32 MiB, to the size of each such block that is freed. The
+    bodies of later requests are then parts of a heap, which smaller blocks behind them keep from
+    shrinking: 6 refused bodies of 14 MB left 90 MB, measured, with no reference to them. Another C
+    library may lack the function; its own rules hold then.
+    """
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, LARGE)
+        mallopt(M_TRIM_THRESHOLD, 2 * LARGE)  # a heap that shrinks each time would cost
+
+
 def _allow_descriptors() -> None:
-    """Raise the number of open files as far as this process may: each connection is one."""
+    """Raise the limit of open files as far as permitted. Each connection is an open file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -60,9 +83,9 @@ def _allow_descriptors() -> None:
 
 
 def _may_lock_memory() -> bool:
-    """Tell whether all memory, also what is still to come, may be locked.
+    """Return whether the process may lock all present and future memory.
 
-    Under a limit, locking would succeed now and make later allocations fail.
+    Under a limit, locking would succeed now, and later allocations would fail.
     """
     if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY:
         return True

@@ -1,19 +1,25 @@
-"""The process itself, isolated from its environment.
+"""Isolates the process from its environment.
 
-A process that was started otherwise starts again, isolated. One that was started isolated, with no
-variable that could have had an effect, only removes those that it has, in half of the time. So does
-one in an enclave, where the measured manifest fixes the variables and says so.
+The host chooses the environment. ``SSLKEYLOGFILE`` would write session keys to a file, and
+``PYTHONPATH`` would load other code. So Keyhouse runs as ``python -I -B`` with an allow-list of
+variables:
 
-A launcher carries the variables that it was started with through this, for the program that it
-executes in the end. In between they have names that mean nothing to Python, OpenSSL or the loader.
-This imports next to nothing, as does what it needs: a process that is only to be replaced has done
-nothing else. Source: security rules, "The process".
+- A process with another start executes itself again as ``python -I -B`` with clean variables.
+- A process that is already isolated, without a variable that Python, OpenSSL or the loader reads,
+  only removes its variables. This takes half the time.
+- In an enclave, the measured manifest fixes the variables and sets ``KEYHOUSE_ISOLATED`` to say so.
+
+A launcher keeps its original variables for the program that it executes later. Until then the
+variables have names without a meaning for Python, OpenSSL or the loader.
+
+This module and its imports load almost nothing, because a process that executes itself again has
+wasted every other import. Source: security rules, "The process".
 """
 
 import os
 import sys
 
-TYPE_CHECKING = False  # typing, and what it imports, takes longer than all that is here
+TYPE_CHECKING = False  # importing typing takes longer than the rest of this module
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import NoReturn
@@ -25,11 +31,11 @@ _NAMES = frozenset({"LANG", "NOTIFY_SOCKET", "NO_COLOR", "OE_SIMULATION", "TERM"
 _ISOLATED = "KEYHOUSE_ISOLATED"
 
 MEASURED = "measured"
-"""Value of ``KEYHOUSE_ISOLATED`` in an enclave's manifest: the variables are fixed there."""
+"""Value of ``KEYHOUSE_ISOLATED`` in a measured manifest that fixes all variables."""
 
-# What shells, sessions, service managers, Kubernetes and Python's images set. Nothing in an
-# isolated interpreter reads it before it is removed. PATH is where a program without a folder in
-# its name is found, and anyone who chose that name chose the program.
+# Variables of shells, sessions, service managers, Kubernetes and Python's images. An isolated
+# interpreter removes them before any code reads them. PATH only matters for a program that is named
+# without a folder; the person who gives such a name accepts the search.
 _WITHOUT_EFFECT = frozenset(
     {
         *("_", "HOME", "HOSTNAME", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "SHLVL", "USER"),
@@ -47,13 +53,13 @@ _WITHOUT_EFFECT = frozenset(
 )
 _OF_KUBERNETES = "KUBERNETES_"
 
-_STANDARD_ERROR = 2  # descriptor
+_STANDARD_ERROR = 2  # descriptor number
 
 
 def clean_environment(environment: "Mapping[str, str]") -> dict[str, str]:
-    """Return what may stay of ``environment``: an allow-list, so nothing new slips in.
+    """Return the variables of ``environment`` on the allow-list.
 
-    SSLKEYLOGFILE, OPENSSL_CONF, PYTHON*, LD_* and proxies are gone by that.
+    The list excludes SSLKEYLOGFILE, OPENSSL_CONF, PYTHON*, LD_*, proxies and all unknown variables.
     """
     return {
         name: value
@@ -65,11 +71,11 @@ def clean_environment(environment: "Mapping[str, str]") -> dict[str, str]:
 
 
 def isolate(module: str, arguments: "Sequence[str]", *, hold: bool = False) -> None:
-    """Isolate this process from its environment: ``python -I -B``, with clean variables.
+    """Run this process as ``python -I -B -m module`` with clean variables.
 
-    Replaces the process unless it was started so. Call it before anything is imported that reads
-    the environment (OpenSSL does, when it is loaded). With ``hold`` the old variables are kept for
-    a program to be executed later: ``release_environment`` returns them.
+    Replaces the process if it has another start. Call this function before an import that reads the
+    environment; OpenSSL reads it when it is loaded. With ``hold``, ``release_environment`` later
+    returns the original variables.
     """
     if _is_isolated_interpreter():
         found = isolated_environment(os.environ, os.getpid(), hold=hold)
@@ -89,11 +95,11 @@ def isolate(module: str, arguments: "Sequence[str]", *, hold: bool = False) -> N
 def isolated_environment(
     environment: "Mapping[str, str]", process_id: int, *, hold: bool
 ) -> dict[str, str] | None:
-    """Return the variables with which an interpreter started as ``python -I -B`` may continue.
+    """Return the variables for a process that runs as ``python -I -B``. None: start again.
 
-    None: it has to start again. It may continue if it is that second start, which is told by its
-    number; if all variables are allowed or without effect; or if they are measured, which has
-    an effect only with the words ``-I -B``, and no variable sets those.
+    The process may continue in three cases. It is the second start: ``KEYHOUSE_ISOLATED`` contains
+    its process id. Or each variable is on the allow-list or has no effect. Or the variables are
+    measured; the options ``-I -B`` are then measured as well, because no variable can set them.
     """
     mark = environment.get(_ISOLATED)
     given = {name: value for name, value in environment.items() if name != _ISOLATED}
@@ -107,15 +113,16 @@ def isolated_environment(
 
 
 def _is_isolated_interpreter() -> bool:
-    """Tell whether this is ``python -I -B``, with standard streams that are open."""
+    """Return whether this is ``python -I -B`` with open standard streams."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return bool(sys.flags.isolated and sys.flags.dont_write_bytecode) and None not in streams
 
 
 def _open_standard_streams() -> None:
-    """Make sure that descriptors 0 to 2 are open, for this process and what it executes.
+    """Open the descriptors 0 to 2 on the null device if they are closed.
 
-    Otherwise the next file would get one of them, and a library's message would go into it.
+    Otherwise the next opened file would receive one of these numbers, and a library's message would
+    be written into that file.
     """
     while (handle := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
         os.set_inheritable(handle, True)  # noqa: FBT003 the standard library's way
@@ -130,7 +137,7 @@ def _kept(environment: "Mapping[str, str]", *, hold: bool) -> dict[str, str]:
 def _stay_away(
     error: OSError, command: "Sequence[str]", environment: "Mapping[str, str]"
 ) -> "NoReturn":
-    """Tell why there is no isolated process, and exit: this one must not continue."""
+    """Explain why the isolated process could not be executed, and exit."""
     from keyhouse.base.errors import RefusedError
     from keyhouse.base.process.error_text import error_text
     from keyhouse.base.process.exec_error import exec_failure
@@ -147,12 +154,12 @@ def _stay_away(
 
 
 def hold_environment(environment: "Mapping[str, str]") -> dict[str, str]:
-    """Return ``environment`` under names that have no effect."""
+    """Return ``environment`` with a prefix that makes every name meaningless."""
     return {HELD_PREFIX + name: value for name, value in environment.items()}
 
 
 def release_environment() -> dict[bytes, bytes]:
-    """Remove the held variables from this process's environment; return them as they were."""
+    """Remove the held variables from the environment. Return them under their original names."""
     prefix = HELD_PREFIX.encode("ascii")
     names = [name for name in os.environb if name.startswith(prefix)]
     return {name.removeprefix(prefix): os.environb.pop(name) for name in names}

@@ -1,6 +1,6 @@
-"""Unexpected errors: their kind and place are reported, never their text.
+"""Reports the class and the place of unexpected errors, never their text.
 
-The text of an error, and the variables in its traceback, may hold what a caller sent.
+The text of an error and the variables in its traceback may contain the input of a caller.
 """
 
 import asyncio
@@ -9,28 +9,42 @@ import secrets
 import sys
 import threading
 from traceback import walk_tb
+from typing import Final
 
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
 
+_LONGEST_NAME: Final = 100
+
+_INCOMPLETE: Final = (
+    "the installation is incomplete or was changed: install it again; under Gramine a file that"
+    ' differs from its measurement is refused, and loader.log_level = "warning" names it'
+)
+
 
 class UnexpectedError(BrokenError):
-    """A defect: an error that no code foresaw."""
+    """A defect: no code expects this error."""
 
     code = "unexpected"
 
     @classmethod
     def of(cls, error: BaseException) -> "UnexpectedError":
-        """Return what may be reported of ``error``: its type, its place, and an id."""
-        kind = type(error).__qualname__
+        """Return a report of ``error`` that contains only its class, its place, and a random id.
+
+        If a module cannot be imported, the report names the module instead of the class.
+        """
+        problem, hint = type(error).__qualname__, "this is a defect: report this line"
+        if isinstance(error, ImportError):
+            name = (error.name or "of an unknown name")[:_LONGEST_NAME]
+            problem = f"the module {name} cannot be loaded"
+            hint = _INCOMPLETE
         return cls(
-            f"Keyhouse failed: {kind} at {place_of(error)}, id {secrets.token_hex(4)}",
-            hint="this is a defect: report this line",
+            f"Keyhouse failed: {problem} at {place_of(error)}, id {secrets.token_hex(4)}", hint=hint
         )
 
 
 def place_of(error: BaseException) -> str:
-    """Return the last module and line of Keyhouse that ``error`` passed through."""
+    """Return the innermost module and line of Keyhouse in the traceback of ``error``."""
     place = "an unknown place"
     for frame, line in walk_tb(error.__traceback__):
         module = str(frame.f_globals.get("__name__", ""))
@@ -40,10 +54,10 @@ def place_of(error: BaseException) -> str:
 
 
 def install_last_resort() -> None:
-    """Log, without texts, the errors that Python and its libraries would print themselves."""
+    """Log unhandled errors without their texts. Python and its libraries would print the texts."""
     sys.unraisablehook = lambda found: _log(found.exc_value)
     threading.excepthook = lambda found: _log(found.exc_value)
-    # The loop's own message is left out too: it shows the arguments of callbacks.
+    # The message of the event loop shows the arguments of callbacks, so it is dropped as well.
     asyncio.get_running_loop().set_exception_handler(lambda _, found: _log(found.get("exception")))
     logging.basicConfig(handlers=[_Passing()], force=True)
 
@@ -54,7 +68,7 @@ def _log(error: BaseException | None) -> None:
 
 
 class _Passing(logging.Handler):
-    """Logs that a library logged something, and at which line of its code."""
+    """Logs the logger and the code line of a library's log record, without the message."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.WARNING:

@@ -1,7 +1,7 @@
-"""Standard streams: standard error that delays no request, and replacements for closed streams.
+"""Standard error that never delays a request, and replacements for closed standard streams.
 
-The log's reader belongs to the host. If it is gone or the disk is full, the log is lost, and no
-answer must be.
+The host reads the log. If the reader ends or the disk is full, the log is lost, but no answer to a
+client may be lost.
 """
 
 import io
@@ -13,16 +13,16 @@ _DESCRIPTOR = 2
 
 
 class StandardError(io.TextIOBase):
-    """A stream to descriptor 2 without a buffer; what cannot be written is dropped."""
+    """An unbuffered stream to descriptor 2. It drops text that cannot be written."""
 
     def write(self, text: str) -> int:
-        """Write ``text`` in one call of the system. Never raises for the stream's sake."""
+        """Write ``text`` in one system call. A failure of the stream raises no error."""
         with suppress(OSError):
             os.write(_DESCRIPTOR, text.encode("utf-8", "backslashreplace"))
         return len(text)
 
     def isatty(self) -> bool:
-        """Tell whether a terminal shows it."""
+        """Return whether the stream is a terminal."""
         return os.isatty(_DESCRIPTOR)
 
 
@@ -32,10 +32,10 @@ def write_error(text: str) -> None:
 
 
 def stand_in_streams() -> None:
-    """Open the standard streams that a command was started without.
+    """Replace the standard streams that are closed at the start of a command.
 
-    Standard input is at its end, and standard error is discarded. Writing to standard output fails,
-    as on a full disk: data must not look delivered.
+    Standard input is empty, and standard error is discarded. A write to standard output fails like
+    a write to a full disk, so a caller never believes that the data was delivered.
     """
     if sys.stdin is None:
         _null(0, os.O_RDONLY)
@@ -49,7 +49,7 @@ def stand_in_streams() -> None:
 
 
 def _null(descriptor: int, mode: int) -> None:
-    """Let ``descriptor``, which is not open, be the null device, also for what is executed."""
+    """Open the null device as ``descriptor``, also for programs that this process executes."""
     handle = os.open(os.devnull, mode)
     if handle == descriptor:
         os.set_inheritable(handle, True)  # noqa: FBT003 the standard library's way

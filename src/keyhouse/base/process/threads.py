@@ -1,4 +1,4 @@
-"""Threads beside a main thread that handles signals."""
+"""Threads of a process whose main thread handles signals."""
 
 import signal
 import threading
@@ -8,11 +8,11 @@ _ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
 def start_without_signals(thread: threading.Thread) -> None:
-    """Start ``thread`` with SIGINT, SIGTERM and SIGHUP blocked: the main thread gets them.
+    """Start ``thread`` with SIGINT, SIGTERM and SIGHUP blocked, so the main thread receives them.
 
-    Handlers run on the main thread, and only a signal delivered to that thread interrupts its
-    waiting. The kernel may deliver one to any thread that does not block it, and does so where the
-    process was stopped for a while, as by Ctrl-Z.
+    Python runs handlers on the main thread, and only a signal to that thread interrupts a wait. The
+    kernel may deliver a signal to any thread that does not block it. It does so after the process
+    was stopped for a while, for example by Ctrl-Z.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
