@@ -5,18 +5,16 @@ import importlib.util
 import inspect
 import os
 import py_compile
-import re
 import sys
 from collections.abc import Callable, Iterator
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
-from keyhouse.base.process.packed_code import import_packed, use_packed_code
-from keyhouse.cli.pack_code import compiled_patterns, write_packed
+from keyhouse.base.process.packed_code import use_packed_code
+from keyhouse.cli.pack_code import write_packed
 
 _TIME_NS = 1_700_000_000_123_456_789
 _NAMES = ("packed_sample", "packed_sample.part")
@@ -123,6 +121,11 @@ def _folder(sample: Sample) -> None:
     sample.file.mkdir()
 
 
+def _pipe(sample: Sample) -> None:
+    _none(sample)
+    os.mkfifo(sample.file)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -134,7 +137,7 @@ def _folder(sample: Sample) -> None:
             _cut_at_the_end,
             _garbage,
         ),
-        *(_none, _folder),
+        *(_none, _folder, _pipe),
     ],
 )
 def test_module_comes_from_its_source_otherwise(
@@ -146,49 +149,6 @@ def test_module_comes_from_its_source_otherwise(
         bytecode.unlink()
     change(sample)
     assert sample.use().value() in {"other", "another"}
-
-
-def test_all_modules_of_a_package_are_imported_in_the_order_of_the_file(sample: Sample) -> None:
-    package = sample.folder / "__init__.py"
-    package.write_text("from packed_sample.part import value\n")
-    sample.compile()
-    sample.pack("packed_sample.part", "packed_sample")
-    use_packed_code(str(sample.file))
-    import_packed("packed_sample")
-    usual = {name: sys.modules[name] for name in _NAMES}
-    assert usual["packed_sample"].value() == "first"
-    for name, module in usual.items():
-        found = importlib.util.find_spec(name)
-        assert found is not None
-        _purge()
-        again = importlib.import_module(name)
-        assert vars(module).keys() - {"value"} == vars(again).keys() - {"value"}
-        for attribute in ("__name__", "__package__", "__file__", "__cached__", "__doc__"):
-            assert getattr(module, attribute) == getattr(again, attribute)
-    assert usual["packed_sample"].__path__ == [str(sample.folder)]
-    assert usual["packed_sample"].part is usual["packed_sample.part"]
-
-
-def test_changed_module_is_imported_when_it_is_needed(sample: Sample) -> None:
-    sample.compile()
-    sample.pack("packed_sample.part", "packed_sample")
-    _write(sample.part, "another")
-    use_packed_code(str(sample.file))
-    import_packed("packed_sample")
-    assert "packed_sample.part" not in sys.modules
-    assert sys.modules["packed_sample"].value() == "package"
-    assert importlib.import_module("packed_sample.part").value() == "another"
-
-
-def test_module_that_fails_is_not_there(sample: Sample) -> None:
-    sample.part.write_text("raise RuntimeError\n")
-    sample.compile()
-    sample.pack("packed_sample.part")
-    importlib.import_module("packed_sample")
-    use_packed_code(str(sample.file))
-    with pytest.raises(RuntimeError):
-        import_packed("packed_sample")
-    assert "packed_sample.part" not in sys.modules
 
 
 def test_what_is_gone_is_not_found_in_the_file(sample: Sample) -> None:
@@ -226,39 +186,3 @@ def test_library_is_found_by_the_file(sample: Sample) -> None:
     usual = importlib.util.find_spec("msgspec._core")
     assert usual is not None
     assert found.origin == usual.origin
-
-
-def test_patterns_are_as_if_compiled_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    samples: list[tuple[Any, int]] = [
-        (r"(?P<word>\w+)-(?P=word)", re.IGNORECASE),
-        (rb"[a-f]{2,4}+$", 0),
-        ("[\x80-\U0010ffff]", 0),
-    ]
-    for text, flags in samples:
-        re.compile(text, flags)
-    file = tmp_path / "patterns.packed"
-    write_packed(file, (), compiled_patterns())
-    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
-    monkeypatch.setattr(re, "_cache", {})
-    use_packed_code(str(file))
-    taken: dict[tuple[type, object, int], re.Pattern[str]] = getattr(re, "_cache")  # noqa: B009
-    assert {(text, int(flags)) for text, flags in samples} <= {key[1:] for key in taken}
-    compiler = importlib.import_module("re._compiler")
-    for (_, text, flags), pattern in taken.items():
-        fresh = compiler.compile(text, flags)
-        assert (pattern, pattern.groups, pattern.groupindex) == (
-            fresh,
-            fresh.groups,
-            fresh.groupindex,
-        )
-    assert re.compile(*samples[0]).fullmatch("Hey-hey")
-
-
-def test_patterns_are_for_this_interpreter_only(
-    sample: Sample, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_packed(sample.file, (), [(0, ("never-compiled", 32, [1], 0, {}, (None,)))])
-    sys.path.append(str(sample.file.parent))
-    monkeypatch.setattr(re, "_cache", {})
-    use_packed_code(str(sample.file))
-    assert getattr(re, "_cache") == {}  # noqa: B009

@@ -1,4 +1,4 @@
-"""What is told of a file that holds no PEM certificate, or no private key."""
+"""What is told of a file that does not hold a PEM certificate, or no private key."""
 
 import subprocess
 from pathlib import Path
@@ -49,7 +49,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         ("both.p12", "is a PKCS #12 file, not PEM"),
         ("damaged", "holds a damaged PEM certificate"),
         ("nothing", "is empty"),
-        ("text", "holds no PEM certificate"),
+        ("text", "does not hold a PEM certificate"),
     ],
 )
 def test_file_without_a_certificate_is_told_by_what_it_holds(
@@ -73,7 +73,7 @@ def test_file_without_a_certificate_is_told_by_what_it_holds(
         ("ssh", "holds an OpenSSH key"),
         ("damaged key", "holds a damaged PEM private key"),
         ("nothing", "is empty"),
-        ("text", "holds no PEM private key"),
+        ("text", "does not hold a PEM private key"),
     ],
 )
 def test_file_without_a_private_key_is_told_by_what_it_holds(

@@ -1,6 +1,7 @@
 """The script that makes ``.venv``: what it refuses before anything is removed."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,10 +23,12 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def set_up(clone: Path, *words: str, path: str = "") -> subprocess.CompletedProcess[str]:
+def set_up(
+    clone: Path, *words: str, path: str = "", python: str = "python-of-venv"
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [clone / "scripts" / "setup", *words],
-        env={"PATH": path + os.defpath, "PYTHON": "python-of-venv"},
+        env={"PATH": path + os.defpath, "PYTHON": python},
         capture_output=True,
         text=True,
         check=False,
@@ -40,6 +43,37 @@ def test_what_is_in_the_environment_does_not_make_it_again(clone: Path, copies: 
     assert ended.returncode == 1
     assert ended.stderr.startswith("error: PYTHON=python-of-venv: no Python 3.11 or newer")
     assert (clone / ".venv/bin/python-of-venv").exists()
+
+
+_WITHOUT_ENSUREPIP = """#!/bin/sh
+case "$*" in
+  *ensurepip*) exit 1 ;;
+  "-m pip --version") exit 0 ;;
+  *" install "*) printf '%s' "$*" >{asked}; exit 3 ;;
+  "-m venv "*) mkdir -p .venv/bin; exit 0 ;;
+esac
+exec {python} "$@"
+"""
+
+
+@pytest.mark.skipif(bool(shutil.which("uv", path=os.defpath)), reason="uv needs no pip")
+def test_where_ensurepip_is_missing_the_pip_of_the_lock_is_fetched(clone: Path) -> None:
+    for needed in ("locks/development.txt", "pyproject.toml", "simulation/pyproject.toml"):
+        (clone / needed).parent.mkdir(exist_ok=True)
+        (clone / needed).touch()
+    python, asked = clone / "without-ensurepip", clone / "asked"
+    python.write_text(_WITHOUT_ENSUREPIP.format(asked=asked, python=sys.executable))
+    python.chmod(0o700)
+
+    ended = set_up(clone, python=str(python))
+
+    assert ended.returncode == 3
+    words = asked.read_text().split()
+    assert words[:5] == ["-m", "pip", "--python", ".venv/bin/python", "install"]
+    assert "--require-hashes" in words
+    assert words[-2:] == ["-r", "locks/pip.txt"]
+    lock = (SETUP.parents[1] / "locks" / "pip.txt").read_text()
+    assert re.search(r"^pip==\S+ \\\n +--hash=sha256:", lock, re.MULTILINE)
 
 
 @pytest.mark.parametrize("words", [("nonsense",), ("runtime", "development")])

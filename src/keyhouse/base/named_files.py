@@ -1,4 +1,4 @@
-"""Files of a person: where they are; one that is named is read whole, or refused with a hint."""
+"""Files that a user names: read them completely, or explain the failure with a hint."""
 
 import os
 from pathlib import Path
@@ -7,14 +7,17 @@ from typing import Final
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.printable import os_reason
 
-_COMPARED: Final = 1000  # names of a directory
-_CLOSE: Final = 0.8  # how much of both names is the same: an ending like .json is not enough
+# Names of a directory to compare with a mistyped name: bounds the time in a large directory.
+_COMPARED: Final = 1000
+# Similarity from 0 to 1 for a suggestion. At 0.6, the default of difflib, an equal ending such as
+# ".json" is enough.
+_CLOSE: Final = 0.8
 
 
 def user_folder(variable: str, below_home: str) -> Path | None:
-    """Return ``keyhouse`` in the directory that ``variable`` names, or else in one of ``HOME``.
+    """Return the folder ``keyhouse`` in the directory from ``variable``, or below ``HOME``.
 
-    None: neither is an absolute path.
+    Returns None if neither variable holds an absolute path.
     """
     for name, below in ((variable, ""), ("HOME", below_home)):
         value = os.environ.get(name, "")
@@ -24,10 +27,10 @@ def user_folder(variable: str, below_home: str) -> Path | None:
 
 
 def read_named_file(path: str | Path, most: int, refused: type[KeyhouseError]) -> bytes:
-    """Return the content of ``path``, ``most`` bytes at the most.
+    """Return the content of ``path``, at most ``most`` bytes.
 
-    Raises ``refused``, which names the file, also if it is larger: its beginning alone might mean
-    something else.
+    Raises ``refused`` with the name of the file if the file is unreadable or larger. A cut file
+    could have another meaning than the whole file.
     """
     try:
         with open(path, "rb") as file:  # noqa: PTH123 the path as the user wrote it
@@ -45,7 +48,7 @@ def read_named_file(path: str | Path, most: int, refused: type[KeyhouseError]) -
 
 
 def reading_hint(path: str | Path, error: OSError) -> str:
-    """Return what to do if ``path`` cannot be read; names a file that may be meant."""
+    """Return a hint for an unreadable ``path``. May suggest a file with a similar name."""
     if isinstance(error, FileNotFoundError):
         return _meant(path)
     if isinstance(error, IsADirectoryError):
@@ -56,7 +59,7 @@ def reading_hint(path: str | Path, error: OSError) -> str:
 
 
 def writing_hint(error: OSError) -> str:
-    """Return what to do if a file cannot be made or written."""
+    """Return a hint for a file that cannot be created or written."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return "make its directory first, or name another file"
     if isinstance(error, PermissionError):

@@ -43,7 +43,7 @@ COMMANDS: Final = {
         Entry("log", "log.group:app", "Copy transparency logs, and check policies of witnesses"),
         Entry("evidence", "evidence:app", "Prove a deployment's history to outsiders"),
         Entry("watch", "watch.command:watch", "Follow transparency logs, and tell what is new"),
-        Entry("trust", "trust:app", "See and forget what is remembered of coordinators"),
+        Entry("trust", "trust:app", "See, accept and forget what is remembered of coordinators"),
     ),
     "Secrets": (Entry("secret", "secret:app", "Read and upload secrets"),),
     "Workloads": (
@@ -123,12 +123,12 @@ ROOT: Final = _Keyhouse(
 def leave_out() -> None:
     """Let this process import no optional module that libraries import, and no command needs.
 
-    httpx imports ``pygments`` and ``rich`` for a command of its own, which takes as long as
-    importing httpx itself. httpcore imports ``h2`` for HTTP/2, which no command speaks, and tries
-    to import ``sniffio`` several times for each request: where it is not installed, all directories
-    of modules are searched for it each time, a quarter of what a request costs. Both do
-    without them where they are not installed, and neither has a setting for that. What is ``None``
-    in ``sys.modules`` counts as not installed:
+    httpx imports ``pygments`` and ``rich`` for a command of its own. Where another program has
+    installed both, this takes as long as importing httpx itself. httpcore imports ``h2`` for
+    HTTP/2, which no command speaks. httpcore also tries to import ``sniffio`` several times for
+    each request: where it is not installed, each attempt searches all directories of modules, a
+    quarter of the cost of a request. Both libraries work without these modules, and neither has
+    a setting for that. A module that is ``None`` in ``sys.modules`` counts as not installed:
     https://docs.python.org/3/reference/import.html#the-module-cache
     """
     for name in ("pygments", "h2", "sniffio"):

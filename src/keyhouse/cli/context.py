@@ -8,12 +8,15 @@ from typing import Annotated
 import click
 import msgspec
 
+from keyhouse.cli.options.connect import first_manifest_of
 from keyhouse.cli.options.context_chosen import known_contexts, locating_contexts
 from keyhouse.cli.options.memory import MemoryOption, memory_of
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl
 from keyhouse.cli.options.target import (
+    AcceptedOnly,
     Advisories,
     CollateralFile,
+    FirstManifest,
     LogMaxAge,
     SimulationRoot,
     Statuses,
@@ -44,6 +47,8 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
     pccs_ca: PccsCaFile = None
     witness_policy: WitnessPolicy = None
     log_max_age: LogMaxAge = None
+    first_manifest: FirstManifest = ""
+    accepted_manifests_only: AcceptedOnly = False
     cert: UserCertificate = None
     key: UserKey = None
     pkcs12: Annotated[
@@ -77,12 +82,16 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
             raise WrongUsageError.no_effect("--log-max-age", "use it with --witness-policy")
         if self.address:
             parse_address(self.address)
+        first = first_manifest_of(self.first_manifest)
         chosen = memory_of(self.memory) if self.memory else None
         memory = self.memory if chosen is None else _absolute(chosen.path)
         fields = msgspec.structs.asdict(self)
+        manifests = {"manifests": "all"} if fields.pop("accepted_manifests_only") else {}
         return msgspec.convert(
             {name.replace("_", "-"): _kept(value) for name, value in fields.items() if value}
-            | ({"memory": memory} if memory else {}),
+            | ({"memory": memory} if memory else {})
+            | ({"first-manifest": first} if first else {})
+            | manifests,
             contexts.Context,
         )
 

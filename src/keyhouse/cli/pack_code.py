@@ -3,9 +3,7 @@
 Run it where Keyhouse is installed; bytecode that is missing is written, too.
 """
 
-import _sre  # type: ignore[import-not-found]  # built into CPython
 import importlib
-import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from keyhouse.base.process.packed_code import LENGTH_SIZE, packed_file, setting, time_and_size
 
 if TYPE_CHECKING:
-    from keyhouse.base.process.packed_code import Compiled, Row
+    from keyhouse.base.process.packed_code import Row
 
 _UNCHECKED: Final = b"\x01\0\0\0"
 
@@ -46,7 +44,7 @@ def main(commands: Sequence[str]) -> int:
         ended = [subprocess.run([*words, each], check=False) for each in _IMPORTED]  # noqa: S603
         return max(each.returncode for each in ended)
     modules = list(import_start(commands[0]))
-    write_packed(Path(packed_file(commands[0])), modules, compiled_patterns())
+    write_packed(Path(packed_file(commands[0])), modules)
     return 0
 
 
@@ -56,11 +54,6 @@ def import_start(command: str) -> Iterator[ModuleSpec]:
 
     for name in _IMPORTED[command]:
         importlib.import_module(name)
-    if command == "serve":
-        from keyhouse.server.client_api import ROUTES
-        from keyhouse.server.client_api.routes import Grammars
-
-        Grammars(ROUTES)  # its patterns
     with suppress(PlatformMissingError):  # an installation for production
         importlib.import_module(f"{simulation().__module__.partition('.')[0]}.snp")
     for name, module in tuple(sys.modules.items()):  # each after what it has imported
@@ -74,50 +67,14 @@ def _found(name: str) -> ModuleSpec | None:
     return PathFinder.find_spec(name, getattr(parent, "__path__", None))
 
 
-def compiled_patterns() -> list["Compiled"]:
-    """Return the regular expressions that this process has compiled and ``re`` still knows."""
-    known: dict[tuple[type, Any, int], re.Pattern[Any]] = getattr(re, "_cache", {})
-    found = []
-    for (_, text, flags), pattern in tuple(known.items()):
-        compiled = _compiled(text, flags)
-        if _sre.compile(*compiled) == pattern and not pattern.flags & re.LOCALE:
-            found.append((flags, compiled))
-    return found
-
-
-def _compiled(text: Any, flags: int) -> tuple[Any, ...]:
-    """Return what the compiler of regular expressions gives the engine for ``text``."""
-    compiler: Any = importlib.import_module("re._compiler")
-
-    class Engine:
-        given: tuple[Any, ...] = ()
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(_sre, name)
-
-        def compile(self, text: Any, flags: int, code: list[int], *groups: Any) -> None:
-            self.given = (text, int(flags), list(map(int, code)), *groups)  # constants, too
-
-    engine = Engine()
-    compiler._sre = engine  # noqa: SLF001
-    try:
-        compiler.compile(text, flags)
-    finally:
-        compiler._sre = _sre  # noqa: SLF001
-    return engine.given
-
-
-def write_packed(
-    file: Path, modules: Iterable[ModuleSpec], patterns: Iterable["Compiled"] = ()
-) -> None:
-    """Write the code of ``modules``, and ``patterns``, to ``file``, replacing it whole."""
-    rows = {spec.name: row for spec in modules if (row := _row(spec)) is not None}
-    made_for: Any = setting()
-    content: Any = (rows, tuple(patterns))  # of types that marshal takes
+def write_packed(file: Path, modules: Iterable[ModuleSpec]) -> None:
+    """Write the code of ``modules`` to ``file``, replacing it whole."""
+    rows: Any = {spec.name: row for spec in modules if (row := _row(spec)) is not None}
+    made_for: Any = setting()  # of types that marshal takes, like the rows
     head = dumps(made_for)
     file.parent.mkdir(exist_ok=True)
     beside = file.with_suffix(".new")
-    beside.write_bytes(len(head).to_bytes(LENGTH_SIZE, "big") + head + dumps(content))
+    beside.write_bytes(len(head).to_bytes(LENGTH_SIZE, "big") + head + dumps(rows))
     beside.replace(file)
 
 

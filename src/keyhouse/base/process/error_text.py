@@ -1,4 +1,4 @@
-"""Errors as a command prints them: ``error:`` lines, then hints."""
+"""Format errors for commands: ``error:`` lines, then hints."""
 
 from typing import Any
 
@@ -7,17 +7,16 @@ from keyhouse.base.printable import printable
 
 
 def error_text(error: KeyhouseError) -> str:
-    """Return ``error`` as lines with their ends; every problem of ``InvalidError`` on its own."""
+    """Return ``error`` as lines. ``InvalidError`` has one line for each problem."""
     if isinstance(error, InvalidError):
         return _problems(error)
-    hint = f"hint: {printable(error.hint)}\n" if error.hint else ""
-    return f"error: {printable(error.message)}\n{hint}"
+    return f"error: {printable(error.message)}\n{_hint(error)}"
 
 
 def error_object(error: KeyhouseError) -> dict[str, Any]:
-    """Return what ``--json`` prints of ``error``: ``code`` is stable, texts are for people.
+    """Return the object that ``--json`` prints. ``code`` is stable; texts are for people.
 
-    What a coordinator refused has its ``reason``, a stable word too, and the ``fields`` at fault.
+    The refusal of a coordinator also has ``reason``, a stable word, and the invalid ``fields``.
     """
     found: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.hint:
@@ -37,4 +36,8 @@ def _problems(error: InvalidError) -> str:
         lines.append(f"  {printable(where + problem.problem)}\n")
         if problem.hint:
             lines.append(f"      hint: {printable(problem.hint)}\n")
-    return "".join(lines)
+    return "".join([*lines, _hint(error)])
+
+
+def _hint(error: KeyhouseError) -> str:
+    return f"hint: {printable(error.hint)}\n" if error.hint else ""

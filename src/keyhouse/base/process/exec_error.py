@@ -1,4 +1,4 @@
-"""Why a program could not be executed: the cause, and a hint; variables are named, never shown."""
+"""Explain why a program could not be executed. Values of variables are never printed."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ _LONGEST_SHOWN: Final = 200
 
 
 class ExecFailure(NamedTuple):
-    """What to tell the caller, in the form that errors have."""
+    """The message and the hint of an error."""
 
     message: str
     hint: str
@@ -21,16 +21,14 @@ class ExecFailure(NamedTuple):
 def exec_failure(
     error: OSError, file: bytes, argv: Sequence[bytes], env: Mapping[bytes, bytes]
 ) -> ExecFailure:
-    """Return what ``error`` of executing ``file`` means; of variables only the names."""
+    """Return the meaning of ``error``, which ``execve`` raised for ``file``."""
     if error.errno == errno.E2BIG:
         what, size = _longest(argv, env)
         problem = f"arguments and variables are too long; the longest is {what} with {size} bytes"
-        hint = (
-            f"each, with its name, has to be shorter than {_KIB} KiB; files may hold what is longer"
-        )
+        hint = f"each, with its name, must be shorter than {_KIB} KiB; pass longer values in files"
     else:
         problem = os_reason(error)
-        hint = "name it with its path, and see that it is there and may be executed"
+        hint = "give its path, and check that the file exists and is executable"
     return ExecFailure(f"the program {_shown(file)} cannot be started: {problem}", hint)
 
 

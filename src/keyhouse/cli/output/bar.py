@@ -1,23 +1,29 @@
-"""A bar on a terminal for work that may take long: its share of the whole where that is known."""
+"""Draws the progress of long work on a terminal: a bar where the total is known."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from shutil import get_terminal_size
+from typing import Final
+
+import click
 
 from keyhouse.base.printable import printable
 from keyhouse.base.progress import watched_by
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
+_ERASE: Final = "\r\033[K\033[?25h"
+"""Return to the first column, erase the line, and show the cursor that click hides.
+
+ECMA-48, EL (erase in line); DECTCEM (private mode 25) for the cursor.
+"""
 
 
 @contextmanager
 def long_work(what: str, *, quiet: bool, at_once: bool = True) -> Iterator[None]:
-    """Show ``what`` and how far it is, if standard error is a terminal; nothing is left of it.
+    """Draw the progress of ``what`` on standard error if that is a terminal; erase it at the end.
 
-    ``quiet``: show nothing, as for ``--json``. Without ``at_once`` it is shown only as soon as
-    something tells how much there is to do.
+    ``quiet``: draw nothing, as for ``--json``. Without ``at_once``, the drawing begins with the
+    first part of the work that states its total.
     """
     if quiet or not sys.stderr.isatty():
         yield
@@ -26,53 +32,40 @@ def long_work(what: str, *, quiet: bool, at_once: bool = True) -> Iterator[None]
     try:
         with watched_by(bar):
             if at_once:
-                bar.show(None)
+                bar.announce()
             yield
     finally:
         bar.close()
 
 
 class _Bar:
-    """The watcher on a terminal."""
+    """Watches work and draws its progress on one line of the terminal."""
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._progress: Progress | None = None
+        self._update: Callable[[int], None] | None = None
+
+    def announce(self) -> None:
+        """Draw the name of the work, without a bar."""
+        self._write(f"{self._what} ..."[: max(get_terminal_size().columns - 1, 0)])
 
     def begin(self, part: str, total: int) -> None:
-        self.show(total, part)
+        self.close()
+        label = f"{self._what}: {part}"
+        bar = click.progressbar(length=total, label=label, width=20, file=sys.stderr)
+        bar.render_progress()
+        self._update = bar.update
 
     def advance(self, done: int) -> None:
-        if self._progress is not None:
-            self._progress.advance(self._progress.task_ids[0], done)
-
-    def show(self, total: int | None, part: str = "") -> None:
-        """Show the bar, or the next ``part`` in it; without a total it only says that it moves."""
-        text = f"{self._what}: {part}" if part else self._what
-        if self._progress is None:
-            self._progress = _progress()
-            self._progress.add_task(text, total=total)
-            self._progress.start()
-        else:
-            task = self._progress.task_ids[0]
-            self._progress.reset(task, description=text, total=total)
-            self._progress.refresh()
+        if self._update is not None:
+            self._update(done)
 
     def close(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        """Erase the line."""
+        self._update = None
+        self._write(_ERASE)
 
-
-def _progress() -> "Progress":
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    text = TextColumn("{task.description}", markup=False)
-    columns = (text, BarColumn(bar_width=20), TaskProgressColumn(), TimeElapsedColumn())
-    return Progress(
-        *columns,
-        console=Console(stderr=True),
-        transient=True,
-        redirect_stdout=False,  # it may hold the result
-        redirect_stderr=False,
-    )
+    @staticmethod
+    def _write(text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()

@@ -1,5 +1,7 @@
 """Rows that say who a confidential VM is, with the names of a manifest."""
 
+import json
+
 import msgspec
 
 from keyhouse.wire.vm_identity import VmIdentity, bits_in_words
@@ -10,7 +12,7 @@ def rows_of_vm(identity: VmIdentity) -> dict[str, str]:
     values: dict[str, str] = {
         field: ", ".join(f"{name} {version}" for name, version in value.items())
         if isinstance(value, dict)
-        else str(value)
+        else (value if isinstance(value, str) else json.dumps(value))
         for field, value in msgspec.to_builtins(identity).items()
     }
     words = {field: bits_in_words(field, value) for field, value in values.items()}

@@ -17,7 +17,8 @@ from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_object, error_text
 
-_BORDER: Final = 3  # characters around a cell of a drawn table
+_GAP: Final = "  "
+"""Separates the columns of a table."""
 
 # What a coordinator says, in the words of the commands.
 _WHOLE: Final = {
@@ -107,19 +108,27 @@ def _wrapped(value: str, indent: int) -> str:
 
 
 def show_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print ``rows`` under ``head``: drawn on a terminal that is wide enough, else in columns.
+    """Print ``rows`` in columns under ``head``.
 
-    A drawn table would be cut off on a narrow terminal.
+    On a terminal with colours, ``head`` is bold, and a line separates it from the rows if the
+    terminal is wide enough for the table.
     """
     shown = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *shown, strict=True)]
-    fits = sum(width + _BORDER for width in widths) < get_terminal_size().columns
-    if fits and coloured(sys.stdout):
-        _draw(head, shown)
-        return
-    for row in (head, *shown):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+    width = sum(widths) + len(_GAP) * (len(widths) - 1)
+    title = _columns(head, widths)
+    if coloured(sys.stdout):
+        title = click.style(title, bold=True)
+        if width <= get_terminal_size().columns:
+            title += "\n" + "\u2500" * width
+    sys.stdout.write(title + "\n")
+    for row in shown:
+        sys.stdout.write(_columns(row, widths) + "\n")
+
+
+def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+    return _GAP.join(padded).rstrip()
 
 
 @contextmanager
@@ -144,15 +153,3 @@ def _json(value: Any) -> str:
         return msgspec.json.encode(value).decode("utf-8")
     except UnicodeEncodeError:  # file names may hold bytes that are not UTF-8: escape them
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":"))
-
-
-def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.box import SIMPLE
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(*head, box=SIMPLE, header_style="bold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    Console().print(table)
