@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.peers.https import make_pair
-from support.process.watcher import Noted
 from support.samples.collateral import RECORDED_AT, Site, platform_of, recorded
+from support.watcher import Noted
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,
@@ -39,6 +39,7 @@ from keyhouse.attestation.collateral.source import (
     FAILED_WITHIN,
     MOST_FAILED,
     MOST_RUNNING,
+    NEAR_END_AGAIN,
     SEEN_WITHIN,
     PccsSource,
 )
@@ -175,14 +176,14 @@ async def test_new_collateral_is_fetched_a_day_later_while_the_old_one_serves(si
     assert site.warned == []
 
 
-async def test_near_its_end_it_is_fetched_again_each_hour(site: Site) -> None:
+async def test_near_its_end_it_is_fetched_again_more_often(site: Site) -> None:
     end = read_facts(site.collateral).expires
     with site.pccs:
         async with source(site) as opened:
             site.now = end - timedelta(days=6)
             await opened.collateral_for(site.quote)
-            for hours, times in ((0.9, 1), (1.0, 2), (1.5, 2), (2.0, 3)):
-                site.now = end - timedelta(days=6) + timedelta(hours=hours)
+            for periods, times in ((0.9, 1), (1.0, 2), (1.5, 2), (2.0, 3)):
+                site.now = end - timedelta(days=6) + periods * NEAR_END_AGAIN
                 await opened.collateral_for(site.quote)
                 await finished(opened)
                 assert len(site.pccs.asked) == times * REQUESTS

@@ -73,6 +73,8 @@ def test_each_field_that_is_given_has_to_match_in_every_bit(field: str, bit: int
         (named(Product="Milan"), "SNP.Product"),
         (named(VMPL=1), "SNP.VMPL"),
         (named(SigningKey="VLEK"), "SNP.SigningKey"),
+        (named(MinimumGuestSVN=8), "SNP.MinimumGuestSVN"),
+        (named(MinimumGuestSVN=2**32 - 1), "SNP.MinimumGuestSVN"),
         (named(MinimumTCB=None), "SNP.MinimumTCB"),
         *((named(MinimumTCB={**FLOOR, name: FLOOR[name] + 1}), "SNP.MinimumTCB") for name in FLOOR),
         (named(MinimumTCB={**FLOOR, "FMC": 0}), "SNP.MinimumTCB"),
@@ -99,6 +101,26 @@ def test_versions_above_the_floor_are_admitted_and_each_of_the_four_counts() -> 
             assert refused_by(named(), found) == "SNP.MinimumTCB"
             assert isinstance(found.vm, SnpIdentity)
             assert refused_by(Package(snp=found.vm), found) is None
+
+
+def test_a_higher_version_of_the_guest_is_admitted_and_a_lower_one_is_not() -> None:
+    for least in (0, 6, 7):
+        assert refused_by(named(MinimumGuestSVN=least)) is None
+    lower = verdict(MACHINE, report_data(BOUND), guest_svn=6)
+    with pytest.raises(PackageRefusedError, match="VM's is 6, must be 7 or higher"):
+        admit(lower, named(), binding=BOUND)
+
+
+@pytest.mark.parametrize("version", [2, 3, 5])
+def test_a_platform_whose_memory_was_not_checked_for_aliases_is_refused_on_demand(
+    version: int,
+) -> None:
+    bent = {"version": version, "platform_info": 0b1001_1111}
+    found = verdict(MACHINE, report_data(BOUND), **bent)
+    assert refused_by(named(), found) == "SNP.AliasCheckComplete"
+    assert refused_by(named(AliasCheckComplete=False), found) is None
+    checked = verdict(MACHINE, report_data(BOUND), version=version, platform_info=0b10_0000)
+    assert refused_by(named(), checked) is None
 
 
 def test_other_kinds_of_workloads_are_not_admitted_by_it() -> None:

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 from support.cosigner import Cosigner
+from support.process.start import DIVIDED
 from support.reference import DOCUMENTS, REFERENCE
 from support.samples.confidential_vms import TDX
 from support.samples.manifests import (
@@ -126,6 +127,7 @@ def test_manifest_with_every_field_is_taken_by_schema_and_check() -> None:
     assert _taken(document)
 
 
+@pytest.mark.skipif(bool(DIVIDED), reason="the schema states the true length of a lease")
 def test_schema_in_the_repository_is_the_one_that_the_model_makes() -> None:
     name = "manifest.schema.json"
 

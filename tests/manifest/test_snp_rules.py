@@ -43,6 +43,9 @@ def without(*fields: str) -> dict[str, Any]:
         ({**SNP, "MinimumTCB": {**FLOOR, "FMC": 1}}, "SNP.MinimumTCB.FMC", "only Turin"),
         ({**SNP, "Product": "Turin"}, "SNP.MinimumTCB.FMC", "is missing"),
         ({**SNP, "VMPL": 4}, "SNP.VMPL", "is not 0, 1, 2 or 3"),
+        ({**SNP, "MinimumGuestSVN": -1}, "SNP.MinimumGuestSVN", ""),
+        ({**SNP, "MinimumGuestSVN": 2**32}, "SNP.MinimumGuestSVN", ""),
+        ({**SNP, "AliasCheckComplete": "true"}, "SNP.AliasCheckComplete", ""),
         ({**SNP, "SigningKey": "ARK"}, "SNP.SigningKey", "is neither VCEK nor VLEK"),
         ({**SNP, "Meassurement": ""}, "SNP.Meassurement", "unknown field"),
     ],
@@ -114,3 +117,4 @@ def test_what_a_package_leaves_to_the_host_is_told() -> None:
     assert "the host chooses it" in found["SNP.Policy"]
     assert "anybody can claim" in found["SNP"] or "does not give HostData" in found["SNP"]
     assert "higher privilege" in package_warned({"SNP": {**SNP, "VMPL": 2}})["SNP.VMPL"]
+    assert "claimed by anybody" in found["SNP.MinimumGuestSVN"]

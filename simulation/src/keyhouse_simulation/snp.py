@@ -116,4 +116,10 @@ def snp_vm_named(identity: SnpIdentity, other: SnpVm) -> SnpVm:
     }
     given = {field: bytes.fromhex(value) for field, value in named.items() if value}
     has_author = int(any(given.get("author_key_digest", b"")))
-    return msgspec.structs.replace(other, **given, vmpl=identity.vmpl, signer_info=has_author)
+    return msgspec.structs.replace(
+        other,
+        **given,
+        vmpl=identity.vmpl,
+        guest_svn=max(other.guest_svn, identity.minimum_guest_svn),
+        signer_info=has_author,
+    )

@@ -208,3 +208,9 @@ class Manifest(msgspec.Struct, frozen=True):
     recovery_keys: dict[str, RecoveryKey]
     tls: dict[str, TlsTag]
     config: Config
+
+    @property
+    def has_values(self) -> bool:
+        """Whether it gives a secret its first value, so that its text is not for everybody."""
+        given = self.secrets.values()
+        return any(each.private is not None or each.public is not None for each in given)

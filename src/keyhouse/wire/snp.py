@@ -12,7 +12,7 @@ import msgspec
 
 from keyhouse.base.errors import Problem
 from keyhouse.wire.exact_fields import problems_of_fields
-from keyhouse.wire.json_decoder import UInt8, nearest
+from keyhouse.wire.json_decoder import UInt8, UInt32, nearest
 
 PRODUCTS: Final = ("Milan", "Genoa", "Turin")
 """The lines of processors that are known: each has a root, and versions of its own. Bergamo and
@@ -47,7 +47,10 @@ class SnpIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     """What a confidential VM has to be. Hex fields are equal; "" means: not compared.
 
     The platform is of ``product``, has every version of ``minimum_tcb`` or a higher one, and signs
-    with its VCEK unless ``signing_key`` is VLEK. The report was asked for at ``vmpl`` exactly.
+    with its VCEK unless ``signing_key`` is VLEK. The report was asked for at ``vmpl`` exactly. The
+    VM's ID block states ``minimum_guest_svn`` or a higher version. With ``alias_check_complete``
+    the firmware has found no two addresses of one memory cell since the last reset (BadRAM,
+    AMD-SB-3015).
     """
 
     measurement: str = msgspec.field(default="", name="Measurement")
@@ -61,6 +64,8 @@ class SnpIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     minimum_tcb: SnpTcb | None = msgspec.field(default=None, name="MinimumTCB")
     vmpl: UInt8 = msgspec.field(default=0, name="VMPL")
     signing_key: str = msgspec.field(default="VCEK", name="SigningKey")
+    minimum_guest_svn: UInt32 = msgspec.field(default=0, name="MinimumGuestSVN")
+    alias_check_complete: bool = msgspec.field(default=False, name="AliasCheckComplete")
 
 
 SIZES: Final = {

@@ -259,10 +259,10 @@ def test_a_pccs_gives_the_collateral_of_both_kinds(tmp_path: Path) -> None:
         words = ("--pccs", pccs.url, "--pccs-ca", str(ca))
         server = Server(tmp_path / "data", arguments=words)
         with server:
-            with server.client() as client:
-                assert client.set_manifest(manifest()).status == 200
             machine = machine_of(server)
             pccs.served = [Served(machine.collateral)]
+            with server.client() as client:  # fetches the collateral of the coordinator's own quote
+                assert client.set_manifest(manifest()).status == 200
             assert outcome(server, machine.workload_quote(ENCLAVE, BOUND), "app").code is OK
             ended = outcome(server, machine.td_quote(VM, BOUND))
             assert ended.code is UNAVAILABLE

@@ -18,6 +18,7 @@ VM: Final = SnpVm(
     family_id=b"f" * 16,
     image_id=b"g" * 16,
     signer_info=1,
+    guest_svn=7,
 )
 collateral: Final = read_amd_collateral(
     [(amd_vendor.ASK + amd_vendor.VLEK_AUTHORITY + amd_vendor.LIST).encode()]
@@ -35,6 +36,8 @@ SNP: Final[dict[str, Any]] = {
     "MinimumTCB": {"Bootloader": 10, "TEE": 0, "SNP": 23, "Microcode": 84},
     "VMPL": 0,
     "SigningKey": "VCEK",
+    "MinimumGuestSVN": 7,
+    "AliasCheckComplete": True,
 }
 """Every field, as a manifest has it."""
 

@@ -35,6 +35,7 @@ _P384: Final = 48
 _ECDSA_P384_SHA384: Final = 1
 _PLATFORM_INFO: Final = 0b1011_1111  # the bits that are known
 _SET_BY_TURIN: Final = 0b0100_0000  # reserved in AMD's document, but real firmware of Turin sets it
+_ALIAS_CHECK_COMPLETE: Final = 0b0010_0000  # of PLATFORM_INFO; older firmware never sets it
 _SIGNER_INFO: Final = 0b1_1111
 _HAS_AUTHOR: Final = 0b1
 
@@ -74,6 +75,7 @@ class SnpMeasurements(Readable, frozen=True, kw_only=True):
     committed_tcb: SnpTcb  # what the platform cannot go back behind
     current_tcb: SnpTcb
     launch_tcb: SnpTcb  # when the VM was started
+    alias_check_complete: bool  # since the last reset no memory has two addresses
 
 
 def snp_identity_of(found: SnpMeasurements) -> SnpIdentity:
@@ -85,6 +87,8 @@ def snp_identity_of(found: SnpMeasurements) -> SnpIdentity:
         minimum_tcb=_lowest(found),
         vmpl=found.vmpl,
         signing_key=found.signing_key,
+        minimum_guest_svn=found.guest_svn,
+        alias_check_complete=found.alias_check_complete,
     )
 
 
@@ -109,6 +113,11 @@ def snp_differences(found: SnpMeasurements, wanted: SnpIdentity) -> Iterator[Dif
         yield Difference("VMPL", str(found.vmpl), str(wanted.vmpl))
     if found.signing_key != wanted.signing_key:
         yield Difference("SigningKey", found.signing_key, wanted.signing_key)
+    if found.guest_svn < wanted.minimum_guest_svn:
+        least = f"{wanted.minimum_guest_svn} or higher"
+        yield Difference("MinimumGuestSVN", str(found.guest_svn), least)
+    if wanted.alias_check_complete and not found.alias_check_complete:
+        yield Difference("AliasCheckComplete", "false", "true")
 
 
 def require_sound_snp(found: SnpMeasurements) -> None:
@@ -215,6 +224,7 @@ def _measured(raw: bytes, product: str, tcbs: tuple[bytes, ...]) -> SnpMeasureme
         committed_tcb=committed,
         current_tcb=current,
         launch_tcb=launch,
+        alias_check_complete=bool(_number(raw, 0x40, 8) & _ALIAS_CHECK_COMPLETE),
     )
 
 

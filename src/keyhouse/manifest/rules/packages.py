@@ -187,6 +187,9 @@ def _warn_of_snp(here: Place, wanted: SnpIdentity, findings: Findings) -> None:
             "gives FamilyID or ImageID, which anybody can claim without a key that signs them",
             "give IDKeyDigest",
         )
+    if wanted.minimum_guest_svn and not named_by_key:
+        problem = "can be claimed by anybody: no key is named that signs the ID block with it"
+        findings.warn((*here, "MinimumGuestSVN"), problem, "give IDKeyDigest")
 
 
 def _warn_of_the_host(missing: list[str], here: Place, findings: Findings) -> None:

@@ -158,6 +158,13 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "SigningKey": Field(
                 "The key that signs the reports. Not given: VCEK.", {"enum": [*SIGNING_KEYS]}
             ),
+            "MinimumGuestSVN": Field(
+                "The lowest GUEST_SVN, which the VM's ID block states. Not given: 0."
+            ),
+            "AliasCheckComplete": Field(
+                "The platform's firmware must have checked that no memory has two addresses "
+                "(ALIAS_CHECK_COMPLETE). Not given: false."
+            ),
         },
     ),
     SnpTcb: Shape(
