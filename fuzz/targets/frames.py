@@ -20,6 +20,7 @@ from hyperframe.frame import Frame
 
 from keyhouse.base.errors import BadRequestError
 from keyhouse.base.log import log
+from keyhouse.server.grpc.call import Caller
 from keyhouse.server.grpc.connection import GrpcConnection
 from keyhouse.server.grpc.service import GrpcService
 from keyhouse.server.net.limits import WorkloadLimits
@@ -49,6 +50,7 @@ class _Transport:
     """Takes what is written; ends when it is told to."""
 
     identity: bytes | None = b"a certificate"
+    shown: bytes = b"a certificate of the server"
 
     def __init__(self) -> None:
         self.written = bytearray()
@@ -74,9 +76,9 @@ class _Transport:
         self.closed = True
 
 
-async def _activate(message: bytes, identity: bytes | None) -> bytes:
+async def _activate(message: bytes, caller: Caller) -> bytes:
     """Answer as a method does: at once, later, with a refusal, or with a long answer."""
-    del identity
+    del caller
     if message.startswith(b"bad"):
         raise BadRequestError("a refusal")
     if message.startswith(b"later"):

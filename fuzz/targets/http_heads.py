@@ -2,7 +2,7 @@
 
 Oracle: what is accepted h11 accepts too, with the same method, target, length of the body, chunks,
 keep-alive and expectation of 100-continue; a head in one expression (``read_common_head``) says
-what it says field by field; every beginning of an accepted head may continue (``check_beginning``).
+what it says field by field; every beginning of an accepted head may continue (``Beginning``).
 Keyhouse alone refuses much. ``MalformedError`` is all that may come out.
 
 Exceptions: h11 keeps an HTTP/1.0 connection in no case either; it takes a length of up to 20
@@ -22,9 +22,9 @@ from keyhouse.server.http.chunks import ChunkedBody
 from keyhouse.server.http.head import (
     CHUNKED,
     HEAD_END,
+    Beginning,
     MalformedError,
     RequestHead,
-    check_beginning,
     read_any_head,
     read_common_head,
     read_head,
@@ -95,8 +95,9 @@ class HttpTarget(Target):
         common = read_common_head(head, _LIMITS)
         if common is not None and common != read_any_head(head, _LIMITS):
             raise FindingError("the two readers of heads differ")
-        for beginning in range(1, end - 3):
-            check_beginning(head[:beginning], beginning - 1, _LIMITS)
+        passed = Beginning()
+        for size in range(1, end - 3):
+            passed.check(bytearray(head[:size]), _LIMITS)
         return f"accepted: {_compared(ours, head, rest)}"
 
 

@@ -9,7 +9,7 @@ means on the wire (Client API, "Request bodies"; manifest format, "Encoding and 
 ``dict[str, T]``       object; keys are the author's and matched exactly
 ``tuple[T, ...]``      list
 ``str``, ``bool``      the same
-``UInt64``, ``UInt16`` integer without fraction or exponent, in range; ``int``: signed 64-bit
+``UInt64``, ``UInt32`` integer without fraction or exponent, in range; ``int``: signed 64-bit
 ``bytes``              standard base64 with padding, or a list of numbers 0..255
 ``Secret``             the same; like every value, it is never part of a message
 ``T | None``           ``T``, or ``null``
@@ -54,6 +54,7 @@ __all__ = [
     "Read",
     "UInt8",
     "UInt16",
+    "UInt32",
     "UInt64",
     "UnreadableError",
     "bounds_of",
@@ -65,6 +66,7 @@ __all__ = [
 
 # The bounds that msgspec checks are signed numbers of 64 bits: it refuses what is above them.
 UInt64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1, extra_json_schema={"maximum": 2**64 - 1})]
+UInt32 = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 UInt16 = Annotated[int, msgspec.Meta(ge=0, le=2**16 - 1)]
 UInt8 = Annotated[int, msgspec.Meta(ge=0, le=2**8 - 1)]
 

@@ -1,5 +1,8 @@
 """What counts as the head of a request, and that nothing else does."""
 
+import re
+from typing import Any
+
 import h11
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -7,9 +10,11 @@ from hypothesis import given, settings, strategies as st
 from keyhouse.server.http.head import (
     CHUNKED,
     HEAD_END,
+    MOST_ESCAPES,
+    MOST_OPTIONS,
+    Beginning,
     MalformedError,
     RequestHead,
-    check_beginning,
     read_any_head,
     read_common_head,
     read_head,
@@ -257,8 +262,11 @@ def test_path_of_a_refused_head_is_told_where_it_can_be(beginning: bytes, path: 
     ],
 )
 def test_beginning_that_cannot_become_a_head_is_refused_at_once(data: bytes, checked: int) -> None:
+    beginning = Beginning()
+    if checked:
+        beginning.check(bytearray(data[:checked]), LIMITS)
     with pytest.raises(MalformedError) as caught:
-        check_beginning(data, checked, LIMITS)
+        beginning.check(bytearray(data), LIMITS)
     assert caught.value.status == 400
 
 
@@ -273,16 +281,95 @@ def test_beginning_that_cannot_become_a_head_is_refused_at_once(data: bytes, che
 )
 def test_limits_of_a_beginning_are_exact(longest: bytes, more: bytes, status: int) -> None:
     limits = Limits(request_line=10, headers=20, header_fields=2)
-    check_beginning(longest, 0, limits)
-    with pytest.raises(MalformedError) as caught:
-        check_beginning(longest + more, 0, limits)
-    assert caught.value.status == status
+    whole, cut = Beginning(), Beginning()
+    for end in range(1, len(longest) + 1):
+        cut.check(bytearray(longest[:end]), limits)
+    whole.check(bytearray(longest), limits)
+    for beginning in (whole, cut, Beginning()):
+        with pytest.raises(MalformedError) as caught:
+            beginning.check(bytearray(longest + more), limits)
+        assert caught.value.status == status
 
 
 def test_every_beginning_of_a_good_head_may_continue() -> None:
     data = head(b"POST /a?b HTTP/1.1", b"Host: a", b"X:\t\xe4 b ", b"Content-Length: 3")
+    beginning = Beginning()
     for end in range(1, len(data)):
-        check_beginning(data[:end], end - 1, LIMITS)
+        beginning.check(bytearray(data[:end]), LIMITS)
+    beginning.checked = 0  # and so may the next head on the same connection
+    for end in range(1, len(data)):
+        beginning.check(bytearray(data[:end]), LIMITS)
+
+
+class Counted(bytearray):
+    """Counts the bytes that are looked for in it."""
+
+    looked_at = 0
+
+    def find(self, *given: Any) -> int:
+        type(self).looked_at += len(self) - given[1]
+        return super().find(*given)
+
+    def count(self, *given: Any) -> int:
+        type(self).looked_at += len(self) - given[1]
+        return super().count(*given)
+
+
+def test_head_that_comes_byte_by_byte_has_each_byte_looked_at_once() -> None:
+    """Two searches look at each new byte and at the byte before; none looks at the others."""
+    data, beginning, size = Counted(b"GET / HTTP/1.1\r\nX: "), Beginning(), 20_000
+    beginning.check(data, LIMITS)
+    Counted.looked_at = 0
+    for _ in range(size):
+        data += b"a"
+        beginning.check(data, LIMITS)
+    assert Counted.looked_at <= 4 * size
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (b"/" + b"%61" * MOST_ESCAPES + b"a" * 9000, 0),
+        (b"/" + b"%61" * (MOST_ESCAPES + 1), 414),
+        (b"/?" + b"%61" * 5000, 0),
+    ],
+)
+def test_escapes_of_a_path_have_a_limit(target: bytes, status: int) -> None:
+    raw = head(b"GET " + target + b" HTTP/1.1", b"Host: a")
+    if not status:
+        assert read_any_head(raw, LIMITS).method == "GET"
+        return
+    with pytest.raises(MalformedError) as caught:
+        read_any_head(raw, LIMITS)
+    assert caught.value.status == status
+
+
+def test_options_of_a_connection_have_a_limit_over_all_fields() -> None:
+    most = [b"Connection: " + b"," * (MOST_OPTIONS // 2 - 1)] * 2
+    assert read_any_head(head(b"GET / HTTP/1.1", b"Host: a", *most), LIMITS).keep_alive
+    with pytest.raises(MalformedError) as caught:
+        read_any_head(head(b"GET / HTTP/1.1", b"Host: a", *most, b"Connection: close"), LIMITS)
+    assert caught.value.status == 431
+
+
+_BROKEN = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r(?!\n|\Z)")
+
+
+@given(
+    st.lists(st.sampled_from([b"a", b":\t", b"\r", b"\n", b"\r\n", b"\0", b"\xe4"]), max_size=12)
+)
+def test_beginning_is_refused_at_the_first_piece_that_is_no_part_of_a_head(
+    pieces: list[bytes],
+) -> None:
+    beginning, data = Beginning(), bytearray(b"GET / HTTP/1.1")
+    beginning.check(data, LIMITS)
+    for piece in pieces:
+        data += piece
+        if _BROKEN.search(data):
+            with pytest.raises(MalformedError):
+                beginning.check(data, LIMITS)
+            return
+        beginning.check(data, LIMITS)
 
 
 TOKENS = st.text("GETPOSTabc-_1!", min_size=1, max_size=6).map(str.encode)

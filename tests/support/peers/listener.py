@@ -27,8 +27,11 @@ class Joining:
         self.identities: list[bytes | None] = []
         self.cancelled = threading.Event()
 
-    async def activate(self, request: ActivationRequest, identity: bytes | None) -> Parameters:
+    async def activate(
+        self, request: ActivationRequest, identity: bytes | None, shown: bytes
+    ) -> Parameters:
         """Answer as the marble type says."""
+        del shown
         self.identities.append(identity)
         if request.marble_type.startswith("wait"):
             try:

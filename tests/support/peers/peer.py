@@ -1,6 +1,7 @@
 """A small HTTPS server with simulated quotes that stands where a coordinator would."""
 
 import base64
+import hashlib
 import socket
 import ssl
 import threading
@@ -23,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from keyhouse.attestation import add_header, quote_binding, report_data
+from keyhouse.attestation.quote.binding import line_report_data
 from keyhouse.client import Address
 from keyhouse_simulation import SimulatedPlatform, make_machine
 
@@ -115,6 +117,7 @@ class Peer:
     served: tuple[Certified, ...]  # the TLS chain, leaf first
     replies: dict[tuple[str, str], Reply] = field(default_factory=dict)
     bend_quote: Callable[[bytes], bytes] = field(default=lambda quote: quote)
+    line: tuple[bytes, ...] = ()  # entries of the line of the root; none: it serves no line
     bend_chain: Callable[[str], str] = field(default=lambda chain: chain)
     answer_nonce: bytes | None = None  # quote over this nonce, whatever was asked
     extra_headers: dict[str, str] = field(default_factory=dict)
@@ -144,6 +147,9 @@ class Peer:
         if url.path == "/api/v2/quote":
             nonce = parse_qs(url.query).get("nonce", [""])[0]
             return self.quote_reply(base64.urlsafe_b64decode(nonce))
+        if url.path == "/api/v2/line" and self.line:
+            nonce = parse_qs(url.query).get("nonce", [""])[0]
+            return self.line_reply(base64.urlsafe_b64decode(nonce))
         return 405, b'{"status":"error","data":null,"message":"no such call"}\n'
 
     def quote_reply(self, nonce: bytes) -> Reply:
@@ -152,6 +158,14 @@ class Peer:
         quote = self.bend_quote(add_header(self.platform.quote(bound)))
         chain = self.bend_chain((self.intermediate.pem + self.root.pem).decode())
         return success({"cert": chain, "quote": quote})
+
+    def line_reply(self, nonce: bytes) -> Reply:
+        asked = nonce if self.answer_nonce is None else self.answer_nonce
+        last = hashlib.sha256(self.line[-1]).digest()
+        bound = line_report_data(self.root.der, asked, last, b"")
+        quote = self.bend_quote(add_header(self.platform.quote(bound)))
+        entries = [{"entry": entry} for entry in self.line]
+        return success({"entries": entries, "checkpoint": "", "quote": quote})
 
 
 def success(data: object) -> Reply:

@@ -181,7 +181,8 @@ class Wire:
     def kept(self) -> int:
         """How many bytes of the client's the server keeps, as it received them."""
         binding = Binding()
-        return int(binding.lib.BIO_get_mem_data(self.transport._bio_in, binding.ffi.NULL))
+        given = binding.lib.BIO_get_mem_data(self.transport._bio_in, binding.ffi.NULL)
+        return int(given) + len(self.transport._records.kept)
 
     def record(self, data: bytes) -> bytes:
         """Return ``data`` as the client sends it."""

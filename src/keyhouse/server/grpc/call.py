@@ -8,7 +8,7 @@ import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from keyhouse.server.net.grpc_status import Status
 
@@ -20,8 +20,16 @@ _SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, 
 Labels = tuple[str, str, str]
 """Under which a call is counted: method, service, kind."""
 
-Method = Callable[[bytes, bytes | None], Awaitable[bytes]]
-"""Takes a message and the DER of its sender's certificate; returns the answer's message."""
+
+class Caller(NamedTuple):
+    """The client of a connection. Both certificates are in DER."""
+
+    identity: bytes | None  # the client's certificate
+    shown: bytes  # the certificate that the server has shown to it
+
+
+Method = Callable[[bytes, Caller], Awaitable[bytes]]
+"""Takes a message and its sender; returns the answer's message."""
 
 
 class CallRefusedError(Exception):

@@ -25,13 +25,13 @@ from h2.events import (
 )
 from h2.exceptions import H2Error
 
-from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.errors import KeyhouseError, release_frames
 from keyhouse.base.log import log
-from keyhouse.server.grpc.call import Call, CallRefusedError, framed, read_timeout
+from keyhouse.server.grpc.call import Call, Caller, CallRefusedError, framed, read_timeout
 from keyhouse.server.grpc.frame_meter import FrameMeter
 from keyhouse.server.grpc.http2 import Http2
 from keyhouse.server.grpc.service import GrpcService
-from keyhouse.server.net.error_mapping import wording
+from keyhouse.server.net.error_mapping import OutdatedConnectionError, wording
 from keyhouse.server.net.fair_share import Share
 from keyhouse.server.net.grpc_status import Status, as_message
 
@@ -48,11 +48,11 @@ _Header = tuple[str, str]
 
 
 class GrpcCalls:
-    """The open calls of one client, whose certificate is ``identity``.
+    """The open calls of one client, the ``caller``.
 
     ``flush`` writes what h2 has for the client. ``settled`` is called when a call has ended that
-    was not ended by what the client sent. ``idle_since`` is the loop's time at the end of the last
-    call.
+    was not ended by what the client sent, ``leave`` when the client has to connect
+    again. ``idle_since`` is the loop's time at the end of the last call.
     """
 
     def __init__(
@@ -60,10 +60,11 @@ class GrpcCalls:
         service: GrpcService,
         http2: Http2,
         meter: FrameMeter,
-        identity: bytes | None,
+        caller: Caller,
         *,
         flush: Callable[[], None],
         settled: Callable[[], None],
+        leave: Callable[[], None],
     ) -> None:
         self.idle_since = service.now
         self.admits = True  # new calls are taken
@@ -71,9 +72,10 @@ class GrpcCalls:
         self._service = service
         self._http2 = http2
         self._meter = meter
-        self._identity = identity
+        self._caller = caller
         self._flush = flush
         self._settled = settled
+        self._leave = leave
         self._calls: dict[int, Call] = {}
         self._streams = Share(service.streams)
         self._slots = Share(service.calls)
@@ -207,13 +209,15 @@ class GrpcCalls:
         service.counts.received[call.labels] += 1
         call.has_slot = True
         call.deadline = call.until
-        call.outcome = service.wait_for(call.method(message, self._identity))
+        call.outcome = service.wait_for(call.method(message, self._caller))
         call.outcome.add_done_callback(partial(self._ran, call))
 
     def _ran(self, call: Call, outcome: "asyncio.Future[bytes]") -> None:
         """Answer a call with what its method gave."""
         call.outcome = None
         error = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
+        if error is not None:
+            release_frames(error)
         if self._calls.get(call.stream) is not call:  # nobody waits for it any more
             self._free_slot(call)
             return
@@ -221,6 +225,8 @@ class GrpcCalls:
             self._answer(call, outcome.result())
         elif isinstance(error, KeyhouseError):
             self._refuse(call, wording(error).grpc, str(error), error.code)
+            if isinstance(error, OutdatedConnectionError):
+                self._leave()
         elif isinstance(error, asyncio.CancelledError):
             self._refuse(call, Status.UNAVAILABLE, "the coordinator is stopping (try again later)")
         else:

@@ -1,13 +1,15 @@
 """gRPC on one connection: its life from the handshake to the end of the socket.
 
-Bytes go through the ``FrameMeter``, then through h2, whose events change the calls. No timer is set
-per call: each has a deadline, and the listener sweeps over all connections. While the socket takes
-nothing the transport reads nothing, so what h2 has to say never piles up.
+Bytes go through the ``FrameMeter``, then frame by frame through h2, whose events change the calls.
+After some frames the connection continues behind all others that are ready; until then nothing more
+is read. Each call has a deadline, and no timer: the listener sweeps over all connections.
+While the socket takes nothing the transport reads nothing, so what h2 has to say never piles up.
 
     HANDSHAKE ─▶ OPEN ─idle, stop─▶ LEAVING ─no call left─▶ CLOSING
       every phase ─broken rule, deadline, the client has gone─▶ CLOSING
 """
 
+import asyncio
 import math
 from enum import Enum, auto
 
@@ -16,8 +18,10 @@ from h2.events import ConnectionTerminated, Event
 from h2.exceptions import H2Error
 
 from keyhouse.base.log import log
+from keyhouse.server.grpc.call import Caller
 from keyhouse.server.grpc.calls import GrpcCalls
-from keyhouse.server.grpc.frame_meter import FrameMeter
+from keyhouse.server.grpc.frame_meter import DATA, FrameMeter
+from keyhouse.server.grpc.frames import A_TURN, Frames, cost, kind
 from keyhouse.server.grpc.http2 import Http2
 from keyhouse.server.grpc.service import GrpcService
 from keyhouse.server.net.transport import Transport
@@ -43,6 +47,9 @@ class GrpcConnection:
         self._deadline = math.inf  # of the handshake, or of the end
         self._stuck = math.inf  # deadline while the client does not take what was written
         self._meter = FrameMeter(service.limits.metadata, service.limits.idle_frames)
+        self._frames = Frames()
+        self._turn = A_TURN  # what is left of it
+        self._rests = False  # the next turn will come
         self._http2: Http2 | None = None
         self._ended: Http2 | None = None  # the same, once nothing is said any more
         self._calls: GrpcCalls | None = None
@@ -62,13 +69,15 @@ class GrpcConnection:
         self._phase = _Phase.OPEN
         self._deadline = math.inf
         self._http2 = Http2(self._limits.metadata, self._limits.streams)
+        transport = self._transport
         self._calls = GrpcCalls(
             self._service,
             self._http2,
             self._meter,
-            self._transport.identity if self._transport is not None else None,
+            Caller(None, b"") if transport is None else Caller(transport.identity, transport.shown),
             flush=self._flush,
             settled=self._after_calls,
+            leave=self.close,
         )
         self._http2.initiate_connection()
         self._flush()
@@ -92,24 +101,13 @@ class GrpcConnection:
 
     def data_received(self, data: bytes) -> None:
         """Take bytes in, and answer what they complete."""
-        http2 = self._http2
-        if http2 is None:
+        if self._http2 is None:
             return
         if not self._meter.feed(data):
             self._break(ErrorCodes.ENHANCE_YOUR_CALM)
             return
-        try:
-            events = http2.receive_data(data)
-        except H2Error:  # h2 has a frame that says why
-            self._break()
-            return
-        except Exception as error:  # noqa: BLE001 - bytes of an anonymous client end its connection only
-            log.error("connection failed", error=type(error).__qualname__)
-            self._break(ErrorCodes.PROTOCOL_ERROR)
-            return
-        for event in events:
-            self._take(event)
-        self._after_calls()
+        self._frames.add(data)
+        self._work()
 
     def pause_writing(self) -> None:
         """The client does not take what was written."""
@@ -161,6 +159,44 @@ class GrpcConnection:
             self._transport.abort()
 
     # Inside.
+
+    def _work(self) -> None:
+        """Act on the frames that have come until the turn is over."""
+        while self._http2 is not None and self._turn > 0 and (frame := self._frames.next()):
+            self._turn -= cost(frame)
+            self._receive(self._http2, frame)
+        if self._http2 is None:
+            return
+        if self._turn <= 0 and not self._rests and self._transport is not None:
+            self._rests = True
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._after_calls()
+
+    def _begin_turn(self) -> None:
+        self._rests = False
+        self._turn = A_TURN
+        self._work()
+        if not self._rests and self._transport is not None:
+            self._transport.resume_reading()
+
+    def _receive(self, http2: Http2, frame: bytes) -> None:
+        """Act on one frame."""
+        try:
+            events = http2.receive_data(frame)
+        except H2Error:  # h2 has a frame that says why
+            self._break()
+            return
+        except Exception as error:  # noqa: BLE001 - bytes of an anonymous client end its connection only
+            log.error("connection failed", error=type(error).__qualname__)
+            self._break(ErrorCodes.PROTOCOL_ERROR)
+            return
+        # Data of a stream that has ended: h2 resets the stream again, for 9 bytes each time.
+        if not events and kind(frame) == DATA and not self._meter.charge(1):
+            self._break(ErrorCodes.ENHANCE_YOUR_CALM)
+            return
+        for event in events:
+            self._take(event)
 
     def _take(self, event: Event) -> None:
         if isinstance(event, ConnectionTerminated):  # h2 answers nothing after it

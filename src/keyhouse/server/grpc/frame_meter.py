@@ -11,9 +11,9 @@ A frame begins with 9 bytes: length (3), type (1), flags (1), stream (4). Source
 
 from typing import Final
 
-_PREFACE: Final = 24  # bytes that come before the first frame
-_HEAD: Final = 9
-_DATA, _HEADERS, _SETTINGS, _CONTINUATION = 0x0, 0x1, 0x4, 0x9
+PREFACE: Final = 24  # bytes that come before the first frame
+HEAD: Final = 9
+DATA, HEADERS, _SETTINGS, CONTINUATION = 0x0, 0x1, 0x4, 0x9
 _ACK = _END_STREAM = 0x1
 _END_HEADERS: Final = 0x4
 
@@ -21,6 +21,9 @@ _HEADERS_PRICE: Final = 2  # it makes a stream
 _SETTINGS_PRICE: Final = 16  # each of its entries is kept
 _LONGEST_SETTINGS: Final = 32 * 6  # bytes: 32 entries; a client has some seven
 _TINY: Final = 512  # bytes: shorter data has a price, but for the last of a request
+
+LONGEST: Final = 16 * 1024
+"""Bytes of one frame, RFC 9113, 4.2. h2 refuses a longer frame only when all of it has come."""
 
 
 class FrameMeter:
@@ -34,13 +37,18 @@ class FrameMeter:
     def __init__(self, metadata: int, allowance: int) -> None:
         self._metadata = metadata
         self._most = self._allowance = allowance
-        self._skip = _PREFACE  # bytes until the next frame begins
+        self._skip = PREFACE  # bytes until the next frame begins
         self._head = b""  # of a frame whose beginning has come
         self._block = 0  # bytes of a block of headers that has not ended
 
     def allow(self, count: int) -> None:
         """Fill the allowance up by ``count``: the client was given something of use."""
         self._allowance = min(self._most, self._allowance + count)
+
+    def charge(self, count: int) -> bool:
+        """Use ``count`` of the allowance up. Return False once the client went too far."""
+        self._allowance -= count
+        return self._allowance >= 0
 
     def feed(self, data: bytes) -> bool:
         """Take the bytes that came next in. Return False once the client went too far."""
@@ -49,11 +57,11 @@ class FrameMeter:
             data = self._head + data
             self._head = b""
         end = len(data)
-        while at + _HEAD <= end:
+        while at + HEAD <= end:
             length = int.from_bytes(data[at : at + 3], "big")
             if not self._is_fine(length, data[at + 3], data[at + 4]):
                 return False
-            at += _HEAD + length
+            at += HEAD + length
         if at < end:
             self._head = data[at:]
             at = end
@@ -61,10 +69,12 @@ class FrameMeter:
         return True
 
     def _is_fine(self, length: int, kind: int, flags: int) -> bool:
-        if kind == _DATA:
+        if length > LONGEST:
+            return False
+        if kind == DATA:
             if length < _TINY and not flags & _END_STREAM:
                 self._allowance -= 1
-        elif kind in {_HEADERS, _CONTINUATION}:
+        elif kind in {HEADERS, CONTINUATION}:
             self._allowance -= _HEADERS_PRICE
             self._block += length
             if self._block > self._metadata:

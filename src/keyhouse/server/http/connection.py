@@ -25,16 +25,16 @@ from http import HTTPStatus
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
-from keyhouse.base.errors import BrokenError
+from keyhouse.base.errors import BrokenError, release_frames
 from keyhouse.base.log import log
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.exchange import Admission, Answer, Conclude, Deferred, Later, Refusal
 from keyhouse.server.http.head import (
     CHUNKED,
     HEAD_END,
+    Beginning,
     MalformedError,
     RequestHead,
-    check_beginning,
     readable_path,
 )
 from keyhouse.server.http.incoming import IncomingBody, too_many_bodies
@@ -78,9 +78,9 @@ class HttpConnection:
         self._deadline = math.inf
         self._since = service.now  # of its beginning, or of its last answer
         service.add(self)
-        self._buffer = b""
+        self._buffer = bytearray()
         self._at = 0  # what of the buffer has been read
-        self._checked = 0  # how much of an incomplete head has been checked
+        self._beginning = Beginning()  # of an incomplete head
         self._last = False  # the next answer is the last one
         self._writable = True
         self._yielded = False
@@ -123,7 +123,7 @@ class HttpConnection:
             self._service.failed_handshakes += 1
         self._phase = _CLOSING
         self._transport = None
-        self._buffer = b""
+        self._buffer.clear()
         if self._awaited is not None:
             self._awaited.cancel()
         if not isinstance(self._awaited, asyncio.Future):  # that has the body until it ends
@@ -140,7 +140,7 @@ class HttpConnection:
         if self._phase is _IDLE and data == self._known.raw and self._is_fresh():
             self._repeat()
         elif self._phase is not _CLOSING:
-            self._buffer = self._buffer + data if self._buffer else data
+            self._buffer += data
             self._work()
 
     def pause_writing(self) -> None:
@@ -197,9 +197,13 @@ class HttpConnection:
                     break
         except MalformedError as malformed:
             self._refuse(malformed)
-        self._buffer = self._buffer[self._at :] if self._at < len(self._buffer) else b""
-        self._at = 0
+        self._drop_read()
         self._end_step()
+
+    def _drop_read(self) -> None:
+        """Forget the bytes that were read."""
+        del self._buffer[: self._at]
+        self._at = 0
 
     def _continue(self) -> None:
         """Read on after an answer that was awaited."""
@@ -258,24 +262,24 @@ class HttpConnection:
         if buffer.startswith(self._known.raw, at):
             self._at = at + self._known.size
         else:
-            end = buffer.find(HEAD_END, at + max(0, self._checked - 3))
+            end = buffer.find(HEAD_END, at + max(0, self._beginning.checked - 3))
             if end < 0:
-                self._begin_head(buffer[at:])
+                self._begin_head()
                 return False
             identity = self._transport.identity if self._transport is not None else None
-            self._known = self._service.read_head(buffer[at : end + 4], identity)
+            self._known = self._service.read_head(bytes(buffer[at : end + 4]), identity)
             self._at = end + 4
-        self._checked = 0
+        self._beginning.checked = 0
         self._request = self._known.request
         self._admit()
         return True
 
-    def _begin_head(self, beginning: bytes) -> None:
+    def _begin_head(self) -> None:
         if self._phase is _IDLE:
             self._phase = _HEAD
             self._deadline = self._service.now + self._service.limits.header_timeout
-        check_beginning(beginning, self._checked, self._service.limits)
-        self._checked = len(beginning)
+        self._drop_read()
+        self._beginning.check(self._buffer, self._service.limits)
 
     def _admit(self) -> None:
         if self._counts is not None:
@@ -353,7 +357,7 @@ class HttpConnection:
         admission, body = self._admission, self._body
         if admission is None or body is None:
             raise BrokenError("a body came without an admission")
-        whole, self._buffer, self._at = body.read(self._buffer, self._at)
+        whole, self._at = body.read(self._buffer, self._at)
         if whole is None:
             return False
         self._run(admission, whole)
@@ -499,7 +503,7 @@ class HttpConnection:
     def _refused_path(self) -> str:
         """Return the path of the head that could not be read, as far as it can be told."""
         end = self._at + self._service.limits.request_line
-        return readable_path(self._buffer[self._at : end])
+        return readable_path(bytes(self._buffer[self._at : end]))
 
     def _close(self, *, unread: bool = False, time_to_take: int = 0) -> None:
         """Close after what has been written. ``unread``: the client may still be sending."""
@@ -507,7 +511,7 @@ class HttpConnection:
         self._phase = _CLOSING
         self._deadline = self._service.now + limits.linger_timeout + time_to_take
         self._deadline += limits.sweep_interval
-        self._buffer = b""
+        self._buffer.clear()
         self._at = 0
         self._admission = None
         self._forget_body()
@@ -523,6 +527,7 @@ class HttpConnection:
 
 def _internal_error(error: BaseException) -> Answer:
     """Log an unexpected exception by id and type alone, and return the answer that names the id."""
+    release_frames(error)
     number = secrets.token_hex(8)
     log.error("request failed", id=number, error=type(error).__qualname__)
     body = f'{{"status":"error","data":null,"message":"internal error {number}"}}'

@@ -30,23 +30,21 @@ class IncomingBody:
         if self._chunks is None:
             self._reserve(length)
 
-    def read(self, buffer: bytes, at: int) -> tuple[bytes | None, bytes, int]:
-        """Take what ``buffer`` has of it from ``at`` on.
+    def read(self, buffer: bytearray, at: int) -> tuple[bytes | None, int]:
+        """Take the bytes of the body that ``buffer`` has from ``at`` on.
 
-        Return the body once it is complete, and the buffer with the place from which it is unread.
+        Return the body once it is complete, and the place of the first byte that is not read.
         Raises ``MalformedError``.
         """
         if self._chunks is not None:
-            return self._read_chunks(self._chunks, buffer[at:])
-        piece = buffer[at : at + self._length - len(self._piece)]
-        at += len(piece)
-        if len(piece) == self._length:
-            return piece, buffer, at
-        self._piece += piece
+            return self._read_chunks(self._chunks, buffer, at)
+        end = min(len(buffer), at + self._length - len(self._piece))
+        with memoryview(buffer) as view:
+            self._piece += view[at:end]
         if len(self._piece) < self._length:
-            return None, buffer, at
+            return None, end
         whole, self._piece = bytes(self._piece), bytearray()
-        return whole, buffer, at
+        return whole, end
 
     def in_queue(self, waits: bool) -> None:  # noqa: FBT001 - the one thing it takes
         """Let the body be lost while its request only waits; what is worked on is kept."""
@@ -62,17 +60,19 @@ class IncomingBody:
         if share is not None:
             share.give(share.held)
 
-    def _read_chunks(self, chunks: ChunkedBody, data: bytes) -> tuple[bytes | None, bytes, int]:
+    def _read_chunks(
+        self, chunks: ChunkedBody, buffer: bytearray, at: int
+    ) -> tuple[bytes | None, int]:
         before = chunks.size
-        chunks.feed(data, self._limit)
+        chunks.feed(bytes(buffer[at:]), self._limit)
         if chunks.size > self._limit:
             raise _too_long(self._limit)
         self.chunked_size = chunks.size
         self._reserve(chunks.size - before)
         if not chunks.complete:
-            return None, b"", 0
+            return None, len(buffer)
         self._chunks = None
-        return chunks.taken(), chunks.rest(), 0
+        return chunks.taken(), len(buffer) - len(chunks.rest())
 
     def _reserve(self, count: int) -> None:
         if self._share is None or not self._share.take(count, self._lose):

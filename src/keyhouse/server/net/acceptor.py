@@ -42,7 +42,8 @@ class Acceptor:
         ready: waited for before a connection gets its context. Where it raises
             ``UnavailableError`` the connection is closed: its client tries again.
 
-    ``turned_away`` counts connections over the limit: each was closed, or another one for it.
+    ``turned_away`` counts connections over the limit: each was closed, or another one for it. It
+    counts idle ones over their limit, too.
     """
 
     def __init__(
@@ -238,10 +239,11 @@ class Acceptor:
         return TlsTransport(context, connection, self._handshakes)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        now = loop.time()
+        now, before = loop.time(), self._connections.now
         self._connections.look_at_clock(now)
         for connection in self._connections.all():
             connection.expire(now)
+        self.turned_away += self._connections.close_idle(before)
         self._sweeper = loop.call_later(self._limits.sweep_interval, self._sweep, loop)
 
 

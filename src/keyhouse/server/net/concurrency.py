@@ -76,7 +76,10 @@ class FairQueue:
             task = asyncio.get_running_loop().create_task(_awaited(work))
             self._running.add(task)
             task.add_done_callback(self._ended)
-            return await asyncio.shield(task)
+            try:
+                return await asyncio.shield(task)
+            finally:
+                del task  # an error of the task has this frame, which would have the task
 
     async def _turn(self, client: Hashable) -> None:
         if self._free:

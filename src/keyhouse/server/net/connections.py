@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Awaitable
+from heapq import nsmallest
 from types import CoroutineType
 from typing import Any, Final, Protocol, TypeVar
 
@@ -105,6 +106,22 @@ class Connections:
             self._longest.extend(found)
             if not found:
                 return False
+
+    def close_idle(self, since: float) -> int:
+        """Close those that wait longest while too many have waited since before ``since``.
+
+        Return how many. What a wait of the process costs may grow with each of them.
+        """
+        excess = len(self._open) - self._limits.idle_connections
+        if excess <= 0:
+            return 0
+        waiting = [found for each in self._open if (found := (each.waits_since(), each))[0] < since]
+        excess = len(waiting) - self._limits.idle_connections
+        closed = nsmallest(max(0, excess), waiting, key=lambda found: found[0])
+        for _, connection in closed:
+            connection.abort()
+            self.remove(connection)
+        return len(closed)
 
     def is_unwelcome(self, generation: int) -> bool:
         """Tell whether a connection of ``generation`` is to end."""

@@ -14,6 +14,15 @@ from keyhouse.base.errors import KeyhouseError
 from keyhouse.server.net.grpc_status import Status
 
 
+class OutdatedConnectionError(errors.UnavailableError):
+    """The client was shown a certificate that is no longer in use: it has to connect again.
+
+    The connection ends with the answer.
+    """
+
+    code = "outdated-connection"
+
+
 class Wording(msgspec.Struct, frozen=True):
     """What a class of errors becomes for its caller."""
 

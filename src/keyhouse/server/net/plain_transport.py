@@ -25,11 +25,12 @@ class PlainTransport(asyncio.Protocol):
 
     def __init__(self, handler: ConnectionHandler) -> None:
         self.identity: Final[bytes | None] = None
+        self.shown: Final = b""
         self._handler = handler
         self._raw: asyncio.Transport | None = None
         self._linger: int | None = None  # bytes that are still discarded after the last answer
         self._held = False  # the connection above takes no more for now
-        self._kept = b""  # what came meanwhile
+        self._kept = bytearray()  # what came meanwhile
 
     # What the TCP transport tells.
 
@@ -79,9 +80,9 @@ class PlainTransport(asyncio.Protocol):
     def resume_reading(self) -> None:
         """Continue with what came and what comes."""
         self._held = False
-        kept, self._kept = self._kept, b""
+        kept, self._kept = self._kept, bytearray()
         if kept and self._linger is None:
-            self._handler.data_received(kept)
+            self._handler.data_received(bytes(kept))
         if self._raw is not None and not self._raw.is_closing() and not self._held:
             self._raw.resume_reading()
 
@@ -96,7 +97,7 @@ class PlainTransport(asyncio.Protocol):
         if raw is None or raw.is_closing() or self._linger is not None:
             return
         self._linger = linger
-        self._kept = b""
+        self._kept.clear()
         if linger:
             raw.write_eof()
             raw.resume_reading()

@@ -128,7 +128,8 @@ class TlsContext:
             a client connects once: nothing is resumed.
 
     All sessions of one context must live on one thread: they share its buffers. ``inbox`` is where
-    sockets are read into, ``buffer`` where OpenSSL writes to.
+    sockets are read into, ``buffer`` where OpenSSL writes to. ``shown`` is the DER of the
+    certificate that clients are shown.
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class TlsContext:
         required: bool = False,
     ) -> None:
         self.insists_on: bytes | None = alpn if required else None
+        self.shown: Final = chain[0] if chain else b""
         self.buffer = ffi.new("char[]", BUFFER_BYTES)
         self.buffer_view = ffi.buffer(self.buffer)
         self.inbox = ffi.new("char[]", _INBOX_BYTES)

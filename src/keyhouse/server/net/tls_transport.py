@@ -6,11 +6,13 @@ BIOs, for as long as a connection lasts (6 GiB with 12,000 connections), and a c
 encrypted form for each client that does not read. Here
 
 1. all connections read into one buffer, which belongs to the context;
-2. what is decrypted goes up at once, one record at a time; while the connection above holds
+2. OpenSSL gets one record at a time, and its data goes up at once; while the connection above holds
    reading, at most one more buffer is taken from the socket;
 3. of an answer only as much is encrypted as the socket takes; the rest is kept as the bytes that it
    was given, which other connections may share;
-4. while the socket takes nothing, nothing is read, for also TLS itself may answer what it reads.
+4. while the socket takes nothing, nothing is read, for also TLS itself may answer what it reads;
+5. after some records, in or out, all other connections that are ready have their turn, and a client
+   whose records bring hardly any data is cut off (``record_meter``).
 
 It ends like this: what was written, close_notify, the end of the stream. A client that may still be
 sending is then heard out for a while, for the reset of a socket with unread bytes would overtake
@@ -24,6 +26,7 @@ from typing import Any, Final, cast
 
 from keyhouse.server.net.handshakes import COSTLY_KEY, TOO_LARGE, Handshakes
 from keyhouse.server.net.openssl import ffi, lib
+from keyhouse.server.net.record_meter import RecordMeter
 from keyhouse.server.net.tls import (
     BUFFER_BYTES,
     TlsContext,
@@ -36,7 +39,10 @@ from keyhouse.server.net.transport import ConnectionHandler
 
 _GOODBYE: Final = 512  # bytes that a client may say before its end, while it is held
 _RECORD: Final = 16 * 1024  # bytes of plain text that are encrypted at once
-_RECORDS_PER_TURN: Final = 4  # of one connection before others have their turn
+_RECORDS_PER_TURN: Final = 4  # to one connection before others have their turn
+
+RECORDS_READ: Final = 16
+"""TLS records of one connection that are read before other connections have their turn."""
 
 # Bound once: each is called for every request.
 _read, _write = lib.SSL_read, lib.SSL_write
@@ -79,18 +85,23 @@ class TlsTransport(asyncio.BufferedProtocol):
         "_phase",
         "_raw",
         "_reading",
+        "_records",
+        "_rests",
         "_ssl",
         "_told",
+        "_turn",
         "_unheard",
         "_unsent",
         "_yielded",
         "identity",
+        "shown",
     )
 
     def __init__(
         self, context: TlsContext, handler: ConnectionHandler, handshakes: Handshakes
     ) -> None:
         self.identity: bytes | None = None
+        self.shown: Final = context.shown
         self._context = context
         self._handler = handler
         self._handshakes = handshakes
@@ -103,6 +114,9 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._reading = True  # the socket is read
         self._decrypting = False
         self._yielded = False  # the backlog continues in the loop's next turn
+        self._rests = False  # reading continues in the loop's next turn
+        self._records = RecordMeter()
+        self._turn = RECORDS_READ  # what is left of it
         self._backlog: deque[memoryview] = deque()
         self._linger = 0
         self._unsent = 0  # bytes that were encrypted and not yet given to the socket
@@ -124,17 +138,15 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take ``nbytes`` in that were read."""
-        if self._phase is _OPEN:
-            self._keep(self._context.inbox, nbytes)
+        if self._phase is _OPEN or self._phase is _Phase.FLUSHING:
+            self._records.kept += self._context.inbox_view[:nbytes]
         elif self._phase is _LINGERING:
             self._discard(nbytes)
             return
         elif self._phase is _Phase.CLOSED:
             return
-        elif self._phase is _Phase.HANDSHAKE:
-            self._hear(nbytes)
         else:
-            self._keep(self._context.inbox, nbytes)
+            self._hear(nbytes)
         self._decrypt()
         self._control_reading()
 
@@ -173,7 +185,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     def resume_reading(self) -> None:
         """Continue with what came and what comes."""
         self._held = False
-        if _bio_length(self._bio_in, _NULL):
+        if self._records.kept:
             self._decrypt()
             self._control_reading()
 
@@ -181,6 +193,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         """Send ``data``: now as far as the socket takes it, the rest as it does."""
         if self._phase is not _OPEN:
             return
+        self._records.excuse()
         if len(data) <= _RECORD and not self._backlog and not self._clogged:
             self._encrypt(data)
         else:
@@ -213,13 +226,16 @@ class TlsTransport(asyncio.BufferedProtocol):
         What OpenSSL gets of a handshake is bounded: 100 KiB of certificates with as many extensions
         as fit took up to 32 ms, measured. What comes behind the handshake does not count.
         """
-        inbox, heard = self._context.inbox, min(count, self._unheard)
+        context, heard = self._context, min(count, self._unheard)
         self._unheard -= heard
-        self._keep(inbox, heard)
-        if self._shake_hands() and heard < count:
-            self._keep(inbox + heard, count - heard)
+        self._give(context.inbox, heard)
+        behind = context.inbox_view[heard:count]
+        if self._shake_hands():
+            left = max(0, _bio_read(self._bio_in, context.buffer, BUFFER_BYTES))
+            self._records.kept += context.buffer_view[:left] + behind
 
-    def _keep(self, received: Any, count: int) -> None:
+    def _give(self, received: Any, count: int) -> None:
+        """Give OpenSSL ``count`` bytes that came."""
         if _bio_write(self._bio_in, received, count) != count:
             raise MemoryError
 
@@ -272,24 +288,44 @@ class TlsTransport(asyncio.BufferedProtocol):
         if self._decrypting:
             return
         self._decrypting = True
-        context, open_ = self._context, _OPEN
+        records, open_ = self._records, _OPEN
         try:
             while (
                 self._phase is open_
                 and not self._held
                 and not self._clogged
-                and _bio_length(self._bio_in, _NULL)
+                and not self._rests
+                and (size := records.whole())
             ):
-                _clear_errors()
-                count = _read(self._ssl, context.buffer, BUFFER_BYTES)
-                if count <= 0:
-                    self._nothing_read(count)
-                    break
-                self._handler.data_received(context.buffer_view[:count])
+                if self._turn:
+                    self._turn -= 1
+                    self._read(records.take(size))
+                else:
+                    self._rests = True
+                    asyncio.get_running_loop().call_soon(self._begin_turn)
         finally:
             self._decrypting = False
             if self._unsent:
                 self._drain()
+
+    def _begin_turn(self) -> None:
+        self._rests = False
+        self._turn = RECORDS_READ
+        self._decrypt()
+        self._control_reading()
+
+    def _read(self, record: bytes) -> None:
+        """Hand up the data of one record."""
+        context = self._context
+        self._give(record, len(record))
+        _clear_errors()
+        count = _read(self._ssl, context.buffer, BUFFER_BYTES)
+        if not self._records.count(max(0, count)):
+            self.abort()
+        elif count > 0:
+            self._handler.data_received(context.buffer_view[:count])
+        else:
+            self._nothing_read(count)
 
     def _nothing_read(self, result: int) -> None:
         kind = lib.SSL_get_error(self._ssl, result)
@@ -315,9 +351,9 @@ class TlsTransport(asyncio.BufferedProtocol):
         close_notify first is not seen, and the server works on for it. What is discarded is always
         read: else a client that was held could not send the rest and read its answer.
         """
-        wanted = self._phase is _LINGERING or not (
-            self._clogged or _bio_length(self._bio_in, _NULL) > _GOODBYE
-        )
+        records = self._records
+        waits = len(records.kept) > _GOODBYE and records.whole() > 0
+        wanted = self._phase is _LINGERING or not (self._clogged or waits)
         raw = self._raw
         if wanted is self._reading or raw is None or raw.is_closing():
             return

@@ -14,6 +14,10 @@ class Transport(Protocol):
     def identity(self) -> bytes | None:
         """The DER of the certificate whose key signed the handshake, or None."""
 
+    @property
+    def shown(self) -> bytes:
+        """The DER of the certificate that the client was shown; empty without TLS."""
+
     def pause_reading(self) -> None:
         """Hold what comes."""
 

@@ -16,6 +16,7 @@ from keyhouse.server.net.limits import WorkloadLimits
 from keyhouse.server.net.tls import TlsContext
 
 if TYPE_CHECKING:
+    from keyhouse.server.grpc.call import Caller, Method
     from keyhouse.server.grpc.connection import GrpcConnection
 
 ACTIVATE: Final = "/rpc.Marble/Activate"
@@ -23,8 +24,11 @@ ACTIVATE: Final = "/rpc.Marble/Activate"
 _MODULES: Final = ("keyhouse.server.grpc.connection", "keyhouse.wire.marble_pb2")
 """HTTP/2 and protobuf, a tenth of all that a start would import."""
 
-Activate = Callable[[ActivationRequest, bytes | None], Awaitable[Parameters]]
-"""Decides on the request of a workload that presented the certificate with this DER."""
+Activate = Callable[[ActivationRequest, bytes | None, bytes], Awaitable[Parameters]]
+"""Decides on the request of a workload.
+
+Takes the DER of the certificate that the workload presented, and of the marble root it was shown.
+"""
 
 
 class WorkloadListener(Acceptor):
@@ -44,7 +48,7 @@ class WorkloadListener(Acceptor):
         limits: WorkloadLimits | None = None,
         gate: ReadGate | None = None,
     ) -> None:
-        limits = limits or WorkloadLimits()
+        limits = self.limits = limits or WorkloadLimits()
         headers = (("keyhouse-platform", "simulation"),) if simulated else ()
         service = GrpcService({ACTIVATE: _method(activate)}, limits, headers)
         self._service: Final = service
@@ -101,9 +105,9 @@ def _same_marble_root(one: CoordinatorKeys, other: CoordinatorKeys) -> bool:
     return one.marble_root_cert == other.marble_root_cert
 
 
-def _method(activate: Activate) -> Callable[[bytes, bytes | None], Awaitable[bytes]]:
-    async def call(message: bytes, identity: bytes | None) -> bytes:
-        return _encoded(await activate(_decoded(message), identity))
+def _method(activate: Activate) -> "Method":
+    async def call(message: bytes, caller: "Caller") -> bytes:
+        return _encoded(await activate(_decoded(message), caller.identity, caller.shown))
 
     return call
 

@@ -1,0 +1,195 @@
+"""One flood: connections whose bytes are made first, and then sent at once."""
+
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Final, cast
+
+import msgspec
+from benchmarks.coordinator import Coordinator
+from benchmarks.floods.honest import Waits
+from benchmarks.floods.kinds import Kind
+from benchmarks.processes import TroubleError
+from support.peers.https import trusting_context
+from support.peers.workloads import client_context
+from support.tls_records import RecordWriter, logged_keys
+
+__all__ = ["Flooded", "flood", "undisturbed"]
+
+_SENDING: Final = 20.0  # seconds at most
+_WORKING: Final = 60.0  # seconds at most that the server may work after it
+_PIECE: Final = 65536
+_PAUSE: Final = 0.0005
+_ALONE: Final = 1.0
+
+
+class Flooded(msgspec.Struct, frozen=True):
+    """What an honest client and the server noticed. ``cut_off``: connections that were ended."""
+
+    waits: Waits
+    processor_ms: float
+    units: int
+    cut_off: int
+
+
+class _Attacker:
+    """A connection whose handshake is complete."""
+
+    def __init__(self, port: int, context: ssl.SSLContext, keys: Path) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), 60)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(incoming, outgoing)
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                self.socket.sendall(outgoing.read())
+                incoming.write(self.socket.recv(_PIECE))
+        self.socket.sendall(outgoing.read())
+        cipher = tls.cipher()
+        if cipher is None:
+            raise TroubleError("a handshake has agreed on no cipher")
+        self.writer = RecordWriter(keys, cipher[0])
+        self.left = memoryview(b"")
+
+    def prepare(self, kind: Kind, size: int) -> int:
+        """Make at least ``size`` bytes of ``kind``; return how many units they are."""
+        made, total = [], 0
+        for unit in kind.units(self.writer):
+            made.append(unit)
+            total += len(unit)
+            if total >= size:
+                break
+        self.left = memoryview(b"".join(made))
+        self.socket.setblocking(False)  # noqa: FBT003 - the standard library's way
+        return len(made)
+
+    def send(self) -> bool:
+        """Send what the socket takes; return False once the server has ended the connection."""
+        try:
+            sent = self.socket.send(self.left[:_PIECE])
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self.left = self.left[sent:]
+        return True
+
+    def is_cut_off(self) -> bool:
+        """Tell whether the server has ended the connection, now that it has read all it wants."""
+        try:
+            while self.socket.recv(_PIECE):
+                pass
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        return True
+
+
+class _Honest:
+    """The process of an honest client, which has been answered once."""
+
+    def __init__(self, port: int, log: IO[bytes]) -> None:
+        words = [sys.executable, "-m", "benchmarks.floods.honest", str(port)]
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+        )
+        self._input = cast("IO[bytes]", self._process.stdin)
+        self._output = cast("IO[bytes]", self._process.stdout)
+        self._line()
+
+    def end(self) -> Waits:
+        """End it; return how long it has waited."""
+        self._input.close()
+        found = self._line()
+        self._output.close()
+        self._process.wait(60)
+        return msgspec.json.decode(found, type=Waits)
+
+    def _line(self) -> bytes:
+        line = self._output.readline()
+        if not line:
+            self._process.kill()
+            self._process.wait()
+            raise TroubleError("an honest client has got no answer")
+        return line
+
+
+def undisturbed(coordinator: Coordinator, log: IO[bytes]) -> Waits:
+    """Return the waits of an honest client beside nothing."""
+    honest = _Honest(coordinator.port, log)
+    time.sleep(_ALONE)
+    return honest.end()
+
+
+def flood(
+    coordinator: Coordinator, kind: Kind, connections: int, size: int, folder: Path, log: IO[bytes]
+) -> Flooded:
+    """Send ``size`` bytes of ``kind`` on each of ``connections``; wait until the server is done.
+
+    It ends by itself: after 20 seconds nothing more is sent.
+    """
+    with ExitStack() as stack:
+        attackers = _prepared(coordinator, kind, connections, folder, stack)
+        units = sum(attacker.prepare(kind, size) for attacker in attackers)
+        honest = _Honest(coordinator.port, log)
+        before = coordinator.process.processor_seconds()
+        _send(attackers)
+        _until_read(coordinator)
+        waits = honest.end()
+        used = coordinator.process.processor_seconds() - before
+        cut_off = sum(attacker.is_cut_off() for attacker in attackers)
+    return Flooded(waits, used * 1000, units, cut_off)
+
+
+def _prepared(
+    coordinator: Coordinator, kind: Kind, connections: int, folder: Path, stack: ExitStack
+) -> list[_Attacker]:
+    context, port = trusting_context(), coordinator.port
+    if kind.workloads:
+        context, port = client_context(), coordinator.mesh_port
+    keys = logged_keys(context, Path(tempfile.mkdtemp(dir=folder)))
+    found = []
+    for _ in range(connections):
+        found.append(_Attacker(port, context, keys))
+        stack.callback(found[-1].socket.close)
+    return found
+
+
+def _send(attackers: list[_Attacker]) -> None:
+    """Send all that was prepared, a piece of each in turn."""
+    end = time.monotonic() + _SENDING
+    sending = list(attackers)
+    while sending and time.monotonic() < end:
+        sending = [each for each in sending if each.send() and each.left]
+        time.sleep(_PAUSE)
+
+
+def _until_read(coordinator: Coordinator) -> None:
+    """Return once the server has read all that was sent, or ended the connections."""
+    end = time.monotonic() + _WORKING
+    while _unread({coordinator.port, coordinator.mesh_port}) and time.monotonic() < end:
+        time.sleep(_PAUSE)
+
+
+def _unread(ports: set[int]) -> int:
+    """Return the bytes under way to ``ports``: in queues of their clients, or of the server.
+
+    Source: proc_net_tcp, kernel documentation: addresses, state, and ``tx_queue:rx_queue``, in hex.
+    """
+    total = 0
+    for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
+        _, local, remote, _, queues, *_ = line.split()
+        sent, received = (int(queue, 16) for queue in queues.split(":"))
+        if int(local.rpartition(":")[2], 16) in ports and int(remote.rpartition(":")[2], 16):
+            total += received
+        elif int(remote.rpartition(":")[2], 16) in ports:
+            total += sent
+    return total

@@ -1,0 +1,131 @@
+"""Measure how long an honest client waits beside floods of cheap records, requests and frames.
+
+Times are shown beside those of a control, never asserted.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import IO, Final, NoReturn
+
+from benchmarks.coordinator import Coordinator
+from benchmarks.floods.flood import Flooded, flood, undisturbed
+from benchmarks.floods.kinds import CONTROL, KINDS
+from benchmarks.manifests import envelope
+from benchmarks.processes import Processors, TroubleError
+from benchmarks.rows import Figures, Row, at_most, table, write_json
+from benchmarks.surroundings import look_around
+from support.samples.deployment import manifest
+
+_WAIT: Final = "longest wait, ms"
+_COLUMNS: Final = (_WAIT, "median, ms", "processor, ms", "units sent", "cut off")
+_OF_CONTROL: Final = 2
+_KIB: Final = 1024
+_TERMINATED: Final = 143
+
+
+def main() -> None:
+    """Measure, print the table, and write the file that was asked for."""
+    options = _options()
+    signal.signal(signal.SIGTERM, _terminated)
+    processors = Processors.available()
+    os.sched_setaffinity(0, {processors.load})
+    try:
+        with tempfile.TemporaryDirectory(prefix="keyhouse-bench-", dir=options.directory) as name:
+            folder = Path(name)
+            surroundings = look_around(folder, processors)
+            with (folder / "honest.log").open("ab") as log:
+                rows = _measure(options, folder, processors, log)
+    except TroubleError as trouble:
+        sys.exit(f"error: {trouble}")
+    figures = Figures(surroundings, 0.0, options.rounds, rows)
+    print(table(figures, _COLUMNS))
+    write_json(figures, options.json)
+
+
+def _terminated(_number: int, _frame: object) -> NoReturn:
+    """End as at an interrupt, so that the coordinator and its folder go too."""
+    sys.exit(_TERMINATED)
+
+
+def _measure(
+    options: argparse.Namespace, folder: Path, processors: Processors, log: IO[bytes]
+) -> list[Row]:
+    """Return a row of each kind, and before them one without a flood."""
+    keyhouse = options.keyhouse or Path(sys.executable).parent / "keyhouse"
+    coordinator = Coordinator(keyhouse, folder / "flooded", processor=processors.server)
+    try:
+        coordinator.post("/api/v2/manifest", envelope(manifest()))
+        alone = [undisturbed(coordinator, log) for _ in range(options.rounds)]
+        rows = [
+            Row(
+                "no flood",
+                {
+                    _COLUMNS[0]: [each.longest_ms for each in alone],
+                    _COLUMNS[1]: [each.median_ms for each in alone],
+                },
+            )
+        ]
+        control = 0.0
+        for kind in KINDS:
+            sys.stderr.write(f"{kind.name} ...\n")
+            found = [
+                flood(
+                    coordinator,
+                    kind,
+                    options.connections,
+                    options.kilobytes * _KIB,
+                    folder,
+                    log,
+                )
+                for _ in range(options.rounds)
+            ]
+            longest = median(each.waits.longest_ms for each in found)
+            control = longest if kind is CONTROL else control
+            finding = "" if kind is CONTROL else at_most(longest, _OF_CONTROL * control, "ms")
+            rows.append(Row(kind.name, _values(found), finding))
+        return rows
+    finally:
+        coordinator.stop()
+
+
+def _values(found: list[Flooded]) -> dict[str, list[float]]:
+    figures = [
+        (
+            each.waits.longest_ms,
+            each.waits.median_ms,
+            each.processor_ms,
+            float(each.units),
+            float(each.cut_off),
+        )
+        for each in found
+    ]
+    return {
+        name: list(column)
+        for name, column in zip(_COLUMNS, zip(*figures, strict=True), strict=True)
+    }
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    parser.add_argument("--floods", action="store_true", required=True)
+    parser.add_argument("--connections", type=int, default=100, help="that send, at a time")
+    parser.add_argument("--kilobytes", type=int, default=60, help="that each of them sends")
+    parser.add_argument("--rounds", type=int, default=3, help="floods of each kind")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
+    parser.add_argument("--directory", type=Path, help="where the data lies while it is measured")
+    parser.add_argument("--keyhouse", type=Path, metavar="PROGRAM", help="another build to measure")
+    options = parser.parse_args()
+    if not 1 <= options.connections <= 1000 or not 1 <= options.kilobytes <= 1024:
+        parser.error("--connections goes from 1 to 1,000, --kilobytes from 1 to 1,024")
+    if not 1 <= options.rounds <= 20:
+        parser.error("--rounds goes from 1 to 20")
+    return options
+
+
+if __name__ == "__main__":
+    main()
