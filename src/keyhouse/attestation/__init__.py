@@ -20,9 +20,11 @@ from keyhouse.attestation.errors import (
     QuoteRefusedError,
 )
 from keyhouse.attestation.identity import (
+    EnclaveCode,
     ExpectedIdentity,
     appraise,
     read_expected_identity,
+    require_enclave,
     write_expected_identity,
 )
 from keyhouse.attestation.platforms.files import (

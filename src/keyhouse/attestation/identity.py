@@ -2,6 +2,7 @@
 
 import binascii
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -171,7 +172,7 @@ def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) ->
     if verdict.debug and (expected.vm is not None or not expected.debug):
         raise _mismatch("Debug", "it is a debug enclave")
     if expected.vm is None:
-        _match_enclave(verdict, expected)
+        require_enclave(verdict, expected)
     else:
         _match_confidential_vm(verdict, expected.vm)
 
@@ -183,15 +184,25 @@ def _match_confidential_vm(verdict: Verdict, wanted: VmIdentity) -> None:
         raise _mismatch(f"{kind_of_vm(wanted)}.{each.field}", f"its own is {each.found}", _VM)
 
 
-def _match_enclave(verdict: Verdict, expected: ExpectedIdentity) -> None:
-    if expected.unique_id and verdict.mrenclave != expected.unique_id:
-        raise _mismatch("UniqueID", f"the enclave's is {verdict.mrenclave.hex()}")
-    if expected.signer_id and verdict.mrsigner != expected.signer_id:
-        raise _mismatch("SignerID", f"the enclave's is {verdict.mrsigner.hex()}")
-    if expected.product_id and verdict.isvprodid != expected.product_id:
-        raise _mismatch("ProductID", f"the enclave's is {verdict.isvprodid}")
-    if verdict.isvsvn < expected.security_version:
-        raise _mismatch("SecurityVersion", f"the enclave's is {verdict.isvsvn}, which is lower")
+class EnclaveCode(NamedTuple):
+    """The code of an enclave, as a quote has it, or as a leaf of a log states it."""
+
+    mrenclave: bytes
+    mrsigner: bytes
+    isvprodid: int
+    isvsvn: int
+
+
+def require_enclave(code: EnclaveCode | Verdict, expected: ExpectedIdentity) -> None:
+    """Raise ``IdentityRefusedError`` unless ``code`` is of ``expected``, an enclave."""
+    if expected.unique_id and code.mrenclave != expected.unique_id:
+        raise _mismatch("UniqueID", f"the enclave's is {code.mrenclave.hex()}")
+    if expected.signer_id and code.mrsigner != expected.signer_id:
+        raise _mismatch("SignerID", f"the enclave's is {code.mrsigner.hex()}")
+    if expected.product_id and code.isvprodid != expected.product_id:
+        raise _mismatch("ProductID", f"the enclave's is {code.isvprodid}")
+    if code.isvsvn < expected.security_version:
+        raise _mismatch("SecurityVersion", f"the enclave's is {code.isvsvn}, which is lower")
 
 
 def _identifier(name: str, text: str) -> bytes:

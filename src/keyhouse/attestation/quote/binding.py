@@ -23,6 +23,16 @@ Between replicas a quote binds a message of the hand-off, in all 64 bytes:
         its length in 4 bytes, big-endian, then its bytes
     32  SHA-256 over "keyhouse replica v1" and a zero byte
 
+Two kinds are about the line of the root (``transparency.line``), and bind all 64 bytes:
+
+::
+
+                of an entry                         of an answer
+    0   SHA-256 over the root certificate       SHA-256 over the root certificate, and the nonce
+    32  SHA-256 over "keyhouse line v1",        SHA-256 over "keyhouse line answer v1", a zero byte,
+        a zero byte, and the hash of the        the hash of the last entry (32 bytes), and the text
+        entry (32 bytes)                        of the checkpoint
+
 All other quotes of a coordinator have something else in the second half: zeros, or the hash of what
 begins in another way. So none serves for the other.
 """
@@ -38,6 +48,8 @@ REPORT_DATA = 64
 
 _START: Final = b"keyhouse start v1\0"
 _HEAD: Final = b"keyhouse head v1\0"
+_LINE: Final = b"keyhouse line v1\0"
+_LINE_ANSWER: Final = b"keyhouse line answer v1\0"
 
 Word = Literal["ask", "give", "member"]
 
@@ -89,11 +101,30 @@ def head_report_data(root_der: bytes, nonce: bytes, text: bytes) -> bytes:
     return quote_binding(root_der, nonce) + hashlib.sha256(_HEAD + text).digest()
 
 
+def entry_report_data(root_der: bytes, entry_hash: bytes) -> bytes:
+    """Return the report data of the quote of an entry of the line, whose hash has 32 bytes."""
+    if len(entry_hash) != DIGEST:
+        raise ValueError("the hash of an entry has 32 bytes")
+    return quote_binding(root_der) + hashlib.sha256(_LINE + entry_hash).digest()
+
+
+def line_report_data(root_der: bytes, nonce: bytes, last_hash: bytes, text: bytes) -> bytes:
+    """Return the report data of an answer of the line that ends with the entry of ``last_hash``.
+
+    ``text``: of the checkpoint in the answer; empty: the deployment has no log.
+    """
+    if len(last_hash) != DIGEST:
+        raise ValueError("the hash of an entry has 32 bytes")
+    bound = hashlib.sha256(_LINE_ANSWER + last_hash + text).digest()
+    return quote_binding(root_der, nonce) + bound
+
+
 def require_report_data(found: bytes, wanted: bytes) -> None:
     """Raise ``IdentityRefusedError`` unless ``found`` is ``wanted``: every byte of 64."""
     if not hmac.compare_digest(found, wanted):
         raise IdentityRefusedError(
-            "the quote is about another start or head of the log, another root or another nonce",
+            "the quote is about another start, head of the log or line, another root or another"
+            " nonce",
             hint="it may be an old one played back; ask again, and trust nothing meanwhile",
         )
 

@@ -1,0 +1,127 @@
+"""The code, statuses and platforms that a coordinator accepts in the line of a root.
+
+All of it comes from measured settings. A manifest of the line may admit more code, but only for
+the entries behind it: so a journal never names its own judge.
+"""
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from keyhouse.attestation.appraisal import accept_status
+from keyhouse.attestation.errors import IdentityRefusedError
+from keyhouse.attestation.quote.form import Tee
+from keyhouse.attestation.quote.report import Report
+from keyhouse.attestation.quote.snp import snp_identity_of
+from keyhouse.attestation.quote.td import identity_of
+from keyhouse.attestation.quote.verdict import Verdict
+from keyhouse.base.errors import RefusedError
+from keyhouse.transparency.line import Code
+from keyhouse.wire.snp import SnpIdentity
+from keyhouse.wire.vm_identity import VmIdentity
+
+_RULE: Final = b"keyhouse origin rule v1\0"
+
+
+class OriginRefusedError(RefusedError):
+    """Nothing proves where the root of this state comes from, or the proof contradicts a rule."""
+
+    code = "origin-refused"
+
+
+class AcceptedCode(msgspec.Struct, frozen=True):
+    """The code that may have made a root and applied its manifests (``--predecessors``)."""
+
+    own: bool = True
+    signer: bool = True  # the own signer and product
+    least_svn: int = 0  # of ``signer``
+    unique_ids: tuple[str, ...] = ()  # MRENCLAVE, lower-case hex
+    vms: tuple[VmIdentity, ...] = ()
+
+    def accepts(self, found: Verdict, own: Report) -> bool:
+        """Tell whether the verified quote ``found`` is of accepted code. ``own``: this code."""
+        if found.debug:
+            return False
+        if found.vm is not None:
+            return self._accepts_vm(found, own)
+        same_product = (found.mrsigner, found.isvprodid) == (own.mrsigner, own.isvprodid)
+        by_signer = self.signer and same_product and found.isvsvn >= self.least_svn
+        by_own = self.own and own.td is None and own.snp is None
+        return (
+            (by_own and found.mrenclave == own.mrenclave and same_product)
+            or (by_signer and bool(own.mrsigner))
+            or found.mrenclave.hex() in self.unique_ids
+        )
+
+    def _accepts_vm(self, found: Verdict, own: Report) -> bool:
+        wanted = [each for each in self.vms if _kind(each) is found.tee]
+        # A boot that measured no kernel or no command line could have started any.
+        measured = found.td is None or all(map(any, found.td.rtmrs[1:3]))
+        itself = vm_of(own)
+        if self.own and measured and itself is not None and _kind(itself) is found.tee:
+            wanted.append(itself)
+        return any(not any(found.differences(each)) for each in wanted)
+
+
+class OriginRule(msgspec.Struct, frozen=True):
+    """The measured settings about the origin of a root."""
+
+    code: AcceptedCode = AcceptedCode()
+    statuses: tuple[str, ...] = ("UpToDate",)  # of the platform of an entry
+    current: bool = False  # by the collateral of today, and not by that of the entry
+    platforms: tuple[str, ...] = ()  # PPID or CHIP_ID in lower-case hex; empty: any
+    adopted: str = ""  # SHA-256 of a root without a proven origin, in lower-case hex
+
+    @property
+    def digest(self) -> bytes:
+        """What names this rule in seals and notes, 32 bytes."""
+        return hashlib.sha256(_RULE + msgspec.json.encode(self, order="sorted")).digest()
+
+    def require_platform(self, found: Verdict) -> None:
+        """Raise ``OriginRefusedError`` unless the platform of ``found`` is accepted.
+
+        AMD states no status: ``MinimumTCB`` of the accepted identity judges its platforms.
+        """
+        platform = found.ppid.hex()
+        if self.platforms and platform not in self.platforms:
+            raise OriginRefusedError(
+                f"the platform {platform} is not one of --origin-platforms",
+                hint="list it if it was yours",
+            )
+        if found.tee is Tee.SNP:
+            return
+        try:
+            accept_status(found.tcb_status, self.statuses)
+        except IdentityRefusedError as refused:
+            raise OriginRefusedError(
+                f"{refused.message}: --origin-tcb is {','.join(self.statuses)}",
+                hint="list the status in --origin-tcb if you accept such platforms",
+            ) from None
+
+
+def vm_of(report: Report) -> VmIdentity | None:
+    """Return the confidential VM of ``report``; None: it is of an enclave."""
+    if report.snp is not None:
+        return snp_identity_of(report.snp)
+    return None if report.td is None else identity_of(report.td)
+
+
+def code_of(report: Report, version: str) -> Code:
+    """Return how an entry of the line names the code of ``report``."""
+    vm = vm_of(report)
+    if vm is not None:
+        digest = hashlib.sha256(b"keyhouse member v1\0" + msgspec.json.encode(vm)).hexdigest()
+        return Code(_kind(vm).value, "", "", 0, 0, digest, version)
+    signer, unique = report.mrsigner.hex(), report.mrenclave.hex()
+    return Code("sgx", unique, signer, report.isvprodid, report.isvsvn, "", version)
+
+
+def in_words(found: Report) -> str:
+    """Return how errors name the code of ``found``."""
+    code = code_of(found, "-")
+    return f"UniqueID:{code.unique}" if not code.vm else f"the confidential VM {code.vm}"
+
+
+def _kind(identity: VmIdentity) -> Tee:
+    return Tee.SNP if isinstance(identity, SnpIdentity) else Tee.TDX

@@ -1,0 +1,78 @@
+"""Who can know the keys of a deployment, by its manifests, as people are shown it."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from keyhouse.manifest import Manifest, Package, Replicas
+
+
+class Knowers(msgspec.Struct, frozen=True):
+    """The parts of a manifest that decide who can learn the data key, and so the root key."""
+
+    holders: dict[str, bytes]  # public recovery keys by name
+    threshold: int  # shares that together are the data key; 0: there are no holders
+    code: tuple[str, ...]  # other coordinators that are given the data key
+    statuses: tuple[str, ...]  # of platforms, beside UpToDate
+    platforms: tuple[str, ...] | None  # None: any platform, or no other coordinator
+
+    @property
+    def holders_text(self) -> str:
+        """The holders and how many of them it takes."""
+        names = ", ".join(sorted(self.holders))
+        return f"{self.threshold} of {len(self.holders)}: {names}" if names else "none"
+
+    @property
+    def code_text(self) -> str:
+        """The other coordinators that are given the data key."""
+        return ", ".join(self.code) or "none"
+
+
+def knowers_of(manifest: Manifest) -> Knowers:
+    """Return who can know the keys while ``manifest`` is in force."""
+    holders = {name: key.public_key for name, key in manifest.recovery_keys.items()}
+    replicas = manifest.config.replicas
+    return Knowers(
+        holders=holders,
+        threshold=manifest.config.recovery_threshold or len(holders),
+        code=_code(replicas),
+        statuses=() if replicas is None else replicas.accepted_tcb_statuses,
+        platforms=None if replicas is None else replicas.platforms or None,
+    )
+
+
+def additions(before: Knowers, after: Knowers) -> Iterator[str]:
+    """Yield what lets more learn the keys under ``after`` than under ``before``."""
+    known = set(before.holders.values())
+    for name, key in sorted(after.holders.items()):
+        if key not in known:
+            yield f"adds the holder {name}"
+    if after.holders and before.holders and after.threshold < before.threshold:
+        yield f"lowers the recovery threshold from {before.threshold} to {after.threshold}"
+    yield from (f"admits {each}" for each in after.code if each not in before.code)
+    for status in after.statuses:
+        if status not in before.statuses:
+            yield f"accepts platforms with the status {status}"
+    if after.code and before.platforms is not None:
+        if after.platforms is None:
+            yield "admits any platform"
+        for platform in after.platforms or ():
+            if platform not in before.platforms:
+                yield f"admits the platform {platform}"
+
+
+def _code(replicas: Replicas | None) -> tuple[str, ...]:
+    if replicas is None:
+        return ()
+    return tuple(map(_package, replicas.code)) or ("the same code on other machines",)
+
+
+def _package(package: Package) -> str:
+    """Return the identity of code that a manifest admits, on one line."""
+    fields = msgspec.to_builtins(package)
+    given = {name: value for name, value in fields.items() if value not in (None, "", [], {}, ())}
+    return " ".join(f"{name} {_value(value)}" for name, value in given.items())
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
