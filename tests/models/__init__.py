@@ -1,0 +1,1 @@
+"""Models of the program that are searched exhaustively, within a bound."""
