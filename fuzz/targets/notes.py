@@ -83,7 +83,7 @@ class NoteTarget(Target):
         self._true = {
             "member": Quoted(member.encode(), os.urandom(100)).encode(),
             "ask": Quoted(ask.encode(), os.urandom(100)).encode(),
-            "give": make_give(ask.encode(), held, writer.instance).encode(),
+            "give": make_give(ask.encode(), held, writer.instance, b"m" * 32).encode(),
             "switch": switch.encode(),
         }
 

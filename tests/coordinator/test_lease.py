@@ -10,11 +10,13 @@ from support.samples.deployment import FixedClock, manifest
 
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.state import PublicLog, Running
-from keyhouse.coordinator.lease import MOST_WAITING, HeldError, Lease
+from keyhouse.coordinator.lease import MOST_WAITING, HeldError, Lease, Left
 from keyhouse.manifest import Anchored
+from keyhouse.manifest.model import LEASE_SECONDS
 from keyhouse.transparency.tree import Frontier
 
 SECOND = 1_000_000
+MILLISECOND = 1_000
 OWN = b"i" * 16
 POLICY = f"witness W {Cosigner.ed25519().verifier} https://w.example\nquorum W\n"
 OTHER = f"witness V {Cosigner.ed25519().verifier} https://v.example\nquorum V\n"
@@ -59,6 +61,19 @@ def test_nothing_is_served_before_the_start_is_cosigned() -> None:
     lease.spend()
 
 
+def test_the_leaf_of_another_replica_is_no_proof_of_this_start() -> None:
+    """A replica follows the others before its own start is in the log."""
+    lease = Lease(FixedClock().elapsed, OWN)
+    for size in (3, 4):
+        lease.follow(msgspec.structs.replace(state(size), instance=b"o" * 16))
+        lease.granted(size, b"a checkpoint")
+        with pytest.raises(HeldError, match="have not cosigned the start"):
+            lease.spend()
+    lease.follow(state(5))
+    lease.granted(5, b"a checkpoint")
+    lease.spend()
+
+
 def test_without_witnesses_nothing_is_held_and_nobody_waits() -> None:
     lease = Lease(FixedClock().elapsed, OWN)
     lease.follow(state(3, Witnesses=""))
@@ -84,9 +99,9 @@ def test_a_start_long_after_the_process_has_its_whole_lease() -> None:
 
 def test_the_time_of_a_lease_begins_before_it_is_asked_for() -> None:
     lease, clock = started()
-    clock.let_pass(3000 * SECOND)
+    clock.let_pass((LEASE_SECONDS - 100) * SECOND)
     lease.granted(3, b"")
-    clock.let_pass(599 * SECOND)
+    clock.let_pass(99 * SECOND)
     assert lease.is_due
     lease.spend()
     clock.let_pass(SECOND)
@@ -191,3 +206,34 @@ def test_what_waits_for_an_anchor_is_told_when_it_is_cosigned() -> None:
         return [await first, await late, await all_of_it, unasked]
 
     assert asyncio.run(wait()) == [True, False, True, False]
+
+
+def test_the_rest_of_a_lease_ends_with_it() -> None:
+    lease, clock = started()
+    assert lease.left == Left(0, 0)
+    lease.granted(3, b"")
+    assert lease.left == Left(3600, 10)
+    clock.let_pass(1500 * MILLISECOND)
+    lease.spend()
+    assert lease.left == Left(3598, 9)
+    clock.let_pass(3600 * SECOND)
+    assert lease.left == Left(0, 0)
+
+
+def test_nobody_counts_single_reads_by_the_rest_of_a_lease() -> None:
+    clock = FixedClock()
+    lease = Lease(clock.elapsed, OWN)
+    lease.follow(state(3, LeaseOperations=1000))
+    lease.granted(3, b"")
+    seen = []
+    for _ in range(101):
+        lease.spend()
+        assert lease.left is not None
+        seen.append(lease.left.operations)
+    assert set(seen) == {900, 800}
+
+
+def test_without_witnesses_there_is_no_lease() -> None:
+    lease = Lease(FixedClock().elapsed, OWN)
+    lease.follow(state(3, Witnesses=""))
+    assert lease.left is None

@@ -4,8 +4,8 @@ import secrets
 from pathlib import Path
 
 import pytest
-from support.process.watcher import Noted
 from support.samples.state import DEK, NOON_MICROSECONDS, Snapshots, open_home, state_of
+from support.watcher import Noted
 
 from keyhouse.base.progress import watched_by
 from keyhouse.journal import Locked, StoreDamagedError

@@ -353,8 +353,8 @@ async def test_a_journal_of_an_older_epoch_is_refused_and_so_is_an_older_key(
 @pytest.mark.parametrize(
     ("name", "offset", "named"),
     [
-        ("sealed_key", 8, "sealed_key has format 2, this version of Keyhouse reads 1"),
-        ("recovery_index", 8, "recovery_index has format 2, this version of Keyhouse reads 1"),
+        ("sealed_key", 8, "sealed_key has format 3, this version of Keyhouse reads 2"),
+        ("recovery_index", 8, "recovery_index has format 3, this version of Keyhouse reads 1"),
     ],
 )
 async def test_a_file_of_a_newer_version_is_refused_with_both_versions(
@@ -363,7 +363,7 @@ async def test_a_file_of_a_newer_version_is_refused_with_both_versions(
     path = tmp_path / "state"
     await establish(path)
     raw = bytearray((path / name).read_bytes()[:-32])
-    raw[offset] = 2
+    raw[offset] = 3
     (path / name).write_bytes(raw + hashlib.sha256(raw).digest())
     with pytest.raises(StoreNewerError, match=named):
         await found(path)

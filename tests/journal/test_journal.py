@@ -27,7 +27,7 @@ from keyhouse.journal import (
     WrongKeyError,
 )
 from keyhouse.journal.chain import MAX_PAYLOAD, NONCE_SIZE, Kind, Sealer
-from keyhouse.journal.journal import StoreEmptyError
+from keyhouse.journal.journal import _LIGHTEST_BASE, StoreEmptyError
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.replay import Replaying
 from keyhouse.journal.store.protocol import (
@@ -329,6 +329,17 @@ async def test_a_journal_behind_a_known_position_was_rolled_back() -> None:
         await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=known)
 
 
+async def test_a_start_knows_the_places_of_what_it_has_read() -> None:
+    store = MemoryStore()
+    journal = await Journal.create(store, store_id=STORE_ID, dek=DEK, base=[b"base"])
+    places = [journal.position, *[await journal.append([b"event"]) for _ in range(3)]]
+    opened, _ = await Journal.open(store, store_id=STORE_ID, dek=DEK)
+    assert [opened.place_at(number) for number in range(5)] == [None, *places]
+    await journal.begin_epoch([b"base"])
+    await opened.catch_up()
+    assert [opened.place_at(number) for number in range(6)] == [None, *places, journal.position]
+
+
 async def test_an_older_epoch_than_known_was_rolled_back() -> None:
     store = MemoryStore()
     journal = await new(store)
@@ -367,13 +378,13 @@ async def test_another_deployment_is_refused() -> None:
 async def test_it_tells_when_the_records_outweigh_the_base() -> None:
     store = MemoryStore()
     journal = await new(store)
-    await journal.append([bytes(1024 * 1023)])
+    await journal.append([bytes(_LIGHTEST_BASE - 1024)])
     assert not journal.outweighs_base()
     await journal.append([bytes(2048)])
     assert journal.outweighs_base()
     assert (await again(store))[0].outweighs_base()
-    await journal.begin_epoch([bytes(3 * 1024 * 1024)])
-    await journal.append([bytes(2 * 1024 * 1024)])
+    await journal.begin_epoch([bytes(3 * _LIGHTEST_BASE)])
+    await journal.append([bytes(2 * _LIGHTEST_BASE)])
     assert not journal.outweighs_base()
 
 

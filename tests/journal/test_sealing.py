@@ -75,7 +75,8 @@ def test_another_sealing_key_does_not_open_it(machine: str) -> None:
     ("what", "change", "error"),
     [
         ("magic", lambda body: b"X" + body[1:], StoreDamagedError),
-        ("newer", lambda body: body[:8] + b"\x02" + body[9:], StoreNewerError),
+        ("newer", lambda body: body[:8] + b"\x03" + body[9:], StoreNewerError),
+        ("another format", lambda body: body[:8] + b"\x02" + body[9:], SealedElsewhereError),
         ("version 0", lambda body: body[:8] + b"\x00" + body[9:], StoreDamagedError),
         ("kind", lambda body: body.replace(b"gramine", b"gramin3"), SealedElsewhereError),
         ("kind is text", lambda body: body.replace(b"gramine", b"gr\xffm ne"), StoreDamagedError),

@@ -3,6 +3,7 @@ import json
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
+from msgspec import UNSET
 
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.errors import LogInvalidError
@@ -29,7 +30,12 @@ EXAMPLES: tuple[Leaf, ...] = (
     leaves.LogBegun(
         time=T, origin="é", root=H, key="v", platform="tdx", previous=None, imported=""
     ),
+    leaves.LogBegun(
+        time=T, origin="o", root=H, key="v", platform="tdx", previous=PREVIOUS, imported=H,
+        manifest=H, intermediate=H, public=False,
+    ),
     leaves.ManifestSet(time=T, manifest=H, intermediate=H, recovery=None),
+    leaves.ManifestSet(time=T, manifest=H, intermediate=H, recovery=None, public=True),
     leaves.Started(
         time=T, at=AT, instance=R, version="0.1.0", platform="gramine", unique=H, signer=H,
         product=1, svn=2, quote="", collateral=H,
@@ -38,11 +44,18 @@ EXAMPLES: tuple[Leaf, ...] = (
     leaves.UpdateProposed(
         time=T, user="u", certificate=H, base=H, manifest=H, plan=H, needed=2, approval=""
     ),
+    leaves.UpdateProposed(
+        time=T, user="u", certificate=H, base=H, manifest=H, plan=H, needed=2, approval="",
+        public=False,
+    ),
     leaves.UpdateApproved(
         time=T, user="u", certificate=H, manifest=H, plan="", missing=0, approval=H
     ),
     leaves.UpdateCancelled(time=T, user="", certificate="", manifest=H, approval=""),
     leaves.ManifestUpdated(time=T, base=H, manifest=H, intermediate=H, recovery=RECOVERY),
+    leaves.ManifestUpdated(
+        time=T, base=H, manifest=H, intermediate=H, recovery=RECOVERY, public=True
+    ),
     leaves.PackagesUpdated(
         time=T, user="u", certificate=H, base=H, versions=(("p", "3"),), intermediate=H, plan="",
         approval="",
@@ -69,11 +82,24 @@ def test_each_kind_has_one_text(leaf: Leaf) -> None:
             read_leaf(spelled)
 
 
+def test_a_leaf_of_an_older_version_does_not_state_whether_its_manifest_is_public() -> None:
+    old = b'{"intermediate":"%b","kind":"manifest-set","manifest":"%b",'
+    old += b'"recovery":null,"time":0,"v":1}'
+    new = old.replace(b'"recovery"', b'"public":true,"recovery"')
+    values = (H.encode(), H.encode())
+
+    for raw, public in ((old % values, UNSET), (new % values, True)):
+        found = read_leaf(raw)
+        assert isinstance(found, leaves.ManifestSet)
+        assert found.public is public
+        assert encode_leaf(found) == raw
+
+
 def test_the_bytes_of_a_leaf_are_these_forever() -> None:
     assert encode_leaf(EXAMPLES[-2]) == (
         b'{"kind":"secrets-uploaded","time":0,"uploads":[["u","%b",["a","b"]]],"v":1}' % H.encode()
     )
-    assert encode_leaf(EXAMPLES[3]) == (
+    assert encode_leaf(next(each for each in EXAMPLES if isinstance(each, leaves.Started))) == (
         b'{"at":"3.17.%b","collateral":"%b","instance":"%b","kind":"started","platform":"gramine",'
         b'"product":1,"quote":"","signer":"%b","svn":2,"time":1790000000000000,"unique":"%b","v":1,'
         b'"version":"0.1.0"}' % (H.encode(), H.encode(), R.encode(), H.encode(), H.encode())
@@ -83,8 +109,12 @@ def test_the_bytes_of_a_leaf_are_these_forever() -> None:
 @pytest.mark.parametrize("leaf", EXAMPLES, ids=lambda leaf: type(leaf).__name__)
 def test_no_field_may_be_missing_added_or_of_another_kind(leaf: Leaf) -> None:
     given = json.loads(encode_leaf(leaf))
+    optional = {"public"} | (
+        {"manifest", "intermediate"} & given.keys() if "key" in given else set()
+    )
     for name in given:
         others = [{key: value for key, value in given.items() if key != name}]
+        others = others if name not in optional else []
         odd: list[object] = [1.5, -1, "", None, True, [], {}, "\n", H + "\n", 2**53, 2**64]
         others += [{**given, name: value} for value in odd if not _fits(name, value)]
         for other in others:
@@ -98,6 +128,8 @@ def _fits(name: str, value: object) -> bool:
     """Tell whether some kind takes ``value`` there."""
     empty = {"imported", "at", "quote", "collateral", "plan", "approval", "user", "certificate",
              "activations", "unique", "signer"}  # fmt: skip
+    if name == "public":
+        return value is True
     if value is None:
         return name in {"previous", "recovery"}
     if value == []:

@@ -1,6 +1,7 @@
 """Policies of witnesses: what is read, whose cosignatures are enough, and what a policy bears."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import chain, combinations
 
 import pytest
@@ -203,3 +204,21 @@ def test_where_a_checkpoint_may_be_sent() -> None:
     ):
         with pytest.raises(LogInvalidError, match="URL"):
             Witness("W", key, url).require_url()
+
+
+# As Python reads words that are not UTF-8: they have lone surrogates.
+_ANY_TEXT = st.text("\ud800\udcffa+\n =", max_size=8) | st.text(st.characters())
+
+
+@given(_ANY_TEXT)
+def test_any_text_is_a_key_or_refused(text: str) -> None:
+    for each in (text, f"{text}+{'0' * 8}+AQ==", str(LOG).replace("log", text)):
+        with suppress(LogInvalidError):
+            VerifierKey.read(each)
+
+
+@given(_ANY_TEXT)
+def test_any_text_is_a_policy_or_refused(text: str) -> None:
+    for line in (text, f"log {text}", f"witness A {text}", LINES.replace("example", text, 1)):
+        with suppress(LogInvalidError):
+            Policy.read(line)

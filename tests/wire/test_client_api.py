@@ -17,8 +17,8 @@ SHARES = {"ann": b"\x00\x01"}
 
 SENT: dict[str, tuple[msgspec.Struct, bytes]] = {
     "status": (
-        api.Status(status=3, code=3, message="running"),
-        b'{"status":3,"code":3,"message":"running"}',
+        api.Status(status=3, code=3, message="running", lease=api.LeaseLeft(60, 900)),
+        b'{"status":3,"code":3,"message":"running","lease":{"seconds":60,"operations":900}}',
     ),
     "manifest": (
         api.ManifestData(b"\x00", "ab", b"{}"),
@@ -102,6 +102,13 @@ SENT: dict[str, tuple[msgspec.Struct, bytes]] = {
 def test_answer_has_these_bytes_and_is_read_back(data: msgspec.Struct, text: bytes) -> None:
     assert msgspec.json.encode(data) == text
     assert decode(text, type(data)) == data
+
+
+def test_without_witnesses_a_status_has_no_lease() -> None:
+    text = msgspec.json.encode(api.Status(status=3, code=3, message="running", lease=LEFT_OUT))
+
+    assert text == b'{"status":3,"code":3,"message":"running"}'
+    assert decode(text, api.Status).lease is None
 
 
 def test_without_witnesses_no_answer_says_whether_they_know() -> None:

@@ -50,6 +50,7 @@ from keyhouse.coordinator.engine.read_gate import ReadGate
 from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.coordinator.engine.recover import MakeReady, Recovery
 from keyhouse.coordinator.engine.start_quotes import MakeQuote, StartQuote
+from keyhouse.coordinator.origin.checks import Origin
 from keyhouse.coordinator.prepared_again import until_current
 
 # What checks a manifest and prepares a change is imported when that is done, or a second after the

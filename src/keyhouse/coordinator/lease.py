@@ -48,6 +48,13 @@ class Mark(msgspec.Struct, frozen=True):
     operations: int
 
 
+class Left(msgspec.Struct, frozen=True):
+    """The rest of a lease: whole seconds, and operations in tenths of the manifest's number."""
+
+    seconds: int
+    operations: int
+
+
 class _Nonce(msgspec.Struct, frozen=True):
     """A leaf with random bytes of this process: a log of ``size`` leaves has it."""
 
@@ -69,6 +76,7 @@ class Lease:
         self._rules = Transparency()
         self._operations = 0
         self._size = 0
+        self._decided = 0
         self._nonce: _Nonce | None = None
         self._ends: Mark | None = None  # None: nothing of this process is cosigned
         self._trouble = ""
@@ -101,7 +109,7 @@ class Lease:
             self._manifest, self.former = state.manifest, former
             rules = policy_of(state.manifest).manifest.config.transparency
             self._adopt(rules or Transparency())
-        self._size = state.public_log.frontier.size
+        self._size, self._decided = state.public_log.frontier.size, state.public_log.decided
         if self._nonce is None and state.instance == self._instance:
             self._nonce = _Nonce(self._size, self._began)
         if self.policies:
@@ -114,6 +122,18 @@ class Lease:
                 f"the coordinator is held: {reason}",
                 hint="see keyhouse status; its operator has to make sure that this is the newest"
                 " state, and that it reaches the witnesses",
+            )
+
+    def require_decisions(self) -> None:
+        """Return if a quorum has cosigned every decision, where the manifest says ``Witnessed``.
+
+        New holders and newly admitted code get nothing before. Else an update that nobody outside
+        has seen gives the data key away, and an older copy, which is cosigned, shows nothing of it.
+        Raises ``HeldError``.
+        """
+        if self.is_enforced and self.witnessed < self._decided:
+            raise HeldError(
+                "witnesses have not cosigned the newest manifest yet", hint="try again later"
             )
 
     def spend(self) -> None:
@@ -140,6 +160,21 @@ class Lease:
         """What to tell people of what witnesses have not cosigned; empty: there is nothing."""
         reason = self.held if self.policies else ""
         return reason and (f"held: {reason}" if self.is_enforced else f"served although {reason}")
+
+    @property
+    def left(self) -> Left | None:
+        """The rest of the lease, both numbers 0 if it has ended; None: there are no witnesses.
+
+        Anybody may read it. The operations are rounded down to a tenth of ``LeaseOperations``, so
+        no caller can count single reads of others.
+        """
+        if not self.policies:
+            return None
+        if self._ends is None or self.held:
+            return Left(0, 0)
+        now, tenth = self.mark(), max(self._rules.lease_operations // 10, 1)
+        operations = self._ends.operations - now.operations
+        return Left((self._ends.elapsed - now.elapsed) // _SECOND, operations - operations % tenth)
 
     @property
     def is_due(self) -> bool:

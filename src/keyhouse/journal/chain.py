@@ -116,13 +116,13 @@ class Sealer:
         if sealed.sequence != sequence:
             raise StoreDamagedError(
                 f"the journal has record {sealed.sequence} where {sequence} must follow",
-                hint="restore the state directory from a backup",
+                hint="restore the state from a backup",
             )
         place = (header.store_id, header.epoch, header.sequence)
         if place != (self._store_id, self._epoch, sequence):
             raise StoreDamagedError(
                 f"record {sequence} of the journal belongs to another place or deployment",
-                hint="restore the state directory from a backup",
+                hint="restore the state from a backup",
             )
         try:
             payload = self._cipher.decrypt(
@@ -131,6 +131,6 @@ class Sealer:
         except (InvalidTag, ValueError):
             raise StoreDamagedError(
                 f"record {sequence} of the journal has been changed",
-                hint="restore the state directory from a backup",
+                hint="restore the state from a backup",
             ) from None
         return header.kind, payload, follow(after, sealed)

@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 
@@ -14,6 +15,7 @@ from keyhouse.journal.chain import Kind, Sealer
 from keyhouse.journal.keys import DEK_SIZE, index_mac_key, key_check
 from keyhouse.journal.replay import Continuation, Replay, Replaying
 from keyhouse.journal.store.protocol import (
+    KEPT_PLACES,
     NOTHING,
     STORE_ID_SIZE,
     Batch,
@@ -119,8 +121,9 @@ class Journal:
         ``StoreEmptyError``, ``StoreDamagedError``, ``StoreNewerError``, ``WrongKeyError`` or
         ``RolledBackError``.
         """
-        position, replay = await _read_whole(store, store_id, dek, at_least)
-        journal = cls(store, store_id=store_id, dek=dek, position=position)
+        places, replay = await _read_whole(store, store_id, dek, at_least)
+        journal = cls(store, store_id=store_id, dek=dek, position=places[-1])
+        journal._trail.passed(*places)
         journal._weigh(replay)
         return journal, replay
 
@@ -239,8 +242,12 @@ class Journal:
         return Weight(self._base_weight, self._weight)
 
     def outweighs_base(self) -> bool:
-        """Tell whether the events since the base are larger than it, and than 1 MiB."""
-        return self._weight > max(self._base_weight, _LIGHTEST_BASE)
+        """Tell whether it is time for a new base.
+
+        That is so when the events since the base are larger than it, and than 1 MiB; and when the
+        store lacks records, which a new base replaces from memory.
+        """
+        return not self._store.is_whole or self._weight > max(self._base_weight, _LIGHTEST_BASE)
 
     def index_mac_key(self, epoch: int) -> Secret:
         """Return the 32-byte HMAC key for the recovery index of ``epoch`` under this data key."""
@@ -308,10 +315,10 @@ class Journal:
 
     async def _reopen(self, dek: Secret) -> Replay:
         """Move to the epoch that another writer began, under ``dek``."""
-        position, replay = await _read_whole(self._store, self.store_id, dek, self.position)
-        self.position, self._dek = position, dek
-        self._trail.passed(position)
-        self._sealer = Sealer(dek, self.store_id, position.epoch)
+        places, replay = await _read_whole(self._store, self.store_id, dek, self.position)
+        self.position, self._dek = places[-1], dek
+        self._trail.passed(*places)
+        self._sealer = Sealer(dek, self.store_id, self.position.epoch)
         self._weigh(replay)
         return replay
 
@@ -326,8 +333,11 @@ class Journal:
 
 async def _read_whole(
     store: Store, store_id: bytes, dek: Secret, known: Position | None
-) -> tuple[Position, Replay]:
-    """Read and verify the present epoch; ``known`` is a position it once reached."""
+) -> tuple[Sequence[Position], Replay]:
+    """Read and verify the present epoch; ``known`` is a position it once reached.
+
+    Return its newest places as well, at most ``KEPT_PLACES``, the last one at the end.
+    """
     _check_sizes(store_id, dek)
     batch = await store.read(0)
     start = _require_start(batch, store_id)
@@ -338,8 +348,10 @@ async def _read_whole(
         )
     require_link(start, known)
     replaying = Replaying(Sealer(dek, store_id, start.epoch), start)
+    # Without the place before the first record: that belongs to the epoch before.
+    places = deque[Position](maxlen=KEPT_PLACES)
     while batch.records:
-        await asyncio.to_thread(_take, replaying, batch.records, known)
+        places.extend(await asyncio.to_thread(_take, replaying, batch.records, known))
         advance(len(batch.records))
         if batch.head == replaying.position:  # others may write as fast as this reads
             break
@@ -349,12 +361,17 @@ async def _read_whole(
     replay = replaying.finish()
     _check_reached(replaying.position, known)
     _check_head(batch, replaying.position)
-    return replaying.position, replay
+    return places, replay
 
 
-def _take(replaying: Replaying, records: Iterable[Sealed], known: Position | None) -> None:
-    for record in records:
-        _check_known(replaying.take(record), known)
+def _take(
+    replaying: Replaying, records: Iterable[Sealed], known: Position | None
+) -> list[Position]:
+    """Verify ``records``; return the place behind each."""
+    places = [replaying.take(record) for record in records]
+    for place in places:
+        _check_known(place, known)
+    return places
 
 
 async def _open_events(
@@ -389,14 +406,14 @@ def _check_head(batch: Batch, position: Position) -> None:
         raise _rolled_back(head.epoch, head.sequence, position)
     raise StoreDamagedError(
         "the journal does not end with its last record",
-        hint="restore the state directory from a backup",
+        hint="restore the state from a backup",
     )
 
 
 def _outcome_unknown() -> OutcomeUnknownError:
     return OutcomeUnknownError(
         "a write may or may not have happened: the store cannot be read back",
-        hint="look at the disk of the state directory; a restart settles what happened",
+        hint="look at the disk or the database of the state; a restart settles what happened",
     )
 
 
@@ -409,12 +426,12 @@ def _require_start(batch: Batch, store_id: bytes) -> EpochStart:
     start = batch.start
     if start is None:
         raise StoreEmptyError(
-            "there is no journal in the store", hint="restore the state directory from a backup"
+            "there is no journal in the store", hint="restore the state from a backup"
         )
     if start.store_id != store_id:
         raise StoreDamagedError(
             "the journal belongs to another deployment",
-            hint="restore the state directory from a backup",
+            hint="restore the state from a backup",
         )
     if start.epoch == 1 and (start.first, start.previous) != (1, first_link(store_id)):
         raise StoreDamagedError("the journal's beginning has been changed")
@@ -455,7 +472,7 @@ def _check_reached(position: Position, known: Position | None) -> None:
         raise _rolled_back(position.epoch, position.sequence, known)
 
 
-NEWEST = "restore the newest state directory, or recover from a backup"
+NEWEST = "restore the newest state, or recover from a backup"
 """What to do about a journal that was rolled back."""
 
 _NEWEST = f"{NEWEST}; with --store see whether two databases take writes"

@@ -129,6 +129,13 @@ class LogStore:
             raise NotFoundError("there is no such object in the log")
         return found
 
+    async def known_object(self, name: str) -> bytes | None:
+        """Return the object ``name``; None: it is missing. Raises ``UnavailableError``."""
+        try:
+            return await self.object(name)
+        except NotFoundError:
+            return None
+
     async def put_objects(self, objects: Sequence[bytes]) -> None:
         """Keep ``objects`` under the hashes of their bytes. Raises ``UnavailableError``."""
         if self._files is None:

@@ -57,6 +57,6 @@ class Replaying:
         if not self._base_ended:
             raise StoreDamagedError(
                 "the journal ends within the base of its epoch: its head is missing",
-                hint="restore the state directory from a backup",
+                hint="restore the state from a backup",
             )
         return Replay(tuple(self._base), tuple(self._events))

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Annotated, Final, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from keyhouse.transparency.canonical import (
     NAME_BYTES,
@@ -64,7 +64,11 @@ class PreviousLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LogBegun(_Common, frozen=True, tag="log-begun"):
-    """The first leaf of every log."""
+    """The first leaf of every log.
+
+    In a log that begins in a running deployment, the last three fields are about the manifest in
+    force. Leaves of versions before 2026-11-23 lack them, as they lack ``public`` everywhere.
+    """
 
     origin: Line
     root: Hash  # of the root certificate, DER
@@ -72,6 +76,9 @@ class LogBegun(_Common, frozen=True, tag="log-begun"):
     platform: Line
     previous: PreviousLog | None
     imported: HashOrNone  # lines of the update log before this log: claimed only
+    manifest: Hash | UnsetType = UNSET  # an object, if ``public``
+    intermediate: Hash | UnsetType = UNSET
+    public: bool | UnsetType = UNSET
 
 
 class Recovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,11 +89,15 @@ class Recovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ManifestSet(_Common, frozen=True, tag="manifest-set"):
-    """The first manifest took effect."""
+    """The first manifest took effect.
 
-    manifest: Hash  # an object
+    ``public``: whether the manifest is an object of the log. A manifest with secret values is not.
+    """
+
+    manifest: Hash  # an object, if ``public``
     intermediate: Hash  # of the intermediate certificate, DER
     recovery: Recovery | None
+    public: bool | UnsetType = UNSET
 
 
 class Started(_Common, frozen=True, tag="started"):
@@ -123,10 +134,11 @@ class UpdateProposed(_Common, frozen=True, tag="update-proposed"):
     user: Name
     certificate: Hash  # of the user's certificate, DER
     base: Hash  # the manifest in force
-    manifest: Hash  # an object
+    manifest: Hash  # an object, if ``public``
     plan: HashOrNone  # the digest of the plan that the user saw
     needed: Whole  # how many have to agree, this user among them
     approval: HashOrNone
+    public: bool | UnsetType = UNSET
 
 
 class UpdateApproved(_Common, frozen=True, tag="update-approved"):
@@ -156,9 +168,10 @@ class ManifestUpdated(_Common, frozen=True, tag="manifest-updated"):
     """A manifest took the place of another."""
 
     base: Hash
-    manifest: Hash  # an object
+    manifest: Hash  # an object, if ``public``
     intermediate: Hash
     recovery: Recovery | None
+    public: bool | UnsetType = UNSET
 
 
 class PackagesUpdated(_Common, frozen=True, tag="packages-updated"):

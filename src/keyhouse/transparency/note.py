@@ -74,6 +74,10 @@ def require_key_name(name: str) -> None:
     """Raise ``LogInvalidError`` unless ``name`` can be that of a key."""
     if not name or "+" in name or any(char.isspace() or char < _FIRST_PRINTED for char in name):
         raise LogInvalidError("the name of a key is empty, or has a space or a plus in it")
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # a lone surrogate: so Python reads words that are not UTF-8
+        raise LogInvalidError("the name of a key is not text: UTF-8 cannot encode it") from None
 
 
 def _signatures(lines: str) -> tuple[Signature, ...]:

@@ -11,6 +11,7 @@ from keyhouse.transparency.approval import SignedApproval
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import (
     Leaf,
+    LogBegun,
     ManifestSet,
     ManifestUpdated,
     PackagesUpdated,
@@ -70,9 +71,9 @@ def objects_named(leaf: Leaf, read: Callable[[str], bytes | None]) -> Iterator[s
     named by what its user signed alone. Raises ``LogInvalidError`` if that is not readable.
     """
     fields = ["imported", "quote", "collateral", "approval"]
-    if isinstance(leaf, ManifestSet | UpdateProposed | ManifestUpdated):
+    if isinstance(leaf, LogBegun | ManifestSet | UpdateProposed | ManifestUpdated):
         fields.append("manifest")
-    yield from (name for field in fields if (name := getattr(leaf, field, "")))
+    yield from (name for field in fields if (name := getattr(leaf, field, "") or ""))
     approval = read(leaf.approval) if isinstance(leaf, PackagesUpdated) and leaf.approval else None
     if approval is not None:
         yield SignedApproval.read(approval).approval.manifest

@@ -77,12 +77,26 @@ class CounterBody(msgspec.Struct, frozen=True):
 _Phase = Annotated[UInt64, OneOf((1, 2, 3))]
 
 
+class LeaseLeft(msgspec.Struct, frozen=True):
+    """The rest of the lease that a quorum of the witnesses has granted; both 0: it has ended.
+
+    ``operations`` is rounded down to a tenth of ``LeaseOperations``.
+    """
+
+    seconds: UInt64
+    operations: UInt64
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The phase, twice: 1 recovery mode, 2 accepting a manifest, 3 running; and in words."""
+    """The phase, twice: 1 recovery mode, 2 accepting a manifest, 3 running; and in words.
+
+    ``lease``: left out where the manifest names no witnesses.
+    """
 
     status: _Phase = 0  # another implementation sends ``code`` alone
     code: _Phase
     message: str = ""
+    lease: Sometimes[LeaseLeft | None] = None
 
 
 class ManifestData(Readable, frozen=True):
@@ -156,6 +170,31 @@ class SecretsData(msgspec.Struct, frozen=True):
     """Each requested name with its secret."""
 
     secrets: dict[str, SecretObject]
+
+
+class LineEntryData(Readable, frozen=True):
+    """One entry of the line, and the names of the objects of the log that prove it.
+
+    ``entry``: the exact bytes, base64 on the wire. ``quote`` and ``collateral`` are empty for an
+    entry without a quote; ``collateral`` also if none was at hand when the quote was made.
+    """
+
+    entry: bytes
+    quote: str = ""
+    collateral: str = ""
+
+
+class LineData(Readable, frozen=True):
+    """Data of ``GET /api/v2/line``: every manifest that was in force under the root, in order.
+
+    The manifests are objects of the log (``/api/v2/log/object/FINGERPRINT``), but those that give a
+    secret its first value. ``quote`` binds the root certificate with the caller's nonce, and the
+    hash of the last entry with the text of ``checkpoint`` (a signed note; empty: no log).
+    """
+
+    entries: tuple[LineEntryData, ...]
+    checkpoint: str
+    quote: bytes
 
 
 class UpdateLogData(msgspec.Struct, frozen=True, rename="camel"):

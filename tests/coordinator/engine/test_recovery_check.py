@@ -14,7 +14,6 @@ from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.engine.recover import OpenedWith, RecoveryRefusedError, check_recovered
 from keyhouse.journal import index_mac_key
-from keyhouse.manifest import fingerprint
 
 KEYS = holders(3)
 
@@ -55,8 +54,6 @@ def test_true_state_with_enough_shares_is_accepted(count: int, threshold: int, s
     crafted = _crafted(count, threshold)
     opened = _opened(crafted, shares)
     check_recovered(crafted.running, opened)
-    claim = fingerprint(crafted.running.manifest)
-    check_recovered(crafted.running, msgspec.structs.replace(opened, claim=claim))
 
 
 @pytest.mark.parametrize(
@@ -68,10 +65,9 @@ def test_true_state_with_enough_shares_is_accepted(count: int, threshold: int, s
         ({"mac_key": Secret(bytes(32))}, "does not belong to this data key"),
         ({"index": b"", "index_on_disk": b""}, "does not belong to this data key"),
         ({"platform": "another"}, "this is another"),
-        ({"claim": fingerprint(b"another")}, "is claimed for"),
         ({"submitted": ()}, "another number of shares"),
     ],
-    ids=["exchanged", "store", "epoch", "MAC", "garbage", "platform", "claim", "no shares"],
+    ids=["exchanged", "store", "epoch", "MAC", "garbage", "platform", "no shares"],
 )
 def test_state_opened_with_something_else_is_refused(
     change: dict[str, object], problem: str

@@ -66,6 +66,7 @@ async def _elsewhere(
         clock=clock or FixedClock(),
         process=new_process(),
         new=NewDeployment("P-256", ("localhost",), ()),
+        origin=None,
     )
     writing = asyncio.create_task(engine.run())
     try:

@@ -15,7 +15,7 @@ from keyhouse.base.errors import TooLargeError
 from keyhouse.coordinator.update.changes.access import user_changes
 from keyhouse.coordinator.update.plan import CHANGES
 from keyhouse.manifest import Action, ResourceType, User, decode
-from keyhouse.manifest.model import Role
+from keyhouse.manifest.model import LEASE_SECONDS, Role
 from keyhouse.wire.plan import plan_digest
 
 WITNESSES = f"witness W {Cosigner.ed25519().verifier} https://w.example\nquorum W\n"
@@ -113,6 +113,8 @@ CASES: dict[str, tuple[Document, list[str]]] = {
                         "Product": "Genoa",
                         "MinimumTCB": {"Bootloader": 10, "TEE": 0, "SNP": 23, "Microcode": 84},
                         "VMPL": 2,
+                        "MinimumGuestSVN": 5,
+                        "AliasCheckComplete": True,
                     },
                 }
             }
@@ -128,6 +130,8 @@ CASES: dict[str, tuple[Document, list[str]]] = {
             "package-changed | vm | SNP.MinimumTCB.SNP |  > 23",
             "package-changed | vm | SNP.MinimumTCB.Microcode |  > 84",
             "package-changed | vm | SNP.VMPL | 0 > 2",
+            "package-changed | vm | SNP.MinimumGuestSVN | 0 > 5",
+            "package-changed | vm | SNP.AliasCheckComplete | false > true",
         ],
     ),
     "an infrastructure": (
@@ -342,7 +346,7 @@ CASES: dict[str, tuple[Document, list[str]]] = {
         [
             f"config-changed | Transparency.Witnesses |  > {WITNESSES}",
             "config-changed | Transparency.Serve | Always > Witnessed",
-            "config-changed | Transparency.LeaseSeconds | 3600 > 60",
+            f"config-changed | Transparency.LeaseSeconds | {LEASE_SECONDS} > 60",
             "config-changed | Transparency.AnchorBefore |  > Counters, LimitedActivations",
         ],
     ),

@@ -181,7 +181,9 @@ async def _stepping(path: Path, step: Callable[[str], None]) -> AsyncIterator[En
         step=step,
     )
     new = NewDeployment("P-256", ("localhost",), ())
-    engine = await open_engine(home, clock=FixedClock(), process=new_process(), new=new)
+    engine = await open_engine(
+        home, clock=FixedClock(), process=new_process(), new=new, origin=None
+    )
     writing = asyncio.create_task(engine.run())
     try:
         yield engine

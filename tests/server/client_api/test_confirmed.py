@@ -215,10 +215,13 @@ async def test_a_client_is_answered_from_what_continues_the_place_it_has_seen(
         for number in range(3):
             await upload(replicas.one, {"note": b"%d" % number})
             seen.append(replicas.one.view.revision)
-        for revision in (*seen, "1.1.0011223344556677"):  # what is too old to be known is believed
+        for revision in seen:
             for body in (None, BODY):
                 answer = await replicas.ask(NOTE, "writer", body, at_least=revision)
                 assert (answer.status, place(answer)) == (200, replicas.other.view.revision)
+        # A start remembers the places of all records that it reads, also of the oldest.
+        answer = await replicas.ask(NOTE, "writer", at_least="1.1.0011223344556677")
+        assert answer.status == 409
 
 
 @in_simulated_time

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from keyhouse.base.secret import Secret
+from keyhouse.journal.shared.url import store_url
+from keyhouse.journal.store.postgres_address import StoreUrlError
 from keyhouse.server.process.flags import Setting, SettingMisusedError, SettingRefusedError
 from keyhouse.server.process.settings import MOST_DAYS, SETTINGS, Settings, read_settings
 
@@ -247,6 +249,16 @@ def test_a_password_of_the_store_comes_from_the_variable_or_a_file(tmp_path: Pat
     given = read_settings(["--store", url, "--store-password-file", str(file)], {})
     expected = b"postgresql://user:p%2Fw%3Ad%40%20%23@one:1,two:2/d?sslmode=verify-full"
     assert given.database == Secret(expected)
+
+
+def test_a_store_that_is_not_text_is_refused() -> None:
+    with pytest.raises(SettingRefusedError, match="--store is not UTF-8"):
+        read_settings(["--store", "postgresql://\udcff/d"], {})
+    with pytest.raises(SettingRefusedError, match="KEYHOUSE_STORE is not UTF-8") as refused:
+        read_settings([], {"KEYHOUSE_STORE": "postgresql://u:secret\udcff@h/d"})
+    assert "secret" not in str(refused.value)
+    with pytest.raises(StoreUrlError, match="cannot be read"):
+        store_url("postgresql://\udcff/d", None)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from keyhouse.server.process.flags import SettingRefusedError
 from keyhouse.server.process.settings import Replica, read_settings
-from keyhouse.server.process.supervisor import next_pause, require_several_processes
+from keyhouse.server.process.supervisor import SETTLED, next_pause, require_several_processes
 
 
 def test_a_recovery_file_without_a_startup_manifest_is_named_in_a_note() -> None:
@@ -80,7 +80,7 @@ def test_several_replicas_are_refused_under_gramine() -> None:
 def test_a_replica_that_keeps_ending_is_started_again_less_and_less_often() -> None:
     pauses, last = [], None
     for _ in range(7):
-        last = next_pause(last, lived=59)
+        last = next_pause(last, lived=SETTLED - 1)
         pauses.append(last)
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
-    assert next_pause(last, lived=60) == 1
+    assert next_pause(last, lived=SETTLED) == 1

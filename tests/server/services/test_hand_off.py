@@ -11,7 +11,16 @@ from support.captured_log import capture_logs
 from support.cosigner import Cosigner
 from support.peers.hand_off import Asker, Giver, left, put, serving
 from support.samples.deployment import upload
-from support.samples.machines import NOW, OTHER_CODE, PPIDS, machines, platform, verified, vouched
+from support.samples.machines import (
+    NOW,
+    OTHER_CODE,
+    PPIDS,
+    SETTINGS,
+    machines,
+    platform,
+    verified,
+    vouched,
+)
 from support.samples.replicas import DEK, STORE_ID
 from support.samples.simulated_store import Database, SimulatedStore
 from support.samples.simulated_time import until_idle
@@ -178,7 +187,7 @@ ASKS: dict[str, tuple[Change, str]] = {
     "the nonce is another": (_on_ask(_with(nonce=b"o" * 32)), "binding"),
     "the version is another": (_on_ask(_with(version="9.9.9")), "binding"),
     "a place is put in": (_on_ask(_with(known=Position(1, 1, b"c" * 32))), "binding"),
-    "a higher level": (_on_ask(_with(level=2)), "binding"),
+    "a higher level": (_on_ask(_with(level=3)), "binding"),
     "a level that is too low": (_on_ask(_with(level=0)), "level"),
     "another store": (_on_ask(_with(store_id=b"o" * 16)), "other-store"),
     "other settings": (_on_ask(_with(settings=b"o" * 32)), "other-settings"),
@@ -399,7 +408,7 @@ def _forge(
     true = giver.engine.held
     assert true is not None
     ask = read_quoted(left(database, "ask").raw).message
-    give = make_give(ask, msgspec.structs.replace(true, **held), b"g" * 16)
+    give = make_give(ask, msgspec.structs.replace(true, **held), b"g" * 16, SETTINGS)
     put(database, Note("give", asker.instance, vouched(on, "give", give.encode())))
 
 
@@ -435,6 +444,25 @@ async def test_a_journal_that_ends_before_the_giver_is_refused(tmp_path: Path) -
         database.lose_tail(1)
         with pytest.raises(RolledBackError):
             await asker.opened(taken)
+
+
+async def test_a_giver_judged_by_collateral_older_than_the_journal_knows_is_refused(
+    tmp_path: Path,
+) -> None:
+    """A host shows a joining process old collateral, by which an outdated giver is sound."""
+    async with serving(tmp_path, ANYBODY) as (giver, database):
+        asker = Asker(database)
+        taken = await answered(asker, giver)
+        assert taken is not None
+        assert taken.marks
+        journal, _ = await Journal.open(SimulatedStore(database), store_id=STORE_ID, dek=DEK)
+        await journal.append(list(encode_events([CollateralSeen(time=1, marks=taken.marks)])))
+        assert (await asker.opened(taken)).keys == giver.engine.view.running.keys
+        for name, mark in taken.marks.items():
+            newer = {name: msgspec.structs.replace(mark, number=mark.number + 1)}
+            await journal.append(list(encode_events([CollateralSeen(time=1, marks=newer)])))
+            with pytest.raises(UnavailableError, match="older than what was seen before"):
+                await asker.opened(taken)
 
 
 # --- who is behind ---

@@ -11,9 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from msgspec.structs import replace
 from support.samples.crafted import Made, keys_of_a_root, made
-from support.samples.deployment import MACHINE, NOW, FixedClock, new_process, running_engine, stored
+from support.samples.deployment import MACHINE, NOW, FixedClock, running_engine, stored
 from support.samples.fixed_keys import RSA_4096
 from support.samples.recovery import Holder, encrypted, holder, holders, recoverable
 
@@ -27,11 +26,10 @@ from keyhouse.base.errors import (
     WrongPhaseError,
 )
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import Engine, FirstManifestRule, Phase, prepare_manifest
+from keyhouse.coordinator import Engine, Phase, prepare_manifest
 from keyhouse.coordinator.core.state import Recovering
 from keyhouse.coordinator.engine.recover import RecoveryRefusedError
 from keyhouse.journal.directory.index_file import IndexFile
-from keyhouse.manifest import fingerprint
 from keyhouse.server.services.recovery import Progress, RecoverySession
 
 ELSEWHERE = Secret(b"another machine, which has other keys")
@@ -465,24 +463,6 @@ async def test_state_that_is_never_stored_is_refused(tmp_path: Path) -> None:
     await crafted.write(tmp_path)
     refused = await _attack(tmp_path, crafted, KEYS[:1], _shares(crafted, KEYS))
     assert "never stored" in refused
-
-
-@pytest.mark.parametrize("claimed", [True, False])
-async def test_claim_of_a_manifest_holds_for_recovered_ones_too(
-    tmp_path: Path, *, claimed: bool
-) -> None:
-    crafted = made(recoverable(KEYS[:1]))
-    await crafted.write(tmp_path)
-    claim = fingerprint(crafted.running.manifest if claimed else b"another")
-    process = replace(new_process(), first_manifest=FirstManifestRule(claim=claim))
-    async with running_engine(tmp_path, machine=ELSEWHERE, process=process) as engine:
-        desk = Desk(engine, _shares(crafted, KEYS))
-        if claimed:
-            assert (await desk.hand_in(KEYS[0])).remaining == 0
-        else:
-            with pytest.raises(RecoveryRefusedError, match="is claimed for"):
-                await desk.hand_in(KEYS[0])
-        desk.desk.close()
 
 
 # --- failures of ours ---

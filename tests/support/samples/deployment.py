@@ -162,6 +162,7 @@ async def engine_over(
         process=process or new_process(),
         new=NewDeployment("P-256", ("localhost",), ()),
         make_quote=make_quote,
+        origin=None,
     )
     writing = asyncio.create_task(engine.run())
     try:
@@ -181,6 +182,7 @@ async def crashing_engine(path: Path) -> AsyncIterator[Engine]:
         clock=FixedClock(),
         process=new_process(),
         new=NewDeployment("P-256", ("localhost",), ()),
+        origin=None,
     )
     writing = asyncio.create_task(engine.run())
     try:

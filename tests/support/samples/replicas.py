@@ -68,13 +68,15 @@ async def opened_engine(
     dek: Secret = DEK,
     on: SimulatedPlatform | None = None,
     used: Collateral | None = None,
+    *,
+    shares_store: bool = False,
 ) -> Engine:
     """Return an engine over ``store``, whose start is recorded there.
 
     ``on``: the machine that quotes it to others in a store that they share. ``used``: the
     collateral that it verifies their quotes with.
     """
-    process, shared = new_process(), None
+    process, shared = replace(new_process(), shares_store=shares_store), None
     if isinstance(store, SimulatedStore):
         keys = InstanceKeys()
         member = Member(process.instance, keys.signing, keys.kem, b"", b"")
@@ -101,9 +103,11 @@ async def engine_on(
     path: Path,
     on: SimulatedPlatform | None = None,
     used: Collateral | None = None,
+    *,
+    shares_store: bool = False,
 ) -> AsyncIterator[Engine]:
     """Run an engine over ``store``; ``path`` is its state directory, which stays empty."""
-    engine = await opened_engine(store, path, on=on, used=used)
+    engine = await opened_engine(store, path, on=on, used=used, shares_store=shares_store)
     writing = asyncio.create_task(engine.run())
     try:
         yield engine

@@ -91,6 +91,8 @@ class Sent(NamedTuple):
 class SimulatedStore:
     """One replica's connection. ``nonces``: of all that was ever handed over."""
 
+    is_whole = True
+
     def __init__(self, database: Database, nonces: list[bytes] | None = None) -> None:
         self.database = database
         self.nonces = [] if nonces is None else nonces
@@ -207,9 +209,10 @@ class SimulatedStore:
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed
 
-    async def notes(self, kind: str) -> tuple[Note, ...]:
+    async def notes(self, kind: str, names: Sequence[bytes] | None = None) -> tuple[Note, ...]:
         await self._ask()
-        return tuple(note for note in reversed(self.database.notes) if note.kind == kind)
+        found = (note for note in reversed(self.database.notes) if note.kind == kind)
+        return tuple(note for note in found if names is None or note.name in names)
 
     async def put_note(self, note: Note) -> None:
         await self._ask()

@@ -29,6 +29,9 @@ AUDIT_LINES = 200
 LEAVES = 64
 """Leaves of the transparency log in a piece: each has up to 8 KiB, most have 300 bytes."""
 
+LINE_ITEMS = 100
+"""Entries of the line of the root in a piece: each has up to 8 KiB, most have 600 bytes."""
+
 COUNTS = 500
 """Counters, or counted marble types, in a piece."""
 
@@ -48,6 +51,8 @@ def base_events(state: Running, log: LogView, filed: Filed | None = None) -> Ite
     yield _begun(state, filed)
     if state.members:
         yield events.BaseMembers(members=state.members)
+    for items in _chunks(state.line, LINE_ITEMS):
+        yield events.BaseLine(items=items)
     for leaves in _chunks(filed.leaves if filed else (), LEAVES):
         yield events.Published(leaves)
     for secrets in _pieces(state.secrets):

@@ -16,7 +16,7 @@ from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.approvals import Approved
 from keyhouse.coordinator.core.events import Activated, LogBegun, Uploaded
-from keyhouse.coordinator.core.state import MarbleInstance, Running
+from keyhouse.coordinator.core.state import LineItem, MarbleInstance, Running
 
 
 class PlanBasis(msgspec.Struct, frozen=True):
@@ -111,6 +111,13 @@ class MakeAnchor(msgspec.Struct, frozen=True):
     """Say in the transparency log where the journal stands."""
 
     nonce: bytes  # 16 random bytes, fresh: no cosignature over a log that has them can exist yet
+
+
+class BeginLine(msgspec.Struct, frozen=True):
+    """Begin the line of a root that was adopted, now that no other would stop at that event."""
+
+    manifest: bytes  # in force when the items were made
+    items: tuple[LineItem, ...]
 
 
 class AgreeWitnesses(msgspec.Struct, frozen=True):
@@ -231,4 +238,5 @@ Command = (
     | SetCounter
     | MakeAnchor
     | AgreeWitnesses
+    | BeginLine
 )

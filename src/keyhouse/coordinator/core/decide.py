@@ -70,6 +70,8 @@ def decide(  # noqa: C901, PLR0911, PLR0912 a case each
             return ()  # no event of its own: it is a leaf
         case commands.AgreeWitnesses():
             return _agree_witnesses(state, command, context)
+        case commands.BeginLine():
+            return _begin_line(state, command)
         case commands.SeeCollateral():
             return _see_collateral(state, command, context)
         case _ as never:
@@ -148,6 +150,15 @@ def _agree_witnesses(
     log = state.public_log if isinstance(state, Running) else None
     agreed = log is not None and command.former and log.former == command.former
     return (events.WitnessesAgreed(time=context.now),) if agreed else ()
+
+
+def _begin_line(state: State, command: commands.BeginLine) -> tuple[events.LineExtended, ...]:
+    """Return the event; none if another coordinator was first."""
+    if not isinstance(state, Running) or state.line:
+        return ()
+    if command.manifest != state.manifest:
+        raise commands.StaleError
+    return (events.LineExtended(command.items),)
 
 
 def _see_collateral(

@@ -14,11 +14,14 @@ import msgspec
 from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.state import Member, Pending, PublicLog
+from keyhouse.coordinator.core.state import LineItem, Member, Pending, PublicLog
 from keyhouse.wire.secret_types import SecretType
 
-LEVEL: Final = 1
-"""Which kinds of events this version reads and writes. A kind that others do not know raises it."""
+LEVEL: Final = 2
+"""Which kinds of events this version reads and writes. A kind that others do not know raises it.
+
+Level 2 has ``LineExtended`` and ``BaseLine``.
+"""
 
 Time = int
 """Microseconds since 1970-01-01T00:00:00Z."""
@@ -184,6 +187,12 @@ class WitnessesAgreed(msgspec.Struct, frozen=True, tag="witnesses-agreed"):
     time: Time
 
 
+class LineExtended(msgspec.Struct, frozen=True, tag="line-extended"):
+    """The line of the root got these entries. The level of a journal is 2 from then on."""
+
+    items: tuple[LineItem, ...]
+
+
 class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
     """The first piece of a base: everything of the state that does not grow."""
 
@@ -206,6 +215,12 @@ class BaseMembers(msgspec.Struct, frozen=True, tag="base-members"):
     """A piece of a base: who shares the store, if anybody does; the newest last."""
 
     members: tuple[Member, ...]
+
+
+class BaseLine(msgspec.Struct, frozen=True, tag="base-line"):
+    """A piece of a base: some entries of the line of the root, oldest first."""
+
+    items: tuple[LineItem, ...]
 
 
 class BaseSecrets(msgspec.Struct, frozen=True, tag="base-secrets"):
@@ -261,7 +276,14 @@ class BaseEnded(msgspec.Struct, frozen=True, tag="base-ended"):
 
 
 BasePiece = (
-    BaseMembers | BaseSecrets | BaseActivations | BaseCounters | BaseAudit | BaseLog | BaseEnded
+    BaseMembers
+    | BaseLine
+    | BaseSecrets
+    | BaseActivations
+    | BaseCounters
+    | BaseAudit
+    | BaseLog
+    | BaseEnded
 )
 """The pieces of a base after ``BaseBegun``; ``BaseEnded`` is the last."""
 
@@ -280,6 +302,7 @@ Event = (
     | LogBegun
     | Published
     | WitnessesAgreed
+    | LineExtended
     | BaseBegun
     | BasePiece
 )

@@ -60,15 +60,19 @@ def evolve(state: State | None, event: events.Event) -> State:  # noqa: C901, PL
         case events.WitnessesAgreed():
             log = running.public_log and replace(running.public_log, former=())
             return replace(running, time=_later(running, event.time), public_log=log)
+        case events.LineExtended():
+            return replace(running, line=(*running.line, *event.items))
         case _:
             return _with_piece(running, event)
 
 
-def _with_piece(running: Running, event: events.BasePiece) -> Running:
+def _with_piece(running: Running, event: events.BasePiece) -> Running:  # noqa: PLR0911 as above
     """Return the state with one more piece of its base."""
     match event:
         case events.BaseMembers():
             return replace(running, members=event.members)
+        case events.BaseLine():
+            return replace(running, line=(*running.line, *event.items))
         case events.BaseSecrets():
             return _base_secrets(running, event)
         case events.BaseActivations():

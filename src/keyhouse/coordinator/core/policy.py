@@ -2,15 +2,14 @@
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Final, Protocol
 
 import msgspec
 
 from keyhouse.authority import expiry
 from keyhouse.base.errors import ForbiddenError, UnauthenticatedError
 from keyhouse.base.printable import quoted
-from keyhouse.coordinator.core.state import Running
 from keyhouse.manifest import (
     Action,
     Anchored,
@@ -36,6 +35,33 @@ FEW = 4
 
 MANY = 200
 """Templates and secrets that are rendered on the event loop."""
+
+
+class InForce(Protocol):
+    """The part of a running state that decides what an update changes.
+
+    A log names it as well, so who reads a log can name the same changes.
+    """
+
+    @property
+    def manifest(self) -> bytes:
+        """The manifest, as it was uploaded."""
+        ...
+
+    @property
+    def security_versions(self) -> Mapping[str, int]:
+        """The versions that package updates have raised."""
+        ...
+
+    @property
+    def secrets(self) -> Container[str]:
+        """The names of secrets with a stored value."""
+        ...
+
+    @property
+    def activations(self) -> Mapping[str, int]:
+        """The number of activations of each marble type with a limit."""
+        ...
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -243,7 +269,7 @@ def remember_policy(manifest: Manifest) -> Policy:
     return policy
 
 
-def versions_in_force(state: Running) -> dict[str, int | None]:
+def versions_in_force(state: InForce) -> dict[str, int | None]:
     """Return the SecurityVersion that each package has now; None for those without one."""
     packages = policy_of(state.manifest).manifest.packages
     return {

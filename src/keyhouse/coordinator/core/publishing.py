@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial
 from keyhouse.coordinator.core import events
@@ -89,9 +90,14 @@ def log_begun(
     event: events.LogBegun,
     keys: CoordinatorKeys,
     platform: str,
+    in_force: bytes | None = None,
     previous: leaves.PreviousLog | None = None,
 ) -> leaves.LogBegun:
-    """Return the first leaf of a log."""
+    """Return the first leaf of a log.
+
+    ``in_force``: the manifest of a deployment that runs already; its leaf names it, as no other
+    leaf of this log does.
+    """
     return leaves.LogBegun(
         time=event.time,
         origin=event.verifier.partition("+")[0],
@@ -100,6 +106,9 @@ def log_begun(
         platform=platform,
         previous=previous,
         imported=event.imported,
+        manifest=UNSET if in_force is None else fingerprint(in_force),
+        intermediate=UNSET if in_force is None else _intermediate(keys),
+        public=UNSET if in_force is None else is_public(in_force),
     )
 
 
@@ -145,6 +154,7 @@ def _leaves(before: State, event: events.Event, said: _Said, context: Context) -
                 manifest=fingerprint(event.manifest),
                 intermediate=_intermediate(event.keys),
                 recovery=_recovery(event.recovery),
+                public=is_public(event.manifest),
             )
         case events.Started():
             yield started(event, context)
@@ -157,6 +167,7 @@ def _leaves(before: State, event: events.Event, said: _Said, context: Context) -
                 manifest=fingerprint(event.manifest),
                 intermediate=_intermediate(event.keys),
                 recovery=_recovery(event.recovery),
+                public=is_public(event.manifest),
             )
         case events.PackagesUpdated() if isinstance(before, Running):
             yield from _packages(before, event, said)
@@ -181,6 +192,7 @@ def _agreement(
                 plan=said.plan,
                 needed=event.pending.needed,
                 approval=said.approval,
+                public=is_public(event.pending.manifest),
             )
         case events.UpdateAcknowledged():
             yield leaves.UpdateApproved(
@@ -316,17 +328,17 @@ def objects_of(command: Command, made: Iterable[events.Event]) -> list[bytes]:
 
 
 def manifest_object(raw: bytes) -> list[bytes]:
-    """Return the manifest ``raw``, unless it gives a secret its first value.
+    """Return the manifest ``raw`` as an object of the log, if it is public."""
+    return [raw] if is_public(raw) else []
+
+
+def is_public(raw: bytes) -> bool:
+    """Tell whether the log publishes the manifest ``raw``: it gives no secret a first value.
 
     Who reads such a manifest while it is in force can read that value, but the log is forever, and
     on the disk.
     """
-    definitions = policy_of(raw).manifest.secrets.values()
-    return (
-        []
-        if any(each.private is not None or each.public is not None for each in definitions)
-        else [raw]
-    )
+    return not policy_of(raw).manifest.has_values
 
 
 def leaves_of(made: Iterable[events.Event]) -> list[bytes]:
@@ -335,17 +347,31 @@ def leaves_of(made: Iterable[events.Event]) -> list[bytes]:
 
 
 def start_events(
-    state: Running, context: Context, begun: events.LogBegun | None, holders: Iterable[str] = ()
+    state: Running,
+    context: Context,
+    begun: events.LogBegun | None,
+    holders: Iterable[str] = (),
+    *,
+    drops_pending: bool = False,
 ) -> tuple[events.Event, ...]:
     """Return what a start records: in the log, too, which it begins with ``begun`` if needed.
 
-    ``holders``: whose shares restored the state, if it was a recovery.
+    ``holders``: whose shares restored the state, if it was a recovery. ``drops_pending``: the
+    pending update ends, since nothing vouches for its votes.
     """
     record = start(context)
     said: list[Leaf] = []
     if begun is not None:
-        said.append(log_begun(begun, state.keys, state.platform, _given_up(state.public_log)))
+        previous = _given_up(state.public_log)
+        said.append(log_begun(begun, state.keys, state.platform, state.manifest, previous))
     said += recovered(context.now, context.at, holders)
     said.append(started(record, context))
+    dropped: tuple[events.UpdateCancelled, ...] = ()
+    if drops_pending and state.pending is not None:
+        pending = fingerprint(state.pending.manifest)
+        dropped = (events.UpdateCancelled(time=context.now, user="", fingerprint=pending),)
+        for event in dropped:
+            said += _agreement(state, event, _Said("", "", ""))
     published = events.Published(tuple(map(encode_leaf, said)))
-    return (record, published) if begun is None else (begun, record, published)
+    first = () if begun is None else (begun,)
+    return (*first, record, *dropped, published)

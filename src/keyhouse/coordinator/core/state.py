@@ -103,6 +103,14 @@ class PublicLog(msgspec.Struct, frozen=True):
         return self.verifier.partition("+")[0]
 
 
+class LineItem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An entry of the line of the root, and the objects beside the log that prove it."""
+
+    entry: bytes  # final bytes (``transparency.line``)
+    quote: str = ""  # SHA-256, hex; empty: an entry that informs only
+    collateral: str = ""  # SHA-256, hex; empty: none was at hand
+
+
 class Running(msgspec.Struct, frozen=True):
     """A manifest is enforced (state 3)."""
 
@@ -124,6 +132,7 @@ class Running(msgspec.Struct, frozen=True):
     collateral_marks: Map[str, Mark] = Map()  # newest collateral that a quote verified with
     members: tuple[Member, ...] = ()  # who shares the store, or did; the newest last
     public_log: PublicLog | None = None  # None: the journal of an older version, not started yet
+    line: tuple[LineItem, ...] = ()  # of the root; empty: the journal of an older version
 
 
 def counter_of(state: Running, marble: MarbleInstance, name: str) -> int:

@@ -10,7 +10,7 @@ from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
 from keyhouse.coordinator.core.context import Process
 from keyhouse.coordinator.core.policy import policy_of
-from keyhouse.coordinator.core.state import AcceptingManifest, Recovering
+from keyhouse.coordinator.core.state import AcceptingManifest, Pending, Recovering, Running
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.engine.clock import BUILD_TIME, Clock, SecurityClock
 from keyhouse.coordinator.engine.engine import Engine
@@ -18,7 +18,8 @@ from keyhouse.coordinator.engine.records import LogTail, rebuild
 from keyhouse.coordinator.engine.shared import Shared
 from keyhouse.coordinator.engine.start_quotes import MakeQuote
 from keyhouse.coordinator.engine.writer import JournalWriter
-from keyhouse.journal import Fresh, Home, Locked, Opened
+from keyhouse.coordinator.origin.checks import Origin
+from keyhouse.journal import Fresh, Home, Locked, Opened, Replay
 
 
 class NewDeployment(msgspec.Struct, frozen=True):
@@ -38,20 +39,24 @@ async def open_engine(
     confirm_clock: bool = False,
     shared: Shared | None = None,
     make_quote: MakeQuote | None = None,
+    origin: Origin | None,
 ) -> Engine:
     """Return the engine over the content of ``home``; its ``Started`` record is durable.
 
     ``shared``: of a process that shares its store. ``make_quote``: makes quotes about its starts.
+    ``origin``: proves where the root of the state comes from. None: nothing is proven and no
+    client may trust the result, as in the tests of an application team.
 
     Raises:
+        OriginRefusedError: nothing proves where the root of the state comes from.
         BrokenError: the state is damaged, rolled back or of another platform, or the clock is
             wrong.
     """
     bounded = _bounded(clock, confirmed=confirm_clock)
-    engine = partial(Engine, process=process, shared=shared, make_quote=make_quote)
+    engine = partial(Engine, process=process, shared=shared, make_quote=make_quote, origin=origin)
     loaded = await home.load()
     if isinstance(loaded, Opened):
-        return await _running(home, loaded, bounded, process, engine)
+        return await _running(home, loaded, bounded, process, engine, origin)
     if isinstance(loaded, Fresh):
         _require_near_build(bounded)
     keys = await _new_keys(bounded, process, new)
@@ -94,6 +99,7 @@ async def _running(
     clock: SecurityClock,
     process: Process,
     make_engine: partial[Engine],
+    origin: Origin | None,
 ) -> Engine:
     tail = LogTail()
     state, update_log = rebuild(loaded.replay.base + loaded.replay.events, tail)
@@ -103,14 +109,44 @@ async def _running(
             hint="start with the platform it was made on; no state moves between kinds",
         )
     writer = JournalWriter(home, loaded.journal)
+    forgeable = None
+    if origin is not None:
+        await origin.require(state, partial(writer.read_object, state), loaded.vouched)
+        forgeable = await asyncio.to_thread(forgeable_votes, loaded, state)
     if state.public_log is not None:
         writer.public_log = await writer.opened_log(state.public_log.verifier, tail)
     now = clock.after(state.time)
     engine = make_engine(writer=writer, clock=now, state=state, update_log=update_log)
-    await engine.announce()
+    await writer.conclude_opening(state)
+    await engine.announce(forgeable)
     if not loaded.policy:  # another replica has handed the key over: from now on it is sealed here
         await home.reseal(policy_of(state.manifest).seal_mode)
     return engine
+
+
+def forgeable_votes(loaded: Opened, state: Running) -> Pending | None:
+    """Return the pending update of ``state`` if nothing vouches for its votes.
+
+    Who adopts a root vouches for the state without a line as it is.
+    """
+    if state.pending is None or not state.line:
+        return None
+    part = _vouched_part(loaded)
+    known = None if part is None else rebuild(part.base + part.events)[0].pending
+    return state.pending if state.pending != known else None
+
+
+def _vouched_part(loaded: Opened) -> Replay | None:
+    """Return the journal up to the place of its checkpoint; None: the base is behind that place.
+
+    Who knows the data key can append votes for a pending update to an old copy. A seal, or a
+    coordinator that hands the key over, vouches for a place of the journal.
+    """
+    vouched, position, replay = loaded.vouched, loaded.journal.position, loaded.replay
+    if vouched is None or vouched.place.epoch != position.epoch:
+        return None
+    kept = len(replay.events) - (position.sequence - vouched.place.sequence)
+    return Replay(replay.base, replay.events[:kept]) if kept >= 0 else None
 
 
 async def _new_keys(clock: SecurityClock, process: Process, new: NewDeployment) -> CoordinatorKeys:

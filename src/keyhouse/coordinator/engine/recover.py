@@ -16,8 +16,10 @@ journal is open, and all of this must hold:
 4. The manifest in force has recovery keys, and the shares are signed by them. A state without
    recovery keys cannot be recovered with any key (GHSA-w7wm-2425-7p2h).
 5. There are as many shares as the manifest requires, each signed by a different key of it.
-6. If the measured settings claim a manifest, it is that one. A state that the host made up must not
-   bypass the claim, and only the lost seal could have shown that an update led to another manifest.
+6. The whole line of the root is proven by the quotes of its entries, and begins with the claimed
+   manifest (``origin.checks``): the shares give the data key, and who has that can write all else.
+
+A pending update ends: nothing vouches for its votes.
 
 Source: security rules, "Recovery".
 """
@@ -25,6 +27,7 @@ Source: security rules, "Recovery".
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 
@@ -42,12 +45,14 @@ from keyhouse.coordinator.core.state import Recovering, Running, State
 from keyhouse.coordinator.core.update_log import LogView, UpdateLog
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.current import at
+from keyhouse.coordinator.engine.line_of_start import line_objects, line_of_start
 from keyhouse.coordinator.engine.log_signing import LateLog
 from keyhouse.coordinator.engine.records import LogTail, encode_events, rebuild
 from keyhouse.coordinator.engine.start_quotes import StartQuotes
 from keyhouse.coordinator.engine.writer import JournalWriter
+from keyhouse.coordinator.origin.checks import Origin
 from keyhouse.journal import LogStore, Opened
-from keyhouse.manifest import Manifest, SealMode, fingerprint
+from keyhouse.manifest import Manifest, SealMode
 from keyhouse.transparency.tree import Frontier
 
 MakeReady = Callable[[authority.CoordinatorKeys], Awaitable[Callable[[], None]]]
@@ -70,7 +75,6 @@ class OpenedWith(msgspec.Struct, frozen=True):
     mac_key: Secret  # of its data key and epoch
     submitted: tuple[authority.SubmittedShare, ...]
     platform: str  # that runs here
-    claim: str = ""  # fingerprint of the only manifest that may be in force; empty: any
 
 
 def check_recovered(state: Running, opened: OpenedWith) -> None:
@@ -87,7 +91,8 @@ def check_recovered(state: Running, opened: OpenedWith) -> None:
     index = _proven_index(opened)
     _check_agreement(state, index)
     _check_root(state)
-    _check_settings(state, opened.claim)
+    if policy_of(state.manifest).seal_mode is SealMode.DISABLED:
+        raise RecoveryRefusedError("the recovered manifest is one whose state is never stored")
     _check_keys(state, policy_of(state.manifest).manifest, opened.submitted)
 
 
@@ -124,19 +129,8 @@ def _check_root(state: Running) -> None:
     if not all(authority.is_signed_by_root(root, signature, manifest) for signature in signatures):
         raise RecoveryRefusedError(
             "the recovered root did not sign the recovered manifest",
-            hint="restore the state directory from a backup",
+            hint="restore the state from a backup",
         )
-
-
-def _check_settings(state: Running, claim: str) -> None:
-    if claim and fingerprint(state.manifest) != claim:
-        raise RecoveryRefusedError(
-            f"the recovered manifest has the fingerprint {fingerprint(state.manifest)},"
-            f" this coordinator is claimed for {claim}",
-            hint="start with --claim-fingerprint of the manifest that is to be recovered",
-        )
-    if policy_of(state.manifest).seal_mode is SealMode.DISABLED:
-        raise RecoveryRefusedError("the recovered manifest is one whose state is never stored")
 
 
 def _check_keys(
@@ -189,6 +183,7 @@ async def recover(
     context: Context,
     clock: SecurityClock,
     quotes: StartQuotes,
+    origin: Origin | None,
 ) -> Recovered:
     """Return the recovered state, which is durable and sealed for this platform.
 
@@ -206,23 +201,29 @@ async def recover(
                 _checked, opened, state, recovery, context
             )
             clock = clock.after(running.time)
+            if origin is not None:
+                await origin.require(running, partial(writer.read_object, running))
             serve = await recovery.make_ready(running.keys)
         now, position = clock.now(), opened.journal.position
         context = msgspec.structs.replace(context, now=now, at=at(position))
         public_log, begun = await _log_of(writer, running, update_log.view(), tail, context)
         holders = [each.name for each in recovery.submitted]
-        begins = start_events(running, context, begun, holders)
+        drops = origin is not None
+        begins = start_events(running, context, begun, holders, drops_pending=drops)
         old = running.public_log if begun is None else None
         frontier = Frontier() if old is None else old.frontier
         started = await quotes.kept(begins, frontier, running.keys.root_cert, public_log)
-        await writer.take_over(opened, encode_events(started), running, public_log)
+        started += await line_of_start(origin, running, context, begun, holders)
+        recovered = evolve_all(running, started)
+        assert isinstance(recovered, Running)  # noqa: S101 no start ends a deployment
+        await writer.take_over(opened, encode_events(started), recovered, public_log)
     except BaseException:
         await writer.relock()
         raise
     log.warning("the state was recovered", shares_of=holders)
     public_log.extend(leaves_of(started))
     update_log.extend(started)
-    return Recovered(evolve_all(running, started), update_log, clock, serve)
+    return Recovered(recovered, update_log, clock, serve)
 
 
 async def _log_of(
@@ -232,7 +233,8 @@ async def _log_of(
     if state.public_log is not None and not context.begins_log(state.public_log):
         return await writer.opened_log(state.public_log.verifier, tail), None
     late = LateLog.of(state, log, context.now)
-    return await writer.new_log(late.begun.verifier, late.objects), late.begun
+    objects = [*late.objects, *await line_objects(state, writer)]
+    return await writer.new_log(late.begun.verifier, objects), late.begun
 
 
 @contextmanager
@@ -250,7 +252,7 @@ def _faults_of_the_journal() -> Iterator[None]:
         log.warning("a state could not be recovered", error=type(error).__qualname__)
         raise RecoveryRefusedError(
             "the state cannot be recovered: it is not one that Keyhouse wrote",
-            hint="restore the state directory from a backup",
+            hint="restore the state from a backup",
         ) from None
 
 
@@ -269,7 +271,6 @@ def _checked(
         mac_key=journal.index_mac_key(journal.position.epoch),
         submitted=recovery.submitted,
         platform=context.platform,
-        claim=context.first_manifest.claim,
     )
     check_recovered(running, proofs)
     return running, update_log, tail

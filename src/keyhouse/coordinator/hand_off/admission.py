@@ -7,15 +7,15 @@ verified, and to bind the message (``require_bound``).
 """
 
 import msgspec
-from msgspec.structs import replace
 
 from keyhouse.attestation import IdentityRefusedError, QuoteRefusedError, Tee, Verdict
-from keyhouse.attestation.appraisal import accept_status, mismatches
+from keyhouse.attestation.appraisal import accept_status
 from keyhouse.attestation.quote.binding import Word, binds_replica
 from keyhouse.attestation.quote.form import read_form
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError, Quoted
-from keyhouse.manifest import Package, Replicas
+from keyhouse.coordinator.origin.listed import lists_code
+from keyhouse.manifest import Replicas
 
 
 class Own(msgspec.Struct, frozen=True):
@@ -72,22 +72,13 @@ def _require_status(verdict: Verdict, replicas: Replicas) -> None:
 
 
 def _require_code(verdict: Verdict, replicas: Replicas, own: Own) -> None:
-    if replicas.code:
-        statuses = replicas.accepted_tcb_statuses or ("UpToDate",)
-        fits = any(not mismatches(verdict, _asked(each, statuses)) for each in replicas.code)
-    else:
-        fits = _is_same_code(verdict, own.verdict)
+    fits = lists_code(replicas, verdict) if replicas.code else _is_same_code(verdict, own.verdict)
     if not fits:
         raise NoteRefusedError(
             NoteProblem.CODE,
             f"{_named(verdict)} is not a coordinator that the manifest admits",
             hint="if it is to be one, list it in Config.Replicas.Code",
         )
-
-
-def _asked(package: Package, statuses: tuple[str, ...]) -> Package:
-    accepted = () if package.snp is not None else statuses
-    return replace(package, accepted_tcb_statuses=accepted, accepted_advisories=())
 
 
 def _is_same_code(found: Verdict, own: Verdict) -> bool:

@@ -5,6 +5,7 @@ import os
 
 import msgspec
 
+from keyhouse.attestation.origin.rule import OriginRule
 from keyhouse.authority import instance_keys
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
@@ -13,13 +14,15 @@ from keyhouse.coordinator.core.events import LEVEL
 from keyhouse.coordinator.engine.shared import Held
 from keyhouse.coordinator.hand_off.notes import (
     NONCE_SIZE,
+    AnyGive,
     Ask,
     Give,
+    GiveLine,
     NoteProblem,
     NoteRefusedError,
     digest_of,
 )
-from keyhouse.journal import Position
+from keyhouse.journal import LineMark, Position, Vouched
 
 
 class BehindError(KeyhouseError):
@@ -49,9 +52,9 @@ def make_ask(
     )
 
 
-def require_answerable(ask: Ask, store_id: bytes, settings: bytes) -> None:
+def require_answerable(ask: Ask, held: Held, settings: bytes) -> None:
     """Raise ``NoteRefusedError`` for an ask that no quote could make a good one."""
-    if ask.store_id != store_id:
+    if ask.store_id != held.store_id:
         raise NoteRefusedError(NoteProblem.OTHER_STORE, "it is about another store")
     if ask.settings != settings:
         raise NoteRefusedError(
@@ -59,10 +62,10 @@ def require_answerable(ask: Ask, store_id: bytes, settings: bytes) -> None:
             "it is of a coordinator with other measured settings",
             hint="start all coordinators of a store with the same measured settings",
         )
-    if ask.level < LEVEL:
+    if ask.level < held.level:
         raise NoteRefusedError(
             NoteProblem.LEVEL,
-            f"it reads events up to level {ask.level}, the journal may have level {LEVEL}",
+            f"it reads events up to level {ask.level}, the journal may have level {held.level}",
             hint="start a newer version there",
         )
 
@@ -93,12 +96,13 @@ def require_not_older(place: Position, known: Position | None) -> None:
         )
 
 
-def make_give(message: bytes, held: Held, giver: bytes) -> Give:
+def make_give(message: bytes, held: Held, giver: bytes, settings: bytes) -> AnyGive:
     """Return the answer to the ask in ``message``, whose quote was judged.
 
-    Raises ``NoteRefusedError`` if nothing can be sealed to its key.
+    ``settings``: SHA-256 of the measured ones of the giver. Raises ``NoteRefusedError`` if nothing
+    can be sealed to the key of the ask.
     """
-    give = Give(
+    give: AnyGive = Give(
         ask=digest_of(message),
         store_id=held.store_id,
         giver=giver,
@@ -106,6 +110,14 @@ def make_give(message: bytes, held: Held, giver: bytes) -> Give:
         place=held.place,
         sealed=b"",
     )
+    if (line := held.line) is not None:
+        give = GiveLine(
+            **msgspec.structs.asdict(give),
+            settings=settings,
+            rule=line.rule,
+            entries=line.entries,
+            last=line.last,
+        )
     try:
         sealed = instance_keys.seal_for(Ask.read(message).kem, held.dek, give.info)
     except instance_keys.UnusableKeyError as refused:
@@ -113,7 +125,20 @@ def make_give(message: bytes, held: Held, giver: bytes) -> Give:
     return msgspec.structs.replace(give, sealed=sealed)
 
 
-def require_answers(give: Give, message: bytes, ask: Ask) -> None:
+def vouched_by(give: AnyGive, settings: bytes, rule: OriginRule) -> Vouched | None:
+    """Return what ``give`` says of the line, if its giver has judged it as this process does.
+
+    ``settings`` and ``rule`` are those of this process. Whether the code of the giver is accepted
+    is judged elsewhere.
+    """
+    if not isinstance(give, GiveLine):
+        return None
+    if (give.settings, give.rule) != (settings, rule.digest):
+        return None
+    return Vouched(LineMark(give.root, give.entries, give.last, give.rule), give.place, is_own=True)
+
+
+def require_answers(give: AnyGive, message: bytes, ask: Ask) -> None:
     """Raise ``NoteRefusedError`` unless ``give`` answers exactly the ask in ``message``."""
     if give.ask != digest_of(message):
         raise NoteRefusedError(NoteProblem.OTHER_ASK, "it answers another question")
@@ -121,7 +146,7 @@ def require_answers(give: Give, message: bytes, ask: Ask) -> None:
         raise NoteRefusedError(NoteProblem.OTHER_STORE, "it is about another store")
 
 
-def key_in(give: Give, keys: instance_keys.InstanceKeys) -> Secret:
+def key_in(give: AnyGive, keys: instance_keys.InstanceKeys) -> Secret:
     """Return the data key, which nothing has proven yet. Raises ``NoteRefusedError``."""
     try:
         return keys.unseal(give.sealed, give.info)
@@ -129,7 +154,7 @@ def key_in(give: Give, keys: instance_keys.InstanceKeys) -> Secret:
         raise NoteRefusedError(NoteProblem.SEALED_FOR_ANOTHER, refused.message) from None
 
 
-def require_root(give: Give, root_cert: bytes) -> None:
+def require_root(give: AnyGive, root_cert: bytes) -> None:
     """Raise ``NoteRefusedError`` unless the opened journal has the root that was told."""
     if give.root != hashlib.sha256(root_cert).digest():
         raise NoteRefusedError(

@@ -93,19 +93,27 @@ class Members:
         return own
 
     async def admitted(
-        self, members: tuple[Member, ...], replicas: Replicas, own: Own, store_id: bytes
+        self,
+        members: tuple[Member, ...],
+        replicas: Replicas,
+        own: Own,
+        store_id: bytes,
+        level: int = LEVEL,
     ) -> tuple[Member, ...]:
         """Return who of ``members`` ``replicas`` admit, by quotes; the others are logged by name.
 
-        ``own``: what this process is. Raises ``UnavailableError`` if the store does not answer.
+        ``own``: what this process is. ``level``: of the journal, which they have to read.
+
+        Raises ``UnavailableError`` if the store does not answer.
         """
-        notes = await self._notes_by_instance()
+        notes = await self._notes_of(members)
         found: list[Member] = []
         end = asyncio.get_running_loop().time() + WITHIN
         for each in members:
             try:
                 async with asyncio.timeout_at(end):
-                    await self._require(each, notes.get(each.instance), store_id, replicas, own)
+                    note = notes.get(each.instance)
+                    await self._require(each, note, store_id, replicas, own, level)
             except TimeoutError:
                 _tell(each, f"timeout: its quote was not judged within {WITHIN:.0f} seconds")
             except (NoteRefusedError, QuoteRefusedError) as refused:
@@ -124,11 +132,12 @@ class Members:
         Raises ``NoteRefusedError``, ``QuoteRefusedError``, or ``UnavailableError`` if that cannot
         be found out now.
         """
-        notes = await self._notes_by_instance()
+        notes = await self._notes_of((member,))
         try:
             async with asyncio.timeout(WITHIN):
                 own = await self._own_now()
-                await self._require(member, notes.get(member.instance), store_id, replicas, own)
+                note = notes.get(member.instance)
+                await self._require(member, note, store_id, replicas, own, 1)
         except KeyhouseError:
             raise
         except Exception as error:  # noqa: BLE001 as above, and time may be up
@@ -144,6 +153,7 @@ class Members:
         store_id: bytes,
         replicas: Replicas | None,
         own: Own,
+        level: int,
     ) -> None:
         if note is None:
             raise NoteRefusedError(NoteProblem.NO_QUOTE, "it has left no quote")
@@ -156,12 +166,29 @@ class Members:
             raise NoteRefusedError(NoteProblem.OTHER_KEYS, "its quote is over other keys")
         if said.settings != self._settings:
             raise NoteRefusedError(NoteProblem.OTHER_SETTINGS, "it has other measured settings")
-        if said.level < LEVEL:
+        if said.level < level:
             raise NoteRefusedError(NoteProblem.LEVEL, f"it reads events up to level {said.level}")
         require_bound(quoted, "member")
         verdict = await self._quotes.verify(quoted.quote)
         require_bound(quoted, "member", verdict.report_data)
         require_admitted(verdict, replicas, own)
+
+    async def reads_of_all(self, members: tuple[Member, ...], store_id: bytes) -> int:
+        """Return the lowest level of events that a member reads which may still serve.
+
+        Who serves leaves its quote every ten minutes, and notes of an hour may be removed. A note
+        is not verified here: a forged one delays what others could not read, and opens nothing.
+        Raises ``UnavailableError``.
+        """
+        lowest = LEVEL
+        for note in (await self._notes_of(members)).values():
+            try:
+                said = Membership.read(read_quoted(note.raw).message)
+            except NoteRefusedError:
+                continue
+            if said.store_id == store_id:
+                lowest = min(lowest, said.level)
+        return lowest
 
     async def _own_now(self) -> Own:
         try:
@@ -169,8 +196,9 @@ class Members:
         except QuoteRefusedError as refused:  # not the other's doing
             raise UnavailableError(f"the own quote: {refused.message}", hint=refused.hint) from None
 
-    async def _notes_by_instance(self) -> dict[bytes, Note]:
-        return {note.name: note for note in await self._notes.notes("member")}
+    async def _notes_of(self, members: tuple[Member, ...]) -> dict[bytes, Note]:
+        names = [member.instance for member in members]
+        return {note.name: note for note in await self._notes.notes("member", names)}
 
 
 def _tell(member: Member, reason: str) -> None:

@@ -11,7 +11,7 @@ chain value (32)::
     40    nonce, 32: new in each ask           56    instance of the giver, 16
     72    key to seal to, 1,216                72    SHA-256 of the root certificate, 32
     1288  key of its signatures, 32            104   place of the giver
-    1320  SHA-256 of the measured settings     152   the data key, sealed, 1,168
+    1320  SHA-256 of the measured settings     152   the data key, sealed, 1,168 (format 2: at 252)
     1352  1 and its highest place known,
           or 49 zeros                          switch
     1401  level of events that it reads, 4     0     "KEYHSWI", format (1)
@@ -26,9 +26,18 @@ chain value (32)::
     1288  SHA-256 of the measured settings           "keyhouse switch v1", a zero byte and all
     1320  level of events that it reads, 4           before it
 
+    a give of format 2, which says which line of the root its giver has proven
+    152   SHA-256 of the measured settings, 32
+    184   digest of the rule about origins, 32
+    216   number of entries, 4
+    220   hash of the last entry, 32
+    252   the data key, sealed, 1,168
+
     ask, give and member in the store
     0     length (4) and message
     ..    length (4) and quote
+
+A state without a line is handed over in format 1, which older versions read as well.
 """
 
 import hashlib
@@ -245,6 +254,36 @@ class Give(_Message, frozen=True, kw_only=True):
     def info(self) -> bytes:
         """What the sealed key is bound to: all but that."""
         return b"keyhouse hand-off v1\0" + self._without(1)
+
+
+class GiveLine(_Message, frozen=True, kw_only=True):
+    """A replica hands the data key over, and says which line of the root it has proven."""
+
+    kind = b"KEYHGIV" + b"\2"
+
+    ask: Annotated[bytes, _exactly(_HASH, "ask")]  # SHA-256 of the message that it answers
+    store_id: _StoreId
+    giver: Annotated[bytes, _exactly(INSTANCE_SIZE, "giver")]
+    root: Annotated[bytes, _exactly(_HASH, "root")]  # SHA-256 of the root certificate
+    place: _Place
+    settings: _Settings
+    rule: Annotated[bytes, _exactly(_HASH, "rule")]  # digest of the rule about origins
+    entries: Annotated[int, _number(4, "number of entries")]
+    last: Annotated[bytes, _exactly(_HASH, "last entry")]
+    sealed: _Sealed
+
+    @property
+    def info(self) -> bytes:
+        """What the sealed key is bound to: all but that."""
+        return b"keyhouse hand-off v2\0" + self._without(1)
+
+
+AnyGive = Give | GiveLine
+
+
+def read_give(raw: bytes) -> AnyGive:
+    """Return the give in ``raw``, of either format. Raises ``NoteRefusedError``."""
+    return GiveLine.read(raw) if raw.startswith(GiveLine.kind) else Give.read(raw)
 
 
 class Membership(_Message, frozen=True, kw_only=True):

@@ -14,6 +14,8 @@ from keyhouse.attestation import QuoteRefusedError
 from keyhouse.authority import instance_keys
 from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
+from keyhouse.coordinator.core.events import LEVEL
+from keyhouse.coordinator.core.line import level_of
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Member, Running
 from keyhouse.coordinator.hand_off.membership import Members
@@ -52,7 +54,8 @@ class SwitchNotes:
         own = await self._members.require_own(replicas)
         await self._members.show(store_id)
         others = tuple(each for each in state.members if each.instance != self._own.instance)
-        readers = await self._members.admitted(others, replicas, own, store_id)
+        level = level_of(state)
+        readers = await self._members.admitted(others, replicas, own, store_id, level)
 
         def seal() -> tuple[Note, ...]:
             made = (
@@ -71,9 +74,7 @@ class SwitchNotes:
         """
         instance = self._own.instance
         reader = Reader(store_id, instance, position, state.members)
-        for note in await self._notes.notes("switch"):
-            if note.name != instance:
-                continue
+        for note in await self._notes.notes("switch", [instance]):
             try:
                 switch, writer = signed_switch(note.raw, reader)
                 await self._members.require(writer, _replicas(state), store_id)
@@ -82,6 +83,14 @@ class SwitchNotes:
                 reason = f"{refused.reason}: {refused.message}"
                 log.warning("a note was refused", kind="switch", of=instance.hex(), reason=reason)
         return None
+
+    async def all_read_lines(self, state: Running, *, store_id: bytes) -> bool:
+        """Tell whether no member of ``state`` is of a version that stops at the line of a root.
+
+        Raises ``UnavailableError``.
+        """
+        others = tuple(each for each in state.members if each.instance != self._own.instance)
+        return await self._members.reads_of_all(others, store_id) >= LEVEL
 
 
 class Reader(msgspec.Struct, frozen=True):

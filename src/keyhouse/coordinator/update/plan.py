@@ -14,7 +14,7 @@ import msgspec
 from keyhouse.authority import is_generated_with_manifest, trial
 from keyhouse.base.errors import TooLargeError
 from keyhouse.coordinator.core.commands import PlanBasis, basis_of
-from keyhouse.coordinator.core.policy import Policy, policy_of, versions_in_force
+from keyhouse.coordinator.core.policy import InForce, Policy, policy_of, versions_in_force
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.update.changes.access import role_changes, user_changes
 from keyhouse.coordinator.update.changes.config import (
@@ -73,7 +73,7 @@ def plan_manifest(state: Running, new: Policy) -> Planned:
         versions=_versions(state),
         users=users,
         needed=before.config.update_threshold or len(users),
-        changes=_bounded(_changes(state, old, new)),
+        changes=_bounded(manifest_changes(state, old.manifest, new)),
         renewals=_bounded(_renewals(state, old, new, kept)),
         kept=kept,
     )
@@ -117,8 +117,9 @@ def plan_packages(state: Running, raw: bytes, versions: dict[str, int], now: dat
     return Planned(plan, basis_of(state))
 
 
-def _changes(state: Running, old: Policy, new: Policy) -> Iterator[PlanChange]:
-    before, after = old.manifest, new.manifest
+def manifest_changes(state: InForce, before: Manifest, new: Policy) -> Iterator[PlanChange]:
+    """Yield the differences between ``before``, in force in ``state``, and ``new``."""
+    after = new.manifest
     yield from package_changes(state, before, after)
     yield from infrastructure_changes(before, after)
     yield from marble_changes(state, before, new)

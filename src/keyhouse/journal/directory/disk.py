@@ -291,9 +291,17 @@ def framed(body: bytes) -> bytes:
 
 
 def unframed(
-    raw: bytes, magic: bytes, version: int, *, name: str, damaged: StoreDamagedError
+    raw: bytes,
+    magic: bytes,
+    version: int,
+    *,
+    name: str,
+    damaged: StoreDamagedError,
+    oldest: int | None = None,
 ) -> bytes:
     """Return the body of a file in format ``version``, with magic and version.
+
+    ``oldest``: the first format that is read as well.
 
     Raises ``damaged``, or ``StoreNewerError`` with the ``name`` of the file.
     """
@@ -308,6 +316,6 @@ def unframed(
             f"{name} has format {found}, this version of Keyhouse reads {version}",
             hint="start the version of Keyhouse that wrote it, or a later one",
         )
-    if found != version:
+    if found < (version if oldest is None else oldest):
         raise damaged
     return body

@@ -7,7 +7,7 @@ from keyhouse.journal.directory.disk import TOMBSTONE
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal, StoreEmptyError
 from keyhouse.journal.replay import Replay
-from keyhouse.journal.store.protocol import StoreDamagedError
+from keyhouse.journal.store.protocol import Position, StoreDamagedError
 
 _GIVE_UP = (
     "restore the state directory from a backup; to give up what it held, move the directory away"
@@ -54,13 +54,34 @@ class Locked(msgspec.Struct, frozen=True):
     recovery_index: bytes
 
 
+class LineMark(msgspec.Struct, frozen=True):
+    """A line of a root that was proven, up to one of its entries."""
+
+    root: bytes  # SHA-256 of the root certificate
+    entries: int  # so many
+    last: bytes  # hash of the last of them
+    rule: bytes  # digest of the rule that it was proven by
+
+
+class Vouched(msgspec.Struct, frozen=True):
+    """A mark, and the place of the journal that was reached when it was made."""
+
+    line: LineMark
+    place: Position
+    is_own: bool  # made by exactly this code; else by any code of its signer
+
+
 class Opened(msgspec.Struct, frozen=True):
-    """The journal is open and everything in it verified. ``policy`` is empty while recovering."""
+    """The journal is open and everything in it verified. ``policy`` is empty while recovering.
+
+    ``vouched``: what its seal, or the coordinator that handed the key over, says of the line.
+    """
 
     journal: Journal
     replay: Replay
     policy: str
     recovery_index: bytes
+    vouched: Vouched | None = None
 
 
 def empty_journal(what: str = "empty") -> StoreEmptyError:

@@ -193,6 +193,7 @@ class DirectoryHome(HomeInTurn[OpenStore]):
         except SealedElsewhereError as exc:
             return Locked(exc.message, start.store_id, start.epoch, index)
         key = key_of(contents, start.epoch)
+        vouched = await self._key_file.vouched(sealed, contents, key)
         journal, replay = await Journal.open(
             store, store_id=start.store_id, dek=key.dek, at_least=contents.head
         )
@@ -200,9 +201,8 @@ class DirectoryHome(HomeInTurn[OpenStore]):
         # A full disk must not prevent a start: ``write_head`` does later what fails now.
         with suppress(UnavailableError):
             await held.settle_index()
-            if len(contents.keys) > 1:
-                await held.write_head()
-        return Opened(journal, replay, key.policy, index)
+            held.is_due = len(contents.keys) > 1
+        return Opened(journal, replay, key.policy, index, vouched)
 
     async def _open_store(self) -> tuple[SqliteStore, EpochStart]:
         journal = self._path / JOURNAL

@@ -10,7 +10,7 @@ import msgspec
 
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
-from keyhouse.journal.directory.found import Fresh, Locked, Opened
+from keyhouse.journal.directory.found import Fresh, LineMark, Locked, Opened
 from keyhouse.journal.directory.log_files import LogParts
 from keyhouse.journal.directory.sealing import EpochKey
 from keyhouse.journal.journal import Journal
@@ -26,6 +26,7 @@ class NewStore(msgspec.Struct, frozen=True):
     policy: str
     recovery_index: bytes
     after: Position | None
+    line: LineMark | None = None  # of the root, which is proven
 
 
 class NewEpoch(msgspec.Struct, frozen=True):
@@ -36,6 +37,7 @@ class NewEpoch(msgspec.Struct, frozen=True):
     policy: str | None
     recovery_index: bytes | None
     notes: tuple[Note, ...]
+    line: LineMark | None = None  # of the root, which is proven
 
 
 class StoreInStep(ABC):
@@ -43,6 +45,7 @@ class StoreInStep(ABC):
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
+        self.line: LineMark | None = None  # what each seal from now on says of the line
         self._following: tuple[EpochKey, bytes] | None = None  # and index, of an epoch that begins
 
     @property
@@ -57,6 +60,10 @@ class StoreInStep(ABC):
     @abstractmethod
     async def begin_epoch(self, new: NewEpoch) -> Position:
         """Return once ``new`` has replaced everything."""
+
+    @abstractmethod
+    async def conclude_opening(self) -> None:
+        """Write the seal if what was opened had one that is not the one to keep."""
 
     async def settle(self) -> Position:
         """Find out about the journal's last write, as ``Journal.settle``."""
@@ -81,6 +88,7 @@ class StoreInStep(ABC):
                 self._following = None
                 if following[0].epoch == self.journal.position.epoch:
                     self._follow(*following)
+                    self.line = following[0].line
                     with suppress(UnavailableError):
                         await self.write_head()
                 else:
@@ -132,6 +140,7 @@ class HomeInTurn(ABC, Generic[S_co]):
         policy: str,
         recovery_index: bytes = b"",
         after: Position | None = None,
+        line: LineMark | None = None,
     ) -> Journal:
         """Return the journal of a new deployment with ``base``, durable; an old one is archived.
 
@@ -144,7 +153,7 @@ class HomeInTurn(ABC, Generic[S_co]):
             self._require_replaceable()
             await self._close_store()
             return await self._establish(
-                NewStore(store_id, dek, base, policy, recovery_index, after)
+                NewStore(store_id, dek, base, policy, recovery_index, after, line)
             )
 
     @abstractmethod
@@ -166,6 +175,22 @@ class HomeInTurn(ABC, Generic[S_co]):
             await self._close_store()
             return await self._recover(dek)
 
+    async def keep_line(self, line: LineMark | None) -> None:
+        """Have ``line``, which is proven, in each seal from now on; complete what ``load`` left.
+
+        None: of a state without a line. A full disk does not prevent it: the next head makes up.
+        """
+        async with self._turn:
+            held = self._require_open()
+            held.line = line
+            with suppress(UnavailableError):
+                await held.conclude_opening()
+
+    def follow_line(self, line: LineMark | None) -> None:
+        """Have ``line``, which is proven, in the seals that are written from now on."""
+        if self._held is not None:
+            self._held.line = line
+
     async def reseal(self, policy: str) -> None:
         """Seal the key for this machine under ``policy``: the next start needs no recovery."""
         async with self._turn:
@@ -185,6 +210,7 @@ class HomeInTurn(ABC, Generic[S_co]):
         policy: str | None = None,
         recovery_index: bytes | None = None,
         notes: tuple[Note, ...] = (),
+        line: LineMark | None = None,
     ) -> Position:
         """Return once ``base`` has replaced everything; None leaves key, policy or index unchanged.
 
@@ -193,7 +219,7 @@ class HomeInTurn(ABC, Generic[S_co]):
         opens it. Errors as for ``Journal.append``.
         """
         async with self._turn:
-            new = NewEpoch(base, dek, policy, recovery_index, notes)
+            new = NewEpoch(base, dek, policy, recovery_index, notes, line)
             return await self._require_sealed().begin_epoch(new)
 
     async def settle(self) -> Position:

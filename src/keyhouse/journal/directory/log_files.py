@@ -224,7 +224,7 @@ def _below(top: Path, folder: Path) -> list[Path]:
 def missing(part: str) -> UnavailableError:
     """Return what is said of a part of the log that the host has lost."""
     return UnavailableError(
-        f"the log's {part} is missing in the state directory",
+        f"the log's {part} is missing in the state",
         hint="stop the coordinator; keyhouse log restore brings it back from a mirror or a backup",
     )
 

@@ -40,6 +40,8 @@ class OpenStore(StoreInStep):
         self._key_file = key_file
         self._key = key
         self._index = index
+        self.line = key.line
+        self.is_due = False  # the seal has the key of another epoch as well
 
     @property
     def is_sealed(self) -> bool:
@@ -50,16 +52,22 @@ class OpenStore(StoreInStep):
         """Seal the key under ``policy``."""
         key = msgspec.structs.replace(self._key, policy=policy)
         await self._write_key(key)
-        self._key = key
+        self._key = msgspec.structs.replace(key, line=self.line)
         # The key is sealed, so this is no failure; ``write_head`` settles the index, too.
         with suppress(UnavailableError):
             await self.settle_index()
+
+    async def conclude_opening(self) -> None:
+        """Write the seal if it has two keys, or says something else of the line."""
+        if self.is_sealed and (self.is_due or self._key.line != self.line):
+            await self.write_head()
+            self.is_due = False
 
     async def begin_epoch(self, new: NewEpoch) -> Position:
         """Return once ``new`` has replaced everything. Nobody is here who could read its notes."""
         key = self._key
         dek = key.dek if new.dek is None else new.dek
-        following = EpochKey(key.epoch + 1, new.policy or key.policy, dek)
+        following = EpochKey(key.epoch + 1, new.policy or key.policy, dek, new.line)
         index = self._index if new.recovery_index is None else new.recovery_index
         await self._announce(following, index)
         self._following = following, index
@@ -96,10 +104,12 @@ class OpenStore(StoreInStep):
         await self._write_key(self._key)
         await self.settle_index()
 
-    async def _write_key(self, *keys: EpochKey) -> None:
-        """Write ``sealed_key`` under the policy of the last of ``keys``."""
-        contents = Contents(keys, self.journal.position)
+    async def _write_key(self, present: EpochKey, *following: EpochKey) -> None:
+        """Write ``sealed_key`` under the policy of the last key, with the line of now."""
+        present = msgspec.structs.replace(present, line=self.line)
+        contents = Contents((present, *following), self.journal.position)
         await self._key_file.write(contents, self.journal.store_id)
+        self._key = msgspec.structs.replace(self._key, line=self.line)
 
 
 async def build_store(place: Path, disk: Disk, key_file: KeyFile, new: NewStore) -> None:
@@ -115,7 +125,7 @@ async def build_store(place: Path, disk: Disk, key_file: KeyFile, new: NewStore)
     finally:
         await store.close()
     position = journal.position
-    key = EpochKey(position.epoch, new.policy, new.dek)
+    key = EpochKey(position.epoch, new.policy, new.dek, new.line)
     sealed = await key_file.seal(Contents((key,), position), new.store_id)
     index = IndexFile(new.store_id, position.epoch, new.recovery_index).encode()
 

@@ -3,7 +3,7 @@
 ::
 
     0   magic "KEYHSEAL"
-    8   format version (1)
+    8   format version: 2 if the line of the root is bound, else 1
     9   platform kind: length (1 byte), ASCII
     ..  policy: length (1 byte), ASCII
     ..  store id, 16 bytes
@@ -12,10 +12,15 @@
         data is everything before the nonce
     -32 SHA-256 of all before it
 
+Format 2 binds the root and its line (``LineMark``), and is never written for a line that is not
+proven. Any code of the signer can derive the key of ``ProductKey``. So ``own`` in the content is
+an HMAC under a key of ``UniqueKey``: with it exactly this code has sealed the line.
+
 The digest at the end has no key. It distinguishes a damaged file, which is refused by name, from
 one that was sealed elsewhere, which requires recovery.
 """
 
+import hmac
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -31,15 +36,17 @@ from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import NONCE_SIZE
 from keyhouse.journal.codec import Codec
 from keyhouse.journal.directory.disk import SEALED_KEY, Disk, framed, off_loop, unframed
-from keyhouse.journal.directory.found import WrongPlatformError
+from keyhouse.journal.directory.found import LineMark, Vouched, WrongPlatformError
 from keyhouse.journal.journal import NEWEST, RolledBackError
 from keyhouse.journal.keys import DEK_SIZE
 from keyhouse.journal.store.protocol import CHAIN_SIZE, STORE_ID_SIZE, Position, StoreDamagedError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_WITHOUT_LINE = 1
 FILE_LIMIT = 64 * 1024  # bytes; the file is much smaller
 _MAGIC = b"KEYHSEAL"
 _POLICIES = ("ProductKey", "UniqueKey")
+_UNIQUE = "UniqueKey"
 _MOST_KEYS = 2
 
 
@@ -49,19 +56,26 @@ class SealedElsewhereError(KeyhouseError):
     code = "sealed-elsewhere"
 
 
-class EpochKey(msgspec.Struct, frozen=True):
+class EpochKey(msgspec.Struct, frozen=True, omit_defaults=True):
     """The data key of an epoch, and the policy under which it is to be sealed alone."""
 
     epoch: int
     policy: str
     dek: Secret
+    line: LineMark | None = None  # proven, at the base of the epoch or later; format 2
 
 
-class Contents(msgspec.Struct, frozen=True):
+class Contents(msgspec.Struct, frozen=True, omit_defaults=True):
     """The sealed content: the present key, the next one while an epoch begins, and the head."""
 
     keys: tuple[EpochKey, ...]
     head: Position
+    own: bytes = b""  # 32 bytes in format 2 under ``ProductKey``
+
+    @property
+    def format(self) -> int:
+        """The format of the file that holds this."""
+        return FORMAT_VERSION if any(key.line for key in self.keys) else _WITHOUT_LINE
 
     def key_of(self, epoch: int) -> EpochKey | None:
         """Return the key of ``epoch``, None if it is not here."""
@@ -89,7 +103,7 @@ def seal(
     if policy not in _POLICIES or len(store_id) != STORE_ID_SIZE:
         raise ValueError("no such policy, or a store id that has not 16 bytes")
     clear = b"".join(
-        (_MAGIC, bytes([FORMAT_VERSION]), _short(platform_kind), _short(policy), store_id)
+        (_MAGIC, bytes([contents.format]), _short(platform_kind), _short(policy), store_id)
     )
     nonce = os.urandom(NONCE_SIZE)
     plain = _CODEC.encode_checked(contents)
@@ -99,7 +113,9 @@ def seal(
 
 def parse(raw: bytes) -> SealedKey:
     """Return the parts; raise ``StoreDamagedError`` or ``StoreNewerError``, which name the file."""
-    body = unframed(raw, _MAGIC, FORMAT_VERSION, name=SEALED_KEY, damaged=_damaged())
+    body = unframed(
+        raw, _MAGIC, FORMAT_VERSION, name=SEALED_KEY, damaged=_damaged(), oldest=_WITHOUT_LINE
+    )
     kind, rest = _take_short(body[len(_MAGIC) + 1 :])
     policy, rest = _take_short(rest)
     if policy not in _POLICIES or len(rest) < STORE_ID_SIZE + NONCE_SIZE:
@@ -124,10 +140,18 @@ def unseal(sealed: SealedKey, sealing_key: Secret) -> Contents:
         0 < len(keys) <= _MOST_KEYS
         and all(len(key.dek) == DEK_SIZE and key.policy in _POLICIES for key in keys)
         and len(contents.head.chain) == CHAIN_SIZE
+        and sealed.clear[len(_MAGIC)] == contents.format
     )
     if not sound:
         raise _damaged()
     return contents
+
+
+def _own(unique_key: Secret, contents: Contents, store_id: bytes) -> bytes:
+    """Return the HMAC that only this very code makes on this machine, over all but itself."""
+    derivation = HKDF(algorithm=SHA256(), length=32, salt=store_id, info=b"keyhouse sealed line v1")
+    key = derivation.derive(unique_key.reveal())
+    return hmac.digest(key, _CODEC.encode(msgspec.structs.replace(contents, own=b"")), "sha256")
 
 
 def _cipher(sealing_key: Secret, store_id: bytes) -> AESGCMSIV:
@@ -189,10 +213,26 @@ class KeyFile:
         sealing_key = await off_loop(self._sealing_key, sealed.policy)
         return unseal(sealed, sealing_key)
 
+    async def vouched(self, sealed: SealedKey, contents: Contents, key: EpochKey) -> Vouched | None:
+        """Return what the seal says of the line at ``key``; None: nothing, as in format 1.
+
+        ``contents`` are those of ``sealed``, unsealed here.
+        """
+        if key.line is None:
+            return None
+        is_own = sealed.policy == _UNIQUE
+        if not is_own and contents.own:
+            unique = await off_loop(self._sealing_key, _UNIQUE)
+            is_own = hmac.compare_digest(contents.own, _own(unique, contents, sealed.store_id))
+        return Vouched(key.line, contents.head, is_own=is_own)
+
     async def seal(self, contents: Contents, store_id: bytes) -> bytes:
         """Return ``contents`` sealed under the policy of the last of its keys."""
         policy = contents.keys[-1].policy
         sealing_key = await off_loop(self._sealing_key, policy)
+        if policy != _UNIQUE and contents.format == FORMAT_VERSION:
+            unique = await off_loop(self._sealing_key, _UNIQUE)
+            contents = msgspec.structs.replace(contents, own=_own(unique, contents, store_id))
         return seal(
             contents,
             sealing_key=sealing_key,

@@ -8,16 +8,18 @@ keep the others from showing roots of their own meanwhile: before there is a man
 
 import asyncio
 import hmac
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory.acquire import DirectoryLock, acquire, require_no_state
 from keyhouse.journal.directory.disk import Disk, off_loop
-from keyhouse.journal.directory.found import Fresh, Locked, Opened
+from keyhouse.journal.directory.found import Fresh, Locked, Opened, Vouched
 from keyhouse.journal.directory.in_step import HomeInTurn, NewStore
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
 from keyhouse.journal.journal import Journal, StoreEmptyError, require_link
@@ -29,6 +31,7 @@ from keyhouse.journal.shared.open_store import (
     NoMachineKeys,
     OpenSharedStore,
     SealedKeys,
+    Unsealed,
 )
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.postgres_database import PostgresDatabase
@@ -49,6 +52,7 @@ ASK_FOR: Final = 30.0
 """Seconds for which others that serve are asked for the data key before recovery mode begins."""
 
 _EVERY = 1.0  # seconds between two looks of one that waits
+_ASKS = 5  # about a second each, for what others vouch for beyond the own seal
 _ATTEMPTS = 8  # to read what others replace meanwhile
 
 
@@ -122,9 +126,9 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
         del time
         raise _only_in_memory()
 
-    async def notes(self, kind: str) -> tuple[Note, ...]:
-        """Return the notes of ``kind`` beside the store that is served, the newest first."""
-        return await self._database.notes(await self._current(), kind)
+    async def notes(self, kind: str, names: Sequence[bytes] | None = None) -> tuple[Note, ...]:
+        """Return notes beside the store that is served, as ``Notes.notes``."""
+        return await self._database.notes(await self._current(), kind, names)
 
     async def put_note(self, note: Note) -> None:
         """Leave ``note`` beside the store that is served."""
@@ -144,11 +148,17 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
         (``ask_by``), for ``ASK_FOR`` seconds, and after that while another one is the desk.
         """
         loop = asyncio.get_running_loop()
-        told, began = "", loop.time()
+        told, asks, began = "", False, loop.time()
         while True:
             found, claim = await self._look()
+            if isinstance(found, Opened) and self._join is not None:
+                found = await self._vouched_by_others(found, self._join)
+                claim = "desk" if isinstance(found, Locked) else None
             if isinstance(found, Locked) and self._join is not None:
                 others = await self._database.others_present()
+                if others and not asks:
+                    log.info(_ASKING, reason=found.reason, seconds=ASK_FOR)
+                    asks = True
                 if others and (opened := await self._opened_by(found, self._join)) is not None:
                     return opened
                 if loop.time() - began < (ASK_FOR if others else ALONE_FOR):
@@ -170,7 +180,7 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
         """
         if new.after is not None:
             raise _only_in_memory()
-        key = EpochKey(1, new.policy, new.dek)
+        key = EpochKey(1, new.policy, new.dek, new.line)
         contents = Contents((key,), Position(0, 0, first_link(new.store_id)))
         beside = Beside(new.recovery_index, await self._keys.rows(contents, new.store_id))
         store = await self._opened_store(new.store_id)
@@ -188,6 +198,7 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
         self._held = OpenSharedStore(
             journal, self._keys, policy=new.policy, index=new.recovery_index
         )
+        self._held.line = new.line
         await self._keep_key()
         return journal
 
@@ -231,32 +242,49 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
             start, index = await self._start_of(await self._opened_store(locked.store_id))
             require_link(start, self._known)
             opened = await self._hold(start, offer.dek, offer.place, policy="", index=index)
-            await join.accept(opened)
+            vouched = await join.accept(opened)
         except KeyhouseError as error:
             log.warning("the data key that was handed over is not used", reason=str(error))
         except Exception as error:  # noqa: BLE001 data of the host may fail anywhere
             log.warning("what was handed over failed", error=type(error).__qualname__)
         else:
-            return opened
+            return msgspec.structs.replace(opened, vouched=vouched)
         await self._close_store()
         return None
 
+    async def _vouched_by_others(self, opened: Opened, join: Join) -> Locked | Opened:
+        """Return the store as those that serve it vouch for it, where that is more than the seal.
+
+        So votes that others took while this machine was stopped are kept. Without an answer the
+        store is returned as the own seal opens it.
+        """
+        assert self._serving is not None  # noqa: S101 it was just opened
+        if not (await join.is_better(opened) and await self._database.others_present()):
+            return opened
+        epoch, index = opened.journal.position.epoch, opened.recovery_index
+        locked = Locked("votes behind the sealed place", self._serving, epoch, index)
+        await self._close_store()
+        for _ in range(_ASKS):
+            if (vouched := await self._opened_by(locked, join)) is not None:
+                return vouched
+        return await self._open(self._serving)
+
     async def _open(self, store_id: bytes) -> Locked | Opened:
         start, index = await self._start_of(await self._opened_store(store_id))
-        contents = await self._keys.read(store_id)
-        key = _key_of(contents, start)
-        self._known = max((each.head for each in contents), key=_order, default=None)
-        if key is None:
+        seals = await self._keys.read(store_id)
+        found = _key_of(seals, start)
+        self._known = max((each.contents.head for each in seals), key=_order, default=None)
+        if found is None:
             await self._close_store()
             reason = (
                 "the data key was changed after this machine sealed it"
-                if contents
+                if seals
                 else "no data key was sealed by this machine and code"
             )
             return Locked(reason, store_id, start.epoch, index)
+        key, vouched = found
         opened = await self._hold(start, key.dek, self._known, policy=key.policy, index=index)
-        await self._keep_key()
-        return opened
+        return msgspec.structs.replace(opened, vouched=vouched)
 
     async def _hold(
         self, start: EpochStart, dek: Secret, newest: Position | None, *, policy: str, index: bytes
@@ -308,20 +336,27 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
         return self._serving
 
 
+_ASKING: Final = "asking the coordinators that serve for the data key"
+
 _WAITING = {
     "founder": "waiting: another coordinator accepts the first manifest of this database",
     "desk": "waiting: this machine cannot open the state, and another coordinator recovers it",
 }
 
 
-def _key_of(contents: Iterable[Contents], start: EpochStart) -> EpochKey | None:
-    """Return the data key of the epoch. Its number may be older: others begin epochs as well."""
-    for each in contents:
-        for key in each.keys:
-            check = key_check(key.dek, start.store_id, start.epoch)
-            if hmac.compare_digest(check, start.key_check):
-                return key
-    return None
+def _key_of(seals: Iterable[Unsealed], start: EpochStart) -> tuple[EpochKey, Vouched | None] | None:
+    """Return the data key of the epoch, and what its seal says of the line.
+
+    Its number may be older: others begin epochs as well. Of several seals the newest counts: one
+    without a line is that of a version before it.
+    """
+    found = [
+        (key, vouched)
+        for each in sorted(seals, key=lambda seal: _order(seal.contents.head), reverse=True)
+        for key, vouched in zip(each.contents.keys, each.vouched, strict=True)
+        if hmac.compare_digest(key_check(key.dek, start.store_id, start.epoch), start.key_check)
+    ]
+    return next((each for each in found if each[1] is not None), next(iter(found), None))
 
 
 def _order(position: Position) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from typing import Protocol
 import msgspec
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal.directory.found import Opened
+from keyhouse.journal.directory.found import Opened, Vouched
 from keyhouse.journal.store.protocol import Position
 
 
@@ -26,6 +26,13 @@ class Join(Protocol):
         """
         ...
 
-    async def accept(self, opened: Opened) -> None:
-        """Raise ``RefusedError`` or ``UnavailableError`` unless ``opened`` may be used."""
+    async def is_better(self, opened: Opened) -> bool:
+        """Tell whether the own seal lacks something of ``opened`` that others can vouch for."""
+        ...
+
+    async def accept(self, opened: Opened) -> Vouched | None:
+        """Return how far the line of ``opened`` is proven by now, if it may be used.
+
+        Raises ``RefusedError`` or ``UnavailableError``.
+        """
         ...

@@ -11,13 +11,14 @@ counts.
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory import sealing
 from keyhouse.journal.directory.disk import off_loop
-from keyhouse.journal.directory.found import MixedDeploymentsError
+from keyhouse.journal.directory.found import MixedDeploymentsError, Vouched
 from keyhouse.journal.directory.in_step import NewEpoch, StoreInStep
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile, SealedElsewhereError
 from keyhouse.journal.journal import Journal
@@ -25,6 +26,13 @@ from keyhouse.journal.store.postgres_database import PostgresDatabase
 from keyhouse.journal.store.protocol import Beside, Position
 
 _POLICIES: Final = ("ProductKey", "UniqueKey")
+
+
+class Unsealed(msgspec.Struct, frozen=True):
+    """The content of a seal that opens here, with what it says of the line at each of its keys."""
+
+    contents: Contents
+    vouched: tuple[Vouched | None, ...]
 
 
 class MachineKeys:
@@ -42,7 +50,7 @@ class MachineKeys:
         """Tell whether a key was sealed in the directory."""
         return await off_loop(self._file.read) is not None
 
-    async def read(self, store_id: bytes) -> list[Contents]:
+    async def read(self, store_id: bytes) -> list[Unsealed]:
         """Return what opens here, of the store ``store_id``.
 
         Raises ``MixedDeploymentsError`` for a file of another store, ``StoreDamagedError`` and
@@ -64,7 +72,8 @@ class MachineKeys:
             except SealedElsewhereError:
                 continue
             if sealed.store_id == store_id:
-                found.append(contents)
+                says = [await self._file.vouched(sealed, contents, key) for key in contents.keys]
+                found.append(Unsealed(contents, tuple(says)))
         return found
 
     async def rows(self, contents: Contents, store_id: bytes) -> tuple[tuple[bytes, bytes], ...]:
@@ -95,7 +104,7 @@ class NoMachineKeys:
         """Return False."""
         return False
 
-    async def read(self, store_id: bytes) -> list[Contents]:
+    async def read(self, store_id: bytes) -> list[Unsealed]:
         """Return nothing."""
         del store_id
         return []
@@ -138,6 +147,11 @@ class OpenSharedStore(StoreInStep):
             self._policy = before
             raise
 
+    async def conclude_opening(self) -> None:
+        """Write the seal: that of another machine, or of an epoch before, may have opened this."""
+        if self.is_sealed:
+            await self.write_head()
+
     async def begin_epoch(self, new: NewEpoch) -> Position:
         """Return once ``new`` has replaced everything.
 
@@ -145,7 +159,8 @@ class OpenSharedStore(StoreInStep):
         """
         journal = self.journal
         dek = journal.dek if new.dek is None else new.dek
-        following = EpochKey(journal.position.epoch + 1, new.policy or self._policy, dek)
+        epoch = journal.position.epoch + 1
+        following = EpochKey(epoch, new.policy or self._policy, dek, new.line)
         index = self._index if new.recovery_index is None else new.recovery_index
         both = Contents((self._key(), following), journal.position)
         await self._keys.write_file(both, journal.store_id)
@@ -161,7 +176,7 @@ class OpenSharedStore(StoreInStep):
         await self._keys.write(contents, self.journal.store_id)
 
     def _key(self) -> EpochKey:
-        return EpochKey(self.journal.position.epoch, self._policy, self.journal.dek)
+        return EpochKey(self.journal.position.epoch, self._policy, self.journal.dek, self.line)
 
     def _follow(self, key: EpochKey, index: bytes) -> None:
         self._policy, self._index = key.policy, index

@@ -24,6 +24,8 @@ class MemoryStore:
     Where tests have several, a turn does not hold the others back, and none is told of changes.
     """
 
+    is_whole = True
+
     def __init__(self) -> None:
         self._start: EpochStart | None = None
         self._records: list[Sealed] = []

@@ -201,10 +201,15 @@ class Store(Protocol):
     Sequence numbers are global: they continue from one epoch to the next and never restart. Others
     may write to the same store, also from other machines; each writer has an object of its own.
 
+    ``is_whole`` is False from when the newest records were found to be missing until an epoch has
+    replaced all.
+
     Every call returns or raises in bounded time, and leaves the event loop free meanwhile. A call
     that was cancelled or raised ``OutcomeUnknownError`` may still take effect, until ``settle`` has
     returned.
     """
+
+    is_whole: bool
 
     async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
         """Return once all ``records`` are durable, in one transaction.
@@ -254,10 +259,10 @@ class Store(Protocol):
         ...
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Return a context in which this object's next write is the next of all writers.
+        """Return a context in which other writers most likely do not write.
 
-        It ends with that write, with the block, or with the connection; a write after that may meet
-        a conflict like any other. Raises ``UnavailableError``.
+        It is only a hint: a write in it may meet a conflict like any other. Nobody waits for it
+        longer than a quarter of a second, and it may end before the block. It raises nothing.
         """
         ...
 
@@ -279,8 +284,11 @@ class Notes(Protocol):
     Both calls raise ``UnavailableError`` where the store does not answer.
     """
 
-    async def notes(self, kind: str) -> tuple[Note, ...]:
-        """Return the notes of ``kind``, the newest first: a bounded number of bounded size."""
+    async def notes(self, kind: str, names: Sequence[bytes] | None = None) -> tuple[Note, ...]:
+        """Return the notes of ``kind``, the newest first: a bounded number of bounded size.
+
+        With ``names`` only those of these names: a flood of others does not displace them.
+        """
         ...
 
     async def put_note(self, note: Note) -> None:

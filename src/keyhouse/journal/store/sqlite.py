@@ -45,6 +45,8 @@ class SqliteStore:
     that began before a ``settle`` has ended before it.
     """
 
+    is_whole = True
+
     def __init__(self, path: Path, step: Step, fence: Fence, *, synced: bool) -> None:
         """Use ``open``."""
         self._path = path

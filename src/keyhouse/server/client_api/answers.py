@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.errors import KeyhouseError, release_frames
 from keyhouse.coordinator import View
 from keyhouse.server.client_api import envelope
 from keyhouse.server.http.exchange import Answer, Head, Refusal
@@ -74,7 +74,8 @@ class Answers:
         return answer
 
     def refused(self, problem: KeyhouseError, head: Head) -> Answer:
-        """Return what ``problem`` becomes for the caller of ``head``."""
+        """Return what ``problem`` becomes for the caller of ``head``. Its frames are released."""
+        release_frames(problem)
         headers = self.headers(self.present())
         return envelope.refusal(problem, headers, fails=head.path.startswith(_VERSION_2))
 

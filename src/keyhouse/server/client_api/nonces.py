@@ -1,7 +1,7 @@
 """The nonce of a caller, which a quote covers: the parameter ``nonce`` of a query."""
 
 from keyhouse.base.errors import BadRequestError
-from keyhouse.server.http.query import values
+from keyhouse.server.http.query import short_values
 from keyhouse.server.services.quotes import NONCE_BYTES
 from keyhouse.wire.base64_text import decode_base64url
 
@@ -10,7 +10,7 @@ def nonce_in(query: bytes) -> bytes:
     """Return the nonce; empty if there is none. Raises ``BadRequestError``."""
     if not query:
         return b""
-    given = values(query, "nonce")
+    given = short_values(query, "nonce")
     if len(given) > 1:
         raise BadRequestError("more than one nonce", fields={"nonce": "is given more than once"})
     if not given:

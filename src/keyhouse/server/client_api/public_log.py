@@ -1,26 +1,28 @@
 """The transparency log, as any client of C2SP logs reads it, and the key that signs it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from keyhouse.base.errors import BadRequestError, KeyhouseError, NotFoundError
 from keyhouse.coordinator import Engine, PublicLog as PublicLogState, View, signed_checkpoint
+from keyhouse.coordinator.core.state import LineItem
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.nonces import nonce_in
 from keyhouse.server.http.exchange import Admission, Answer, Head
-from keyhouse.server.http.query import values
+from keyhouse.server.http.query import short_values
 from keyhouse.server.services.quotes import Quotes
 from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.line import hash_of
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tiles import Tile
-from keyhouse.wire.client_api import LogKeyData, LogQuoteData
+from keyhouse.wire.client_api import LineData, LineEntryData, LogKeyData, LogQuoteData
 
 TILE: Final = "/api/v2/log/tile/"
 OBJECT: Final = "/api/v2/log/object/"
 
 SHORTEST_NONCE: Final = 16
-"""Bytes of the nonce of a quote over a checkpoint."""
+"""Bytes of the nonce of a quote over a checkpoint, or over the line."""
 
 AT_ONCE: Final = 8
 """Tiles and objects that are read from the disk at a time."""
@@ -66,13 +68,7 @@ class PublicLog:
 
         Raises ``BadRequestError`` for a nonce that others could have used.
         """
-        nonce, note = nonce_in(head.query), self._checkpoint(view, newest=False)
-        if len(nonce) < SHORTEST_NONCE:
-            raise BadRequestError(
-                "a quote of the log needs a nonce",
-                fields={"nonce": f"must have at least {SHORTEST_NONCE} bytes"},
-                hint="32 random bytes, in base64 of the URL alphabet",
-            )
+        nonce, note = _required_nonce(head, "the log"), self._checkpoint(view, newest=False)
 
         async def fresh(body: bytes) -> Answer:
             del body
@@ -82,6 +78,32 @@ class PublicLog:
             except KeyhouseError as problem:
                 return self._answers.refused(problem, head)
             return self._answers.success(LogQuoteData(note.decode(), quote), view)
+
+        return Admission(0, fresh)
+
+    def line(self, view: View, head: Head) -> Admission:
+        """Answer the line of the root, with a quote over its last entry and the caller's nonce.
+
+        Raises ``BadRequestError`` for a nonce that others could have used, and ``NotFoundError``
+        where the line is still to begin.
+        """
+        nonce, state = _required_nonce(head, "the line"), view.running
+        if not state.line:
+            raise NotFoundError(
+                "the line of this root has not begun yet",
+                hint="it begins once no coordinator of an older version shares the database",
+            )
+        note = b"" if state.public_log is None else self._checkpoint(view, newest=False)
+
+        async def fresh(body: bytes) -> Answer:
+            del body
+            try:
+                text = SignedNote.read(note).text if note else b""
+                last = hash_of(state.line[-1].entry)
+                quote = await self._quotes.of_line(state.keys.root_cert, nonce, last, text)
+            except KeyhouseError as problem:
+                return self._answers.refused(problem, head)
+            return self._answers.success(LineData(_entries(state.line), note.decode(), quote), view)
 
         return Admission(0, fresh)
 
@@ -157,8 +179,23 @@ class PublicLog:
         return Answer(200, raw, (*self._answers.headers(view), *_BYTES))
 
 
+def _required_nonce(head: Head, what: str) -> bytes:
+    nonce = nonce_in(head.query)
+    if len(nonce) < SHORTEST_NONCE:
+        raise BadRequestError(
+            f"a quote of {what} needs a nonce",
+            fields={"nonce": f"must have at least {SHORTEST_NONCE} bytes"},
+            hint="32 random bytes, in base64 of the URL alphabet",
+        )
+    return nonce
+
+
+def _entries(line: Sequence[LineItem]) -> tuple[LineEntryData, ...]:
+    return tuple(LineEntryData(item.entry, item.quote, item.collateral) for item in line)
+
+
 def _wants_newest(query: bytes) -> bool:
-    given = values(query, "newest") if query else []
+    given = short_values(query, "newest") if query else []
     if given not in ([], ["true"], ["false"]):
         raise BadRequestError(
             "newest is not true or false", fields={"newest": "must be true or false, once"}

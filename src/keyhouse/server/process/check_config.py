@@ -78,6 +78,7 @@ def findings_of(settings: Settings) -> Iterator[Finding]:
         yield from _try("--data-dir", lambda: require_no_state(folder))[1]
         yield from _try("--store", lambda: asyncio.run(reach_database(settings)))[1]
         yield Finding("--store", is_problem=False, text=TRUSTED_FOR_FRESHNESS)
+        yield from _password_file(settings)
     if settings.replicas > 1:
         yield from _try("--replicas", require_several_processes)[1]
     bundles = settings.collateral
@@ -107,6 +108,21 @@ def _platform(settings: Settings) -> Iterator[Finding]:
     yield from problems
     if name == "simulation":
         yield Finding("--platform", is_problem=False, text="SIMULATION: proves nothing")
+
+
+def _password_file(settings: Settings) -> Iterator[Finding]:
+    """Yield that others can read the password of the database. A start does not refuse that."""
+    path = settings.store_password_file
+    if path is None:
+        return
+    try:
+        mode = path.stat().st_mode & 0o777
+    except OSError:  # the settings have read it: it has just gone
+        return
+    if mode & 0o077:
+        text = f"its mode is {mode:04o}: other users of this machine may read the password"
+        hint = f"chmod 600 {printable(str(path))}"
+        yield Finding("--store-password-file", is_problem=False, text=text, hint=hint)
 
 
 def _directory(settings: Settings) -> Iterator[Finding]:

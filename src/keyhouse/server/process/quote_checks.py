@@ -22,9 +22,12 @@ from keyhouse.server.services.quote_checks import (
 )
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from keyhouse.attestation import Collateral, CollateralFacts, Platform
     from keyhouse.attestation.collateral.pccs import Pccs
     from keyhouse.coordinator import MakeQuote, StartQuote
+    from keyhouse.server.services.line_quotes import LineQuotes
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_CA: Final = 1 << 20
@@ -114,6 +117,18 @@ def start_quotes(settings: Settings, platform: "Platform") -> "MakeQuote":
         return StartQuote(quote, _beside(settings, platform, quote))
 
     return make
+
+
+def line_quotes(settings: Settings, platform: "Platform") -> "LineQuotes":
+    """Return what makes and judges quotes of the line, first by the host's clock."""
+    from keyhouse.coordinator import HostClock
+    from keyhouse.server.services.collateral_memory import ProcessMarks
+    from keyhouse.server.services.line_quotes import LineQuotes
+
+    def checks() -> "AbstractAsyncContextManager[QuoteChecks]":
+        return quote_checks(settings, platform, ProcessMarks(), HostClock().now)
+
+    return LineQuotes(platform, start_quotes(settings, platform), checks)
 
 
 def _beside(settings: Settings, platform: "Platform", quote: bytes) -> bytes:

@@ -4,7 +4,7 @@ import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,11 @@ from keyhouse.server.process.flags import (
     read_flags,
     read_values,
 )
+from keyhouse.server.process.origin_settings import ORIGIN_SETTINGS, Predecessors, origin_rule
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
+
+if TYPE_CHECKING:
+    from keyhouse.attestation.origin.rule import OriginRule
 
 MOST_DAYS: Final = 36_500
 """Days that a certificate of a workload may be good for, if its time is chosen."""
@@ -95,7 +99,12 @@ def _store(value: str, source: str) -> Secret | None:
             "--store has a password, which every user of this machine could see",
             hint="use --store-password-file, or the variable KEYHOUSE_STORE",
         )
-    return Secret(value.encode())
+    try:
+        return Secret(value.encode())
+    except UnicodeEncodeError:
+        raise SettingRefusedError(
+            f"{source} is not UTF-8", hint="write the other bytes of a password as %XX"
+        ) from None
 
 
 SETTINGS: Final = (
@@ -121,6 +130,7 @@ SETTINGS: Final = (
         "the only manifest that is taken as the first, by its SHA-256: 64 hex digits",
         read=_fingerprint,
     ),
+    *ORIGIN_SETTINGS,
     measured(
         "--no-new-manifest-in-recovery",
         "in recovery mode take no new manifest in place of the state",
@@ -285,6 +295,10 @@ class Settings(msgspec.Struct, frozen=True):
     curve: Literal["P-256", "P-384"]
     confirm_clock: bool
     claim_fingerprint: str  # lower case; empty: any manifest
+    predecessors: Predecessors | None  # None: as the claim says
+    origin_tcb: tuple[str, ...]
+    origin_platforms: tuple[str, ...]  # empty: any
+    adopt_root: str  # lower case; empty: none
     no_new_manifest_in_recovery: bool
     replace_lost_state: bool
     begin_new_log: str  # origin of the log to give up; empty: none
@@ -326,6 +340,17 @@ class Settings(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, replica=replica, metrics_addr=metrics)
 
     @property
+    def origin(self) -> "OriginRule":
+        """The rule by which lines of roots are proven."""
+        return origin_rule(
+            self.predecessors,
+            self.origin_tcb,
+            self.origin_platforms,
+            self.adopt_root,
+            is_claimed=bool(self.claim_fingerprint),
+        )
+
+    @property
     def database(self) -> Secret | None:
         """The URL of the store with its password. Raises ``SettingRefusedError``."""
         if self.store is None:
@@ -363,6 +388,12 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     _check_store(values)
     _check_new_log(values)
     _check_replicas(values)
+    if values["adopt_root"] and values["claim_fingerprint"]:
+        raise SettingRefusedError(
+            "--adopt-root and --claim-fingerprint contradict each other: nothing shows the first"
+            " manifest of a root that is adopted",
+            hint="leave one of them out",
+        )
     return Settings(**values, notes=_notes(values))
 
 

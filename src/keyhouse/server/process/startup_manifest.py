@@ -7,6 +7,7 @@ anything is served, and again at a later start if a crash came between.
 
 import asyncio
 import os
+import shlex
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -40,12 +41,11 @@ class StartupRefusedError(RefusedError):
 
 
 class StartupInvalidError(InvalidError):
-    """The startup manifest breaks the rules; with its text, to show where."""
+    """The startup manifest breaks the rules of manifests."""
 
-    def __init__(self, file: Path, raw: bytes, problems: Sequence[Problem]) -> None:
-        super().__init__("the manifest of --startup-manifest", problems)
-        self.file = file
-        self.raw = raw
+    def __init__(self, file: Path, problems: Sequence[Problem]) -> None:
+        super().__init__(str(file), problems)
+        self.hint = f"to see the lines: keyhouse manifest check {shlex.quote(str(file))}"
 
 
 def read_startup_manifest(path: Path, recovery_file: Path | None) -> bytes:

@@ -14,6 +14,7 @@ from keyhouse.base.printable import quoted
 from keyhouse.coordinator import Running
 from keyhouse.coordinator.activation import package_in_force
 from keyhouse.coordinator.core.policy import Recipe, policy_of
+from keyhouse.server.net.error_mapping import OutdatedConnectionError
 from keyhouse.wire.workload_api import uuid_of
 
 
@@ -25,6 +26,20 @@ def require_identity(identity: bytes | None) -> bytes:
             hint="connect with the certificate that the quote was made for",
         )
     return identity
+
+
+def require_shown(state: Running, shown: bytes | None) -> None:
+    """Refuse a workload whose handshake has shown another marble root than that of ``state``.
+
+    What it would get is issued by the present root, and it could not trust that: nothing may be
+    counted for it. Raises ``OutdatedConnectionError``; on a new connection it is served. None: the
+    request did not come over a connection.
+    """
+    if shown is not None and shown != state.keys.marble_root_cert:
+        raise OutdatedConnectionError(
+            "the marble root was replaced since this connection began",
+            hint="connect again; nothing was counted",
+        )
 
 
 def require_recipe(state: Running, marble_type: str) -> Recipe:

@@ -51,6 +51,7 @@ from keyhouse.server.services.activation_checks import (
     require_identity,
     require_quote,
     require_recipe,
+    require_shown,
 )
 from keyhouse.server.services.activation_outcomes import (
     UNKNOWN,
@@ -73,6 +74,7 @@ class _Workload(msgspec.Struct, frozen=True):
 
     request: ActivationRequest
     identity: bytes  # DER of its TLS certificate
+    shown: bytes | None  # DER of the marble root in its handshake; None: not over a connection
     marble: UUID
     signing: SigningRequest
     verdict: Verdict | None  # None: without a quote, in simulation
@@ -111,10 +113,13 @@ class Activations:
         self._refusals = refusals
         self._refusal_log = RefusalLog(events, pace)
 
-    async def activate(self, request: ActivationRequest, identity: bytes | None) -> Parameters:
+    async def activate(
+        self, request: ActivationRequest, identity: bytes | None, shown: bytes | None = None
+    ) -> Parameters:
         """Return what the workload is started with, once its activation is counted or noted.
 
-        ``identity`` is the DER of the leaf that the workload presented.
+        ``identity`` is the DER of the leaf that the workload presented, ``shown`` of the marble
+        root that its handshake has shown.
 
         Raises:
             WrongPhaseError: no manifest is enforced.
@@ -123,6 +128,7 @@ class Activations:
             ForbiddenError: unknown marble type, no quote, not admitted, or the limit is reached.
             QuoteRefusedError: the quote does not verify.
             ConflictError: a secret that users have to upload is missing; it is named.
+            OutdatedConnectionError: the marble root is another one than ``shown``.
             UnavailableError: not now.
             BrokenError: whether the activation counts is not known until a restart.
         """
@@ -131,7 +137,7 @@ class Activations:
         self.counts.attempted(label)
         workload: _Workload | None = None
         try:
-            workload = await self._read(request, identity)
+            workload = await self._read(request, identity, shown)
             given, activated = await self._join(workload)
         except KeyhouseError as problem:
             self._refused(request, recipe, workload, problem)
@@ -143,10 +149,13 @@ class Activations:
         """Give the thread back."""
         self._executor.close()
 
-    async def _read(self, request: ActivationRequest, identity: bytes | None) -> _Workload:
+    async def _read(
+        self, request: ActivationRequest, identity: bytes | None, shown: bytes | None
+    ) -> _Workload:
         """Check the request in the order of the interface, the cheap before the quote."""
         await self._confirmed()  # what is refused is refused by the newest manifest
         state = self._running()
+        require_shown(state, shown)
         self._engine.lease.require()
         presented = require_identity(identity)
         require_recipe(state, request.marble_type)
@@ -154,13 +163,14 @@ class Activations:
         quoted = require_quote(request.quote, simulated=self._simulated)
         signing = read_signing_request(request.csr, state.keys)
         verdict = await self._quote_checks.verify(request.quote, presented) if quoted else None
-        return _Workload(request, presented, marble, signing, verdict)
+        return _Workload(request, presented, shown, marble, signing, verdict)
 
     async def _join(self, workload: _Workload) -> tuple[Parameters, Activated]:
         """Activate: decided, made and recorded on one state; again if it has moved on."""
 
         async def change() -> tuple[Parameters, Activated]:
             state = self._running()
+            require_shown(state, workload.shown)
             recipe = require_recipe(state, workload.request.marble_type)
             require_admitted(state, recipe, workload.verdict, workload.identity)
             require_below_limit(state, recipe.marble_type)

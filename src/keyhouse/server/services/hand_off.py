@@ -19,6 +19,7 @@ from keyhouse.attestation import (
     report_data,
     require_as_new,
 )
+from keyhouse.attestation.origin.rule import OriginRefusedError, OriginRule
 from keyhouse.attestation.quote.binding import Word, replica_report_data
 from keyhouse.authority.instance_keys import InstanceKeys
 from keyhouse.base.errors import UnavailableError
@@ -29,17 +30,20 @@ from keyhouse.coordinator.engine.shared import Held
 from keyhouse.coordinator.hand_off import exchange
 from keyhouse.coordinator.hand_off.admission import Own, require_admitted, require_bound
 from keyhouse.coordinator.hand_off.notes import (
+    AnyGive,
     Ask,
     Give,
+    GiveLine,
     Membership,
     NoteProblem,
     NoteRefusedError,
     Quoted,
     digest_of,
+    read_give,
     read_quoted,
 )
 from keyhouse.coordinator.lease import HeldError
-from keyhouse.journal import Position
+from keyhouse.journal import Position, Vouched
 from keyhouse.journal.store.protocol import Note, Notes
 from keyhouse.server.services.collateral_memory import ProcessMarks
 from keyhouse.server.services.quote_checks import QuoteChecks
@@ -51,7 +55,12 @@ TOLD: Final = 8
 """Refusals of one look that are logged each; of others the number is."""
 
 
-_WORDS: Final[dict[type, Word]] = {Ask: "ask", Give: "give", Membership: "member"}
+_WORDS: Final[dict[type, Word]] = {
+    Ask: "ask",
+    Give: "give",
+    GiveLine: "give",
+    Membership: "member",
+}
 
 
 class _Remembered:
@@ -86,7 +95,7 @@ class OwnQuotes:
         """Verify with ``checks`` from now on."""
         self._checks = checks
 
-    async def vouched(self, note: Ask | Give | Membership) -> Quoted:
+    async def vouched(self, note: Ask | AnyGive | Membership) -> Quoted:
         """Return ``note``, which this process made, with the quote that vouches for it.
 
         Raises ``UnavailableError`` if the platform makes none now.
@@ -157,7 +166,7 @@ class KeyGiver:
         held = self._held()
         quoted = read_quoted(note.raw)
         ask = Ask.read(quoted.message)
-        exchange.require_answerable(ask, held.store_id, self._quotes.settings)
+        exchange.require_answerable(ask, held, self._quotes.settings)
         require_bound(quoted, "ask")
         if digest_of(quoted.message) in self._done:
             raise NoteRefusedError(NoteProblem.ANSWERED, "it was answered before")
@@ -174,8 +183,10 @@ class KeyGiver:
         held = self._held()
         require_admitted(verdict, held.replicas, own)
         exchange.require_not_ahead(ask.known, held.place)
+        self._engine.lease.require_decisions()
         self._engine.lease.spend()
-        give = exchange.make_give(message, held, self._engine.instance)
+        settings = self._quotes.settings
+        give = exchange.make_give(message, held, self._engine.instance, settings)
         raw = (await self._quotes.vouched(give)).encode()
         await self._notes.put_note(Note("give", ask.instance, raw))
         self._done.add(digest_of(message))
@@ -190,6 +201,7 @@ class KeyGiver:
         """Tell whether witnesses let this process serve; if not, the log says so once."""
         try:
             self._engine.lease.require()
+            self._engine.lease.require_decisions()
         except HeldError as error:
             if not self._told_held:
                 log.warning("no data key is handed over now", reason=error.message)
@@ -218,7 +230,7 @@ class Taken(msgspec.Struct, frozen=True):
     """A data key that was handed over. ``require_taken`` says whether it may be used."""
 
     dek: Secret
-    give: Give
+    give: AnyGive
     giver: Verdict
     marks: dict[str, Mark]  # of the collateral that the giver's quote verified with
 
@@ -269,7 +281,7 @@ class KeyTaker:
             return None
         refused: list[tuple[Note, NoteRefusedError | QuoteRefusedError]] = []
         taken: Taken | None = None
-        for note in await self._notes.notes("give"):
+        for note in await self._notes.notes("give", [self._ask.instance]):
             digest = hashlib.sha256(note.raw).digest()
             if note.name != self._ask.instance or digest in self._done:
                 continue
@@ -281,6 +293,21 @@ class KeyTaker:
                 refused.append((note, error))
         _tell(refused)
         return taken
+
+    async def vouched(self, taken: Taken, rule: OriginRule) -> Vouched | None:
+        """Return what the giver says of the line; None unless ``rule`` accepts its code.
+
+        Then it has proven the line itself, by the same rule and the same measured settings. Raises
+        ``UnavailableError`` or ``QuoteRefusedError`` if the own quote does not verify.
+        """
+        own = (await self._quotes.own()).verdict
+        try:
+            rule.require_platform(taken.giver)
+        except OriginRefusedError:
+            return None
+        if not rule.code.accepts(taken.giver, own):
+            return None
+        return exchange.vouched_by(taken.give, self._quotes.settings, rule)
 
     async def require(self, taken: Taken, state: Running) -> None:
         """Raise ``NoteRefusedError`` unless the opened ``state`` is what its giver may hand over.
@@ -294,7 +321,7 @@ class KeyTaker:
 
     async def _take(self, note: Note, ask: Ask) -> Taken:
         quoted = read_quoted(note.raw)
-        give = Give.read(quoted.message)
+        give = read_give(quoted.message)
         exchange.require_answers(give, ask.encode(), ask)
         require_bound(quoted, "give")
         verdict = await self._quotes.verify(quoted.quote, keep=True)

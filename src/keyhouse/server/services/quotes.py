@@ -14,6 +14,7 @@ from keyhouse.attestation import (
     read_form,
     report_data,
 )
+from keyhouse.attestation.quote.binding import line_report_data
 from keyhouse.authority import CoordinatorKeys
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.pem import certificate_pem
@@ -74,6 +75,14 @@ class Quotes:
         It is made in turn with the others. Raises as ``fresh``.
         """
         return await self._made(head_report_data(root_der, nonce, text))
+
+    async def of_line(self, root_der: bytes, nonce: bytes, last: bytes, text: bytes) -> bytes:
+        """Return a quote over the line that ends with the entry of the hash ``last``.
+
+        ``text``: of the checkpoint beside it. It is made in turn with the others. Raises as
+        ``fresh``.
+        """
+        return await self._made(line_report_data(root_der, nonce, last, text))
 
     async def _made(self, bound: bytes) -> bytes:
         try:

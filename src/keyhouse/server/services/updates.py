@@ -22,6 +22,7 @@ from keyhouse.coordinator import (
     policy_of,
     read_approval,
 )
+from keyhouse.coordinator.lease import HeldError
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
 from keyhouse.server.services.preparation import Preparation
 
@@ -144,8 +145,15 @@ class Updates:
 
     async def _told(self, agreement: Agreement) -> Agreement:
         """Return ``agreement`` when the witnesses know of it, or have had some seconds for that."""
-        witnessed = await self._engine.lease.told()
-        return msgspec.structs.replace(agreement, witnessed=witnessed)
+        lease = self._engine.lease
+        agreement = msgspec.structs.replace(agreement, witnessed=await lease.told())
+        try:
+            lease.require_decisions()
+        except HeldError as held:
+            if agreement.recovery_secrets:
+                notes = (*agreement.notes, f"the recovery secrets are held: {held.message}")
+                agreement = msgspec.structs.replace(agreement, recovery_secrets={}, notes=notes)
+        return agreement
 
     async def _approved(self, identity: bytes | None, envelope: bytes | None) -> Approved | None:
         """Return what the caller has signed, if anything: bound to a head that this log has had.

@@ -12,7 +12,8 @@ from keyhouse.wire.plan import Effect, PlanChange
 RIGHTS: Final = 16 * 1024 * 1024
 """Characters of resource names in the roles of all users that change, in total."""
 
-_Rights = dict[tuple[ResourceType, Action], set[str]]
+Rights = dict[tuple[ResourceType, Action], set[str]]
+"""Rights of a user, each with the names of the resources; none for rights on the whole manifest."""
 
 
 def user_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
@@ -36,7 +37,7 @@ def user_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
                 hint="update without a plan, or in smaller steps",
             )
         yield from _user(name, before, after)
-        yield from _moved(name, _rights(old, before), _rights(new, after))
+        yield from _moved(name, rights_of(old, before), rights_of(new, after))
 
 
 def _user(name: str, before: User | None, after: User | None) -> Iterator[PlanChange]:
@@ -68,9 +69,9 @@ def _sizes(manifest: Manifest) -> dict[str, int]:
     }
 
 
-def _rights(manifest: Manifest, user: User | None) -> _Rights:
+def rights_of(manifest: Manifest, user: User | None) -> Rights:
     """Return the names on which a user has each right; empty for rights on the whole manifest."""
-    granted: _Rights = {}
+    granted: Rights = {}
     for name in user.roles if user else ():
         role = manifest.roles[name]
         for action in role.actions:
@@ -82,7 +83,7 @@ def _rights(manifest: Manifest, user: User | None) -> _Rights:
     }
 
 
-def _moved(user: str, before: _Rights, after: _Rights) -> Iterator[PlanChange]:
+def _moved(user: str, before: Rights, after: Rights) -> Iterator[PlanChange]:
     for right in sorted(before.keys() | after.keys()):
         for what, has, had in (
             (Effect.RIGHT_GAINED, after.get(right), before.get(right)),

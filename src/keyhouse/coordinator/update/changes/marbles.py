@@ -3,8 +3,7 @@
 from collections.abc import Container, Iterator, Mapping
 
 from keyhouse.base.printable import quoted
-from keyhouse.coordinator.core.policy import Policy
-from keyhouse.coordinator.core.state import Running
+from keyhouse.coordinator.core.policy import InForce, Policy
 from keyhouse.coordinator.update.compare import (
     change,
     differing,
@@ -19,7 +18,7 @@ from keyhouse.wire.secret_types import SecretDefinition, SecretType
 _MARBLES = "Marbles"
 
 
-def marble_changes(state: Running, old: Manifest, new: Policy) -> Iterator[PlanChange]:
+def marble_changes(state: InForce, old: Manifest, new: Policy) -> Iterator[PlanChange]:
     """Yield the changes of each marble type."""
     for name, before, after in differing(old.marbles, new.manifest.marbles):
         if after is None:
@@ -95,7 +94,7 @@ def changed_limits(old: Manifest, new: Manifest) -> Iterator[tuple[str, int]]:
 
 
 def _reached(
-    state: Running, name: str, before: Marble | None, after: Marble
+    state: InForce, name: str, before: Marble | None, after: Marble
 ) -> Iterator[PlanChange]:
     if before is not None and before.max_activations == after.max_activations:
         return

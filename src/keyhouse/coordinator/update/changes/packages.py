@@ -6,8 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from keyhouse.base.printable import quoted
-from keyhouse.coordinator.core.policy import versions_in_force
-from keyhouse.coordinator.core.state import Running
+from keyhouse.coordinator.core.policy import InForce, versions_in_force
 from keyhouse.coordinator.update.compare import (
     Difference,
     change,
@@ -22,7 +21,7 @@ from keyhouse.wire.plan import Effect, PlanChange
 _PACKAGES = "Packages"
 
 
-def packages_in_force(state: Running, old: Manifest) -> dict[str, Package]:
+def packages_in_force(state: InForce, old: Manifest) -> dict[str, Package]:
     """Return the packages with the versions that package updates have raised."""
     versions = versions_in_force(state)
     return {
@@ -31,14 +30,14 @@ def packages_in_force(state: Running, old: Manifest) -> dict[str, Package]:
     }
 
 
-def package_changes(state: Running, old: Manifest, new: Manifest) -> Iterator[PlanChange]:
+def package_changes(state: InForce, old: Manifest, new: Manifest) -> Iterator[PlanChange]:
     """Yield the changes of each package, from the version in force, which may have been raised."""
     for name, before, after in differing(packages_in_force(state, old), new.packages):
         if after is None:
             text = f"package {quoted(name)} is removed: no workload of it can activate any more"
             yield change(_PACKAGES, Effect.PACKAGE_REMOVED, name, text)
         elif before is None:
-            text = f"package {quoted(name)} is added, with {_contents(after)}"
+            text = f"package {quoted(name)} is added, with {contents(after)}"
             yield change(_PACKAGES, Effect.PACKAGE_ADDED, name, text)
         else:
             raised = name in state.security_versions
@@ -50,10 +49,10 @@ def _fields(name: str, before: Package, after: Package, *, raised: bool) -> Iter
         text = f"package {quoted(name)}: {_step(field, was, becomes)}"
         if "." in field and after.vm is not None and shown(becomes) == "":
             text += ", so any value is admitted"
-        if field == "SecurityVersion" and was is not None and becomes is not None:
+        if isinstance(was, int) and isinstance(becomes, int) and _is_least(field):
             if becomes < was:
                 text += ", which is lower"
-            if raised:
+            if raised and field == "SecurityVersion":
                 text += "; the version in force came from a package update"
         yield change(
             _PACKAGES,
@@ -64,6 +63,11 @@ def _fields(name: str, before: Package, after: Package, *, raised: bool) -> Iter
             before=was,
             after=becomes,
         )
+
+
+def _is_least(field: str) -> bool:
+    """Return whether a higher value than that of ``field`` is admitted, too."""
+    return field == "SecurityVersion" or field.startswith("SNP.Minimum")
 
 
 def _differing_fields(before: Struct, after: Struct) -> Iterator[Difference]:
@@ -78,7 +82,8 @@ def _differing_fields(before: Struct, after: Struct) -> Iterator[Difference]:
             yield inner._replace(field=f"{each.field}.{inner.field}")
 
 
-def _contents(package: Package) -> str:
+def contents(package: Package) -> str:
+    """Return the fields of ``package`` that are given, in words."""
     fields = _differing_fields(Package(), package)
     return ", ".join(f"{field} {in_words(given)}" for field, _, given in fields)
 
@@ -91,7 +96,7 @@ def _step(field: str, was: object, becomes: object) -> str:
     return f"{field} from {in_words(was)} to {in_words(becomes)}"
 
 
-def raised_versions(state: Running, versions: dict[str, int]) -> Iterator[PlanChange]:
+def raised_versions(state: InForce, versions: dict[str, int]) -> Iterator[PlanChange]:
     """Yield the versions that a package update raises; an equal version is no change."""
     in_force = versions_in_force(state)
     for name, version in sorted(versions.items()):

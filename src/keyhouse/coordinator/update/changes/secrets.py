@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from keyhouse.authority import is_generated_with_manifest
 from keyhouse.base.printable import quoted
-from keyhouse.coordinator.core.state import Running
+from keyhouse.coordinator.core.policy import InForce
 from keyhouse.coordinator.update.compare import change, differing, fields_that_differ, shown
 from keyhouse.coordinator.update.retained import equal_definitions, stays
 from keyhouse.manifest import Manifest
@@ -34,7 +34,7 @@ def upload_may_be_lost(old: Manifest, new: Manifest) -> Iterator[str]:
             yield name
 
 
-def secret_changes(state: Running, old: Manifest, new: Manifest) -> Iterator[PlanChange]:
+def secret_changes(state: InForce, old: Manifest, new: Manifest) -> Iterator[PlanChange]:
     """Yield which definitions differ, and the effects on values."""
     for name, before, after in differing(old.secrets, new.secrets):
         if before is None and after is not None:
@@ -69,7 +69,7 @@ def _origin(definition: SecretDefinition) -> tuple[str, str]:
 
 
 def _redefined(
-    state: Running, name: str, before: SecretDefinition, after: SecretDefinition
+    state: InForce, name: str, before: SecretDefinition, after: SecretDefinition
 ) -> Iterator[PlanChange]:
     equal = equal_definitions(before, after)
     for field, was, becomes in fields_that_differ(before, after):
@@ -114,7 +114,7 @@ def _field(name: str, field: str, was: object, becomes: object) -> PlanChange:
     )
 
 
-def _lost(state: Running, name: str) -> Iterator[PlanChange]:
+def _lost(state: InForce, name: str) -> Iterator[PlanChange]:
     if name in state.secrets:
         text = f"the value of secret {quoted(name)} is lost, its previous one as well"
         yield change(_SECRETS, Effect.VALUE_LOST, name, text)

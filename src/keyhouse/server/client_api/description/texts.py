@@ -138,6 +138,12 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
         query=_LOG_NONCE,
         refused=(BadRequestError,),
     ),
+    ("GET", "/api/v2/line"): Described(
+        summary="Every manifest that was in force under the root, and a fresh quote over them all.",
+        data=wire.LineData,
+        query=_LOG_NONCE,
+        refused=(BadRequestError, NotFoundError),
+    ),
     ("GET", "/api/v2/log/tile/{tile}"): Described(
         summary="A tile of the log's tree, or a bundle of its entries (C2SP tlog-tiles).",
         media="application/octet-stream",

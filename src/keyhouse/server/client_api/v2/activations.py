@@ -10,7 +10,7 @@ from keyhouse.coordinator import Running, View, policy_of
 from keyhouse.coordinator.core.decide import COUNTERS
 from keyhouse.server.client_api.routes import UseCases
 from keyhouse.server.http.exchange import Admission, Answer, Head
-from keyhouse.server.http.query import values
+from keyhouse.server.http.query import short_values
 from keyhouse.wire.client_api import ActivationLimit, Activations, Counters, WorkloadCounters
 from keyhouse.wire.sent import encoded
 
@@ -114,7 +114,7 @@ def _bounded(lines: list[bytes]) -> list[bytes]:
 
 
 def _begin(query: bytes, newest: int) -> int:
-    given = values(query, "from") if query else []
+    given = short_values(query, "from") if query else []
     if not given:
         return newest
     text = given[0]

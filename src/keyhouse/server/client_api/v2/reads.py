@@ -16,7 +16,8 @@ from keyhouse.server.client_api.nonces import nonce_in
 from keyhouse.server.client_api.routes import UseCases
 from keyhouse.server.client_api.secret_json import encode_secrets, read_named_secrets
 from keyhouse.server.http.exchange import Admission, Answer, Head
-from keyhouse.wire.client_api import SecretsData, Status
+from keyhouse.wire.client_api import LeaseLeft, SecretsData, Status
+from keyhouse.wire.sent import LEFT_OUT
 
 
 @cache
@@ -44,7 +45,9 @@ def read_status(to: UseCases, view: View, _head: Head) -> Answer:
     """Answer the phase. Probes look at the HTTP status alone: it is 200 in every phase."""
     phase = int(view.phase)
     message = status_message(to.answers, to.engine, view)
-    return to.answers.success(Status(status=phase, code=phase, message=message), view)
+    left = to.engine.lease.left
+    lease = LEFT_OUT if left is None else LeaseLeft(left.seconds, left.operations)
+    return to.answers.success(Status(status=phase, code=phase, message=message, lease=lease), view)
 
 
 def read_manifest(to: UseCases, view: View, _head: Head) -> Answer:

@@ -52,6 +52,7 @@ async def upload_share(to: UseCases, _head: Head, body: bytes) -> Answer:
 def read_ciphertexts(to: UseCases, view: View, head: Head) -> Answer:
     """Answer the encrypted shares again, to a user who may update the manifest."""
     policy_of(view.running.manifest).authorize_update(head.identity)
+    to.engine.lease.require_decisions()
     data = wire.RecoverySecretsData(view.running.recovery.ciphertexts)
     return to.answers.success(data, view)
 

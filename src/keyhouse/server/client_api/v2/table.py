@@ -56,6 +56,7 @@ ROUTES: Final = (
     ),
     _log(f"{OBJECT}{{object}}", PublicLog.object, "[0-9a-f]{64}"),
     _log("/api/v2/log/quote", PublicLog.quote),
+    _log("/api/v2/line", PublicLog.line),
     post(
         "/api/v2/update",
         Operation.UPDATE,

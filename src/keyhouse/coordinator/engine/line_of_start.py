@@ -1,0 +1,53 @@
+"""The entries that a start adds to the line of the root, and the proofs that a new log keeps."""
+
+from collections.abc import Sequence
+
+from keyhouse.base.errors import UnavailableError
+from keyhouse.base.log import log
+from keyhouse.coordinator.core.context import Context
+from keyhouse.coordinator.core.events import Event, LineExtended, LogBegun
+from keyhouse.coordinator.core.state import Running
+from keyhouse.coordinator.engine.writer import JournalWriter
+from keyhouse.coordinator.origin.checks import Origin
+
+
+async def line_of_start(
+    origin: Origin | None,
+    state: Running,
+    context: Context,
+    begun: LogBegun | None,
+    holders: Sequence[str] = (),
+) -> tuple[Event, ...]:
+    """Return the event that extends the line of ``state``, which is proven; none if nothing does.
+
+    The line of an old state begins here, but where coordinators of older versions may share the
+    store: they would stop at this event (``Engine.begin_line``).
+    """
+    if origin is None:
+        return ()
+    replaced = begun is not None and state.public_log is not None
+    new_log = begun.verifier.partition("+")[0] if begun is not None and replaced else ""
+    try:
+        if origin.adopts(state):
+            items = () if context.shares_store else await origin.adopted(state, context.now)
+        else:
+            items = await origin.started(state, context.now, holders=holders, new_log=new_log)
+    except UnavailableError as error:
+        log.warning("this start is not in the line of the root", reason=error.message)
+        return ()
+    return (LineExtended(items),) if items else ()
+
+
+async def line_objects(state: Running, writer: JournalWriter) -> list[bytes]:
+    """Return the objects that prove the line of ``state``, as far as they can be read."""
+    found: list[bytes] = []
+    for name in (each for item in state.line for each in (item.quote, item.collateral) if each):
+        try:
+            raw = await writer.read_object(state, name)
+        except UnavailableError:
+            raw = None
+        if raw is None:
+            log.error("an object that proves the line of the root is lost", name=name)
+        else:
+            found.append(raw)
+    return found

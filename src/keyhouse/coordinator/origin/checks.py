@@ -1,0 +1,349 @@
+"""The line of the root: made by the changes of this process, and proven before each start.
+
+Who knows the data key can invent a journal around it: with another root, other manifests, other
+votes. So a state is served only if accepted code has made its root and applied each of its
+manifests. The proof is the line (``transparency.line``) with the quotes of its entries. A seal of
+this code, or a coordinator that has judged by the same rule, is a checkpoint: only the entries
+behind it need their quotes.
+
+Rules of each start, by unsealing, join or recovery, and of each epoch of another coordinator:
+
+1. The root key in the state signs for the root certificate, and has signed the manifest.
+2. The line is whole, and ends with the manifest in force (``core.line``).
+3. With a claim, the line begins with the claimed manifest.
+4. The line continues the checkpoint, and is proven behind it (``attestation.origin.proof``).
+5. A state without a line, of an older version, needs a rule that names its root, and no claim.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from keyhouse import authority
+from keyhouse.attestation import QuoteProblem, QuoteRefusedError, Verdict
+from keyhouse.attestation.origin.proof import NOT_PROVEN, Judge, not_proven, require_line
+from keyhouse.attestation.origin.rule import OriginRefusedError, OriginRule, code_of
+from keyhouse.attestation.quote.binding import entry_report_data
+from keyhouse.attestation.quote.report import Report
+from keyhouse.base.errors import KeyhouseError, RefusedError
+from keyhouse.coordinator.core import line as lines
+from keyhouse.coordinator.core.policy import policy_of
+from keyhouse.coordinator.core.state import LineItem, Running
+from keyhouse.coordinator.origin.listed import lists_code
+from keyhouse.journal import LineMark, Vouched
+from keyhouse.manifest import fingerprint
+from keyhouse.transparency.leaf import object_name
+from keyhouse.transparency.line import Adopted, Code, Effective, RootLine, hash_of
+
+ReadObject = Callable[[str], Awaitable[bytes | None]]
+"""Returns the object of that name beside the log; None: it is missing."""
+
+_PAGE: Final = "the page 'States without a line' explains both"
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """The quote of an entry, and the bundle of collateral that it verified with; empty: none."""
+
+    quote: bytes
+    collateral: bytes
+
+
+class Quotes(Protocol):
+    """Makes the quotes of entries, and judges those of others, without the engine's help."""
+
+    async def own(self) -> Report:
+        """Return what quotes of this process say. Raises ``UnavailableError``."""
+        ...
+
+    async def make(self, report_data: bytes, rule: OriginRule) -> Proof:
+        """Return a quote of this process that verifies; warn if ``rule`` refuses its platform.
+
+        Raises ``UnavailableError``.
+        """
+        ...
+
+    async def judge(self, proof: Proof, time: int, rule: OriginRule) -> Verdict:
+        """Return what the quote of an entry says, which the code claims to be of ``time``.
+
+        Its platform was accepted by ``rule`` then, and is not revoked today. Raises
+        ``OriginRefusedError``, ``QuoteRefusedError`` or ``UnavailableError``.
+        """
+        ...
+
+
+class Made(msgspec.Struct, frozen=True):
+    """Entries of the line that a change makes, and the objects that prove them."""
+
+    items: tuple[LineItem, ...]
+    objects: tuple[bytes, ...] = ()
+
+
+class Origin:
+    """Makes the entries of this process, and requires the proof of those before.
+
+    ``claim``: fingerprint of the only manifest that the line may begin with; empty: any.
+    """
+
+    def __init__(self, rule: OriginRule, quotes: Quotes, *, claim: str, version: str) -> None:
+        self.rule: Final = rule
+        self._quotes: Final = quotes
+        self._claim: Final = claim
+        self._version: Final = version
+
+    async def code(self) -> Code:
+        """Return how entries name the code of this process. Raises ``UnavailableError``."""
+        return code_of(await self._quotes.own(), self._version)
+
+    async def created(self, state: Running, time: int) -> Made:
+        """Return the line of a new deployment, whose root this process has made.
+
+        Raises ``UnavailableError`` without a quote: such a state could never be moved.
+        """
+        return await self._quoted(state, lines.created(state, await self.code(), time))
+
+    async def updated(self, before: Running, after: Running, time: int) -> Made:
+        """Return the entry of an update that this process applies. Raises as ``created``.
+
+        A state without a line, which is served until it can begin one, gets no entry.
+        """
+        if not before.line:
+            return Made(())
+        code = await self.code()
+        return await self._quoted(after, lines.updated(before, after.manifest, code, time))
+
+    def adopts(self, state: Running) -> bool:
+        """Tell whether the line of ``state`` is still to begin, with its adoption."""
+        return not state.line and self.rule.adopted == _root_of(state).hex()
+
+    async def adopted(self, state: Running, time: int) -> tuple[LineItem, ...]:
+        """Return the line that begins with the adoption of the root of ``state``."""
+        return lines.adopted(state, await self.code(), time)
+
+    async def started(
+        self, state: Running, time: int, *, holders: Sequence[str] = (), new_log: str = ""
+    ) -> tuple[LineItem, ...]:
+        """Return the entries of a start of this process on ``state``, which is proven."""
+        if not state.line:
+            return ()
+        code = await self.code()
+        return lines.started(state, code, time, holders=holders, new_log=new_log)
+
+    def mark(self, state: Running) -> LineMark | None:
+        """Return the mark of the line of ``state``, which is proven; None: it has no line."""
+        if not state.line:
+            return None
+        last = hash_of(state.line[-1].entry)
+        return LineMark(_root_of(state), len(state.line), last, self.rule.digest)
+
+    async def require(
+        self, state: Running, read: ReadObject, vouched: Vouched | None = None
+    ) -> None:
+        """Return if ``state`` may be served: its line is proven by this rule.
+
+        ``vouched``: the checkpoint. Raises ``OriginRefusedError``, ``BrokenError`` or
+        ``UnavailableError``.
+        """
+        require_root_key(state)
+        line = lines.line_of(state)
+        if line is None:
+            self._require_adoption(state, vouched)
+            return
+        self._require_claim(line)
+        await self._prove(state, line, read, vouched)
+
+    async def require_continued(self, before: Running, after: Running, read: ReadObject) -> None:
+        """Return if ``after``, which another coordinator wrote, may be served after ``before``.
+
+        Raises as ``require``.
+        """
+        root = (before.keys.root_cert, before.keys.root_key)
+        if root != (after.keys.root_cert, after.keys.root_key):
+            raise _other_line("it has another root")
+        if before.line == after.line and before.manifest == after.manifest:
+            return
+        mark = self.mark(before)
+        if mark is None:
+            await self.require(after, read)
+            return
+        require_root_key(after)
+        line = lines.line_of(after)
+        if line is None:
+            raise _other_line("it has no line any more")
+        _require_prefix(line, mark)
+        await self._require_proven(after, line, read, mark.entries)
+
+    async def _prove(
+        self, state: Running, line: RootLine, read: ReadObject, vouched: Vouched | None
+    ) -> None:
+        proven = self._proven_by(state, line, vouched)
+        try:
+            await self._require_proven(state, line, read, proven)
+        except RefusedError as refused:
+            if vouched is None or proven or vouched.line.rule != self.rule.digest:
+                raise
+            raise OriginRefusedError(
+                "the state was sealed for the whole signer, which --predecessors does not accept,"
+                f" and its line is not proven: {refused.message}",
+                hint=refused.hint,
+            ) from None
+
+    def _proven_by(self, state: Running, line: RootLine, vouched: Vouched | None) -> int:
+        """Return how many entries ``vouched`` proves. Raises ``OriginRefusedError``.
+
+        Any code of the signer can make a seal of ``ProductKey``, so it counts only if the rule
+        accepts the signer, or if this very code has made it.
+        """
+        if vouched is None:
+            return 0
+        mark = vouched.line
+        if mark.root != _root_of(state):
+            raise _other_line("it has another root")
+        _require_prefix(line, mark)
+        counts = vouched.is_own or self.rule.code.signer
+        return mark.entries if counts and mark.rule == self.rule.digest else 0
+
+    async def _require_proven(
+        self, state: Running, line: RootLine, read: ReadObject, proven: int
+    ) -> None:
+        judged: dict[int, Verdict] = {}
+        for number, entry in line.effective():
+            if number >= proven and not isinstance(entry, Adopted):
+                judged[number] = await self._judged(state.line[number], entry, read)
+        own = await self._quotes.own() if judged else Report(b"", debug=False)
+        others = [each for each in judged.values() if not self.rule.code.accepts(each, own)]
+        manifests = await _manifests(state, line, read) if others else {}
+
+        def admits(name: str, found: Verdict) -> bool:
+            raw = manifests.get(name)
+            replicas = None if raw is None else policy_of(raw).manifest.config.replicas
+            return replicas is not None and lists_code(replicas, found)
+
+        judge = Judge(self.rule, own, admits)
+        require_line(line, state.keys.root_cert, judged, judge, proven)
+
+    async def _judged(self, item: LineItem, entry: Effective, read: ReadObject) -> Verdict:
+        quote = await read(item.quote) if item.quote else None
+        if quote is None:
+            raise not_proven(entry)
+        collateral = await read(item.collateral) if item.collateral else None
+        try:
+            return await self._quotes.judge(Proof(quote, collateral or b""), entry.time, self.rule)
+        except QuoteRefusedError as refused:
+            raise _quote_refused(entry, refused) from None
+        except OriginRefusedError as refused:
+            raise OriginRefusedError(
+                f"{NOT_PROVEN}: the quote of the manifest {entry.manifest}: {refused.message}",
+                hint=refused.hint,
+            ) from None
+
+    async def _quoted(self, state: Running, items: tuple[LineItem, ...]) -> Made:
+        """Return ``items`` of which the last has its quote."""
+        *others, last = items
+        bound = entry_report_data(state.keys.root_cert, hash_of(last.entry))
+        proof = await self._quotes.make(bound, self.rule)
+        collateral = object_name(proof.collateral) if proof.collateral else ""
+        named = replace(last, quote=object_name(proof.quote), collateral=collateral)
+        objects = tuple(each for each in (proof.quote, proof.collateral) if each)
+        return Made((*others, named), objects)
+
+    def _require_claim(self, line: RootLine) -> None:
+        if not self._claim:
+            return
+        if isinstance(line.first, Adopted):
+            raise OriginRefusedError(
+                "the root of this state was adopted, so nothing shows its first manifest; this"
+                f" coordinator is claimed for {self._claim}",
+                hint="start without --claim-fingerprint, or begin a new deployment",
+            )
+        if line.first.manifest != self._claim:
+            raise OriginRefusedError(
+                f"the state begins with the manifest {line.first.manifest}, this coordinator is"
+                f" claimed for {self._claim}",
+                hint="claim the first manifest of the deployment: keyhouse status prints it",
+            )
+
+    def _require_adoption(self, state: Running, vouched: Vouched | None) -> None:
+        """Raise ``OriginRefusedError`` unless the rule names the root of a state without a line."""
+        if vouched is not None:
+            raise _other_line("it has no line any more")
+        root = _root_of(state).hex()
+        if self._claim:
+            raise OriginRefusedError(
+                "the state has no line, so nothing shows its first manifest; this coordinator is"
+                f" claimed for {self._claim}",
+                hint="begin a new deployment; or start without --claim-fingerprint and with"
+                f" --adopt-root; {_PAGE}",
+            )
+        if self.rule.adopted != root:
+            named = f", and --adopt-root names {self.rule.adopted}" if self.rule.adopted else ""
+            raise OriginRefusedError(
+                f"{NOT_PROVEN}: the state has no line, as those that an older version began;"
+                f" its root is {root}{named}",
+                hint="compare that root with the one that your clients know; if it is yours, start"
+                f" with --adopt-root {root}; {_PAGE}",
+            )
+
+
+def require_root_key(state: Running) -> None:
+    """Raise ``OriginRefusedError`` unless the root key signs for the root certificate.
+
+    The manifest in force has to be signed by it as well.
+    """
+    root, manifest = state.keys.root_cert, state.manifest
+    signatures = (state.signature, authority.sign_manifest(state.keys, manifest))
+    if not all(authority.is_signed_by_root(root, each, manifest) for each in signatures):
+        raise OriginRefusedError(
+            "the root key of the state does not belong to its root certificate, or did not sign the"
+            " manifest",
+            hint="restore the state from a backup",
+        )
+
+
+async def _manifests(state: Running, line: RootLine, read: ReadObject) -> dict[str, bytes]:
+    """Return the manifests of ``line`` that are objects, by fingerprint; they are all readable."""
+    found = {fingerprint(state.manifest): state.manifest}
+    for name in line.manifests:
+        raw = found.get(name) or await read(name)
+        if raw is not None and _is_readable(raw):
+            found[name] = raw
+    return found
+
+
+def _is_readable(raw: bytes) -> bool:
+    try:
+        policy_of(raw)
+    except KeyhouseError:  # of another version; it admits nobody here
+        return False
+    return True
+
+
+def _require_prefix(line: RootLine, mark: LineMark) -> None:
+    if not line.continues(mark.entries, mark.last):
+        raise _other_line("its line is shorter, or another one")
+
+
+def _root_of(state: Running) -> bytes:
+    return hashlib.sha256(state.keys.root_cert).digest()
+
+
+def _other_line(difference: str) -> OriginRefusedError:
+    return OriginRefusedError(
+        f"the state is not the one that was proven before: {difference}",
+        hint="restore the newest state; its database or directory may be an old or a false copy",
+    )
+
+
+def _quote_refused(entry: Effective, refused: QuoteRefusedError) -> OriginRefusedError:
+    if refused.reason is QuoteProblem.REVOKED:
+        return OriginRefusedError(
+            f"the quote of the manifest {entry.manifest} is of a platform that is revoked",
+            hint="begin a new deployment",
+        )
+    return OriginRefusedError(
+        f"{NOT_PROVEN}: the quote of the manifest {entry.manifest} does not verify:"
+        f" {refused.message}",
+        hint=refused.hint,
+    )

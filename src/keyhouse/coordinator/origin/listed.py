@@ -1,0 +1,18 @@
+"""The code that a manifest lists for its replicas."""
+
+from msgspec.structs import replace
+
+from keyhouse.attestation import Verdict
+from keyhouse.attestation.appraisal import mismatches
+from keyhouse.manifest import Package, Replicas
+
+
+def lists_code(replicas: Replicas, found: Verdict) -> bool:
+    """Tell whether ``replicas`` list the code of the verified quote ``found``."""
+    statuses = replicas.accepted_tcb_statuses or ("UpToDate",)
+    return any(not mismatches(found, _with_statuses(each, statuses)) for each in replicas.code)
+
+
+def _with_statuses(package: Package, statuses: tuple[str, ...]) -> Package:
+    accepted = () if package.snp is not None else statuses
+    return replace(package, accepted_tcb_statuses=accepted, accepted_advisories=())

@@ -1,0 +1,14 @@
+"""The objects beside the log of a state."""
+
+from keyhouse.coordinator.core.state import Running
+from keyhouse.journal import Home, log_name
+
+
+async def read_log_object(home: Home, state: Running, name: str) -> bytes | None:
+    """Return an object that ``home`` keeps beside the log of ``state``; None: it is missing.
+
+    Raises ``UnavailableError``.
+    """
+    if state.public_log is None:
+        return None
+    return await home.log_parts(log_name(state.public_log.verifier)).object(name)

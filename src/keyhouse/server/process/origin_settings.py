@@ -1,0 +1,150 @@
+"""The measured settings about the origin of a root: what they are, and how they are read."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from keyhouse.server.process.flags import SettingRefusedError, measured
+from keyhouse.wire.tcb_status import TcbStatus
+
+if TYPE_CHECKING:
+    from keyhouse.attestation.origin.rule import OriginRule
+    from keyhouse.wire.vm_identity import VmIdentity
+
+_HEX: Final = re.compile(r"[0-9a-f]{64}")
+_PLATFORM: Final = re.compile(r"[0-9a-f]{32}|[0-9a-f]{128}")
+_SVN: Final = re.compile(r"signer(?::(0|[1-9][0-9]{0,4}))?")
+_WORDS: Final = "own, signer, signer:SVN, UniqueID:HEX or file:PATH, with commas between them"
+_CURRENT: Final = "current"
+_LONGEST: Final = 1 << 20
+
+
+class Predecessors(NamedTuple):
+    """The code of ``--predecessors``."""
+
+    own: bool
+    signer: bool
+    least_svn: int
+    unique_ids: tuple[str, ...]
+    vms: "tuple[VmIdentity, ...]"
+
+
+def predecessors(value: str, source: str) -> Predecessors | None:
+    """Return the code that a setting lists; None: it has no value."""
+    if not value:
+        return None
+    own, signer, svn = False, False, 0
+    unique: list[str] = []
+    vms: list[VmIdentity] = []
+    for word in value.split(","):
+        kind, _, rest = word.partition(":")
+        if word == "own":
+            own = True
+        elif found := _SVN.fullmatch(word):
+            signer, svn = True, int(found[1] or 0)
+        elif kind == "UniqueID" and _HEX.fullmatch(rest.lower()):
+            unique.append(rest.lower())
+        elif kind == "file" and rest:
+            vms.append(_identity(Path(rest), source))
+        else:
+            raise SettingRefusedError(f"{source} has an invalid value", hint=_WORDS)
+    return Predecessors(own, signer, svn, tuple(sorted(unique)), tuple(vms))
+
+
+def _identity(path: Path, source: str) -> "VmIdentity":
+    """Return the confidential VM in the attestation configuration file ``path``."""
+    from keyhouse.attestation import ConfigurationRefusedError, read_expected_identity
+
+    try:
+        with path.open("rb") as file:
+            expected = read_expected_identity(file.read(_LONGEST + 1))
+    except (OSError, ConfigurationRefusedError) as error:
+        why = error.message if isinstance(error, ConfigurationRefusedError) else "cannot be read"
+        raise SettingRefusedError(
+            f"{source} names the file {path}: {why}", hint="an attestation file with TDX or SNP"
+        ) from None
+    if expected.vm is None:
+        raise SettingRefusedError(
+            f"{source} names the file {path}, which names an enclave",
+            hint="name an enclave as UniqueID:HEX",
+        )
+    return expected.vm
+
+
+def statuses(value: str, source: str) -> tuple[str, ...]:
+    """Return the TCB statuses, or ``current``, that a setting lists."""
+    given = tuple(value.split(","))
+    known = {str(each) for each in TcbStatus} - {str(TcbStatus.REVOKED)}
+    if not set(given) <= known | {_CURRENT}:
+        hint = f"{', '.join(sorted(known))}, and current, with commas between them"
+        raise SettingRefusedError(f"{source} has an invalid value", hint=hint)
+    return tuple(sorted(set(given)))
+
+
+def platforms(value: str, source: str) -> tuple[str, ...]:
+    """Return the platforms that a setting lists."""
+    given = tuple(sorted(value.lower().split(","))) if value else ()
+    if not all(map(_PLATFORM.fullmatch, given)):
+        raise SettingRefusedError(
+            f"{source} has an invalid value",
+            hint="PPIDs of 32 hex digits, or CHIP_IDs of AMD of 128, with commas between them",
+        )
+    return given
+
+
+def root(value: str, source: str) -> str:
+    """Return the SHA-256 of a root certificate that a setting names."""
+    if value and not _HEX.fullmatch(value.lower()):
+        raise SettingRefusedError(
+            f"{source} is not the SHA-256 of a root certificate",
+            hint="64 hex digits, as keyhouse status prints them",
+        )
+    return value.lower()
+
+
+ORIGIN_SETTINGS: Final = (
+    measured(
+        "--predecessors",
+        f"code that may have made the root and applied its manifests: {_WORDS}; without it"
+        " own,signer, and own with --claim-fingerprint",
+        read=predecessors,
+    ),
+    measured(
+        "--origin-tcb",
+        "TCB statuses, with commas between them, that the platforms of that code may have had;"
+        " with current by the collateral of today",
+        "UpToDate",
+        read=statuses,
+    ),
+    measured(
+        "--origin-platforms",
+        "the only platforms that may have quoted that code: PPIDs in hex, with commas between them",
+        read=platforms,
+    ),
+    measured(
+        "--adopt-root",
+        "SHA-256 of the root of a state that an older version began and that proves no origin; you"
+        " vouch for that root, for as long as it lives",
+        read=root,
+    ),
+)
+
+
+def origin_rule(
+    given: Predecessors | None,
+    tcb: tuple[str, ...],
+    listed: tuple[str, ...],
+    adopted: str,
+    *,
+    is_claimed: bool,
+) -> "OriginRule":
+    """Return the rule that the settings make. A claim alone accepts no other code."""
+    from keyhouse.attestation.origin.rule import AcceptedCode, OriginRule
+
+    code = AcceptedCode(signer=not is_claimed) if given is None else AcceptedCode(**_fields(given))
+    accepted = tuple(each for each in tcb if each != _CURRENT) or ("UpToDate",)
+    return OriginRule(code, accepted, _CURRENT in tcb, listed, adopted)
+
+
+def _fields(given: Predecessors) -> dict[str, Any]:
+    return given._asdict()

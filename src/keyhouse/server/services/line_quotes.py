@@ -1,0 +1,182 @@
+"""Quotes for the entries of the line: made by this process, and judged when a line is proven.
+
+An entry may be years old, so its quote is verified with the bundle that was stored beside it, at
+the time of the entry. Today's collateral says whether the platform was revoked since. Where no
+bundle was stored, as for SEV-SNP, today's collateral judges all of it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from keyhouse.attestation import (
+    CollateralRefusedError,
+    Platform,
+    PlatformUnusableError,
+    QuoteProblem,
+    QuoteRefusedError,
+    Verdict,
+    Verifier,
+    read_collateral,
+    report_data as bound_alone,
+)
+from keyhouse.attestation.origin.rule import OriginRefusedError, OriginRule
+from keyhouse.attestation.quote.form import read_form
+from keyhouse.attestation.quote.report import Report, read_report
+from keyhouse.base.errors import KeyhouseError, UnavailableError
+from keyhouse.base.log import log
+from keyhouse.coordinator import MakeQuote
+from keyhouse.coordinator.origin.checks import Proof
+from keyhouse.server.services.quote_checks import QuoteChecks
+
+SINCE: Final = datetime(2026, 10, 1, tzinfo=UTC)
+"""Bundles that were issued before are of no entry: the line is younger.
+
+Intel's documents are good for 30 days, so those in use at the release may be that old.
+"""
+
+WITHIN: Final = 5.0
+"""Seconds for the collateral of the own quote, while changes wait."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+OpenChecks = Callable[[], AbstractAsyncContextManager[QuoteChecks]]
+"""Opens checks with today's collateral, for as long as they are used."""
+
+
+class LineQuotes:
+    """Makes quotes by ``platform``, and judges them.
+
+    ``make``: a quote with the bundle that is at hand. ``open_checks``: for the time before the
+    engine has its own (``verify_by``).
+    """
+
+    def __init__(
+        self,
+        platform: Platform,
+        make: MakeQuote,
+        open_checks: OpenChecks,
+        *,
+        since: datetime = SINCE,
+    ) -> None:
+        self._platform = platform
+        self._make = make
+        self._open_checks = open_checks
+        self._checks: QuoteChecks | None = None
+        self._opened = AsyncExitStack()
+        self._since = since
+        self._own: Report | None = None
+
+    async def verify_by(self, checks: QuoteChecks) -> None:
+        """Verify with ``checks`` from now on."""
+        await self.close()
+        self._checks = checks
+
+    async def close(self) -> None:
+        """Close the checks that were opened here, if any were."""
+        self._checks = None
+        await self._opened.aclose()
+
+    async def own(self) -> Report:
+        """Return what quotes of this process say. Raises ``UnavailableError``.
+
+        An enclave knows its measurements; a confidential VM has a quote of its own made, once.
+        """
+        if self._own is None:
+            self._own = await asyncio.to_thread(self._measured)
+        return self._own
+
+    def _measured(self) -> Report:
+        try:
+            own = self._platform.measurements
+        except PlatformUnusableError:
+            return read_report(read_form(self._platform.quote(bound_alone(bytes(32)))))
+        return Report(
+            bytes(64),
+            debug=False,
+            mrenclave=own.unique_id,
+            mrsigner=own.signer_id,
+            isvprodid=own.product_id,
+            isvsvn=own.security_version,
+        )
+
+    async def make(self, report_data: bytes, rule: OriginRule) -> Proof:
+        """Return a quote of this process that verifies, with the bundle that verifies it.
+
+        Without collateral here it is not verified, and has no bundle: today's judges it later. The
+        log warns of that, and of a platform that ``rule`` refuses. Raises ``UnavailableError``.
+        """
+        try:
+            made = await asyncio.to_thread(self._make, report_data)
+        except KeyhouseError as error:
+            raise UnavailableError(
+                f"no quote can be made, so the manifest takes no effect: {error.message}",
+                hint=error.hint or "try again when the platform quotes",
+            ) from None
+        try:
+            async with asyncio.timeout(WITHIN):
+                rule.require_platform(await self._today(made.quote))
+        except OriginRefusedError as refused:
+            log.warning(
+                "a recovery or another coordinator would refuse the quote of this manifest",
+                reason=refused.message,
+            )
+        except QuoteRefusedError as refused:
+            if refused.reason is not QuoteProblem.EXPIRED:
+                raise UnavailableError(
+                    "the quote of this coordinator does not verify, so the manifest takes no"
+                    f" effect: {refused.message}",
+                    hint=refused.hint,
+                ) from None
+            _warn(refused)
+            return Proof(made.quote, b"")
+        except (UnavailableError, TimeoutError) as unavailable:
+            _warn(unavailable)
+            return Proof(made.quote, b"")
+        if not made.collateral:  # a PCCS may have answered only now
+            made = await asyncio.to_thread(self._make, report_data)
+        return Proof(made.quote, made.collateral)
+
+    async def judge(self, proof: Proof, time: int, rule: OriginRule) -> Verdict:
+        """Return what the quote of an entry of ``time`` (microseconds) says.
+
+        Raises ``OriginRefusedError``, ``QuoteRefusedError`` or ``UnavailableError``.
+        """
+        today = await self._today(proof.quote)
+        if not proof.collateral:
+            rule.require_platform(today)
+            return today
+        then = await asyncio.to_thread(self._then, proof, time)
+        rule.require_platform(today if rule.current else then)
+        return then
+
+    def _then(self, proof: Proof, time: int) -> Verdict:
+        try:
+            collateral = read_collateral(proof.collateral)
+        except CollateralRefusedError as refused:
+            raise OriginRefusedError(refused.message, hint=refused.hint) from None
+        verifier = Verifier(self._platform.root_ca)
+        verdict = verifier.verify(proof.quote, collateral, _EPOCH + timedelta(microseconds=time))
+        if verdict.freshness.issued < self._since:
+            raise OriginRefusedError(
+                "its collateral was issued before there were lines of roots",
+                hint="restore the objects of the transparency log from a backup",
+            )
+        return verdict
+
+    async def _today(self, quote: bytes) -> Verdict:
+        """Return what ``quote`` says by today's collateral, whose status may be outdated."""
+        if self._checks is None:
+            checks = await self._opened.enter_async_context(self._open_checks())
+            self._checks = self._opened.enter_context(closing(checks))
+        return await self._checks.verify(quote, keep=False)
+
+
+def _warn(error: KeyhouseError | TimeoutError) -> None:
+    log.warning(
+        "no collateral beside the quote of a manifest: a recovery or another coordinator judges it"
+        " with the collateral of that day",
+        reason=error.message if isinstance(error, KeyhouseError) else "no answer in time",
+    )
