@@ -130,7 +130,7 @@ def test_commands_that_need_no_network_import_no_client() -> None:
         "from keyhouse.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "heavy = ('httpx', 'keyhouse.client.session', 'keyhouse.coordinator', 'rich.console')\n"
+        "heavy = ('httpx', 'keyhouse.client.session', 'keyhouse.coordinator')\n"
         "print([n for n in heavy if n in sys.modules])"
     )
     ended = subprocess.run(

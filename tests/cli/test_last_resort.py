@@ -21,6 +21,16 @@ def test_kind_and_place_are_told_and_never_the_text() -> None:
     assert "canary" not in told
 
 
+def test_a_module_that_cannot_be_loaded_is_named_with_what_to_do() -> None:
+    refused = ImportError("canary: cannot open shared object file", name="_ssl", path="canary")
+    told = error_text(UnexpectedError.of(refused))
+
+    assert told.startswith("error: Keyhouse failed: the module _ssl cannot be loaded at ")
+    assert "install it again" in told
+    assert "defect" not in told
+    assert "canary" not in told
+
+
 def test_the_place_is_our_own_last_one() -> None:
     with pytest.raises(AttributeError) as raised:
         _address(1, "")  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ COMMAND = (
 @pytest.mark.parametrize(
     ("program", "library", "without"),
     [
-        (SERVING, "uvloop", {"rich"}),
+        (SERVING, "uvloop", {"click"}),
         (COMMAND, "httpcore", {"h2", "pygments", "rich"}),
     ],
 )

@@ -230,7 +230,7 @@ FILES: dict[str, tuple[dict[str, bytes], tuple[str, ...], str]] = {
     "key is none": (
         {"ann.key": b"no key"},
         ("--key", "ann.key"),
-        "error: ann.key: the recovery key holds no PEM private key",
+        "error: ann.key: the recovery key does not hold a PEM private key",
     ),
     "secret is for another": (
         {"recovery.json": bytes(256)},
@@ -243,7 +243,7 @@ FILES: dict[str, tuple[dict[str, bytes], tuple[str, ...], str]] = {
     "root is none": (
         {"root.pem": b"no root"},
         ("--key", "ann.key", "--root", "root.pem"),
-        "holds no PEM certificate",
+        "does not hold a PEM certificate",
     ),
     "file is missing": ({}, ("--key", "gone.key"), "cannot read gone.key"),
 }

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 from support.peers.peer import Certified, Peer, certify, listening, serving, success
-from support.process.watcher import Noted
+from support.watcher import Noted
 
 from keyhouse.base.progress import watched_by
 from keyhouse.base.secret import Secret

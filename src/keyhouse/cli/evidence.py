@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import click
 import msgspec
 
+from keyhouse.base.errors import BadRequestError
 from keyhouse.base.printable import printable
-from keyhouse.cli.log.policy import read_policy
+from keyhouse.cli.log.policy import policy_in
 from keyhouse.cli.options.connect import collateral_for, trusted
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.options.target import Target, TrustOptions, host_and_word
@@ -24,8 +25,11 @@ from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup, Wr
 if TYPE_CHECKING:
     from keyhouse.attestation import ExpectedIdentity
     from keyhouse.client import Coordinator
+    from keyhouse.evidence.gaps import Gap
     from keyhouse.evidence.pins import Pins
     from keyhouse.evidence.verify import Verified
+    from keyhouse.transparency.policy import Policy
+    from keyhouse.views.audit.given import Given, GivenFile
 
 
 app = Group()
@@ -159,11 +163,23 @@ class Trusted(OptionGroup, frozen=True, kw_only=True):
         Path | None,
         Option("--simulation-root", help="root (PEM) of a SIMULATED platform: proves nothing"),
     ] = None
+    allow: Annotated[
+        list[str],
+        Option(
+            "--allow",
+            metavar="NAME",
+            help="accept a file in which this could not be checked; errors name the gaps",
+        ),
+    ] = msgspec.field(default_factory=list)
 
-    def pins(self) -> "Pins":
-        """Return what the options pin. Raises ``WrongUsageError`` and ``RefusedError``."""
+    def pins(self) -> "tuple[Pins, tuple[GivenFile, ...]]":
+        """Return what the options pin, and the files that they name.
+
+        Raises ``WrongUsageError`` and ``RefusedError``.
+        """
         from keyhouse.evidence.pins import Pins
 
+        files = _Files()
         if bool(self.root_fingerprint) == bool(self.manifest_fingerprint):
             raise WrongUsageError(
                 "no deployment: pass --root-fingerprint or --manifest-fingerprint",
@@ -178,16 +194,28 @@ class Trusted(OptionGroup, frozen=True, kw_only=True):
             raise WrongUsageError.no_effect(
                 "--max-age", "only witnesses prove a time: use --policy"
             )
-        return Pins(
+        pins = Pins(
             root=_fingerprint("--root-fingerprint", self.root_fingerprint),
             manifest=_fingerprint("--manifest-fingerprint", self.manifest_fingerprint),
             vendor_root=vendor_root(self.simulation_root),
-            identity=_identity(self.attestation),
-            accepted=tuple(map(_identity, self.accept_code)),
-            policy=None if self.policy is None else read_policy(str(self.policy)),
+            identity=files.identity("--attestation", self.attestation),
+            accepted=tuple(files.identity("--accept-code", each) for each in self.accept_code),
+            policy=None if self.policy is None else files.policy(self.policy),
             now=datetime.now(UTC),
             max_age=None if self.max_age is None else timedelta(seconds=self.max_age),
+            allowed=self._allowed(),
         )
+        return pins, tuple(files.read)
+
+    def _allowed(self) -> "frozenset[Gap]":
+        """Return the allowed gaps: ``--no-witnesses`` names one. Raises ``WrongUsageError``."""
+        from keyhouse.evidence.gaps import Gap, read_gaps
+
+        try:
+            named = read_gaps(self.allow)
+        except BadRequestError as error:
+            raise WrongUsageError(f"invalid --allow: {error.message}", hint=error.hint) from None
+        return named | {Gap.NO_WITNESSES} if self.no_witnesses else named
 
 
 @app.command("verify")
@@ -196,26 +224,23 @@ def verify(
     trust: Trusted,
     html: Page = "",
     *,
-    strict: Annotated[
-        bool, Option("--strict", help="refuse a file in which anything could not be checked")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Verify an evidence file; needs no network.
 
-    Exit code 4 if it is not proven. What could not be checked is printed, and does not change the
-    exit code without --strict.
+    Exit code 0 if the file proves everything that evidence files can prove, but the gaps that
+    --allow names. Exit code 4 if not; with gaps alone, the report is printed nevertheless.
 
     Example: keyhouse evidence verify deployment.evidence.json --attestation attestation.json
     --root-fingerprint HEX --policy witnesses.policy
     """
-    from keyhouse.evidence.verify import require_no_gaps
+    from keyhouse.evidence.verify import require_allowed
+    from keyhouse.views.audit.given import Given
 
-    pins = trust.pins()
-    verified = _verified(file, pins, quiet=as_json)
-    if strict:
-        require_no_gaps(verified)
-    _show(verified, html, as_json=as_json)
+    pins, trusted_files = trust.pins()
+    verified, given = _examined(file, pins, quiet=as_json)
+    _show(verified, Given(given, trusted_files), html, as_json=as_json)
+    require_allowed(verified)
 
 
 @app.command("show")
@@ -227,7 +252,10 @@ def show(file: EvidenceFile, html: Page = "", *, as_json: AsJson = False) -> Non
 
     Example: keyhouse evidence show deployment.evidence.json
     """
-    _show(_verified(file, None, quiet=as_json), html, as_json=as_json)
+    from keyhouse.views.audit.given import Given
+
+    verified, given = _examined(file, None, quiet=as_json)
+    _show(verified, Given(given), html, as_json=as_json)
 
 
 @app.command("proof")
@@ -265,35 +293,39 @@ def proof(
     _show_file({"file": output, "bytes": len(content)}, as_json=as_json)
 
 
-def _verified(file: str, pins: "Pins | None", *, quiet: bool) -> "Verified":
+def _examined(file: str, pins: "Pins | None", *, quiet: bool) -> "tuple[Verified, GivenFile]":
+    """Return what the evidence file proves, and the hash of its bytes."""
     from keyhouse.evidence import verify as verifying
     from keyhouse.evidence.bundle import MOST_BYTES, read_evidence
+    from keyhouse.views.audit.given import GivenFile
 
     with long_work("verifying", quiet=quiet, at_once=False):
-        return verifying.verify(read_evidence(read_file(file, MOST_BYTES)), pins)
+        raw = read_file(file, MOST_BYTES)
+        name = "standard input" if file == "-" else Path(file).name
+        return verifying.examine(read_evidence(raw), pins), GivenFile.of("FILE", name, raw)
 
 
-def _show(verified: "Verified", html: str, *, as_json: bool) -> None:
-    from keyhouse.evidence.report import gaps_of, in_words, rows_of, summary_of
+def _show(verified: "Verified", given: "Given", html: str, *, as_json: bool) -> None:
+    from keyhouse.evidence.report import gaps_of, in_words, result_of, rows_of, summary_of
 
     if html:
-        from keyhouse.evidence.page import page_of
+        from keyhouse.views.audit.page import page_of
 
-        write_output(page_of(verified), html)
+        write_output(page_of(verified, given), html)
     rows = rows_of(verified)
     if as_json:
         show_json(
             {
-                "verified": verified.pins is not None,
-                "witnessed": verified.witnessed,
-                "simulation": verified.is_simulated,
+                **result_of(verified),
+                "file": {"name": given.evidence.name, "sha256": given.evidence.sha256},
                 "summary": summary_of(verified),
                 "entries": rows,
                 "notProven": gaps_of(verified),
             }
         )
         return
-    show_rows({"result": _result(verified), **summary_of(verified)}, wraps=True)
+    file = {"file": f"{given.evidence.name}, SHA-256 {given.evidence.sha256}"}
+    show_rows({"result": _result(verified), **file, **summary_of(verified)}, wraps=True)
     click.echo()
     cells = [
         (row.numbers, in_words(row.claimed), in_words(row.witnessed), row.text) for row in rows
@@ -309,7 +341,11 @@ def _show(verified: "Verified", html: str, *, as_json: bool) -> None:
 def _result(verified: "Verified") -> str:
     if verified.pins is None:
         return "NOT VERIFIED: this is what the file says"
-    found = "PROVEN, except for what is listed below"
+    if verified.not_allowed:
+        return f"NOT PROVEN: gaps that are not allowed: {', '.join(verified.not_allowed)}"
+    found = "PROVEN"
+    if verified.gaps:
+        found += f", except for gaps that are allowed: {', '.join(verified.gaps)}"
     if verified.witnessed is None:
         found += "; NO WITNESSES: a fork is NOT excluded"
     return f"{found}; SIMULATION: proves nothing about hardware" if verified.is_simulated else found
@@ -321,8 +357,27 @@ def _fingerprint(option: str, text: str) -> str:
     return text.lower()
 
 
-def _identity(path: Path) -> "ExpectedIdentity":
-    from keyhouse.attestation import read_expected_identity
+class _Files:
+    """Reads the files that options name, each once; ``read`` has their hashes."""
 
-    with reading(str(path)) as content:
-        return read_expected_identity(content)
+    def __init__(self) -> None:
+        self.read: list[GivenFile] = []
+
+    def identity(self, option: str, path: Path) -> "ExpectedIdentity":
+        """Return the identity in the attestation file ``path``."""
+        from keyhouse.attestation import read_expected_identity
+
+        with reading(str(path)) as content:
+            self._note(option, path, content)
+            return read_expected_identity(content)
+
+    def policy(self, path: Path) -> "Policy":
+        """Return the policy of witnesses in the file ``path``."""
+        content = read_file(str(path))
+        self._note("--policy", path, content)
+        return policy_in(content)
+
+    def _note(self, option: str, path: Path, content: bytes) -> None:
+        from keyhouse.views.audit.given import GivenFile
+
+        self.read.append(GivenFile.of(option, path.name, content))

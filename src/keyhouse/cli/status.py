@@ -1,20 +1,28 @@
 """`keyhouse status`: verify a coordinator, then say how it is."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from keyhouse.base.errors import InvalidError
 from keyhouse.cli.options.connect import trusted
 from keyhouse.cli.options.target import Target
+from keyhouse.cli.output.line import check_rows, checks_json, knowers_in, line_rows, news_of
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser import AsJson, command
+from keyhouse.cli.protection import RUNNING, Protection, protection_under
 from keyhouse.wire.vm_identity import kind_of_vm
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Verdict
-    from keyhouse.client import Coordinator
+    from keyhouse.client import Status, TrustedCoordinator
 
-RUNNING: Final = 3
-"""The number of the phase in which a manifest is in force."""
+
+class Seen(NamedTuple):
+    """A coordinator as it proved to be, and what it said."""
+
+    proven: "TrustedCoordinator"
+    status: "Status"
+    manifest: bytes = b""  # in force; empty: none
+    protection: Protection = Protection()
+    news: tuple[str, ...] = ()  # of manifests that the memory did not know
 
 
 @command
@@ -23,49 +31,78 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
 
     Example: keyhouse status localhost:4433 --attestation keyhouse-data/simulation/attestation.json
     --simulation-root keyhouse-data/simulation/root.pem
-    """
-    from keyhouse.client import Coordinator
 
+    It says of each check whether it was done. A quote does not show who began the deployment:
+    --first-manifest compares that.
+    """
     simulated = target.settled().simulation_root is not None
-    proven = trusted(target)
-    with Coordinator(proven, timeout=target.timeouts()) as coordinator:
-        found = coordinator.status()
-        note = rollback_note(coordinator) if found.code == RUNNING else ""
-    verdict = proven.verdict
+    seen = _seen(target) or _seen(target)  # an update may have come between two answers
+    if seen is None:
+        from keyhouse.client import TrustError
+
+        raise TrustError("the manifest in force is not the last one in the line of the root")
     if as_json:
-        show_json(
-            {
-                "code": found.code,
-                "message": found.message,
-                "notProtected": note,
-                "uniqueId": verdict.mrenclave.hex(),
-                "signerId": verdict.mrsigner.hex(),
-                "tcbStatus": str(verdict.tcb_status),
-                "advisories": list(verdict.advisories),
-                "simulation": simulated,
-                **({} if verdict.vm is None else {kind_of_vm(verdict.vm): verdict.vm}),
-            }
-        )
+        show_json(_object(seen, simulated=simulated))
         return
+    line = seen.proven.line
     rows = {
-        "state": f"{found.code}  {found.message}",
-        **({"rollback": note} if note else {}),
-        **_identity(verdict),
-        "TCB": f"{verdict.tcb_status}  {', '.join(verdict.advisories)}".rstrip(),
+        "state": f"{seen.status.code}  {seen.status.message}",
+        **seen.protection.rows(),
+        **_identity(seen.proven.verdict),
+        "TCB": _tcb(seen.proven.verdict),
     }
     if simulated:
         rows["trust"] = "SIMULATION: proves nothing about hardware"
     show_rows(rows, wraps=True)
+    if line is not None:
+        news = {"new": "; ".join(seen.news)} if seen.news else {}
+        show_rows({**line_rows(line, knowers_in(seen.manifest)), **news}, wraps=True)
+    show_rows(check_rows(seen.proven), wraps=True)
 
 
-def rollback_note(coordinator: "Coordinator") -> str:
-    """Return what its manifest does not protect from an operator; empty: it protects from that."""
-    from keyhouse.manifest import decode
+def _seen(target: Target) -> Seen | None:
+    """Return what is there; None: the manifest in force is not the last one in the line."""
+    from keyhouse.client import Coordinator
 
-    try:
-        return decode(coordinator.manifest().manifest).config.rollback_note
-    except InvalidError:  # of a later version
-        return "not known: this version cannot read the manifest"
+    proven = trusted(target)
+    line = proven.line
+    with Coordinator(proven, timeout=target.timeouts()) as coordinator:
+        found = coordinator.status()
+        if found.code != RUNNING:
+            return Seen(proven, found)
+        in_force = coordinator.manifest()
+        protection = protection_under(in_force.manifest, coordinator, found)
+        if line is None:
+            return Seen(proven, found, in_force.manifest, protection)
+        if line.manifests[-1] != in_force.fingerprint:
+            return None
+        news: tuple[str, ...] = ()
+        if 0 < proven.line_before < len(line.raw):
+            news = tuple(news_of(coordinator, line, proven.line_before, in_force.manifest))
+    return Seen(proven, found, in_force.manifest, protection, news)
+
+
+def _object(seen: Seen, *, simulated: bool) -> dict[str, Any]:
+    verdict, line = seen.proven.verdict, seen.proven.line
+    return {
+        "code": seen.status.code,
+        "message": seen.status.message,
+        "notProtected": seen.protection.note,
+        "witnesses": seen.protection.witnesses,
+        "uniqueId": verdict.mrenclave.hex(),
+        "signerId": verdict.mrsigner.hex(),
+        "tcbStatus": str(verdict.tcb_status),
+        "advisories": list(verdict.advisories),
+        "simulation": simulated,
+        **({} if verdict.vm is None else {kind_of_vm(verdict.vm): verdict.vm}),
+        "manifests": [] if line is None else list(line.manifests),
+        "new": list(seen.news),
+        "checks": checks_json(seen.proven),
+    }
+
+
+def _tcb(verdict: "Verdict") -> str:
+    return f"{verdict.tcb_status}  {', '.join(verdict.advisories)}".rstrip()
 
 
 def _identity(verdict: "Verdict") -> dict[str, str]:

@@ -1,11 +1,15 @@
-"""`keyhouse trust show | forget`: what is remembered of coordinators."""
+"""`keyhouse trust show | accept | forget`: what is remembered of coordinators."""
 
+import hashlib
 from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from keyhouse.base.errors import NotFoundError
+from keyhouse.cli.options.connect import trusted
 from keyhouse.cli.options.memory import MemoryOption, memory_of
+from keyhouse.cli.options.target import Target
+from keyhouse.cli.output.line import news_of
 from keyhouse.cli.output.show import show_json, show_result, show_rows
 from keyhouse.cli.parser import Argument, AsJson, Group
 
@@ -31,6 +35,36 @@ def show(memory: MemoryOption = "", *, as_json: AsJson = False) -> None:
         click.echo("no coordinator is remembered; --memory FILE names another memory", err=True)
     for where in sorted(memories.roots):
         show_rows({name: value for name, value in _object(memories, where).items() if value})
+
+
+@app.command("accept")
+def accept(target: Target, *, as_json: AsJson = False) -> None:
+    """Accept every manifest that was ever in force at HOST.
+
+    It prints those that were not accepted before, and which of them let more people or code learn
+    the keys. --accepted-manifests-only refuses manifests that are neither accepted nor named.
+
+    Example: keyhouse trust accept localhost:4433 --attestation attestation.json
+    """
+    from keyhouse.client import Coordinator
+    from keyhouse.client.memory.states import Watch
+
+    memory = _required(target.settled().memory)
+    proven = trusted(target, judged=False)
+    line = proven.line
+    if line is None:
+        raise NotFoundError(
+            "there is no line of manifests to accept", hint="keyhouse status says why"
+        )
+    seen = memory.read().lines.get(hashlib.sha256(proven.root_der).hexdigest())
+    before = 0 if seen is None else seen.accepted
+    with Coordinator(proven, timeout=target.timeouts()) as coordinator:
+        news = list(news_of(coordinator, line, before, coordinator.manifest().manifest))
+    new = [entry.manifest for number, entry in line.effective() if number >= before]
+    Watch(memory, proven.address, proven.root_der).remember_line(line, accepted=True)
+    rows = {"accepted": ", ".join(new) or "nothing new", "new": "; ".join(news)}
+    found = {"accepted": new, "new": news}
+    show_result(found, {name: text for name, text in rows.items() if text}, as_json=as_json)
 
 
 @app.command("forget")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         read_pem as read_pem,
         read_pkcs12 as read_pkcs12,
     )
+    from keyhouse.client.line import CheckName as CheckName, TrustCheck as TrustCheck
     from keyhouse.client.log_policy import LogPolicy as LogPolicy
     from keyhouse.client.memory.file import (
         FileMemory as FileMemory,
@@ -109,6 +110,7 @@ else:
             "keyhouse.client.identity": (
                 "ClientIdentity PemIdentity UserIdentity read_pem read_pkcs12"
             ),
+            "keyhouse.client.line": "CheckName TrustCheck",
             "keyhouse.client.log_policy": "LogPolicy",
             "keyhouse.client.memory.file": "FileMemory MemoryUnusableError",
             "keyhouse.client.memory.states": "Memories StateMemory forgotten",

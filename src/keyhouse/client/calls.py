@@ -163,6 +163,13 @@ def log_quoting(nonce: bytes) -> Call[wire.LogQuoteData]:
     return Call(request, _data(wire.LogQuoteData))
 
 
+def line_quoting(nonce: bytes) -> Call[wire.LineData]:
+    """Return the call for the line of the root, with a quote over it and ``nonce``."""
+    text = base64.urlsafe_b64encode(nonce).decode()
+    request = Request("GET", "/api/v2/line", query=(("nonce", text),), maximum=_LARGE)
+    return Call(request, _data(wire.LineData))
+
+
 def log_part(path: str) -> Call[bytes]:
     """Return the call for a part of the transparency log: ``tile/...`` or ``object/...``."""
     return Call(_get(f"/api/v2/log/{path}"), answers.content)

@@ -70,6 +70,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     pccs_ca: str = ""
     witness_policy: str = ""
     log_max_age: str = ""  # seconds
+    first_manifest: str = ""  # its fingerprint, hex
+    manifests: str = ""  # "all": each has to be accepted
     cert: str = ""
     key: str = ""
     pkcs12: str = ""
@@ -90,6 +92,16 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
                 hint="keyhouse context add NAME --replace writes it again",
             )
         return int(text)
+
+    @property
+    def judged_manifests(self) -> Literal["", "all"]:
+        """Which manifests have to be accepted. Raises ``ContextUnusableError``."""
+        if self.manifests not in {"", "all"}:
+            raise ContextUnusableError(
+                f"manifests in the context is {self.manifests!r}, must be all",
+                hint="keyhouse context add NAME --replace writes it again",
+            )
+        return "all" if self.manifests else ""
 
     @property
     def user_is_on(self) -> Literal["files", "pkcs12", "token", ""]:

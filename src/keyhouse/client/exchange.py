@@ -42,6 +42,7 @@ class Session:
         self.user = user  # None: no certificate is presented
         self.watch = Watch(trusted.memory, trusted.address, trusted.root_der)
         self.log_head = ""  # that the newest answer has told
+        self.has_manifest = False  # in force, by the newest answer
 
 
 def carry(session: Session, call: Call[T]) -> Steps[T]:
@@ -110,13 +111,17 @@ def _read(session: Session, read: Callable[[Answer], T], answer: Answer) -> T:
 def _begin(session: Session, call: Call[T]) -> Steps[Memories]:
     """Return what is remembered before ``call``.
 
-    Raises ``TrustError`` for one that may not be made before witnesses have seen the log: by now
-    the coordinator may enforce a manifest of anybody, in a deployment that no witness knows.
+    Raises ``TrustError`` for one that may not be made before witnesses have seen the log, or before
+    the first manifest is compared: by now the coordinator may enforce a manifest of anybody.
     """
     asked = f"{call.request.method} {call.request.path}"
-    if session.trusted.is_unwitnessed and not _UNWITNESSED.fullmatch(asked):
+    trusted = session.trusted
+    if (trusted.is_unwitnessed or trusted.is_without_line) and not _UNWITNESSED.fullmatch(asked):
+        missing = (
+            "no witness has seen it" if trusted.is_unwitnessed else "no first manifest is compared"
+        )
         raise TrustError(
-            "the coordinator enforced no manifest when it was verified, so no witness has seen it",
+            f"the coordinator enforced no manifest when it was verified, so {missing}",
             hint="begin again once it does: keyhouse status shows its state",
         )
     if session.trusted.memory is None:
@@ -128,6 +133,7 @@ def _check(session: Session, known: Memories, answer: Answer) -> Steps[None]:
     if session.trusted.memory is not None:
         yield from _require_continued(session, known, answer)
     session.log_head = answer.log or ""
+    session.has_manifest = answer.state is not None
 
 
 def _require_continued(session: Session, known: Memories, answer: Answer) -> Steps[None]:

@@ -61,6 +61,8 @@ def described(
         accepted_advisories=_entries(context.accepted_advisories),
         witness_policy=context.witness_policy,
         log_max_age=context.log_age or LOG_MAX_AGE,
+        first_manifest=context.first_manifest,
+        manifests=context.judged_manifests,
     )
     user = None if anonymous else _user(context, password)
     return Described(context.address, trust, user, chosen_memory(context.memory))

@@ -36,8 +36,8 @@ class Methods:
     def attest(self, trust: Trust) -> TrustedCoordinator:
         """Return the coordinator as a quote over a fresh nonce proves it now, under the same root.
 
-        Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified, or its
-        witnesses may not have seen its log since.
+        Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified, its
+        witnesses may not have seen its log since, or its line may not be what ``trust`` demands.
         """
         return self._connection.run(operations.attest(self._session, trust))
 
@@ -87,8 +87,9 @@ class Methods:
     def set_manifest(self, manifest: bytes, keep: Keep | None = None) -> dict[str, bytes]:
         """Set the first manifest; return the encrypted recovery shares by key name.
 
-        Afterwards the manifest in force has been read back and is this one, byte for byte. The
-        shares are given again only to users with ``UpdateManifest``, so ``keep`` gets them first.
+        Afterwards the manifest in force has been read back and is this one, byte for byte. A memory
+        has its fingerprint as that of the first manifest. The shares are given again only to users
+        with ``UpdateManifest``, so ``keep`` gets them first.
         """
         return self._connection.run(operations.set_manifest(self._session, manifest, keep))
 
@@ -234,8 +235,8 @@ class AsyncMethods:
     async def attest(self, trust: Trust) -> TrustedCoordinator:
         """Return the coordinator as a quote over a fresh nonce proves it now, under the same root.
 
-        Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified, or its
-        witnesses may not have seen its log since.
+        Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified, its
+        witnesses may not have seen its log since, or its line may not be what ``trust`` demands.
         """
         return await self._connection.run(operations.attest(self._session, trust))
 
@@ -285,8 +286,9 @@ class AsyncMethods:
     async def set_manifest(self, manifest: bytes, keep: Keep | None = None) -> dict[str, bytes]:
         """Set the first manifest; return the encrypted recovery shares by key name.
 
-        Afterwards the manifest in force has been read back and is this one, byte for byte. The
-        shares are given again only to users with ``UpdateManifest``, so ``keep`` gets them first.
+        Afterwards the manifest in force has been read back and is this one, byte for byte. A memory
+        has its fingerprint as that of the first manifest. The shares are given again only to users
+        with ``UpdateManifest``, so ``keep`` gets them first.
         """
         return await self._connection.run(operations.set_manifest(self._session, manifest, keep))
 

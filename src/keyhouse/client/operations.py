@@ -32,7 +32,7 @@ from keyhouse.client.public_log import (
 )
 from keyhouse.client.root_signature import require_signature
 from keyhouse.client.steps import Steps, work
-from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven
+from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven, with_line
 from keyhouse.transparency.approval import Decision
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
@@ -61,8 +61,8 @@ def status(session: Session) -> Steps[wire.Status]:
 def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
     """Return the coordinator as a quote over a fresh nonce proves it now, under the same root.
 
-    Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified, or its
-    witnesses may not have seen its log since.
+    Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified, its
+    witnesses may not have seen its log since, or its line may not be what ``trust`` demands.
     """
     nonce = token_bytes(NONCE)
     data = yield from carry(session, calls.quoting(nonce))
@@ -72,7 +72,9 @@ def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
     )
     if trust.log_policy is not None:
         trust.log_policy.require((yield from witnessed_checkpoint(session)), datetime.now(UTC))
-    return found
+    known = yield from work(session.watch.begin)
+    ask = partial(carry, session) if session.has_manifest else None
+    return (yield from with_line(found, trust, trust.line_rules, ask, known, None))
 
 
 def manifest(session: Session) -> Steps[CurrentManifest]:
@@ -145,13 +147,16 @@ def set_manifest(
 ) -> Steps[dict[str, bytes]]:
     """Set the first manifest; return the encrypted recovery shares by key name.
 
-    Afterwards the manifest in force has been read back and is this one, byte for byte. The
-    shares are given again only to users with ``UpdateManifest``, so ``keep`` gets them first.
+    Afterwards the manifest in force has been read back and is this one, byte for byte. A memory
+    has its fingerprint as that of the first manifest. The shares are given again only to users
+    with ``UpdateManifest``, so ``keep`` gets them first.
     """
     call = calls.setting(manifest)
     data = yield from carry_and_keep(session, call, keep, lambda data: data.shares)
     if (yield from _in_force(session)) != manifest:
         raise TrustError("another manifest is in force than the one that was set")
+    first = hashlib.sha256(manifest).hexdigest()
+    yield from work(lambda: session.watch.remember_first(first))
     return data.shares
 
 

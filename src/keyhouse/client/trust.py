@@ -9,13 +9,15 @@
 6. With a memory: it is the deployment that was at this address before, in no older state, and its
    transparency log continues what was seen of it.
 7. With a policy of witnesses: a quorum of them has seen its log, not long ago.
+8. The line of the root (``client.line``) is bound by a quote. It continues the remembered line, and
+   begins with the expected manifest.
 """
 
 import secrets
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final, Literal, Self, TypeVar
 
 import msgspec
 from cryptography import x509
@@ -33,16 +35,28 @@ from keyhouse.attestation import (
 from keyhouse.attestation.collateral.chain import read_chain
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.readable import Readable
-from keyhouse.client.calls import Call, quoting
+from keyhouse.client.calls import Call, line_quoting, quoting
 from keyhouse.client.errors import (
     AnswerUnreadableError,
     CallRefusedError,
+    CallUnknownError,
     ClientSetupError,
     TrustError,
 )
 from keyhouse.client.http.connection import Connection
 from keyhouse.client.http.pinned_tls import watching_context
 from keyhouse.client.http.retries import Retries, Rules, Timeouts, exchange
+from keyhouse.client.line import (
+    CheckName,
+    LineRules,
+    TrustCheck,
+    checks_of,
+    fingerprint_of,
+    memory_check,
+    proven_line,
+    require_line,
+    witness_check,
+)
 from keyhouse.client.log_policy import LOG_MAX_AGE, LogPolicy
 from keyhouse.client.memory.states import Memories, Proven, StateMemory, Watch
 from keyhouse.client.public_log import Ask, cosigned_checkpoint, newest_checkpoint
@@ -54,6 +68,7 @@ from keyhouse.client.trust_files import (
     expected_identity,
     read_named,
 )
+from keyhouse.transparency.line import RootLine
 from keyhouse.wire.address import CLIENT_API_PORT, Address, read_address
 from keyhouse.wire.client_api import EvidenceData
 from keyhouse.wire.headers import LogHead
@@ -82,18 +97,46 @@ class TrustedCoordinator(Readable, frozen=True):
     nonce: bytes  # that it was made for
     memory: StateMemory | None = None  # sessions check each answer against it
     is_unwitnessed: bool = False  # witnesses were demanded, and it had no log to ask them about
+    line: RootLine | None = None  # of the root; None: it serves none
+    line_before: int = 0  # entries of the line that were remembered before
+    checks: tuple[TrustCheck, ...] = ()
+    is_without_line: bool = False  # a first manifest was demanded, and it enforced none
+
+    def check(self, name: CheckName) -> TrustCheck | None:
+        """Return the check of this name."""
+        return next((each for each in self.checks if each.name == name), None)
 
 
 class Trust(Readable, frozen=True, kw_only=True):
     """The coordinator to trust, and what to verify its quotes with.
 
     ``collateral``: a bundle, or a function that returns the one for a quote; it may block.
+
+    ``first_manifest``: the manifest, or its fingerprint in hex, that the deployment began with. A
+    host can begin a deployment, learn its root key, and then update to the manifest that you
+    expect: only the first manifest shows that. ``manifests="all"``: each later manifest has to be
+    in ``accepted_manifests`` as well, or among those that the memory has as accepted.
     """
 
     expected: ExpectedIdentity
     collateral: Collateral | CollateralFor
     root_ca_der: bytes = INTEL_SGX_ROOT  # of the platform's vendor
     log_policy: LogPolicy | None = None  # None: no witness is demanded
+    first_manifest: bytes | str = ""  # empty: any
+    manifests: Literal["", "all"] = ""
+    accepted_manifests: tuple[bytes | str, ...] = ()
+
+    @property
+    def line_rules(self) -> LineRules:
+        """What the line of the root has to be. Raises ``ClientSetupError``."""
+        if self.manifests not in {"", "all"}:
+            raise ClientSetupError(f"manifests is {self.manifests!r}, must be all or empty")
+        if self.accepted_manifests and not self.manifests:
+            raise ClientSetupError.no_effect("accepted_manifests", 'it goes with manifests="all"')
+        return LineRules(
+            fingerprint_of(self.first_manifest) if self.first_manifest else "",
+            frozenset(map(fingerprint_of, self.accepted_manifests)) if self.manifests else None,
+        )
 
     @classmethod
     def from_files(
@@ -108,6 +151,8 @@ class Trust(Readable, frozen=True, kw_only=True):
         accepted_advisories: Sequence[str] = (),
         witness_policy: Path | str | None = None,
         log_max_age: int = LOG_MAX_AGE,
+        first_manifest: bytes | str = "",
+        manifests: Literal["", "all"] = "",
     ) -> Self:
         """Return what an attestation file pins, and what verifies it, as the commands' options do.
 
@@ -116,6 +161,7 @@ class Trust(Readable, frozen=True, kw_only=True):
         (PEM); its bundle is ``collateral.json`` beside it unless one is named. The lists replace
         those of the attestation file. ``witness_policy``: witnesses (C2SP tlog-policy), a
         quorum of which has to have seen the transparency log at most ``log_max_age`` seconds ago.
+        ``first_manifest``, ``manifests``: as for ``Trust``.
         Raises ``RefusedError`` for files that cannot be used.
         """
         lists = {"statuses": accepted_tcb_statuses, "advisories": accepted_advisories}
@@ -130,7 +176,14 @@ class Trust(Readable, frozen=True, kw_only=True):
             root = certificate_der(read_named(simulation_root), simulation_root)
         found = collateral_of(bundle_file(collateral, simulation_root, pccs), pccs, pccs_ca, root)
         policy = LogPolicy.from_file(witness_policy, log_max_age) if witness_policy else None
-        return cls(expected=expected, collateral=found, root_ca_der=root, log_policy=policy)
+        return cls(
+            expected=expected,
+            collateral=found,
+            root_ca_der=root,
+            log_policy=policy,
+            first_manifest=first_manifest,
+            manifests=manifests,
+        )
 
 
 def verify_coordinator(
@@ -144,6 +197,8 @@ def verify_coordinator(
     timeout: float | Timeouts = 30.0,
     memory: StateMemory | None = None,
     log_policy: LogPolicy | None = None,
+    first_manifest: bytes | str = "",
+    manifests: Literal["", "all"] = "",
 ) -> TrustedCoordinator:
     """Return the coordinator at ``address`` if it proves to be ``expected``.
 
@@ -158,12 +213,18 @@ def verify_coordinator(
     to talk to a coordinator in recovery mode, whose root is a temporary one. ``log_policy``: the
     witnesses who have to have seen its log. While it enforces no manifest it has none: a session
     can then set the first one, recover and read what is public, and is begun again for all else.
+    ``first_manifest``, ``manifests``: see ``Trust``; the same holds for them.
 
     Raises ``TrustError`` if it does not prove it, ``UnreachableError`` if it does not answer, and
     what ``memory`` raises if it cannot be used.
     """
     trust = Trust(
-        expected=expected, collateral=collateral, root_ca_der=root_ca_der, log_policy=log_policy
+        expected=expected,
+        collateral=collateral,
+        root_ca_der=root_ca_der,
+        log_policy=log_policy,
+        first_manifest=first_manifest,
+        manifests=manifests,
     )
     return verify(address, trust, memory, nonce=nonce, now=now, timeout=timeout)
 
@@ -231,6 +292,7 @@ def verifying(
     ``nonce``: if not given, that of the expected identity or 32 fresh bytes.
     """
     challenge = nonce or trust.expected.nonce or secrets.token_bytes(NONCE)
+    line_rules = trust.line_rules
     before = (yield from work(memory.read)) if memory is not None else Memories()
     call = quoting(challenge)
     raw = yield from exchange(call.request, rules, seen.clear)
@@ -238,15 +300,77 @@ def verifying(
         raise _untrusted("the quote did not come over the one connection made for it")
     data, leaf = call.read(raw), seen[0]
     found = yield from work(lambda: proven(where, trust, data, leaf, challenge, now, memory))
+    watch = Watch(memory, where, found.root_der)
+    ask = _asking(rules, raw, seen, found.root_der)
     if memory is not None or trust.log_policy is not None:
-        watch = Watch(memory, where, found.root_der)
-        ask = _asking(rules, raw, seen, found.root_der)
         policy = trust.log_policy if raw.state is not None else None  # else it has no log
         head = yield from proving(ask, watch, before, raw, policy, now)
         yield from work(lambda: watch.check(before, raw, head))
         if policy is not trust.log_policy:
             found = msgspec.structs.replace(found, is_unwitnessed=True)
-    return found
+    serves = raw.state is not None  # else no manifest is in force
+    asking = ask if serves else None
+    return (yield from with_line(found, trust, line_rules, asking, before, now))
+
+
+def lined(
+    ask: Ask, trust: Trust, root_der: bytes, now: datetime | None = None
+) -> Steps[RootLine | str]:
+    """Return the line of the root, which a quote binds; or a text that says why there is none.
+
+    Raises ``TrustError``.
+    """
+    nonce = secrets.token_bytes(NONCE)
+    try:
+        data = yield from ask(line_quoting(nonce))
+    except CallUnknownError:
+        return "the coordinator is of a version that serves no line"
+    except CallRefusedError as refused:  # an old root, whose line has not begun yet
+        return f"the coordinator serves no line: {refused.message}"
+    binding = quote_binding(root_der, nonce)
+    return (
+        yield from work(
+            lambda: proven_line(
+                data, root_der, nonce, lambda quote: _judged(trust, quote, binding, now)
+            )
+        )
+    )
+
+
+def with_line(
+    found: TrustedCoordinator,
+    trust: Trust,
+    rules: LineRules,
+    ask: Ask | None,
+    before: Memories,
+    now: datetime | None,
+) -> Steps[TrustedCoordinator]:
+    """Return ``found`` with its line and all checks; ``ask``: None while no manifest is in force.
+
+    Raises ``TrustError``.
+    """
+    watch = Watch(found.memory, found.address, found.root_der)
+    seen = watch.line(before)
+    line: RootLine | str = "no manifest is in force"
+    if ask is not None:
+        line = yield from lined(ask, trust, found.root_der, now)
+        require_line(line, rules, seen)
+    proved = line if isinstance(line, RootLine) else None
+    if proved is not None:
+        yield from work(lambda: watch.remember_line(proved))
+    checks = (
+        TrustCheck(CheckName.CODE, done=True, text="a quote proves the code that answers"),
+        *checks_of(line, rules, seen),
+        memory_check(watch.newest(before), remembers=found.memory is not None),
+        witness_check(demanded=trust.log_policy is not None, has_log=not found.is_unwitnessed),
+    )
+    return msgspec.structs.replace(
+        found,
+        line=proved,
+        line_before=0 if seen is None else seen.number,
+        checks=checks,
+        is_without_line=rules.demand_line and proved is None,
+    )
 
 
 def _asking(rules: Rules, answer: Answer, seen: list[bytes], root_der: bytes) -> Ask:
@@ -307,11 +431,7 @@ def proven(
         intermediate, root = _chain(data.cert)
         _require_served(leaf, root)
         _require_issued(intermediate, root)
-        require_dcap(data.quote)
-        verdict = Verifier(trust.root_ca_der).verify(
-            data.quote, _for(trust.collateral, data.quote), now or datetime.now(UTC)
-        )
-        appraise(verdict, trust.expected, binding=quote_binding(root, nonce))
+        verdict = _judged(trust, data.quote, quote_binding(root, nonce), now)
     except TrustError:
         raise
     except RefusedError as exc:
@@ -321,8 +441,17 @@ def proven(
     return TrustedCoordinator(where, root, intermediate, verdict, data.quote, nonce, memory)
 
 
-def _for(collateral: Collateral | CollateralFor, quote: bytes) -> Collateral:
-    return collateral if isinstance(collateral, Collateral) else collateral(quote)
+def _judged(trust: Trust, quote: bytes, binding: bytes, now: datetime | None) -> Verdict:
+    """Return what ``quote`` says, which binds ``binding`` and is of the expected code.
+
+    Raises ``RefusedError``; may block.
+    """
+    require_dcap(quote)
+    given = trust.collateral
+    collateral = given if isinstance(given, Collateral) else given(quote)
+    verdict = Verifier(trust.root_ca_der).verify(quote, collateral, now or datetime.now(UTC))
+    appraise(verdict, trust.expected, binding=binding)
+    return verdict
 
 
 def _chain(pem: str) -> tuple[bytes, bytes]:

@@ -12,7 +12,16 @@ from starlette.routing import Route
 
 from keyhouse.console.guard import OPEN, Guard, cookie_name
 from keyhouse.console.page import Console, View, console_of, rendered
-from keyhouse.console.pages import history, manifest, recovery, secrets, trust, updates, workloads
+from keyhouse.console.pages import (
+    history,
+    keys,
+    manifest,
+    recovery,
+    secrets,
+    trust,
+    updates,
+    workloads,
+)
 
 _TYPES: Final = {
     "console.css": "text/css",
@@ -75,6 +84,7 @@ def _routes_at(at: str) -> list[Route]:
         Route(f"{at}/history", history.show),
         Route(f"{at}/history/older", history.older, methods=["POST"]),
         Route(f"{at}/history/evidence", history.evidence),
+        Route(f"{at}/keys", keys.show),
         Route(f"{at}/recovery", recovery.show),
         Route(f"{at}/recovery/shares", recovery.shares, methods=["POST"]),
     ]

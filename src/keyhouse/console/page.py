@@ -27,6 +27,7 @@ SECTIONS: Final = {
     "workloads": "Workloads",
     "history": "History",
     "recovery": "Recovery",
+    "keys": "Who can know the keys",
 }
 """The pages of a deployment, in the order of the menu."""
 

@@ -8,7 +8,8 @@
 4. A file appears whole or not at all: it is written beside its place and renamed. What was there
    before is replaced, never written into: another link to it, or an open descriptor, sees nothing.
 5. If one file fails, or the program cannot be started, those that were written are removed: a
-   failed start leaves no secret.
+   failed start leaves no secret. The caller defers signals meanwhile: an exception of a handler
+   between the name of a file and its note here would leave that file.
 """
 
 import os
@@ -50,16 +51,20 @@ class _ObstacleError(Exception):
     """Something is there that must not be replaced."""
 
 
-def write_files(files: Mapping[str, Secret]) -> Callable[[], None]:
+def write_files(
+    files: Mapping[str, Secret], end_if_stopped: Callable[[], None] = lambda: None
+) -> Callable[[], None]:
     """Write ``files``, path to content: all of them, or none stays. Return what removes them again.
 
-    Relative paths start at the working directory. Raises ``LaunchRefusedError``, naming the path.
+    Relative paths start at the working directory. ``end_if_stopped`` is called before each file; an
+    exception of it ends the writing. Raises ``LaunchRefusedError``, naming the path.
     """
     done: list[Place] = []
     for place in placed(files):
         try:
+            end_if_stopped()
             _write(place, files[place.path].reveal())
-        except BaseException as error:  # also a signal to stop
+        except BaseException as error:  # also the end that a signal asks for
             _remove(done)
             if isinstance(error, OSError | _ObstacleError):
                 raise _refused(place, error) from None

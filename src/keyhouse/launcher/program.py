@@ -19,7 +19,7 @@ Source: wire reference, "Launcher", 7 and 8.
 import errno
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
 import msgspec
@@ -71,16 +71,18 @@ def program_of(
     return Program(words[0] if words else argv[0], argv, env)
 
 
-def start(program: Program) -> NoReturn:
+def start(program: Program, end_if_stopped: Callable[[], None] = lambda: None) -> NoReturn:
     """Execute ``program``: same process, same standard streams, signals as they were.
 
-    This closes every file that the launcher has opened. Raises ``LaunchRefusedError`` if the
-    program is missing or cannot be started.
+    This closes every file that the launcher has opened. ``end_if_stopped`` is called last; an
+    exception of it leaves the program unstarted. Raises ``LaunchRefusedError`` if the program is
+    missing or cannot be started.
     """
     for number in _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
     env = {name: value.reveal() for name, value in program.env.items()}
     try:
+        end_if_stopped()
         os.execvpe(program.file, program.argv, env)  # noqa: S606 a program is what is to be started
     except OSError as error:
         message, hint = exec_failure(error, program.file, program.argv, env)

@@ -30,6 +30,7 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int]] = {
     ("GET", "/api/v2/log/checkpoint"): (409, 409, 200, 200),
     ("GET", "/api/v2/log/key"): (409, 409, 200, 200),
     ("GET", "/api/v2/log/quote"): (409, 409, 400, 400),
+    ("GET", "/api/v2/line"): (409, 409, 400, 400),
     ("GET", "/api/v2/log/tile/{tile}"): (409, 409, 200, 200),
     ("GET", "/api/v2/log/object/{object}"): (409, 409, 404, 404),
     ("POST", "/api/v2/plan"): (401, 401, 401, 400),

@@ -119,6 +119,7 @@ def test_every_call_succeeds_as_it_is_described(tmp_path: Path) -> None:
         with server.client() as client:
             witness.done(client, "GET", "/api/v2/log/key")
             witness.done(client, "GET", "/api/v2/log/quote?nonce=" + "A" * 22)
+            witness.done(client, "GET", "/api/v2/line?nonce=" + "A" * 22)
     (server.data / "sealed_key").unlink()
     with server:
         _recovered(witness, server, [*keys, holder("rk9")], sealed)

@@ -21,7 +21,7 @@ from support.samples.updates import together
 from support.witnessed import until_served
 
 from keyhouse.evidence.bundle import read_evidence
-from keyhouse.evidence.verify import verify
+from keyhouse.evidence.verify import examine
 from keyhouse.manifest import fingerprint
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ PAGES = {
     "workloads?show=refused": "Workloads",
     "history": "History",
     "recovery": "Recovery",
+    "keys": "Who can know the keys",
 }
 WIDTHS = (360, 3840)
 
@@ -106,6 +107,34 @@ def test_every_page_is_open_to_keyboards_and_screen_readers_and_fits_its_window(
     assert too_wide == []
 
 
+def test_each_manifest_says_who_can_know_the_keys(
+    tmp_path: Path, consoles: Callable[..., Console], opened: "Callable[..., Page]"
+) -> None:
+    with Server(tmp_path / "data") as server, server.client(user("alice")) as alice:
+        first, second = (
+            together(updaters=["alice"], holders=each, UpdateThreshold=1) for each in ("a", "ab")
+        )
+        assert alice.set_manifest(first).status == 200
+        page = opened(consoles(server, "alice"))
+        body = {"manifest": base64.b64encode(second).decode()}
+        assert alice.post("/api/v2/update", body).status == 200
+        to(page, "keys")
+        checks = dict(zip(page.locator("tbody th").all_inner_texts(), _dones(page), strict=True))
+        cards = page.locator("section.card").all_inner_texts()
+    assert checks["line"] == checks["first-manifest"] == "done"
+    assert checks["witnesses"] == "not done"
+    _, now, began = cards
+    assert "In force now" in now
+    assert "2 of 2: a, b" in now
+    assert "adds the holder b" in now
+    assert "began the deployment" in began
+    assert "1 of 1: a" in began
+
+
+def _dones(page: "Page") -> list[str]:
+    return page.locator("tbody .pill").all_inner_texts()
+
+
 def test_two_people_approve_an_update_in_two_browsers(
     tmp_path: Path, consoles: Callable[..., Console], opened: "Callable[..., Page]"
 ) -> None:
@@ -151,7 +180,7 @@ def test_two_people_approve_an_update_in_two_browsers(
         with alice.expect_download() as download:
             alice.click("text=Evidence file")
         content = download.value.path().read_bytes()
-        assert len(verify(read_evidence(content), None).entries) > 3
+        assert len(examine(read_evidence(content), None).entries) > 3
 
 
 def test_an_update_is_cancelled_and_a_plan_that_changed_is_not_agreed_to(

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,7 @@ def test_a_report_of_amd_is_explained_with_its_own_files(tmp_path: Path) -> None
     machine = open_platform(folder, now=lambda: datetime(2025, 7, 1, tzinfo=UTC))
     (tmp_path / "quote").write_bytes(machine.snp_quote(VM, bytes(64)))
     other = {**SNP, "HostData": "00" * 32, "MinimumTCB": {**SNP["MinimumTCB"], "SNP": 24}}
+    other["MinimumGuestSVN"] = 8
     file = manifest_file(tmp_path, exact={"SNP": SNP}, other={"SNP": other}, td={"TDX": TDX})
     words = ("--simulation-root", str(folder / "root.pem"), "--manifest", file)
 
@@ -184,11 +186,13 @@ def test_a_report_of_amd_is_explained_with_its_own_files(tmp_path: Path) -> None
     packages = found["packages"]
     assert [name for name, each in packages.items() if each["admitted"]] == ["exact"]
     reasons = [each["rule"] for each in packages["other"]["reasons"]]
-    assert reasons == ["SNP.HostData", "SNP.MinimumTCB"]
+    assert reasons == ["SNP.HostData", "SNP.MinimumTCB", "SNP.MinimumGuestSVN"]
     assert "Tee" in [each["rule"] for each in packages["td"]["reasons"]]
     text = explain(tmp_path / "quote", *words).out
     assert "AMD states no status" in text
     assert "(ABI 0.31, SMT, always 1)" in text
+    assert "8 or higher" in text
+    assert re.search(r"^ *AliasCheckComplete:? +true$", text, re.MULTILINE)
 
     (folder / "amd.pem").unlink()
     code, found = explained(tmp_path / "quote", *words)

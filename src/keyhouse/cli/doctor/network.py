@@ -16,7 +16,7 @@ from keyhouse.base.version import VERSION
 from keyhouse.cli.doctor.finding import Finding, check_clock, check_expiry, check_start, failed
 from keyhouse.cli.options.pccs import ca_of
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.status import RUNNING, rollback_note
+from keyhouse.cli.protection import RUNNING, Protection, protection_of
 from keyhouse.cli.store.database import connected
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS, kept_on
 
@@ -33,7 +33,7 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
         proven = trusted(target, timeout=None if target.timeout else _PATIENCE)
         with Coordinator(proven, timeout=target.timeouts()) as coordinator:
             status, described = coordinator.status(), coordinator.openapi()
-            note = rollback_note(coordinator) if status.code == RUNNING else ""
+            protection = protection_of(coordinator, status)
     except KeyhouseError as error:
         yield failed("coordinator", error)
         return
@@ -41,9 +41,7 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
     simulated = " of a SIMULATED machine" if target.simulation_root is not None else ""
     yield Finding("coordinator", "ok", f"verified; TCB {verdict.tcb_status}{simulated}")
     yield check_state(status.code, status.message)
-    if note:
-        fix = "name witnesses in the manifest, with Serve Witnessed"
-        yield Finding("rollback", "warning", note, fix)
+    yield from _protection(protection)
     yield _version(described)
     for check, der in (
         ("root certificate", proven.root_der),
@@ -53,6 +51,32 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
         early = check_start(check, certificate.not_valid_before_utc, now)
         fix = "set up a new deployment in time"
         yield early or check_expiry(check, certificate.not_valid_after_utc, now, fix)
+
+
+def _protection(found: Protection) -> Iterator[Finding]:
+    """Yield what protects from a rollback, and how long the lease of the witnesses lasts."""
+    from keyhouse.views.witnesses import cosigned_in_words, lease_in_words, seen_in_words
+
+    if found.note:
+        fix = "name witnesses in the manifest, with Serve Witnessed"
+        yield Finding("rollback", "warning", found.note, fix)
+    witnesses = found.witnesses
+    if witnesses is None:
+        return
+    fix = "see its log: it names each witness that does not cosign, and why"
+    missing = any(each.time is None for each in witnesses.cosignatures)
+    yield Finding(
+        "witnesses",
+        "warning" if missing else "ok",
+        cosigned_in_words(witnesses),
+        fix if missing else "",
+    )
+    if witnesses.last is not None:
+        yield Finding("last cosignature", "ok", seen_in_words(witnesses.last))
+    if witnesses.lease is not None:
+        is_short = witnesses.is_short
+        rest = lease_in_words(witnesses, witnesses.lease)
+        yield Finding("lease", "warning" if is_short else "ok", rest, fix if is_short else "")
 
 
 def pccs_findings(url: str, pccs_ca: Path | None, now: datetime) -> Iterator[Finding]:

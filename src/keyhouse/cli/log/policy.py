@@ -10,7 +10,7 @@ from keyhouse.cli.output.show import show_json, show_rows, show_table
 from keyhouse.cli.parser import Argument, AsJson, Group
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import COSIGNED_MLDSA44
-from keyhouse.transparency.policy import Group as WitnessGroup, Policy, Witness
+from keyhouse.transparency.policy import Policy, Witness
 
 policy_app = Group(help="Check policies of witnesses.")
 
@@ -32,7 +32,10 @@ def check(
 
     Example: keyhouse log policy check witnesses.policy
     """
+    from keyhouse.views.witnesses import quorum_in_words
+
     policy = read_policy(file)
+    quorum = quorum_in_words(policy.quorum)
     if as_json:
         show_json(
             {
@@ -40,7 +43,7 @@ def check(
                     {"name": each.name, "key": str(each.key), "url": each.url}
                     for each in policy.witnesses
                 ],
-                "quorum": _shown(policy.quorum),
+                "quorum": quorum,
                 "liarsBorne": policy.liars_borne,
                 "outagesBorne": policy.outages_borne,
             }
@@ -50,7 +53,7 @@ def check(
     liars = str(policy.liars_borne) if policy.liars_borne >= 0 else f"none: {_FORK}"
     show_rows(
         {
-            "quorum": _shown(policy.quorum),
+            "quorum": quorum,
             "liars borne": liars,
             "outages borne": str(policy.outages_borne),
         }
@@ -59,8 +62,13 @@ def check(
 
 def read_policy(file: str) -> Policy:
     """Return the policy in ``file``, "-" is standard input. Raises ``RefusedError``."""
+    return policy_in(read_file(file))
+
+
+def policy_in(raw: bytes) -> Policy:
+    """Return the policy that is ``raw``. Raises ``RefusedError``."""
     try:
-        return Policy.read(read_file(file).decode())
+        return Policy.read(raw.decode())
     except UnicodeDecodeError:
         raise RefusedError("the policy is not UTF-8") from None
     except LogInvalidError as fault:
@@ -80,17 +88,3 @@ def _show_witnesses(policy: Policy) -> None:
 
 def _algorithm(witness: Witness) -> str:
     return "ML-DSA-44" if witness.key.kind == COSIGNED_MLDSA44 else "Ed25519"
-
-
-def _shown(quorum: WitnessGroup | Witness | None) -> str:
-    """Return whose cosignatures are enough, as ``2 of A, B, (1 of C, D)``."""
-    if quorum is None:
-        return "none"
-    return quorum.name if isinstance(quorum, Witness) else _of(quorum)
-
-
-def _of(group: WitnessGroup) -> str:
-    members = (
-        each.name if isinstance(each, Witness) else f"({_of(each)})" for each in group.members
-    )
-    return f"{group.needed} of {', '.join(members)}"

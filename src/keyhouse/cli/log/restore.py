@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 from keyhouse.base.errors import NotFoundError, RefusedError, UnavailableError
+from keyhouse.base.openers import without_waiting
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import read_file
 from keyhouse.cli.output.show import show_result
@@ -77,7 +78,7 @@ def _in(folder: Path) -> Callable[[str], bytes | None]:
 
     def read(path: str) -> bytes | None:
         try:
-            with (folder / path).open("rb") as file:
+            with open(folder / path, "rb", opener=without_waiting) as file:
                 return _bounded(file.read(_LARGEST + 1))
         except FileNotFoundError:
             return None

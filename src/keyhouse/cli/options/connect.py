@@ -6,6 +6,7 @@ import hmac
 import ssl
 import sys
 from pathlib import Path
+from string import hexdigits
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -87,6 +88,7 @@ def require_kept(path: str, root_der: bytes) -> None:
         )
 
 
+_HEX_DIGITS: Final = 64  # of a fingerprint
 _LONGEST_NONCE: Final = 1024  # bytes that a coordinator takes
 
 
@@ -101,18 +103,35 @@ def coordinator_of(target: Target, user: User | None = None) -> Coordinator:
     return Coordinator(trusted(target), who, timeout=target.timeouts())
 
 
+def first_manifest_of(option: str) -> str:
+    """Return the fingerprint that ``--first-manifest`` gives, in hex; "" if it is not given.
+
+    It has 64 hex digits, or names the file of the manifest. Raises ``FileUnreadableError``.
+    """
+    from keyhouse.client.line import fingerprint_of
+
+    if not option:
+        return ""
+    if len(option) == _HEX_DIGITS and set(option.lower()) <= set(hexdigits):
+        return option.lower()
+    return fingerprint_of(read_file(option))
+
+
 def trusted(
-    target: Target, *, known: bool = True, timeout: float | None = None
+    target: Target, *, known: bool = True, judged: bool = True, timeout: float | None = None
 ) -> TrustedCoordinator:
     """Return the coordinator after it proved who it is.
 
     ``known``: memory and ``--coordinator-cert`` have to agree that it is the same deployment as
-    before, in no older state. False for a recovery, where the root is temporary. ``timeout``: in
-    seconds, instead of that of ``target``.
+    before, in no older state. False for a recovery, where the root is temporary. ``judged``:
+    whether ``--accepted-manifests-only`` counts. ``timeout``: in seconds, instead of that of
+    ``target``.
     Raises ``WrongUsageError``, ``TrustError``, ``UnreachableError``, and refusals of files that
     cannot be used.
     """
     found = target.settled()
+    if not judged:
+        found = msgspec.structs.replace(found, accepted_manifests_only=False)
     if sys.stderr.isatty():
         sys.stderr.write(_notice(target))
     proven = _verified(
@@ -155,6 +174,8 @@ def _verified(
                 memory=memory,
                 timeout=timeout,
                 log_policy=log_policy_of(found),
+                first_manifest=first_manifest_of(found.first_manifest),
+                manifests="all" if found.accepted_manifests_only else "",
             )
     except (AnswerUnreadableError, CallRefusedError) as error:
         # What answers at this address has not proven to be the coordinator.

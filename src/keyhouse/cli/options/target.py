@@ -129,6 +129,24 @@ LogMaxAge = Annotated[
 ]
 
 
+FirstManifest = Annotated[
+    str,
+    Option(
+        "--first-manifest",
+        metavar="HEX",
+        help="the manifest that the deployment must have begun with: its fingerprint, or its file",
+    ),
+]
+AcceptedOnly = Annotated[
+    bool,
+    Option(
+        "--accepted-manifests-only",
+        help="refuse a coordinator under whose root a manifest was ever in force that neither"
+        " --first-manifest names nor keyhouse trust accept has accepted",
+    ),
+]
+
+
 class TrustOptions(OptionGroup, frozen=True, kw_only=True):
     """How a coordinator has to be verified before anything is sent to it."""
 
@@ -146,6 +164,8 @@ class TrustOptions(OptionGroup, frozen=True, kw_only=True):
     accepted_advisories: Advisories = msgspec.field(default_factory=list)
     witness_policy: WitnessPolicy = None
     log_max_age: LogMaxAge = None
+    first_manifest: FirstManifest = ""
+    accepted_manifests_only: AcceptedOnly = False
     nonce: Nonce = ""
     save_sgx_quote: SavedQuote = ""
     coordinator_cert: PinnedCertificate = ""
@@ -234,6 +254,9 @@ def _filled(typed: Target, named: NamedContext) -> Target:
         # Witnesses only demand more: no identity that is typed takes that away.
         witness_policy=typed.witness_policy or _path(context.witness_policy),
         log_max_age=typed.log_max_age or context.log_age,
+        # Neither do the manifests that it has to have had.
+        first_manifest=typed.first_manifest or context.first_manifest,
+        accepted_manifests_only=typed.accepted_manifests_only or bool(context.judged_manifests),
     )
     if not own:
         found = msgspec.structs.replace(

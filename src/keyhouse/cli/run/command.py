@@ -7,10 +7,8 @@ its process id: see ``launcher/program.py``.
 import json
 import logging
 import os
-import signal
-import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -22,11 +20,13 @@ from keyhouse.base.process.hardening import forbid_dumps
 from keyhouse.base.process.isolation import release_environment
 from keyhouse.base.process.standard_streams import write_error
 from keyhouse.cli.run.settings import RunSettings, read_run_settings, reports_in_json
+from keyhouse.cli.run.stop_signals import deferred_stops, end_on_sigterm
 from keyhouse.server.process.flags import SettingMisusedError
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Platform
-    from keyhouse.launcher import Credentials, Delivered
+    from keyhouse.base.secret import Secret
+    from keyhouse.launcher import Credentials, Delivered, Program
 
 
 class Report:
@@ -69,7 +69,6 @@ USAGE: Final = 2
 UNREACHABLE: Final = 3
 TRUST_FAILED: Final = 4
 INTERRUPTED: Final = 130
-TERMINATED: Final = 143
 
 _UNVERIFIED: Final = (
     "the coordinator is NOT verified: a wrong one can feed this program any parameters"
@@ -84,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(handlers=[logging.NullHandler()])
     report = Report(as_json=reports_in_json(os.environ))
     try:
-        _end_on_sigterm()
+        end_on_sigterm()
         settings = read_run_settings(arguments, os.environ)
         report = Report(as_json=settings.log_format == "json")
         _launch(settings, environment, report)
@@ -101,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _launch(settings: RunSettings, environment: dict[bytes, bytes], report: Report) -> NoReturn:
-    from keyhouse.launcher import program_of, start, write_files
+    from keyhouse.launcher import program_of
     from keyhouse.launcher.program import require_there
 
     require_there(settings.words)
@@ -111,14 +110,25 @@ def _launch(settings: RunSettings, environment: dict[bytes, bytes], report: Repo
     if settings.words[1:] and delivered.argv:
         report.progress("the manifest's Argv replaces the arguments of the command line")
     program = program_of(settings.words, environment, delivered)
-    remove_files = write_files(delivered.files)
-    try:
-        name = program.file.decode("utf-8", "backslashreplace")
-        report.progress(f"activated: {len(delivered.files)} files written, starting {name}")
-        start(program)
-    except BaseException:  # also a signal to stop
-        remove_files()
-        raise
+    become(program, delivered.files, report)
+
+
+def become(program: "Program", files: "Mapping[str, Secret]", report: Report) -> NoReturn:
+    """Write ``files`` and execute ``program``.
+
+    If that fails, or a signal ends this process before, none of the files is left.
+    """
+    from keyhouse.launcher import start, write_files
+
+    with deferred_stops() as end_if_stopped:
+        remove_files = write_files(files, end_if_stopped)
+        try:
+            name = program.file.decode("utf-8", "backslashreplace")
+            report.progress(f"activated: {len(files)} files written, starting {name}")
+            start(program, end_if_stopped)
+        except BaseException:  # also the end that a signal asks for
+            remove_files()
+            raise
 
 
 def _join(settings: RunSettings, report: Report) -> "Delivered":
@@ -196,12 +206,3 @@ def _exit_code(error: KeyhouseError) -> int:
     if error.code == "trust-failed":
         return TRUST_FAILED
     return UNREACHABLE if isinstance(error, UnavailableError) else REFUSED
-
-
-def _end_on_sigterm() -> None:
-    """End on SIGTERM as other programs do, also as process 1, where it would have no effect.
-
-    What was ignored stays ignored. ``exec`` gives the program the default action again.
-    """
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))

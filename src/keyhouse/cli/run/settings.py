@@ -22,7 +22,7 @@ from keyhouse.server.process.flags import (
     read_values,
 )
 
-_OF_QUOTES: Final = ("collateral", "pccs", "pccs_ca", "simulation_root")
+_OF_QUOTES: Final = ("collateral", "pccs", "pccs_ca", "simulation_root", "first_manifest")
 _LONGEST_DIGITS: Final = 5
 _ABOUT: Final = "Join the deployment as a workload, then become PROGRAM."
 _BEFORE_PROGRAM: Final = "put -- before the program: keyhouse run ... -- PROGRAM ARGS..."
@@ -142,6 +142,11 @@ RUN_SETTINGS: Final = (
         "trust quotes of a SIMULATED platform under this root (PEM file)",
         read=file,
     ),
+    measured(
+        "--first-manifest",
+        "the manifest that the deployment must have begun with: its fingerprint in hex, or its"
+        " file; with --attestation",
+    ),
     host(
         "--log-format",
         "text or json: how the launcher reports to standard error",
@@ -171,6 +176,7 @@ class RunSettings(msgspec.Struct, frozen=True):
     pccs: str
     pccs_ca: Path | None
     simulation_root: Path | None
+    first_manifest: str  # fingerprint or file; empty: any
     log_format: str  # "json" or "text"
     words: tuple[bytes, ...]  # PROGRAM ARGS...
 

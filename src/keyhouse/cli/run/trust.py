@@ -68,6 +68,7 @@ def _proven(settings: RunSettings, pinned: Anchor | None, seconds: float) -> Anc
         memory="none",  # a workload's file system remembers nothing that its host could not undo
         pccs=settings.pccs,
         pccs_ca=settings.pccs_ca,
+        first_manifest=settings.first_manifest,
     )
     proven = trusted(target, timeout=seconds)
     found = Anchor(proven.root_der, proven.intermediate_der)

@@ -2,12 +2,16 @@
 
 ::
 
-    {"version": 2,
+    {"version": 3,
      "roots": {"<host:port>": "<SHA-256 of the root certificate, hex>", ...},
      "places": {"<SHA-256, hex>": ["<epoch>.<sequence>.<16 hex digits>", ...], ...},
-     "heads": {"<SHA-256, hex>": ["<size of the log>.<16 hex digits>", ...], ...}}
+     "heads": {"<SHA-256, hex>": ["<size of the log>.<16 hex digits>", ...], ...},
+     "lines": {"<SHA-256, hex>": {"first": "<fingerprint of the first manifest>",
+                                  "number": <entries>, "last": "<SHA-256 of the last, hex>",
+                                  "accepted": <entries that the user has accepted>}, ...}}
 
-Version 1, which is still read, has no heads.
+Versions 1 and 2 are still read. Version 1 has neither heads nor lines, version 2 has no lines.
+Without a line a file is written as version 2, which earlier versions of Keyhouse read as well.
 
 Another user who can write the file can make its owner forget: it is 0600, and refused if it belongs
 to another user or others can write it. A damaged one is refused, never read as an empty one.
@@ -31,13 +35,16 @@ from keyhouse.base.named_files import user_folder
 from keyhouse.base.openers import without_links
 from keyhouse.base.printable import os_reason
 from keyhouse.client.errors import TrustError
+from keyhouse.client.memory.lines import SeenLine
 from keyhouse.client.memory.states import KEPT, MOST, MOST_HEADS, Memories, read_head, read_place
+from keyhouse.transparency.line import MOST_ENTRIES
 from keyhouse.wire.json_decoder import UInt16, UnreadableError, read
 
 NO_MEMORY: Final = "none"
 """What is named instead of a file, by who wants no memory."""
 
-_VERSION: Final = 2
+_VERSION: Final = 3
+_WITHOUT_LINES: Final = 2
 _WITHOUT_HEADS: Final = 1
 _LARGEST: Final = 8 << 20  # bytes; the most that can be remembered takes less
 _ROOT: Final = re.compile("[0-9a-f]{64}")
@@ -80,6 +87,7 @@ class _Content(msgspec.Struct, frozen=True):
     roots: dict[str, str]
     places: dict[str, tuple[str, ...]]
     heads: dict[str, tuple[str, ...]] = {}
+    lines: dict[str, SeenLine] = {}
 
 
 class FileMemory:
@@ -179,20 +187,24 @@ def _memories(raw: bytes) -> Memories:
     if found is None or found.problems:
         raise _DamagedError
     content = found.value
-    if content.version not in {_VERSION, _WITHOUT_HEADS} or (
-        content.version == _WITHOUT_HEADS and content.heads
+    if content.version not in {_VERSION, _WITHOUT_LINES, _WITHOUT_HEADS} or (
+        (content.version == _WITHOUT_HEADS and content.heads)
+        or (content.version == _VERSION) is not bool(content.lines)
     ):
         raise _DamagedError
     memories = Memories(
         content.roots,
         {root: tuple(map(read_place, places)) for root, places in content.places.items()},
         {root: tuple(map(read_head, heads)) for root, heads in content.heads.items()},
+        content.lines,
     )
     if (
         len(memories.roots) > MOST
         or set(memories.roots.values()) != set(memories.places)
         or not all(map(_ROOT.fullmatch, memories.places))
         or not set(memories.heads) <= set(memories.places)
+        or not set(memories.lines) <= set(memories.places)
+        or not all(map(_is_sound, memories.lines.values()))
     ):
         raise _DamagedError
     for places in memories.places.values():
@@ -206,11 +218,21 @@ def _memories(raw: bytes) -> Memories:
     return memories
 
 
+def _is_sound(seen: SeenLine) -> bool:
+    last = _ROOT.fullmatch(seen.last) if seen.number else not seen.last
+    bounds = 0 <= seen.number <= MOST_ENTRIES and 0 <= seen.accepted <= max(seen.number, 1)
+    return bool(last and _ROOT.fullmatch(seen.first) and bounds)
+
+
 def _content(memories: Memories) -> bytes:
     content = _Content(
-        _VERSION,
+        _VERSION if memories.lines else _WITHOUT_LINES,
         memories.roots,
         {root: tuple(map(str, places)) for root, places in memories.places.items()},
         {root: tuple(map(str, heads)) for root, heads in memories.heads.items()},
+        memories.lines,
     )
-    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
+    found = msgspec.to_builtins(content)
+    if not memories.lines:
+        del found["lines"]
+    return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"

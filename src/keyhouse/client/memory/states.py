@@ -23,15 +23,19 @@ them has another leaf for its own start.
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.client.errors import TrustError
+from keyhouse.client.memory.lines import SeenLine, seen_after
 from keyhouse.client.steps import Answer
 from keyhouse.wire.address import Address
 from keyhouse.wire.headers import LogHead, Place, log_head_in, place_in
+
+if TYPE_CHECKING:
+    from keyhouse.transparency.line import RootLine
 
 Heads = tuple[LogHead, ...]
 
@@ -144,6 +148,7 @@ class Memories(msgspec.Struct, frozen=True):
     roots: dict[str, str] = {}  # ``host:port`` to the SHA-256 of the root certificate, in hex
     places: dict[str, tuple[Place, ...]] = {}  # that SHA-256 to what was seen under it
     heads: dict[str, Heads] = {}  # that SHA-256 to heads of its log
+    lines: dict[str, SeenLine] = {}  # that SHA-256 to its line
 
     def root_at(self, address: Address) -> str:
         """Return the SHA-256 of the root that answered at ``address``; "" if none is known."""
@@ -187,6 +192,29 @@ class Watch:
     def heads(self, known: Memories) -> Heads:
         """Return the heads of the log in ``known``."""
         return known.heads.get(self._root, ())
+
+    def line(self, known: Memories) -> SeenLine | None:
+        """Return the line in ``known``."""
+        return known.lines.get(self._root)
+
+    def remember_line(self, line: "RootLine", *, accepted: bool = False) -> None:
+        """Remember ``line``, which was proven; with ``accepted`` its manifests are accepted."""
+        if self._memory is None:
+            return
+
+        def step(memories: Memories) -> Memories:
+            seen = seen_after(line, self.line(memories))
+            if accepted:
+                seen = msgspec.structs.replace(seen, accepted=max(seen.accepted, len(line.raw)))
+            return with_line(memories, self._root, seen)
+
+        self._memory.change(step)
+
+    def remember_first(self, manifest: str) -> None:
+        """Remember that the user has set the first manifest, of this fingerprint."""
+        if self._memory is not None:
+            seen = SeenLine(manifest, accepted=1)
+            self._memory.change(lambda memories: with_line(memories, self._root, seen))
 
     def unproven(self, known: Memories, answer: Answer, ahead: int) -> Heads:
         """Return the heads that the log has to be proven to continue before ``answer`` is used.
@@ -296,7 +324,7 @@ def remembered(
             f"{MOST} coordinators are remembered already",
             hint="keyhouse trust forget those that are gone, or name another --memory",
         )
-    return Memories(roots, {**memories.places, root: places}, memories.heads)
+    return msgspec.structs.replace(memories, roots=roots, places={**memories.places, root: places})
 
 
 def forgotten(memories: Memories, address: Address) -> Memories:
@@ -306,7 +334,15 @@ def forgotten(memories: Memories, address: Address) -> Memories:
         {where: other for where, other in memories.roots.items() if other != root},
         {other: places for other, places in memories.places.items() if other != root},
         {other: heads for other, heads in memories.heads.items() if other != root},
+        {other: line for other, line in memories.lines.items() if other != root},
     )
+
+
+def with_line(memories: Memories, root: str, seen: SeenLine) -> Memories:
+    """Return ``memories`` with the line of ``root`` (SHA-256, hex), if that root is known."""
+    if root not in memories.places or memories.lines.get(root) == seen:
+        return memories
+    return msgspec.structs.replace(memories, lines={**memories.lines, root: seen})
 
 
 def _with(places: tuple[Place, ...], seen: Place, address: Address) -> tuple[Place, ...]:

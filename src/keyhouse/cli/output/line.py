@@ -1,0 +1,90 @@
+"""What a client has checked of the line of a root, in two columns and as JSON."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from keyhouse.base.errors import InvalidError, KeyhouseError
+
+if TYPE_CHECKING:
+    from keyhouse.client import Coordinator, TrustCheck, TrustedCoordinator
+    from keyhouse.transparency.line import RootLine
+    from keyhouse.views.line import Knowers
+
+
+def checks_json(proven: "TrustedCoordinator") -> list[dict[str, Any]]:
+    """Return each check as an object."""
+    return [
+        {"name": str(each.name), "done": each.done, "text": each.text} for each in proven.checks
+    ]
+
+
+def check_rows(proven: "TrustedCoordinator") -> dict[str, str]:
+    """Return each check as a row."""
+    return {f"check {each.name}": check_text(each) for each in proven.checks}
+
+
+def check_text(check: "TrustCheck") -> str:
+    """Return ``done`` or ``not done``, and why."""
+    return f"{'done' if check.done else 'not done'}  {check.text}"
+
+
+def line_rows(line: "RootLine", knowers: "Knowers | None") -> dict[str, str]:
+    """Return first manifest, number of manifests since, and who can know the keys now."""
+    since = len(line.manifests) - 1
+    return {
+        "first manifest": line.first.manifest,
+        "since then": f"{since} manifest{'' if since == 1 else 's'}",
+        **(
+            {"holders": knowers.holders_text, "other code": knowers.code_text}
+            if knowers is not None
+            else {}
+        ),
+    }
+
+
+def knowers_in(raw: bytes) -> "Knowers | None":
+    """Return who can know the keys under the manifest ``raw``; None: it is of a later version."""
+    from keyhouse.manifest import decode
+    from keyhouse.views.line import knowers_of
+
+    try:
+        return knowers_of(decode(raw))
+    except InvalidError:
+        return None
+
+
+def news_of(
+    coordinator: "Coordinator", line: "RootLine", before: int, in_force: bytes
+) -> Iterator[str]:
+    """Yield a text for each manifest after the first ``before`` entries that adds a knower.
+
+    ``in_force``: the manifest that is last in the line.
+    """
+    from keyhouse.views.line import additions
+
+    known: Knowers | None = None
+    named = list(line.effective())
+    for place, (number, entry) in enumerate(named):
+        is_last, is_new = place == len(named) - 1, number >= before
+        is_base = not is_new and (is_last or named[place + 1][0] >= before)
+        if not (is_new or is_base):
+            continue
+        raw = in_force if is_last else _object(coordinator, entry.manifest)
+        found = knowers_in(raw) if raw is not None else None
+        if is_new and place:
+            if known is None or found is None:
+                yield f"{entry.manifest}  cannot be compared: the manifest is not published"
+            else:
+                yield from (f"{entry.manifest}  {text}" for text in additions(known, found))
+        known = found
+
+
+def _object(coordinator: "Coordinator", manifest: str) -> bytes | None:
+    """Return a manifest of the line; None: it is not published, or it is another one."""
+    import hashlib
+
+    try:
+        raw = coordinator.log_part(f"object/{manifest}")
+    except KeyhouseError:
+        return None
+    return raw if hashlib.sha256(raw).hexdigest() == manifest else None

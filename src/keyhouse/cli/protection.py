@@ -1,0 +1,57 @@
+"""What protects a coordinator from a rollback: notes on its manifest, and its witnesses."""
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from keyhouse.base.errors import InvalidError
+
+if TYPE_CHECKING:
+    from keyhouse.client import Coordinator
+    from keyhouse.views.witnesses import Witnesses
+    from keyhouse.wire.client_api import Status
+
+RUNNING: Final = 3
+"""The number of the phase in which a manifest is in force."""
+
+
+class Protection(NamedTuple):
+    """How far a coordinator is protected from a rollback by its host.
+
+    ``note``: the remaining danger; empty if there is none. ``witnesses``: None if the manifest
+    names none.
+    """
+
+    note: str = ""
+    witnesses: "Witnesses | None" = None
+
+    def rows(self) -> dict[str, str]:
+        """Return names and values for people."""
+        from keyhouse.views.witnesses import witness_rows
+
+        rows = {"rollback": self.note} if self.note else {}
+        return rows | (witness_rows(self.witnesses) if self.witnesses else {})
+
+
+def protection_of(coordinator: "Coordinator", status: "Status") -> Protection:
+    """Return the protection of a coordinator with this ``status``.
+
+    Raises ``TrustError`` for a manifest, a log or a cosignature that does not verify.
+    """
+    if status.code != RUNNING:
+        return Protection()
+    return protection_under(coordinator.manifest().manifest, coordinator, status)
+
+
+def protection_under(raw: bytes, coordinator: "Coordinator", status: "Status") -> Protection:
+    """Return the protection of a running coordinator under the manifest ``raw``.
+
+    Raises ``TrustError`` for a log or a cosignature that does not verify.
+    """
+    from keyhouse.manifest import decode
+    from keyhouse.views.witnesses import witnesses_of
+
+    try:
+        manifest = decode(raw)
+    except InvalidError:  # of a later version
+        return Protection("not known: this version cannot read the manifest")
+    witnesses = witnesses_of(coordinator, manifest, status.lease)
+    return Protection(manifest.config.rollback_note, witnesses)

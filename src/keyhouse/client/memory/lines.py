@@ -1,0 +1,57 @@
+"""The line of a root, as it was seen last."""
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from keyhouse.client.errors import TrustError
+
+if TYPE_CHECKING:
+    from keyhouse.transparency.line import RootLine
+
+_HINT: Final = (
+    "an older copy of its state was put back, or another one took its place: find out which, and"
+    " send it nothing"
+)
+
+
+class SeenLine(msgspec.Struct, frozen=True):
+    """A line that was seen. ``number`` is 0 if the user set the manifest, and has seen no line."""
+
+    first: str  # the fingerprint of the first manifest, hex
+    number: int = 0  # of entries
+    last: str = ""  # SHA-256 of the last entry, hex
+    accepted: int = 0  # entries whose manifests the user has accepted
+
+
+def require_continued_line(line: "RootLine", seen: SeenLine) -> None:
+    """Raise ``TrustError`` unless ``line`` begins with all entries that were ``seen``."""
+    if line.first.manifest != seen.first:
+        raise TrustError(
+            f"the deployment began with the manifest {line.first.manifest}, but began with"
+            f" {seen.first} before",
+            hint=_HINT,
+        )
+    if len(line.raw) < seen.number:
+        raise TrustError(
+            f"rollback: the line of the root has {len(line.raw)} entries, but had {seen.number}"
+            " before",
+            hint=_HINT,
+        )
+    if seen.number and not line.continues(seen.number, bytes.fromhex(seen.last)):
+        raise TrustError(
+            f"fork: the line of the root does not continue its {seen.number} entries that were seen"
+            " before",
+            hint=_HINT,
+        )
+
+
+def seen_after(line: "RootLine", seen: SeenLine | None) -> SeenLine:
+    """Return what is remembered of ``line``, after what was ``seen`` before.
+
+    Another process may have seen more meanwhile: that stays.
+    """
+    if seen is not None and seen.number >= len(line.raw):
+        return seen
+    accepted = 0 if seen is None else seen.accepted
+    return SeenLine(line.first.manifest, len(line.raw), line.last_hash.hex(), accepted)

@@ -1,0 +1,139 @@
+"""Witnesses of a running coordinator: their cosignatures, and the rest of the lease."""
+
+from datetime import datetime
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+
+from keyhouse.client import Coordinator
+from keyhouse.client.public_log import LogCheckpoint, trusting
+from keyhouse.evidence.milestones import date_of
+from keyhouse.manifest import Manifest, Serving
+from keyhouse.transparency.keys import VerifierKey, verified
+from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.policy import Group, Policy, Witness
+from keyhouse.wire.client_api import LeaseLeft
+
+_SECOND: Final = "%Y-%m-%d %H:%M:%S UTC"
+_SHORT: Final = 4
+"""A lease with less than this part left is short: half of it makes the coordinator renew it."""
+
+
+class Cosignature(msgspec.Struct, frozen=True):
+    """A witness of the manifest, and the time of its cosignature; None: it has not cosigned."""
+
+    witness: str  # its name in the policy
+    key: str  # the name of its key
+    time: datetime | None
+
+
+class Witnesses(msgspec.Struct, frozen=True, rename="camel"):
+    """The witnesses of the manifest in force, and the newest checkpoint that is shown with them.
+
+    ``lease``: None if the coordinator is older than this field. ``enforced``: whether the
+    coordinator is held when the lease ends.
+    """
+
+    cosignatures: tuple[Cosignature, ...]
+    entries: int  # of the log that the checkpoint covers
+    quorum: bool  # whether those that have cosigned are one
+    enforced: bool
+    lease: LeaseLeft | None
+    granted: LeaseLeft  # a whole lease, by the manifest
+
+    @property
+    def last(self) -> Cosignature | None:
+        """The latest cosignature."""
+        signed = (each for each in self.cosignatures if each.time is not None)
+        return max(signed, key=attrgetter("time"), default=None)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the lease has ended or ends soon, so witnesses have not renewed it in time."""
+        left, whole = self.lease, self.granted
+        return left is not None and (
+            left.seconds < whole.seconds // _SHORT or left.operations < whole.operations // _SHORT
+        )
+
+
+def witnesses_of(
+    coordinator: Coordinator, manifest: Manifest, lease: LeaseLeft | None
+) -> Witnesses | None:
+    """Return the witnesses that ``manifest`` names; None if it names none.
+
+    ``lease``: from the status of ``coordinator``. Raises ``TrustError`` for a log that does not
+    verify, and for a cosignature of a named witness that does not hold.
+    """
+    rules = manifest.config.transparency
+    if rules is None or not rules.witnesses:
+        return None
+    policy = Policy.read(rules.witnesses)
+    found = coordinator.witnessed_checkpoint()
+    times = _times(policy, found)
+    return Witnesses(
+        cosignatures=tuple(
+            Cosignature(each.name, each.key.name, times.get(each.key)) for each in policy.witnesses
+        ),
+        entries=found.size,
+        quorum=policy.holds(times),
+        enforced=rules.serve == Serving.WITNESSED,
+        lease=lease,
+        granted=LeaseLeft(rules.lease_seconds, rules.lease_operations),
+    )
+
+
+def _times(policy: Policy, found: LogCheckpoint) -> dict[VerifierKey, datetime]:
+    """Return the time of each witness that has cosigned ``found``."""
+    note, log = SignedNote.read(found.note), VerifierKey.read(found.verifier)
+    with trusting():
+        signed = verified(note, [log, *(each.key for each in policy.witnesses)])
+        return {key: date_of(time) for key, time in signed.items() if key != log}
+
+
+def witness_rows(found: Witnesses) -> dict[str, str]:
+    """Return ``found`` as names and values for people."""
+    rows = {"witnesses": cosigned_in_words(found)}
+    if found.last is not None:
+        rows["last cosignature"] = seen_in_words(found.last)
+    if found.lease is not None:
+        rows["lease"] = lease_in_words(found, found.lease)
+    return rows
+
+
+def seen_in_words(cosignature: Cosignature) -> str:
+    """Return the witness and the time of ``cosignature``."""
+    return f"{cosignature.witness}, {cosignature.time:{_SECOND}}"
+
+
+def cosigned_in_words(found: Witnesses) -> str:
+    """Return which witnesses have cosigned, which have not, and whether that is a quorum."""
+    signed = [each.witness for each in found.cosignatures if each.time is not None]
+    others = [each.witness for each in found.cosignatures if each.time is None]
+    verb = "has" if len(signed) == 1 else "have"
+    quorum = "a quorum" if found.quorum else "not a quorum"
+    text = f"{', '.join(signed)} {verb} cosigned {found.entries} entries, {quorum}"
+    if not signed:
+        text = f"none has cosigned the {found.entries} entries"
+    return f"{text}; missing: {', '.join(others)}" if others and signed else text
+
+
+def lease_in_words(found: Witnesses, left: LeaseLeft) -> str:
+    """Return for how long the coordinator serves without another cosignature."""
+    held = "then held" if found.enforced else "then it serves all the same (Serve: Always)"
+    if not left.seconds or not left.operations:
+        return "ended" if found.enforced else "ended; it serves all the same (Serve: Always)"
+    return f"{left.seconds} s or {left.operations} operations left, {held}"
+
+
+def quorum_in_words(quorum: Group | Witness | None) -> str:
+    """Return whose cosignatures are enough, as ``2 of A, B, (1 of C, D)``."""
+    if quorum is None:
+        return "none"
+    if isinstance(quorum, Witness):
+        return quorum.name
+    members = (
+        each.name if isinstance(each, Witness) else f"({quorum_in_words(each)})"
+        for each in quorum.members
+    )
+    return f"{quorum.needed} of {', '.join(members)}"
