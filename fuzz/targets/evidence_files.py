@@ -1,37 +1,46 @@
-"""Evidence files: a recorded one that is damaged, and histories that all who have keys sign.
+"""Evidence files: forged by the holder of each key, damaged, and true ones drawn at random.
 
-Oracle: only ``EvidenceRefusedError`` comes out, with pins and without, and what is verified can be
-shown. Whatever is damaged without the keys is refused, or has the same root and the same entries:
-what is left out besides is told, as an approval that is missing.
+Oracle: only ``EvidenceRefusedError`` comes out, with pins and without, and a verified file can be
+shown. No forgery is accepted: of the kinds in ``tests/support/forger``, each by the holder of its
+keys. Every true history is proven, with its gaps and no others. A file that is damaged without keys
+is refused, or has the same root and the same entries.
 
-A case says how a file is changed. The keys of histories are new in each process.
+A case names the kind and a seed. The keys of histories are new in each process.
 """
 
 import gzip
 from random import Random
-from typing import ClassVar, Final, Literal, get_args
+from typing import ClassVar, Final, Literal
 
 import msgspec
 from fuzz.mutations import mutated
 from fuzz.target import FindingError, Target
 from support.evidence import GOLDEN, Maker, golden_pins, history
 from support.evidence_fuzz import signed_again, with_other_bytes, with_other_value
+from support.forger import KINDS, file_of, forged, honest
 
 from keyhouse.evidence.bundle import Evidence, read_evidence
 from keyhouse.evidence.errors import EvidenceRefusedError
-from keyhouse.evidence.page import page_of
 from keyhouse.evidence.pins import Pins
-from keyhouse.evidence.verify import verify
+from keyhouse.evidence.verify import examine, verify
+from keyhouse.views.audit.given import Given, GivenFile
+from keyhouse.views.audit.page import page_of
 
 __all__ = ["EvidenceTarget"]
 
-_How = Literal["bytes", "value", "many", "gzip", "signed"]
+_GIVEN = Given(GivenFile.of("FILE", "fuzzed", b""))
+
+_How = Literal["bytes", "value", "many", "gzip", "signed", "forged", "honest"]
 _MOST_VALUES: Final = 4
+_SHARES: Final[dict[_How, int]] = {
+    "forged": 14, "honest": 2, "signed": 1, "bytes": 1, "value": 1, "many": 1, "gzip": 1,
+}  # fmt: skip
 
 
 class _Case(msgspec.Struct, frozen=True, array_like=True):
     how: _How
     seed: int  # of the changes
+    kind: str = ""  # of a forgery
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -39,10 +48,10 @@ _decoder = msgspec.msgpack.Decoder(_Case)
 
 
 class EvidenceTarget(Target):
-    """Evidence files, damaged or signed again by those who have the keys."""
+    """Evidence files: forged, damaged, signed again by those who have the keys, and true."""
 
     name: ClassVar[str] = "evidence"
-    about: ClassVar[str] = "evidence files, damaged, and false histories that are signed"
+    about: ClassVar[str] = "evidence files, forged by the holder of each key, or damaged"
 
     def __init__(self) -> None:
         self._good = (GOLDEN / "deployment.evidence.json").read_bytes()
@@ -50,19 +59,49 @@ class EvidenceTarget(Target):
         self._true = read_evidence(self._good)
         self._maker = Maker()
         self._said = history(self._maker)
+        self._forger = Maker(ml_dsa=False)  # ML-DSA signs no text that is not a checkpoint
 
     def draw(self, chance: Random) -> bytes:
-        """Return how to change a file."""
-        return _encode(_Case(chance.choice(get_args(_How)), chance.getrandbits(32)))
+        """Return how to make or change a file."""
+        (how,) = chance.choices(list(_SHARES), list(_SHARES.values()))
+        kind = chance.choice(list(KINDS)) if how == "forged" else ""
+        return _encode(_Case(how, chance.getrandbits(32), kind))
 
     def judge(self, case: bytes) -> str:
-        """Change a file and verify it."""
+        """Make or change a file and verify it."""
         given = _decoder.decode(case)
         chance = Random(given.seed)  # noqa: S311 - repeatable, not secret
+        if given.how == "forged":
+            return self._forged(given.kind, chance)
+        if given.how == "honest":
+            return self._honest(chance)
         if given.how == "signed":
             raw = signed_again(self._maker, self._said, chance)
             return self._judged(raw, self._maker.pins(), None) if raw else "cannot be signed"
         return self._judged(self._damaged(given.how, chance), golden_pins(), self._true)
+
+    def _forged(self, name: str, chance: Random) -> str:
+        """Forge a file, which has to be refused."""
+        kind = KINDS[name]
+        draft = forged(self._forger, kind, chance)
+        pins = self._forger.pins(**draft.pins)
+        try:
+            verify(read_evidence(file_of(self._forger, draft)), pins)
+        except EvidenceRefusedError as refused:
+            return f"forged by {kind.holder}, refused: {refused.step}"
+        raise FindingError(f"a forgery is accepted: {name}")
+
+    def _honest(self, chance: Random) -> str:
+        """Make a true file, which has to be proven, with its gaps and no others."""
+        draft = honest(self._forger, chance)
+        try:
+            found = examine(read_evidence(file_of(self._forger, draft)), self._forger.pins())
+        except EvidenceRefusedError as refused:
+            raise FindingError(f"a true history is refused: {refused}") from None
+        if found.gaps.keys() != draft.gaps:
+            raise FindingError(f"a true history has the gaps {sorted(found.gaps)}")
+        page_of(found, _GIVEN)
+        return f"honest: {found.outcome}"
 
     def _damaged(self, how: _How, chance: Random) -> bytes:
         if how == "gzip":
@@ -91,8 +130,8 @@ class EvidenceTarget(Target):
 
 def _outcome(evidence: Evidence, pins: Pins | None) -> str:
     try:
-        verified = verify(evidence, pins)
+        verified = examine(evidence, pins)
     except EvidenceRefusedError as refused:
         return f"refused: {refused.step}"
-    page_of(verified)
-    return "proven, but for something" if verified.gaps else "proven"
+    page_of(verified, _GIVEN)
+    return f"damaged: {verified.outcome}"

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 
 import pytest
-from support.evidence import Maker, history
+from support.evidence import GOLDEN, Maker, history
 
-from keyhouse.evidence.bundle import Evidence, Hidden
+from keyhouse.evidence.bundle import Evidence, Hidden, read_evidence
 from keyhouse.evidence.collect import collect, proof_of
-from keyhouse.evidence.verify import verify
+from keyhouse.evidence.gaps import Gap
+from keyhouse.evidence.verify import examine
 from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.leaf import ManifestSet, ManifestUpdated, read_leaf
 from keyhouse.transparency.tiles import ENTRIES, Tile, bundle
 
 MAKER = Maker()
@@ -16,23 +18,30 @@ EVIDENCE = MAKER.evidence(history(MAKER), milestones=(3, 8))
 ENTRIES_TILE = f"tile/{Tile(ENTRIES, 0, len(EVIDENCE.entries)).path}"
 
 
-def parts(**changed: bytes | None) -> Callable[[str], bytes | None]:
+OBJECTS = sorted(EVIDENCE.objects.keys() - {EVIDENCE.head.collateral})
+OLD = read_evidence((GOLDEN / "deployment.evidence.json").read_bytes())
+"""Of a version whose leaves do not state whether a manifest is public."""
+
+
+def parts(of: Evidence = EVIDENCE, /, **changed: bytes | None) -> Callable[[str], bytes | None]:
     """Return what serves the log; ``changed``: its entries, or an object under its name."""
-    entries = [each for each in EVIDENCE.entries if isinstance(each, bytes)]
+    entries = [each for each in of.entries if isinstance(each, bytes)]
     served: dict[str, bytes | None] = {ENTRIES_TILE: changed.pop("entries", bundle(entries))}
-    objects = EVIDENCE.objects | changed
+    objects = of.objects | changed
     return (served | {f"object/{name}": raw for name, raw in objects.items()}).get
 
 
-def collected(read: Callable[[str], bytes | None] | None = None, **options: object) -> Evidence:
+def collected(
+    read: Callable[[str], bytes | None] | None = None, of: Evidence = EVIDENCE, **options: object
+) -> Evidence:
     given = {
-        "made": EVIDENCE.made,
-        "certificates": (EVIDENCE.root, EVIDENCE.intermediate),
-        "key": EVIDENCE.log,
-        "note": EVIDENCE.checkpoints[-1].encode(),
-        "head": EVIDENCE.head,
-        "collateral": EVIDENCE.objects[EVIDENCE.head.collateral],
-        "earlier": EVIDENCE.checkpoints[:-1],
+        "made": of.made,
+        "certificates": (of.root, of.intermediate),
+        "key": of.log,
+        "note": of.checkpoints[-1].encode(),
+        "head": of.head,
+        "collateral": of.objects[of.head.collateral],
+        "earlier": of.checkpoints[:-1],
     }
     return collect(read or parts(), **{**given, **options})  # type: ignore[arg-type]
 
@@ -42,7 +51,7 @@ def test_what_is_collected_is_the_same_evidence() -> None:
 
     assert found.entries == EVIDENCE.entries
     assert found.checkpoints == EVIDENCE.checkpoints
-    assert verify(found, MAKER.pins()).gaps == {}
+    assert examine(found, MAKER.pins()).gaps == {}
 
 
 def test_hidden_anchors_leave_all_else_proven() -> None:
@@ -50,13 +59,32 @@ def test_hidden_anchors_leave_all_else_proven() -> None:
 
     hidden = [number for number, each in enumerate(found.entries) if isinstance(each, Hidden)]
     assert hidden == [9]
-    assert list(verify(found, MAKER.pins()).gaps.values()) == [(9,)]
+    assert examine(found, MAKER.pins()).gaps == {Gap.HIDDEN_ENTRY: (9,)}
 
 
-def test_objects_that_the_log_has_not_are_left_out() -> None:
-    missing = dict.fromkeys(EVIDENCE.objects)
+@pytest.mark.parametrize("index", range(len(OBJECTS)))
+def test_an_object_that_an_entry_names_and_the_log_lacks_is_refused(index: int) -> None:
+    name = OBJECTS[index]
+    with pytest.raises(LogInvalidError, match=f"object/{name} is missing"):
+        collected(parts(**{name: None}))
 
-    assert list(collected(parts(**missing)).objects) == [EVIDENCE.head.collateral]
+
+def test_an_old_log_need_not_have_its_manifests() -> None:
+    named = {
+        leaf.manifest
+        for leaf in (read_leaf(each) for each in OLD.entries if isinstance(each, bytes))
+        if isinstance(leaf, ManifestSet | ManifestUpdated)
+    }
+
+    found = collected(parts(OLD, **dict.fromkeys(named)), OLD)
+
+    assert OLD.objects.keys() - found.objects.keys() == named
+
+
+def test_equal_checkpoints_are_collected_once() -> None:
+    found = collected(earlier=[*(9 * EVIDENCE.checkpoints)])
+
+    assert found.checkpoints == EVIDENCE.checkpoints
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,15 @@ from msgspec.structs import replace
 from support.samples.deployment import user
 
 from keyhouse.evidence.errors import HistoryRefusedError
-from keyhouse.evidence.history import Gap, History, LogIdentity, LogView, follow, follow_hidden
+from keyhouse.evidence.gaps import Gap
+from keyhouse.evidence.history import (
+    History,
+    LogIdentity,
+    LogView,
+    follow,
+    follow_hidden,
+    require_whole,
+)
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import Leaf, object_name
 
@@ -61,8 +69,8 @@ FIRST = manifest(
     alice=["admin", "write", "raise"], bob=["admin"], carol=["admin", "write"], dave=["write"]
 )
 SECOND = manifest(threshold=1)
-OBJECTS = {object_name(raw): raw for raw in (FIRST, SECOND)}
-FIRST_NAME, SECOND_NAME = OBJECTS
+FIRST_NAME, SECOND_NAME = object_name(FIRST), object_name(SECOND)
+OBJECTS = {object_name(raw): raw for raw in (FIRST, SECOND, b"lines")}
 
 
 def begun(**fields: Any) -> Leaf:
@@ -80,7 +88,7 @@ def started(sequence: int = 1, **fields: Any) -> Leaf:
     said = {
         "time": 1,
         "at": f"1.{sequence}.{'0' * 64}",
-        "instance": "0" * 32,
+        "instance": f"{sequence:032x}",
         "version": "0.1.0",
         "platform": "simulation",
         "unique": "1" * 64,
@@ -138,7 +146,14 @@ def anchor(sequence: int) -> Leaf:
 
 
 BEGIN = (begun(), first(), started())
-OLDER = (begun(imported="b" * 64), started())
+NO_NAMES = leaves.Uploads("alice", certificate("alice"), ())
+LINES = object_name(b"lines")
+OLDER = (begun(imported=LINES), started())
+IN_FORCE = (
+    begun(imported=LINES, manifest=FIRST_NAME, intermediate=KEYS, public=True),
+    started(),
+)
+"""A log that begins in a deployment, and names the manifest in force."""
 
 
 def followed(
@@ -148,10 +163,11 @@ def followed(
 ) -> tuple[History, list[tuple[Gap, ...]]]:
     """Return the history of these leaves, and the gaps of each; None is a hidden entry."""
     history, gaps = History(replace(IDENTITY, origin=origin)), []
-    log = LogView(objects, lambda _: bytes(32))
+    log = LogView(objects, lambda _: bytes(32), set())
     for each in said:
-        history, found = follow_hidden(history) if each is None else follow(history, each, log)
-        gaps.append(found)
+        step = follow_hidden(history) if each is None else follow(history, each, log)
+        history = step.history
+        gaps.append(step.gaps)
     return history, gaps
 
 
@@ -164,7 +180,8 @@ def followed(
         (*BEGIN, proposed(), approved(), updated(), started(2)),
         (*BEGIN, proposed(), approved("alice", missing=1), approved(), updated()),
         (*BEGIN, proposed(), cancelled(), proposed("bob"), cancelled("")),
-        (*BEGIN, proposed(), raised(), uploaded(), approved(), updated()),
+        (*BEGIN, raised(), proposed(), uploaded(), approved(), updated()),
+        (*IN_FORCE, uploaded(), raised(), proposed(), approved(), updated()),
         (*BEGIN, raised("3"), raised("7"), raised("7")),
         (*BEGIN, None, uploaded(), None),
         (*OLDER, approved(), updated()),
@@ -188,10 +205,10 @@ def test_what_a_coordinator_may_do_is_followed(said: tuple[Leaf | None, ...]) ->
         ((None,), "cannot be hidden"),
         ((begun(), None), "cannot be hidden"),
         ((begun(), started()), "first manifest"),
-        ((begun(imported="b" * 64), first()), "first manifest"),
+        ((begun(imported=LINES), first()), "first manifest"),
         ((*BEGIN, first()), "one first manifest"),
         ((*BEGIN, uploaded(), replace(uploaded(), time=0)), "runs back"),
-        ((*BEGIN, started(1)), "journal runs back"),
+        ((*BEGIN, started(1, instance="f" * 32)), "journal runs back"),
         ((*BEGIN, started(5), anchor(4)), "journal runs back"),
         ((*BEGIN, started(2, platform="sgx")), "kinds of platforms"),
         ((begun(), first(recovery=leaves.Recovery(1, 1))), "recovery keys"),
@@ -202,16 +219,16 @@ def test_what_a_coordinator_may_do_is_followed(said: tuple[Leaf | None, ...]) ->
         ((*BEGIN, recovered("anna"), recovered("anna")), "one of them twice"),
         ((*BEGIN, recovered()), "names no holder"),
         ((*BEGIN, proposed(base=SECOND_NAME)), "another manifest than the one in force"),
-        ((*BEGIN, proposed(needed=1)), "another number"),
-        ((*BEGIN, proposed(needed=3)), "another number"),
+        ((*BEGIN, proposed(needed=1)), "the manifest in force demands 2"),
+        ((*BEGIN, proposed(needed=3)), "states that 3 users"),
         ((*BEGIN, proposed("dave")), "no permission UpdateManifest"),
         ((*BEGIN, proposed("stranger")), "no user"),
         ((*BEGIN, proposed(certificate=KEYS)), "with this certificate"),
         ((*BEGIN, proposed(), proposed("bob")), "while another one was pending"),
         ((*BEGIN, approved()), "not pending"),
         ((*BEGIN, proposed(), approved(manifest=FIRST_NAME)), "not pending"),
-        ((*BEGIN, proposed(), approved(missing=1)), "still have to agree"),
-        ((*BEGIN, proposed(), approved("alice")), "still have to agree"),
+        ((*BEGIN, proposed(), approved(missing=1)), "more users have to agree"),
+        ((*BEGIN, proposed(), approved("alice")), "more users have to agree"),
         ((*BEGIN, proposed(), approved("dave")), "no permission"),
         ((*BEGIN, proposed(), approved(), uploaded()), "did not take effect"),
         ((*BEGIN, proposed(), approved(), None), "did not take effect"),
@@ -234,9 +251,23 @@ def test_what_a_coordinator_may_do_is_followed(said: tuple[Leaf | None, ...]) ->
         ((*BEGIN, uploaded("bob")), "no permission WriteSecret"),
         ((*BEGIN, uploaded("alice", "unknown")), "no permission WriteSecret"),
         ((*BEGIN, leaves.SecretsUploaded(time=1, uploads=())), "no secret"),
+        ((*BEGIN, leaves.SecretsUploaded(time=1, uploads=(NO_NAMES,))), "names no secret"),
+        ((*BEGIN, started(2, instance=f"{1:032x}")), "starts twice"),
+        ((*BEGIN, proposed(), raised()), "while an update was pending"),
+        ((*BEGIN, proposed(approval=KEYS)), f"the object {KEYS} is missing"),
+        ((*BEGIN, raised(approval=KEYS)), f"the object {KEYS} is missing"),
+        ((*BEGIN, proposed(), cancelled(approval=KEYS)), f"the object {KEYS} is missing"),
+        ((*BEGIN, proposed(), cancelled("", approval=KEYS)), "nobody cancelled"),
+        ((*BEGIN, proposed(manifest=KEYS, public=True)), f"the object {KEYS} is missing"),
+        ((begun(), first(manifest=KEYS, public=True)), f"the object {KEYS} is missing"),
+        ((begun(), first(public=False)), "not public, which contradicts"),
+        ((begun(imported=KEYS),), f"the object {KEYS} is missing"),
+        ((begun(manifest=FIRST_NAME, intermediate=KEYS, public=True),), "a new deployment"),
+        ((*IN_FORCE, proposed(base=SECOND_NAME)), "another manifest than"),
+        ((*IN_FORCE, uploaded("stranger")), "no user"),
         ((*OLDER, first()), "one first manifest"),
         ((*OLDER, raised(), proposed(base=SECOND_NAME)), "another manifest than"),
-        ((*OLDER, proposed(), approved(missing=1)), "still have to agree"),
+        ((*OLDER, proposed(), approved(missing=1)), "more users have to agree"),
     ],
 )
 def test_what_no_coordinator_may_do_is_refused(said: tuple[Leaf | None, ...], why: str) -> None:
@@ -248,16 +279,32 @@ def test_what_no_coordinator_may_do_is_refused(said: tuple[Leaf | None, ...], wh
 @pytest.mark.parametrize(
     ("said", "gaps"),
     [
-        (BEGIN, (Gap.NO_QUOTE,)),
-        ((begun(imported="b" * 64),), (Gap.OLDER,)),
-        ((begun(previous=leaves.PreviousLog("a", 1, KEYS, "lost")),), (Gap.REPLACES,)),
+        (BEGIN, ()),
+        ((begun(imported=LINES),), (Gap.OLDER_THAN_LOG,)),
+        ((begun(previous=leaves.PreviousLog("a", 1, KEYS, "lost")),), (Gap.REPLACES_LOG,)),
         ((*BEGIN, started(2, quote=KEYS)), ()),
         ((*BEGIN, proposed()), (Gap.NOT_SIGNED,)),
         ((*BEGIN, raised()), (Gap.NOT_SIGNED,)),
-        ((*BEGIN, proposed(approval=KEYS)), (Gap.NOT_SIGNED, Gap.NO_APPROVAL)),
         ((*BEGIN, uploaded()), ()),
-        ((*BEGIN, None), (Gap.HIDDEN,)),
-        ((*OLDER, uploaded("stranger")), (Gap.NO_MANIFEST,)),
+        ((*BEGIN, None), (Gap.HIDDEN_ENTRY,)),
+        ((*OLDER, uploaded("stranger")), (Gap.RIGHTS_UNKNOWN,)),
+        ((*OLDER, approved()), (Gap.NOT_SIGNED, Gap.RIGHTS_UNKNOWN, Gap.AGREED_BEFORE_LOG)),
+        ((*OLDER, cancelled()), (Gap.NOT_SIGNED, Gap.RIGHTS_UNKNOWN, Gap.AGREED_BEFORE_LOG)),
+        ((*OLDER, approved(), updated()), (Gap.AGREED_BEFORE_LOG,)),
+        ((*IN_FORCE, approved()), (Gap.NOT_SIGNED, Gap.AGREED_BEFORE_LOG)),
+        ((*BEGIN, proposed(), cancelled("")), (Gap.CANCELLED_BY_COORDINATOR,)),
+        ((*BEGIN, proposed(manifest=KEYS)), (Gap.NOT_SIGNED, Gap.MANIFEST_MISSING)),
+        (
+            (*BEGIN, proposed(manifest=KEYS, public=False)),
+            (Gap.NOT_SIGNED, Gap.MANIFEST_NOT_PUBLIC),
+        ),
+        ((begun(), first(manifest=KEYS)), (Gap.MANIFEST_MISSING,)),
+        ((begun(), first(manifest=KEYS, public=False)), (Gap.MANIFEST_NOT_PUBLIC,)),
+        ((begun(), first(public=True)), ()),
+        (
+            (begun(imported=LINES, manifest=KEYS, intermediate=KEYS, public=False),),
+            (Gap.OLDER_THAN_LOG, Gap.MANIFEST_NOT_PUBLIC),
+        ),
     ],
 )
 def test_what_cannot_be_judged_is_told(
@@ -273,7 +320,8 @@ def test_a_manifest_that_is_not_in_the_log_is_told_wherever_it_would_be_needed()
     history, gaps = followed(*said, objects=nothing.get)
 
     assert history.manifest == FIRST_NAME
-    assert [Gap.NO_MANIFEST in each for each in gaps] == [False, True, False, *(4 * [True])]
+    assert [Gap.MANIFEST_MISSING in each for each in gaps][:3] == [False, True, False]
+    assert [Gap.RIGHTS_UNKNOWN in each for each in gaps] == [*(3 * [False]), *(4 * [True])]
 
 
 @pytest.mark.parametrize(
@@ -310,6 +358,55 @@ def test_the_log_has_the_name_that_the_first_manifest_gives_it(
         followed(*said, objects=objects.get, origin=origin)
 
 
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [((recovered("anna"),), "ends between"), ((proposed(), approved()), "ends before an update")],
+)
+def test_a_log_cannot_end_between_leaves_that_belong_together(
+    said: tuple[Leaf, ...], why: str
+) -> None:
+    require_whole(followed(*BEGIN, proposed())[0])
+    with pytest.raises(HistoryRefusedError, match=why):
+        require_whole(followed(*BEGIN, *said)[0])
+
+
+def test_a_full_update_that_lowers_a_version_has_a_note() -> None:
+    log, history = LogView(OBJECTS.get, lambda _: bytes(32), set()), History(IDENTITY)
+    notes = []
+    for leaf in (*BEGIN, raised("9"), proposed(), approved(), updated()):
+        history, _, found = follow(history, leaf, log)
+        notes.append(found)
+
+    assert notes == [*(6 * [()]), ('lowers the security version of "signed" from 9 to 3',)]
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "why"),
+    [
+        (FIRST.replace(b'"Config":', b'"CONFIG": {"UpdateThreshold": 1}, "Config":'), "once"),
+        (FIRST.replace(b'"Users":', b'"More": {}, "Users":'), "unknown"),
+        (FIRST.replace(b'"UpdateThreshold": 2', b'"UpdateThreshold": 9'), "UpdateThreshold"),
+        (
+            FIRST.replace(
+                json.dumps(user("bob").pem.decode()).encode(),
+                json.dumps(user("alice").pem.decode()).encode(),
+            ),
+            "certificate of the user",
+        ),
+        (FIRST.replace(b"BEGIN CERTIFICATE", b"BEGIN NOTHING", 1), "Certificate"),
+        (b"[]", "must be an object"),
+    ],
+)
+def test_a_manifest_that_coordinators_refuse_is_refused(spoiled: bytes, why: str) -> None:
+    named = object_name(spoiled)
+    objects = {**OBJECTS, named: spoiled}
+
+    with pytest.raises(HistoryRefusedError, match=f"{named} is not a manifest .*{why}"):
+        followed(begun(), first(manifest=named), objects=objects.get)
+    with pytest.raises(HistoryRefusedError, match=f"{named} is not a manifest .*{why}"):
+        followed(*BEGIN, proposed(manifest=named), objects=objects.get)
+
+
 def test_an_object_that_is_not_a_manifest_is_refused() -> None:
-    with pytest.raises(HistoryRefusedError, match="not a manifest"):
+    with pytest.raises(HistoryRefusedError, match="not a manifest that a coordinator accepts"):
         followed(*BEGIN, objects=lambda _: b"[]")

@@ -1,6 +1,7 @@
 """Evidence of a history that tests write, with every key at hand: to damage and sign again.
 
-``python -m support.evidence`` writes the golden files again, which a change of the format needs.
+``python -m support.evidence`` writes the newer golden files again, which a change of the format
+needs. The older ones stay as they are: the format is permanent.
 """
 
 import hashlib
@@ -42,7 +43,7 @@ from support.cosigner import Cosigner
 from support.samples.deployment import user
 from support.samples.updates import raise_version, together
 
-__all__ = ["BEGUN", "GOLDEN", "Maker", "Said", "golden_pins", "history"]
+__all__ = ["BEGUN", "GOLDEN", "GOLDEN_PUBLIC", "Maker", "Said", "golden_pins", "history", "written"]
 
 Said = dict[str, Any]
 """A leaf as its fields.
@@ -54,7 +55,13 @@ BEGUN: Final = datetime(2026, 11, 22, 12, tzinfo=UTC)
 FIRST = together(Transparency={"SignedApprovals": True})
 SECOND = together(word="second")
 GOLDEN: Final = Path(__file__).parents[1] / "evidence" / "golden"
-"""A good evidence file, recorded, and what an auditor has beside it."""
+"""A good evidence file, recorded, and what an auditor has beside it.
+
+Its leaves do not state whether manifests are public: that was so before 2026-11-23.
+"""
+
+GOLDEN_PUBLIC: Final = GOLDEN.with_name("golden_public")
+"""The same, of leaves that state it."""
 
 _DECISIONS: Final = {
     "update-proposed": Decision.PROPOSE,
@@ -215,7 +222,10 @@ def history(maker: Maker) -> list[Said]:
     upload = {"uploads": [["writer", _certificate("writer"), ["note"]]]}
     said: list[Said] = [
         {"kind": "log-begun", **log, "platform": "simulation", "previous": None, "imported": ""},
-        {"kind": "manifest-set", "manifest": first, "intermediate": mine, "recovery": None},
+        {
+            "kind": "manifest-set", "manifest": first, "intermediate": mine, "recovery": None,
+            "public": True,
+        },
         _started(maker, 1),
         {"kind": "secrets-uploaded", **upload},
         {
@@ -224,12 +234,12 @@ def history(maker: Maker) -> list[Said]:
         },
         {
             "kind": "update-proposed", **_by("alice"), "base": first, "manifest": second,
-            "needed": 2, **decided,
+            "needed": 2, "public": True, **decided,
         },
         {"kind": "update-approved", **_by("bob"), "manifest": second, "missing": 0, **decided},
         {
             "kind": "manifest-updated", "base": first, "manifest": second, "intermediate": mine,
-            "recovery": None,
+            "recovery": None, "public": True,
         },
         {"kind": "secrets-uploaded", **upload},
         {"kind": "anchor", "at": f"2.5.{'0' * 64}", "nonce": "0" * 32, "activations": ""},
@@ -250,14 +260,14 @@ def record(folder: Path) -> None:
     (folder / "deployment.evidence.json").write_bytes(write_evidence(evidence))
 
 
-def golden_pins(**changed: Any) -> Pins:
-    """Return what an auditor of the golden file trusts."""
-    der = PEM_cert_to_DER_cert((GOLDEN / "root.pem").read_text())
+def golden_pins(folder: Path = GOLDEN, **changed: Any) -> Pins:
+    """Return what an auditor of the golden file in ``folder`` trusts."""
+    der = PEM_cert_to_DER_cert((folder / "root.pem").read_text())
     given = {
-        "root": (GOLDEN / "root-fingerprint").read_text().strip(),
+        "root": (folder / "root-fingerprint").read_text().strip(),
         "vendor_root": der,
-        "identity": read_expected_identity((GOLDEN / "attestation.json").read_bytes()),
-        "policy": Policy.read((GOLDEN / "witnesses.policy").read_text()),
+        "identity": read_expected_identity((folder / "attestation.json").read_bytes()),
+        "policy": Policy.read((folder / "witnesses.policy").read_text()),
         "now": BEGUN + timedelta(hours=2),
     }
     return Pins(**{**given, **changed})
@@ -293,4 +303,4 @@ def _micro(time: datetime) -> int:
 
 
 if __name__ == "__main__":
-    record(GOLDEN)
+    record(GOLDEN_PUBLIC)

@@ -6,12 +6,14 @@ from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from keyhouse.authority import is_signed_by_root
 from keyhouse.evidence.history import History, LogIdentity, LogView, follow
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import VerifierKey, verified
-from keyhouse.transparency.leaf import Leaf, object_name, read_leaf
+from keyhouse.transparency.leaf import Leaf, LogBegun, object_name, read_leaf
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, frontier_of
 from keyhouse.transparency.tree import Frontier, leaf_hash
@@ -65,9 +67,18 @@ def read_log(
 
 def _require_history(entries: list[bytes], identity: LogIdentity) -> None:
     """Follow the leaves as those do who verify evidence, but for manifests and approvals."""
-    history, log = History(identity), LogView(lambda _: None, lambda _: None)
+    begun = read_leaf(entries[0])
+    imported = begun.imported if isinstance(begun, LogBegun) else ""
+    objects = {imported: b"lines of an update log"}
+    history, log = History(identity), LogView(objects.get, lambda _: bytes(32), set())
     for entry in entries:
-        history, _ = follow(history, read_leaf(entry), log)
+        history = follow(history, _without_objects(read_leaf(entry)), log).history
+
+
+def _without_objects(leaf: Leaf) -> Leaf:
+    """Return ``leaf`` without what makes an object of the log necessary."""
+    nothing = {"public": UNSET, "approval": ""}
+    return replace(leaf, **{name: nothing[name] for name in nothing if hasattr(leaf, name)})
 
 
 def published_by(client: Client) -> Published:

@@ -6,6 +6,7 @@ passed over, and two programs that read it cannot see two contents.
 """
 
 import zlib
+from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -21,6 +22,8 @@ MOST_BYTES: Final = 512 * 1024 * 1024
 """Bytes of the largest file that is read; of a compressed one before and after."""
 
 _GZIP: Final = b"\x1f\x8b"
+_BEGINNING: Final = b'{"checkpoints":["'
+_PIECE: Final = 1024 * 1024
 _NOT_ONE: Final = "it is not an evidence file of this version, or not in its one form"
 _WHOLE: Final = 2**53 - 1
 
@@ -110,17 +113,37 @@ def read_evidence(raw: bytes) -> Evidence:
 
 
 def _expanded(raw: bytes) -> bytes:
-    """Return what ``raw``, one gzip member, has compressed."""
+    """Return what ``raw``, one gzip member, has compressed.
+
+    The first pass keeps nothing: a bomb is refused in the memory of one piece, and before the file
+    could be too large. The second pass keeps a content that begins as evidence files do.
+    """
+    size = 0
+    for piece in _pieces(raw):
+        if size == 0 and not piece.startswith(_BEGINNING[: len(piece)]):
+            raise _refused(_NOT_ONE, "a file of a newer version is read by that version")
+        size += len(piece)
+        if size > MOST_BYTES:
+            raise _refused(f"it has more than {MOST_BYTES} bytes when it is expanded")
+    return b"".join(_pieces(raw))
+
+
+def _pieces(raw: bytes) -> Iterator[bytes]:
+    """Yield what the gzip member ``raw`` has compressed, in pieces of at most ``_PIECE`` bytes."""
     reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-    try:
-        found = reader.decompress(raw, MOST_BYTES + 1)
-    except zlib.error:
-        raise _refused("it is compressed by gzip, and damaged") from None
-    if len(found) > MOST_BYTES:
-        raise _refused(f"it has more than {MOST_BYTES} bytes when it is expanded")
-    if not reader.eof or reader.unused_data:
-        raise _refused("it is compressed by gzip, and has no end or more behind it")
-    return found
+    rest = raw
+    while not reader.eof:
+        try:
+            piece = reader.decompress(rest, _PIECE)
+        except zlib.error:
+            raise _refused("it is compressed by gzip, and damaged") from None
+        rest = reader.unconsumed_tail
+        if piece:
+            yield piece
+        elif not rest and not reader.eof:
+            raise _refused("it is compressed by gzip, and its end is missing")
+    if reader.unused_data:
+        raise _refused("it is compressed by gzip, and more data follow its end")
 
 
 def _refused(problem: str, hint: str = "") -> EvidenceRefusedError:

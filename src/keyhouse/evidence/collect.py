@@ -1,12 +1,13 @@
 """Makes an evidence file of a log, from its parts as anyone serves them."""
 
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from keyhouse.base.progress import advance, begin
 from keyhouse.evidence.bundle import MEDIA_TYPE, Entry, Evidence, Head, Hidden, LogKey
-from keyhouse.evidence.milestones import WholeTree
+from keyhouse.evidence.milestones import MOST_OF_A_SIZE, WholeTree
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
@@ -84,7 +85,7 @@ def _log_of(parts: Parts, checkpoint: Checkpoint) -> tuple[list[bytes], WholeTre
 
 
 def _part(parts: Parts, path: str) -> bytes:
-    """Return the tile or bundle at ``path``. Raises ``LogInvalidError`` if it is missing."""
+    """Return the part of the log at ``path``. Raises ``LogInvalidError`` if it is missing."""
     raw = parts(path)
     if raw is None:
         raise LogInvalidError(
@@ -97,36 +98,46 @@ def _part(parts: Parts, path: str) -> bytes:
 def _objects_of(
     parts: Parts, said: Sequence[leaves.Leaf], objects: dict[str, bytes]
 ) -> dict[str, bytes]:
-    """Return ``objects`` with those that the leaves name, as far as the log has them."""
+    """Return ``objects`` with those that the leaves name.
+
+    Raises ``LogInvalidError`` if the log lacks one, but for a manifest that is not public.
+    """
     begin("fetching objects", len(said))
     for leaf in said:
         for name in objects_named(leaf, objects.get):
-            if name not in objects:
-                objects |= _object(parts, name)
+            if name not in objects and (raw := _object(parts, leaf, name)) is not None:
+                objects[name] = raw
         advance(1)
     return objects
 
 
 def _continued(notes: Sequence[str], tree: WholeTree, last: Checkpoint) -> Iterator[str]:
-    """Yield those of ``notes`` that are of less than the whole log, by size."""
-    found = [(Checkpoint.read(SignedNote.read(each.encode()).text), each) for each in notes]
+    """Yield those of ``notes`` that are of less than the whole log, by size.
+
+    Each is yielded once, and of one size as many as a verifier takes.
+    """
+    known = dict.fromkeys(notes)
+    found = [(Checkpoint.read(SignedNote.read(each.encode()).text), each) for each in known]
+    sizes: Counter[int] = Counter()
     for checkpoint, note in sorted(found, key=lambda each: each[0].size):
+        sizes[checkpoint.size] += 1
         if checkpoint.origin != last.origin or checkpoint.size > last.size:
             raise LogInvalidError("the earlier checkpoints are of another log, or of a larger one")
         if tree.root(checkpoint.size) != checkpoint.root:
             raise LogInvalidError("fork: the log does not continue the earlier checkpoints")
-        if checkpoint.size < last.size:
+        if checkpoint.size < last.size and sizes[checkpoint.size] <= MOST_OF_A_SIZE:
             yield note
 
 
-def _object(parts: Parts, name: str) -> dict[str, bytes]:
-    """Return the object under its name; nothing if the log does not have it."""
-    raw = parts(f"object/{name}")
-    if raw is None:
-        return {}
-    if object_name(raw) != name:
+def _object(parts: Parts, leaf: leaves.Leaf, name: str) -> bytes | None:
+    """Return the object that ``leaf`` names, or None for a manifest that need not be there."""
+    path = f"object/{name}"
+    public = getattr(leaf, "public", None)  # of leaves that name a manifest
+    is_manifest = public is not None and name == getattr(leaf, "manifest", "")
+    raw = parts(path) if is_manifest and public is not True else _part(parts, path)
+    if raw is not None and object_name(raw) != name:
         raise LogInvalidError(f"the object {name} has another content than its name says")
-    return {name: raw}
+    return raw
 
 
 def proof_of(parts: Parts, note: bytes, index: int) -> bytes:

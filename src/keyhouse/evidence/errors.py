@@ -18,6 +18,7 @@ class Step(StrEnum):
     WITNESSES = "witnesses"
     HARDWARE = "hardware"
     HISTORY = "history"
+    GAPS = "gaps"
 
 
 class EvidenceRefusedError(KeyhouseError):

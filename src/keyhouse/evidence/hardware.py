@@ -1,7 +1,8 @@
 """Quotes of an evidence file: of its last checkpoint, and of starts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 
 from keyhouse import attestation
 from keyhouse.attestation.quote.binding import (
@@ -12,8 +13,8 @@ from keyhouse.attestation.quote.binding import (
 from keyhouse.base.errors import RefusedError
 from keyhouse.evidence.bundle import Evidence
 from keyhouse.evidence.errors import EvidenceRefusedError, HistoryRefusedError, Step, refused_at
-from keyhouse.evidence.history import Gap
-from keyhouse.evidence.milestones import Milestone, date_of
+from keyhouse.evidence.gaps import Gap
+from keyhouse.evidence.milestones import LATE, Milestone, date_of
 from keyhouse.evidence.pins import Pins
 from keyhouse.transparency.leaf import Started
 
@@ -21,9 +22,18 @@ from keyhouse.transparency.leaf import Started
 def vouched_head(evidence: Evidence, pins: Pins, last: Milestone) -> attestation.Verdict:
     """Return what the quote of the last checkpoint says; it is of the code that is pinned.
 
-    Raises ``EvidenceRefusedError``.
+    Without witnesses the time is ``made``, which is not after the verifier's clock. Raises
+    ``EvidenceRefusedError``.
     """
     head = evidence.head
+    with refused_at(Step.HARDWARE):
+        time = last.time or date_of(evidence.made // 1_000_000)
+    if time > pins.now + LATE:
+        raise EvidenceRefusedError(
+            Step.HARDWARE,
+            f"the file was made at {time:%Y-%m-%d %H:%M:%S} UTC, which is in the future",
+            hint="compare the clock of this computer",
+        )
     with refused_at(Step.HARDWARE):
         attestation.require_dcap(head.quote)
     collateral = evidence.objects.get(head.collateral)
@@ -33,7 +43,7 @@ def vouched_head(evidence: Evidence, pins: Pins, last: Milestone) -> attestation
         verdict = attestation.Verifier(pins.vendor_root).verify(
             head.quote,
             attestation.read_collateral(collateral),
-            last.time or date_of(evidence.made // 1_000_000),
+            time,
         )
         attestation.appraise(
             verdict, pins.identity, binding=attestation.quote_binding(evidence.root, head.nonce)
@@ -51,44 +61,93 @@ def vouched_start(
     before: tuple[int, bytes],
     time: datetime | None,
 ) -> tuple[Gap, ...]:
-    """Return what is not proven of a start; its quote is of accepted code, at this place.
+    """Return the gaps of a start. The leaf states accepted code, and its quote proves that.
 
     ``objects``: those of the log; ``root``: the root certificate (DER). ``before``: size and root
     of the log before the leaf. ``time``: of the witnesses. Raises ``RefusedError`` and
-    ``HistoryRefusedError``.
+    ``HistoryRefusedError``, also for a quote or collateral that the leaf names and the log lacks.
     """
-    if pins is None or not leaf.quote:
-        return ()  # told already
-    quote = objects(leaf.quote)
-    collateral = objects(leaf.collateral) if leaf.collateral else None
-    if quote is None or collateral is None:
-        return (Gap.NO_COLLATERAL,)
-    given, claimed = attestation.read_collateral(collateral), date_of(leaf.time // 1_000_000)
-    gaps: tuple[Gap, ...] = ()
-    try:
-        verdict = attestation.Verifier(pins.vendor_root).verify(quote, given, time or claimed)
-    except attestation.QuoteRefusedError as error:  # witnesses may have seen it much later
-        if error.reason is not attestation.QuoteProblem.EXPIRED or time is None:
-            raise
-        verdict = attestation.Verifier(pins.vendor_root).verify(quote, given, min(claimed, time))
-        gaps = (Gap.CLAIMED_TIME,)
+    if pins is None:
+        return ()  # a gap of the whole file
+    _require_accepted([partial(_require_stated, leaf, each) for each in _identities(pins)])
+    if not leaf.quote:
+        return (Gap.START_WITHOUT_QUOTE,)
+    quote = _object(objects, "the quote", leaf.quote)
+    if not leaf.collateral:
+        return (Gap.START_WITHOUT_COLLATERAL,)
+    collateral = _object(objects, "the collateral", leaf.collateral)
+    verdict, gaps = _judged(quote, collateral, pins, leaf, time)
     instance = bytes.fromhex(leaf.instance)
     require_report_data(verdict.report_data, start_report_data(root, instance, *before))
-    said = (leaf.unique, leaf.signer, leaf.product, leaf.svn)
-    code = (verdict.mrenclave.hex(), verdict.mrsigner.hex(), verdict.isvprodid, verdict.isvsvn)
-    if said != code:
+    if _code_of(leaf) != _code_of(verdict):
         raise HistoryRefusedError("the quote of the start is of another code than the entry says")
-    _require_accepted(verdict, pins, attestation.quote_binding(root))
+    binding = attestation.quote_binding(root)
+    _require_accepted(
+        [
+            partial(attestation.appraise, verdict, each, binding=binding)
+            for each in _identities(pins)
+        ]
+    )
     return gaps
 
 
-def _require_accepted(verdict: attestation.Verdict, pins: Pins, binding: bytes) -> None:
-    """Raise the refusal by the first identity unless one of those pinned is that of ``verdict``."""
-    refusals = []
-    for identity in (pins.identity, *pins.accepted):
+def _judged(
+    quote: bytes, collateral: bytes, pins: Pins, leaf: Started, time: datetime | None
+) -> tuple[attestation.Verdict, tuple[Gap, ...]]:
+    """Return what the quote of a start says, at the witnesses' time if its collateral allows."""
+    verifier, given = (
+        attestation.Verifier(pins.vendor_root),
+        attestation.read_collateral(collateral),
+    )
+    claimed = date_of(leaf.time // 1_000_000)
+    try:
+        return verifier.verify(quote, given, time or claimed), ()
+    except attestation.QuoteRefusedError as error:  # witnesses may have seen it much later
+        if error.reason is not attestation.QuoteProblem.EXPIRED or time is None:
+            raise
+        return verifier.verify(quote, given, min(claimed, time)), (Gap.START_AT_CLAIMED_TIME,)
+
+
+def _object(objects: Callable[[str], bytes | None], what: str, name: str) -> bytes:
+    raw = objects(name)
+    if raw is None:
+        raise HistoryRefusedError(
+            f"the entry names {what} of the start, and the object {name} is missing",
+            hint="the log of the deployment has this object: ask for a whole file",
+        )
+    return raw
+
+
+def _identities(pins: Pins) -> tuple[attestation.ExpectedIdentity, ...]:
+    return (pins.identity, *pins.accepted)
+
+
+def _require_stated(leaf: Started, identity: attestation.ExpectedIdentity) -> None:
+    """Raise ``RefusedError`` unless ``leaf`` states code of ``identity``.
+
+    Leaves of confidential VMs state no code: their quotes alone name it.
+    """
+    if identity.vm is None:
+        attestation.require_enclave(_code_of(leaf), identity)
+    elif leaf.unique or leaf.signer:
+        raise HistoryRefusedError("the start is of an enclave, and a confidential VM is expected")
+
+
+def _code_of(stated: Started | attestation.Verdict) -> attestation.EnclaveCode:
+    if isinstance(stated, Started):
+        unique, signer = bytes.fromhex(stated.unique), bytes.fromhex(stated.signer)
+        return attestation.EnclaveCode(unique, signer, stated.product, stated.svn)
+    code = stated.mrenclave, stated.mrsigner, stated.isvprodid, stated.isvsvn
+    return attestation.EnclaveCode(*code)
+
+
+def _require_accepted(appraisals: Sequence[Callable[[], None]]) -> None:
+    """Raise the refusal of the first appraisal unless one of them refuses nothing."""
+    refusals: list[RefusedError | HistoryRefusedError] = []
+    for appraise in appraisals:
         try:
-            attestation.appraise(verdict, identity, binding=binding)
-        except RefusedError as error:
+            appraise()
+        except (RefusedError, HistoryRefusedError) as error:
             refusals.append(error)
         else:
             return

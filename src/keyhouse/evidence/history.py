@@ -10,54 +10,42 @@ is a ``Gap``: told, and never taken as checked.
 3. Each ``base`` is the manifest in force. One update is pending at a time, agreed to by users who
    may, with the certificates and the threshold of ``base``, and it is in force as soon as enough
    have agreed, not before.
-4. Users who change packages or upload secrets may do so, and security versions are never lowered.
+   Nobody raises versions of packages while an update is pending.
+4. Users who change packages or upload secrets may do so. A package update never lowers a security
+   version; a full update may, and a note of its entry names the packages.
 5. A recovery names holders of the manifest in force, enough of them, directly before its start.
+6. Every object that a leaf names is there, but a manifest whose leaf states that it is not public.
+   A manifest is one that coordinators accept.
 """
 
-from collections.abc import Callable
-from enum import StrEnum
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from keyhouse.base.errors import InvalidError
 from keyhouse.base.printable import quoted
+from keyhouse.evidence.agreement import Place, unproven_agreement
 from keyhouse.evidence.errors import HistoryRefusedError
-from keyhouse.evidence.members import Decided, Members, members_of, require_head, signed_by
+from keyhouse.evidence.gaps import Gap
+from keyhouse.evidence.members import Decided, Members, members_of
 from keyhouse.manifest import Action
-from keyhouse.manifest.package_update import read_package_update
 from keyhouse.transparency import leaf as leaves
-from keyhouse.transparency.leaf import Leaf, name_in_leaf
+from keyhouse.transparency.leaf import Leaf
 
 
 class LogView(NamedTuple):
-    """What leaves refer to, in the log that they are in."""
+    """The parts of a log that its leaves refer to."""
 
     objects: Callable[[str], bytes | None]
-    """Returns the object of this name, whose hash was compared; None: it is not there."""
+    """Returns the object of this name, whose hash was compared, or None if the log lacks it."""
 
-    roots: Callable[[int], bytes | None]
-    """Returns the root of the tree of so many leaves; None: it is not known."""
+    roots: Callable[[int], bytes]
+    """Returns the root of the tree over the given number of leaves, at most those followed."""
 
-
-class Gap(StrEnum):
-    """What could not be judged about a leaf."""
-
-    OLDER = "the deployment is older than its log: what was before is claimed, not proven"
-    REPLACES = "the log takes the place of another one"
-    NO_MANIFEST = "the manifest in force is not in the log: nobody can check who might do this"
-    NOT_SIGNED = "the user did not sign this: only the coordinator says that they agreed"
-    NO_APPROVAL = "what the user signed is not here"
-    NO_UPDATE = "the package update that the user signed is not here"
-    NO_HEAD = "the head of the log that the user signed could not be compared"
-    NO_QUOTE = "no quote says which code started"
-    NO_COLLATERAL = "the quote of the start, or its collateral, is not here: nothing verifies it"
-    CLAIMED_TIME = (
-        "when witnesses first saw the start, its collateral had expired: it was judged at the time"
-        " that the coordinator claims"
-    )
-    HIDDEN = "the entry is hidden: changes may be in it"
+    instances: set[str]
+    """Instances of the starts so far; ``follow`` adds to them. A history does not hold them: there
+    is a history for each leaf, and all of them together would be quadratic."""
 
 
 _DECIDING: Final = (
@@ -83,6 +71,7 @@ class Pending(Struct, frozen=True):
     missing: int
     voters: tuple[str, ...]
     signed: tuple[str, ...] = ()  # those of the voters whose signatures were verified
+    is_older: bool = False  # than the log: who agreed before is not known
 
 
 class History(Struct, frozen=True, gc=False):  # a long log has many, and none refers to itself
@@ -106,10 +95,11 @@ class History(Struct, frozen=True, gc=False):  # a long log has many, and none r
 
 
 class Step(NamedTuple):
-    """A history with one leaf more, and what could not be judged about that leaf."""
+    """A history with one leaf more; gaps of that leaf, and notes for people to read."""
 
     history: History
     gaps: tuple[Gap, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def follow(history: History, leaf: Leaf, log: LogView) -> Step:
@@ -132,15 +122,26 @@ def follow(history: History, leaf: Leaf, log: LogView) -> Step:
         if isinstance(leaf, leaves.PackagesUpdated):
             portion = (leaf.approval, _needed_head(history, leaf))
     grown = replace(step.history, size=size, time=leaf.time, decided=decided, portion=portion)
-    return Step(grown, step.gaps)
+    return step._replace(history=grown)
 
 
 def follow_hidden(history: History) -> Step:
-    """Return ``history`` with an entry that is not shown. Later leaves must fit without it."""
+    """Return ``history`` with an entry whose leaf is hidden. Later leaves must fit without it."""
     if history.size == 0 or (history.size == 1 and not history.is_older):
         raise HistoryRefusedError("how a log begins cannot be hidden")
     _require_settled(history, None)
-    return Step(replace(history, size=history.size + 1), (Gap.HIDDEN,))
+    return Step(replace(history, size=history.size + 1), (Gap.HIDDEN_ENTRY,))
+
+
+def require_whole(history: History) -> None:
+    """Raise ``HistoryRefusedError`` if a log cannot end here.
+
+    A coordinator appends leaves that belong together at once, so no checkpoint divides them.
+    """
+    if history.recovering_at:
+        raise HistoryRefusedError("the log ends between a recovery and its start")
+    if history.pending is not None and history.pending.missing == 0:
+        raise HistoryRefusedError("the log ends before an update that enough users agreed to")
 
 
 def _followed(history: History, leaf: Leaf, log: LogView) -> Step:  # noqa: C901, PLR0911 a case each
@@ -150,7 +151,7 @@ def _followed(history: History, leaf: Leaf, log: LogView) -> Step:  # noqa: C901
         case leaves.Anchor():
             return Step(_at_position(history, leaf.at))
         case leaves.LogBegun():
-            return _log_begun(history, leaf)
+            return _log_begun(history, leaf, log)
         case leaves.ManifestSet():
             return _manifest_set(history, leaf, log)
         case leaves.Started():
@@ -183,13 +184,21 @@ def _require_settled(history: History, leaf: Leaf | None) -> None:
         raise HistoryRefusedError("a recovery is not followed by its start")
 
 
-def _log_begun(history: History, leaf: leaves.LogBegun) -> Step:
+def _log_begun(history: History, leaf: leaves.LogBegun, log: LogView) -> Step:
     if LogIdentity(leaf.origin, leaf.root, leaf.key) != history.identity:
         raise HistoryRefusedError("the log begins with another origin, root or key")
-    gaps = [Gap.OLDER] if leaf.imported else []
+    gaps = [Gap.OLDER_THAN_LOG] if leaf.imported and leaf.previous is None else []
     if leaf.previous is not None:
-        gaps.append(Gap.REPLACES)
-    return Step(replace(history, platform=leaf.platform, is_older=bool(gaps)), tuple(gaps))
+        gaps.append(Gap.REPLACES_LOG)
+    if leaf.imported and log.objects(leaf.imported) is None:
+        raise _missing("the update log before this log", leaf.imported)
+    grown = replace(history, platform=leaf.platform, is_older=bool(gaps))
+    if isinstance(leaf.manifest, str):
+        if not grown.is_older or not isinstance(leaf.intermediate, str):
+            raise HistoryRefusedError("a log of a new deployment begins with a manifest in force")
+        gaps += _publication(leaf.manifest, leaf.public, log)
+        grown = replace(grown, manifest=leaf.manifest, intermediate=leaf.intermediate)
+    return Step(grown, tuple(gaps))
 
 
 def _manifest_set(history: History, leaf: leaves.ManifestSet, log: LogView) -> Step:
@@ -210,9 +219,10 @@ def _in_force(
         pending=None,
         is_older=False,
     )
+    gaps = _publication(leaf.manifest, leaf.public, log)
     members = _members(leaf.manifest, log)
     if members is None:
-        return Step(grown, (Gap.NO_MANIFEST,))
+        return Step(grown, gaps)
     named = members.origin
     if isinstance(leaf, leaves.ManifestSet):  # later ones may leave it out
         named = named or f"keyhouse/{history.identity.root[:32]}"
@@ -221,17 +231,55 @@ def _in_force(
     said = leaf.recovery or leaves.Recovery(0, 0)
     if members.recovery != (said.holders, said.threshold):
         raise HistoryRefusedError("the recovery keys are not those of the manifest")
-    return Step(grown)
+    return Step(grown, gaps, tuple(_lowered(history, members, log)))
+
+
+def _lowered(history: History, members: Members, log: LogView) -> Iterator[str]:
+    """Yield a note for each package whose version ``members``, the new manifest, lowers."""
+    before = _members(history.manifest, log)
+    raised = history.versions if before is None else {**before.versions, **history.versions}
+    for name, new in sorted(members.versions.items()):
+        old = raised.get(name, 0)
+        if new < old:
+            yield f"lowers the security version of {quoted(name)} from {old} to {new}"
+
+
+def _publication(manifest: str, public: bool | UnsetType, log: LogView) -> tuple[Gap, ...]:  # noqa: FBT001 a field of leaves
+    """Return the gap of a leaf that names ``manifest``, and may state whether that is ``public``.
+
+    Raises ``HistoryRefusedError`` if the leaf contradicts the objects of the log.
+    """
+    members = _members(manifest, log)
+    if members is None:
+        if public is True:
+            raise _missing("a manifest that is public", manifest)
+        return (Gap.MANIFEST_MISSING if public is UNSET else Gap.MANIFEST_NOT_PUBLIC,)
+    if public is not UNSET and public == members.manifest.has_values:
+        raise HistoryRefusedError(
+            f"the entry states that the manifest {manifest} is {'' if public else 'not '}public,"
+            f" which contradicts the manifest"
+        )
+    return ()
+
+
+def _missing(what: str, name: str) -> HistoryRefusedError:
+    return HistoryRefusedError(
+        f"the entry names {what}, and the object {name} is missing",
+        hint="the log of the deployment has this object: ask for a whole file",
+    )
 
 
 def _started(history: History, leaf: leaves.Started, log: LogView) -> Step:
     if leaf.platform != history.platform:
         raise HistoryRefusedError("no deployment moves between kinds of platforms")
-    gaps: tuple[Gap, ...] = () if leaf.quote else (Gap.NO_QUOTE,)
+    if leaf.instance in log.instances:
+        raise HistoryRefusedError(f"the instance {leaf.instance} starts twice")
+    log.instances.add(leaf.instance)
+    gaps: tuple[Gap, ...] = ()
     if history.recovering_at:
         members = _members(history.manifest, log)
         if members is None:
-            gaps = (*gaps, Gap.NO_MANIFEST)
+            gaps = (Gap.RIGHTS_UNKNOWN,)
         elif len(history.recovering) < members.recovery[1]:
             raise HistoryRefusedError("too few holders recovered the state")
         else:
@@ -253,28 +301,38 @@ def _proposed(history: History, leaf: leaves.UpdateProposed, log: LogView) -> St
         raise HistoryRefusedError("an update was proposed while another one was pending")
     gaps = _agreement(history, leaf, log)
     members = _members(history.manifest, log)
-    if leaf.needed < 1 or (members is not None and leaf.needed != members.needed):
-        raise HistoryRefusedError("another number of users would have to agree")
+    if leaf.needed < 1:
+        raise HistoryRefusedError("the entry states that nobody has to agree")
+    if members is not None and leaf.needed != members.needed:
+        raise HistoryRefusedError(
+            f"the entry states that {leaf.needed} users have to agree; the manifest in force"
+            f" demands {members.needed}"
+        )
     signed = () if Gap.NOT_SIGNED in gaps else (leaf.user,)
     pending = Pending(leaf.manifest, leaf.needed - 1, (leaf.user,), signed)
+    gaps = (*gaps, *_publication(leaf.manifest, leaf.public, log))
     return Step(replace(history, pending=pending, is_older=False), gaps)
 
 
 def _approved(history: History, leaf: leaves.UpdateApproved, log: LogView) -> Step:
     pending = history.pending
     if pending is None and history.is_older:  # it was proposed before the log began
-        pending = Pending(leaf.manifest, leaf.missing + 1, ())
+        pending = Pending(leaf.manifest, leaf.missing + 1, (), is_older=True)
     if pending is None or pending.manifest != leaf.manifest:
         raise HistoryRefusedError("a user agreed to a manifest that is not pending")
     gaps = _agreement(history, leaf, log)
     voters, signed = _with(pending.voters, leaf.user), pending.signed
     missing = pending.missing - (len(voters) - len(pending.voters))
-    if leaf.missing != missing and not (history.is_older and leaf.missing == pending.missing):
-        raise HistoryRefusedError("another number of users would still have to agree")
+    if leaf.missing != missing and not (pending.is_older and leaf.missing == pending.missing):
+        raise HistoryRefusedError(
+            f"the entry states that {leaf.missing} more users have to agree; {missing} have to"
+        )
     if Gap.NOT_SIGNED not in gaps:
         signed = _with(signed, leaf.user)
-    pending = Pending(leaf.manifest, leaf.missing, voters, signed)
-    return Step(replace(history, pending=pending), gaps)
+    if pending.is_older:
+        gaps = (*gaps, Gap.AGREED_BEFORE_LOG)
+    grown = replace(pending, missing=leaf.missing, voters=voters, signed=signed)
+    return Step(replace(history, pending=grown), gaps)
 
 
 def _cancelled(history: History, leaf: leaves.UpdateCancelled, log: LogView) -> Step:
@@ -283,8 +341,19 @@ def _cancelled(history: History, leaf: leaves.UpdateCancelled, log: LogView) -> 
         raise HistoryRefusedError("an update was cancelled, but none was pending")
     if pending is not None and pending.manifest != leaf.manifest:
         raise HistoryRefusedError("an update was cancelled that was not pending")
-    gaps = _agreement(history, leaf, log) if leaf.user or leaf.certificate else ()
+    gaps = _cancellation(history, leaf, log)
+    if pending is None:
+        gaps = (*gaps, Gap.AGREED_BEFORE_LOG)
     return Step(replace(history, pending=None, is_older=False), gaps)
+
+
+def _cancellation(history: History, leaf: leaves.UpdateCancelled, log: LogView) -> tuple[Gap, ...]:
+    """Return the gaps of a cancellation by a user, or by nobody."""
+    if leaf.user or leaf.certificate:
+        return _agreement(history, leaf, log)
+    if leaf.approval:
+        raise HistoryRefusedError("nobody cancelled an update, but an approval is named")
+    return (Gap.CANCELLED_BY_COORDINATOR,)
 
 
 def _updated(history: History, leaf: leaves.ManifestUpdated, log: LogView) -> Step:
@@ -292,61 +361,28 @@ def _updated(history: History, leaf: leaves.ManifestUpdated, log: LogView) -> St
     pending = history.pending
     if pending is None or pending.manifest != leaf.manifest or pending.missing:
         raise HistoryRefusedError("a manifest took effect that not enough users had agreed to")
-    return _in_force(history, leaf, log)
+    step = _in_force(history, leaf, log)
+    return step._replace(gaps=(*step.gaps, Gap.AGREED_BEFORE_LOG)) if pending.is_older else step
 
 
 def _agreement(history: History, leaf: Decided, log: LogView) -> tuple[Gap, ...]:
-    """Return what is not proven of a user's decision. Raises if it is not the user's."""
+    """Return the gaps of a user's decision. Raises if the user did not decide it."""
     members = _members(history.manifest, log)
-    if members is None:
-        return (Gap.NOT_SIGNED, Gap.NO_MANIFEST)
-    certificate = members.require_user(leaf.user, leaf.certificate)
-    if isinstance(leaf, leaves.PackagesUpdated):
-        names = [name for name, _ in leaf.versions]
-        members.require_allowed(leaf.user, Action.UPDATE_SECURITY_VERSION, names)
-    else:
-        members.require_allowed(leaf.user, Action.UPDATE_MANIFEST)
-    if not leaf.approval:
-        if members.must_sign:
-            raise HistoryRefusedError("a user did not sign, but the manifest in force demands it")
-        return (Gap.NOT_SIGNED,)
-    raw = log.objects(leaf.approval)
-    if raw is None:
-        return (Gap.NOT_SIGNED, Gap.NO_APPROVAL)
-    approval = signed_by(certificate, raw, leaf)
-    where = (history.identity.origin, history.identity.root, history.manifest)
-    if (approval.origin, approval.root, approval.base) != where:
-        raise HistoryRefusedError("the user signed for another log, or on another manifest")
-    known = require_head(approval, log.roots, _needed_head(history, leaf), history.size)
-    gaps = () if known else (Gap.NO_HEAD,)
-    if isinstance(leaf, leaves.PackagesUpdated):
-        gaps = (*gaps, *_signed_versions(log.objects(approval.manifest), leaf))
-    return gaps
+    identity, needed = history.identity, _needed_head(history, leaf)
+    place = Place(identity.origin, identity.root, history.manifest, needed, history.size)
+    return unproven_agreement(members, leaf, place, log.objects, log.roots)
 
 
 def _needed_head(history: History, leaf: Decided) -> int:
-    """Return how many leaves the head of an approval has at least: all decisions before it."""
+    """Return the least size of an approval's head: it covers all decisions before."""
     approval, decided = history.portion
     return decided if approval and approval == leaf.approval else history.decided
 
 
-def _signed_versions(raw: bytes | None, leaf: leaves.PackagesUpdated) -> tuple[Gap, ...]:
-    """Return a gap unless ``raw``, what the user signed, is known; the versions are in it."""
-    if raw is None:
-        return (Gap.NO_UPDATE,)
-    try:
-        update = read_package_update(raw)
-    except InvalidError:
-        update = None
-    signed = {} if update is None else update.packages
-    versions = {name_in_leaf(name): each.security_version for name, each in signed.items()}
-    if any(versions.get(name) != int(version) for name, version in leaf.versions):
-        raise HistoryRefusedError("the user signed other security versions")
-    return ()
-
-
 def _packages(history: History, leaf: leaves.PackagesUpdated, log: LogView) -> Step:
     history = _on_base(history, leaf.base)
+    if history.pending is not None:
+        raise HistoryRefusedError("versions were raised while an update was pending")
     versions = dict(leaf.versions)
     if not versions or len(versions) != len(leaf.versions):
         raise HistoryRefusedError("a package update names no package, or one of them twice")
@@ -363,9 +399,11 @@ def _packages(history: History, leaf: leaves.PackagesUpdated, log: LogView) -> S
 def _uploaded(history: History, leaf: leaves.SecretsUploaded, log: LogView) -> Step:
     if not leaf.uploads:
         raise HistoryRefusedError("an upload names no secret")
+    if not all(upload.names for upload in leaf.uploads):
+        raise HistoryRefusedError("an upload names no secret")
     members = _members(history.manifest, log)
     if members is None:
-        return Step(history, (Gap.NO_MANIFEST,))
+        return Step(history, (Gap.RIGHTS_UNKNOWN,))
     for upload in leaf.uploads:
         members.require_user(upload.user, upload.certificate)
         members.require_allowed(upload.user, Action.WRITE_SECRET, upload.names)

@@ -2,13 +2,15 @@
 
 import hmac
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
 from keyhouse.base.errors import InvalidError
 from keyhouse.base.printable import quoted
 from keyhouse.evidence.errors import HistoryRefusedError
-from keyhouse.manifest import Action, Manifest, Permissions, decode
+from keyhouse.manifest import Action, Manifest, Permissions
+from keyhouse.manifest.check import check
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.approval import Approval, Decision, SignedApproval
 from keyhouse.transparency.leaf import name_in_leaf, object_name
@@ -24,6 +26,9 @@ _DECISIONS: Final = {
     leaves.UpdateCancelled: Decision.CANCEL,
     leaves.PackagesUpdated: Decision.PACKAGES,
 }
+
+_ANY_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
+"""Time of a check: warnings about certificates depend on it, refusals do not."""
 
 
 class Members:
@@ -58,6 +63,16 @@ class Members:
         """Whether users have to sign what they decide."""
         transparency = self.manifest.config.transparency
         return transparency is not None and transparency.signed_approvals
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """The security versions that the manifest itself gives to packages, as leaves name them."""
+        packages = self.manifest.packages.items()
+        return {
+            name_in_leaf(name): each.security_version
+            for name, each in packages
+            if each.security_version is not None
+        }
 
     @property
     def recovery(self) -> tuple[int, int]:
@@ -109,14 +124,17 @@ class Members:
 
 @lru_cache(maxsize=16)
 def members_of(raw: bytes) -> Members:
-    """Return who may do what by the manifest ``raw``.
+    """Return who may do what by the manifest ``raw``, after the check that coordinators make.
 
-    Raises ``HistoryRefusedError`` if it never was a manifest of a coordinator.
+    Raises ``HistoryRefusedError`` if no coordinator accepts it.
     """
     try:
-        return Members(decode(raw))
-    except (InvalidError, KeyError):
-        raise HistoryRefusedError("an object is not a manifest that can be in force") from None
+        return Members(check(raw, now=_ANY_TIME).manifest)
+    except InvalidError as invalid:
+        first = f": {invalid.problems[0]}" if invalid.problems else ""
+        raise HistoryRefusedError(
+            f"the object {object_name(raw)} is not a manifest that a coordinator accepts{first}"
+        ) from None
 
 
 def signed_by(certificate: bytes, raw: bytes, leaf: Decided) -> Approval:
@@ -139,18 +157,16 @@ def signed_by(certificate: bytes, raw: bytes, leaf: Decided) -> Approval:
 
 
 def require_head(
-    approval: Approval, roots: Callable[[int], bytes | None], decided: int, size: int
-) -> bool:
-    """Tell whether the head of ``approval`` is one of this log; False if that is not known.
+    approval: Approval, roots: Callable[[int], bytes], decided: int, size: int
+) -> None:
+    """Raise ``HistoryRefusedError`` unless the head of ``approval`` is a head of this log.
 
-    ``decided``: how many leaves the head has at least; ``size``: at the most. Raises
-    ``HistoryRefusedError`` if it is another one.
+    The head has ``decided`` to ``size`` leaves.
     """
     if not decided <= approval.head.size <= size:
-        raise HistoryRefusedError("the user signed at another place of the log")
-    root = roots(approval.head.size)
-    if root is None:
-        return False
-    if not hmac.compare_digest(root.hex(), approval.head.root):
+        raise HistoryRefusedError(
+            f"the user signed at a head of {approval.head.size} entries; a head of {decided} to"
+            f" {size} is needed"
+        )
+    if not hmac.compare_digest(roots(approval.head.size).hex(), approval.head.root):
         raise HistoryRefusedError("the user had seen another history: the log was forked")
-    return True

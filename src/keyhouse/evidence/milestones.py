@@ -1,7 +1,9 @@
 """Checkpoints of an evidence file: of its entries, by its log, and cosigned by witnesses."""
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Final
 
 import msgspec
 
@@ -13,6 +15,12 @@ from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import VerifierKey, verified
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tree import Frontier, nodes_above
+
+LATE: Final = timedelta(minutes=10)
+"""How far clocks of coordinators, witnesses and verifiers may differ."""
+
+MOST_OF_A_SIZE: Final = 64
+"""Checkpoints of one size in a file. Exports over years have a few; each costs a millisecond."""
 
 
 class WholeTree:
@@ -56,8 +64,20 @@ def milestones_of(
 
     Raises ``EvidenceRefusedError``.
     """
-    size, found = 0, []
-    notes = []
+    notes = [*_continued(evidence, key, tree)]
+    if not notes or notes[-1][1].size != tree.size:
+        raise EvidenceRefusedError(Step.TREE, "the last checkpoint is not over all entries")
+    found = [_witnessed(note, checkpoint, key, pins) for note, checkpoint in notes]
+    _require_rising(found)
+    _require_quorum(found[-1], pins)
+    return tuple(found)
+
+
+def _continued(
+    evidence: Evidence, key: VerifierKey, tree: WholeTree
+) -> Iterable[tuple[SignedNote, Checkpoint]]:
+    """Yield the checkpoints of ``tree`` that ``key`` has signed, by size."""
+    size, equal = 0, 0
     for raw in evidence.checkpoints:
         with refused_at(Step.TREE):
             note = SignedNote.read(raw.encode())
@@ -71,27 +91,44 @@ def milestones_of(
             raise EvidenceRefusedError(
                 Step.TREE, f"the entries are not those of the checkpoint of {checkpoint.size}"
             )
+        equal = equal + 1 if checkpoint.size == size else 1
+        if equal > MOST_OF_A_SIZE:
+            raise EvidenceRefusedError(
+                Step.TREE, f"more than {MOST_OF_A_SIZE} checkpoints are of {size} entries"
+            )
         size = checkpoint.size
-        notes.append((note, checkpoint))
-    if not notes or size != tree.size:
-        raise EvidenceRefusedError(Step.TREE, "the last checkpoint is not over all entries")
-    found = [_witnessed(note, checkpoint, key, pins) for note, checkpoint in notes]
-    _require_quorum(found[-1], pins)
-    return tuple(found)
+        yield note, checkpoint
+
+
+def _require_rising(milestones: Sequence[Milestone]) -> None:
+    """Refuse times of witnesses that run back by more than clocks differ."""
+    times = [(each.checkpoint.size, each.time) for each in milestones if each.time is not None]
+    for (_, before), (size, time) in pairwise(times):
+        if time < before - LATE:
+            raise EvidenceRefusedError(
+                Step.WITNESSES,
+                f"witnesses cosigned the checkpoint of {size} entries at"
+                f" {time:%Y-%m-%d %H:%M:%S} UTC, before the checkpoint of fewer entries",
+            )
 
 
 def _witnessed(
     note: SignedNote, checkpoint: Checkpoint, key: VerifierKey, pins: Pins | None
 ) -> Milestone:
-    """Return the milestone with those of the policy's witnesses that have cosigned it."""
+    """Return the milestone with those of the policy's witnesses that have cosigned it.
+
+    A cosignature later than the verifier's clock does not count.
+    """
     if pins is None or pins.policy is None:
         return Milestone(checkpoint, note.text)
     policy = pins.policy
     with refused_at(Step.WITNESSES):
         signed = verified(note, [key, *(each.key for each in policy.witnesses)])
-    times = sorted(time for signer, time in signed.items() if signer != key)
-    names = tuple(each.name for each in policy.witnesses if each.key in signed)
-    if not times or not policy.holds(signed):
+    latest = (pins.now + LATE).timestamp()
+    counted = {signer: time for signer, time in signed.items() if signer != key and time <= latest}
+    times = sorted(counted.values())
+    names = tuple(each.name for each in policy.witnesses if each.key in counted)
+    if not times or not policy.holds(counted):
         return Milestone(checkpoint, note.text, names)
     with refused_at(Step.WITNESSES):
         return Milestone(checkpoint, note.text, names, date_of(times[(len(times) - 1) // 2]))
@@ -102,7 +139,9 @@ def _require_quorum(last: Milestone, pins: Pins | None) -> None:
         return
     if pins.policy is not None and last.time is None:
         raise EvidenceRefusedError(
-            Step.WITNESSES, "the last checkpoint has no quorum of the policy's witnesses"
+            Step.WITNESSES,
+            "the last checkpoint has no quorum of the policy's witnesses",
+            hint="a cosignature later than the clock of this computer does not count",
         )
     if pins.max_age is not None and (last.time is None or pins.now - last.time > pins.max_age):
         raise EvidenceRefusedError(

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from keyhouse.attestation import ExpectedIdentity
+from keyhouse.evidence.gaps import Gap
 from keyhouse.transparency.policy import Policy
 
 
@@ -14,7 +15,8 @@ class Pins(msgspec.Struct, frozen=True, kw_only=True):
     ``root`` and ``manifest``: the hash of the root certificate, and of the first manifest; one of
     them is given, or both. ``identity``: of the code that vouches for the last checkpoint; starts
     may also be of ``accepted``. ``policy``: None if no witness is trusted. ``max_age``: of the last
-    witness time, at ``now``.
+    witness time, at ``now``, which is the time of the verifier's own clock. ``allowed``: gaps that
+    the auditor accepts.
     """
 
     root: str = ""
@@ -25,3 +27,4 @@ class Pins(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy | None
     now: datetime
     max_age: timedelta | None = None
+    allowed: frozenset[Gap] = frozenset()

@@ -1,16 +1,16 @@
 """What a verified evidence file says, for people: its entries as rows, then what is not proven."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
-from keyhouse.evidence.history import Gap
-from keyhouse.evidence.verify import Judged, Verified
-from keyhouse.evidence.wording import listed, text_of
+from keyhouse.evidence.gaps import Claim, Gap
+from keyhouse.evidence.verify import Judged, Outcome, Verified
+from keyhouse.evidence.wording import CLAIMED, listed, text_of
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import Leaf, object_name
 
@@ -42,8 +42,12 @@ class Row(msgspec.Struct, frozen=True):
     lane: Lane
     claimed: datetime | None
     witnessed: datetime | None
-    text: str
+    text: str  # with what is not proven of it, in a few words
+    event: str  # the same without that
     is_marked: bool = False  # for a reader to look at
+    gaps: tuple[Gap, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def numbers(self) -> str:
@@ -61,21 +65,37 @@ def rows_of(verified: Verified) -> list[Row]:
         if isinstance(kind, int):
             found.append(_row(verified.entries, kind))
             continue
-        text = _of_many(kind, [each for _, each in some])
-        marked = any(each.gaps for _, each in some)
+        event = _of_many(kind, [each for _, each in some])
+        gaps = _union(each.gaps for _, each in some)
+        claims = _union(each.claims for _, each in some)
         lane = Lane.PEOPLE if kind == "uploads" else Lane.CODE
         claimed = _moment(last[1])
-        found.append(Row(first, last[0], lane, claimed, last[1].time, text, marked))
+        found.append(
+            Row(
+                first=first,
+                last=last[0],
+                lane=lane,
+                claimed=claimed,
+                witnessed=last[1].time,
+                text=event + CLAIMED * bool(claims),
+                event=event,
+                is_marked=bool(gaps),
+                gaps=gaps,
+                claims=claims,
+            )
+        )
     return found
 
 
 def gaps_of(verified: Verified) -> list[str]:
-    """Return what was not proven of this file, each with its entries; then what never is."""
-    own = [
-        text if not numbers else f"{text} ({_numbers(numbers)})"
-        for text, numbers in verified.gaps.items()
-    ]
-    return [*own, *NEVER_PROVEN]
+    """Return the gaps and claims of this file, each with its entries; then what is never proven."""
+    gaps = (_line(gap, gap.text, numbers) for gap, numbers in verified.gaps.items())
+    claims = (_line(claim, claim.text, numbers) for claim, numbers in verified.claims.items())
+    return [*gaps, *claims, *NEVER_PROVEN]
+
+
+def _line(name: str, text: str, entries: Sequence[int]) -> str:
+    return f"{name}: {text} ({entry_numbers(entries)})" if entries else f"{name}: {text}"
 
 
 def summary_of(verified: Verified) -> dict[str, str]:
@@ -93,9 +113,30 @@ def summary_of(verified: Verified) -> dict[str, str]:
         found["witnesses"] = ", ".join(last.witnesses) or "none"
         found["witnessed"] = "never" if last.time is None else in_words(last.time)
     if verified.head is not None:
-        code = verified.head.mrenclave.hex() or "a confidential VM"
-        found["vouched for by"] = f"{code}, {verified.head.tcb_status}"
+        code = verified.head.mrenclave.hex() or "of a confidential VM"
+        found["hardware at the end"] = f"code {code}, platform status {verified.head.tcb_status}"
     return found
+
+
+def result_of(verified: Verified) -> dict[str, object]:
+    """Return the result for programs: the outcome, each gap and each claim with its entries."""
+    refused = set(verified.not_allowed)
+    gaps = [
+        {"name": gap, "text": gap.text, "allowed": gap not in refused, "entries": entries}
+        for gap, entries in verified.gaps.items()
+    ]
+    claims = [
+        {"name": claim, "text": claim.text, "entries": entries}
+        for claim, entries in verified.claims.items()
+    ]
+    return {
+        "outcome": verified.outcome,
+        "verified": verified.outcome in {Outcome.PROVEN, Outcome.EXCEPT_ALLOWED},
+        "witnessed": verified.witnessed,
+        "simulation": verified.is_simulated,
+        "gaps": gaps,
+        "claims": claims,
+    }
 
 
 def in_words(time: datetime | None) -> str:
@@ -120,7 +161,7 @@ def _of_many(kind: str, some: Sequence[Judged]) -> str:
     if kind == "hidden":
         return f"hidden entries: {len(some)}"
     if kind == "anchors":
-        return f"anchors of the journal: {len(some)}"
+        return f"no change: {len(some)} signs of life for the witnesses"
     uploads = [
         each
         for judged in some
@@ -138,10 +179,31 @@ def _row(entries: Sequence[Judged], index: int) -> Row:
     leaf = judged.leaf
     assert leaf is not None  # noqa: S101 hidden ones are joined
     text = text_of(leaf, before)
+    event = text.removesuffix(CLAIMED)
     if Gap.NOT_SIGNED in judged.gaps:
         text += ", not signed"
-    lane = _lane(leaf)
-    return Row(index, index, lane, _moment(judged), judged.time, text, bool(judged.gaps))
+    text += "".join(f", {note}" for note in judged.notes)
+    return Row(
+        first=index,
+        last=index,
+        lane=_lane(leaf),
+        claimed=_moment(judged),
+        witnessed=judged.time,
+        text=text,
+        event=event,
+        is_marked=bool(judged.gaps or judged.notes),
+        gaps=judged.gaps,
+        claims=judged.claims,
+        notes=judged.notes,
+    )
+
+
+_T = TypeVar("_T")
+
+
+def _union(each: Iterable[tuple[_T, ...]]) -> tuple[_T, ...]:
+    """Return everything in ``each`` once."""
+    return tuple(dict.fromkeys(one for several in each for one in several))
 
 
 def _lane(leaf: Leaf) -> Lane:
@@ -158,7 +220,7 @@ def _moment(judged: Judged) -> datetime | None:
     return datetime.fromtimestamp(judged.leaf.time // 1_000_000, UTC)
 
 
-def _numbers(entries: Sequence[int]) -> str:
+def entry_numbers(entries: Sequence[int]) -> str:
     """Return numbers of entries, those in a row as one."""
     return ("entries " if len(entries) > 1 else "entry ") + listed(_ranges(entries))
 

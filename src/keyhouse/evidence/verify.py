@@ -12,13 +12,15 @@
    the file, and the code is accepted.
 7. The leaves are one history (``history``); the quotes of starts are of accepted code.
 
-The first step that fails refuses the file. What cannot be checked is in the result, with the
-entries that it is about.
+8. The auditor allows every gap: a check that could not be made, with the entries it is about.
+
+The first step that fails refuses the file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Final
+from enum import StrEnum
+from typing import Final, TypeVar
 
 import msgspec
 from cryptography import x509
@@ -30,34 +32,68 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.progress import advance, begin
 from keyhouse.evidence.bundle import Evidence, Hidden
 from keyhouse.evidence.errors import EvidenceRefusedError, HistoryRefusedError, Step, refused_at
+from keyhouse.evidence.gaps import Claim, Gap
 from keyhouse.evidence.hardware import vouched_head, vouched_start
-from keyhouse.evidence.history import Gap, History, LogIdentity, LogView, follow, follow_hidden
-from keyhouse.evidence.milestones import Milestone, WholeTree, milestones_of
+from keyhouse.evidence.history import (
+    History,
+    LogIdentity,
+    LogView,
+    follow,
+    follow_hidden,
+    require_whole,
+)
+from keyhouse.evidence.milestones import LATE, Milestone, WholeTree, milestones_of
 from keyhouse.evidence.pins import Pins
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import ED25519, VerifierKey
-from keyhouse.transparency.leaf import Leaf, ManifestSet, Started, object_name, read_leaf
+from keyhouse.transparency.leaf import (
+    Leaf,
+    ManifestSet,
+    Recovered,
+    SecretsUploaded,
+    Started,
+    object_name,
+    read_leaf,
+)
 
-NO_WITNESSES: Final = "that nobody was shown another history: no witness vouches for this one"
-
-_LATE: Final = 600  # seconds
 _TOLD: Final = 1000  # entries between two looks at how far it is
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
-    """An entry after its step. ``leaf`` is None if it is hidden; ``time``: of the witnesses."""
+    """An entry after its step. ``leaf`` is None if it is hidden; ``time``: of the witnesses.
+
+    ``notes`` are for people to read: they refuse nothing.
+    """
 
     leaf: Leaf | None
     time: datetime | None
-    gaps: tuple[str, ...]
+    gaps: tuple[Gap, ...]
     after: History
+    notes: tuple[str, ...] = ()
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """What nobody but the coordinator says about the entry."""
+        if isinstance(self.leaf, SecretsUploaded):
+            return (Claim.UPLOAD,)
+        return (Claim.RECOVERY,) if isinstance(self.leaf, Recovered) else ()
+
+
+class Outcome(StrEnum):
+    """The result of a verification that refuses nothing but gaps. Values are for programs."""
+
+    PROVEN = "proven"  # no gap
+    EXCEPT_ALLOWED = "proven-except-allowed-gaps"
+    GAPS = "gaps-not-allowed"
+    NOT_VERIFIED = "not-verified"  # nothing was pinned
 
 
 class Verified(msgspec.Struct, frozen=True):
     """What an evidence file proves, and what it does not.
 
     ``pins`` is None if nothing was pinned: then signatures and history agree with each other, and
-    that is all. ``gaps`` have the numbers of their entries; those without are about the whole.
+    that is all. ``gaps`` and ``claims`` have the numbers of their entries; a gap without entries is
+    about the whole file.
     """
 
     evidence: Evidence
@@ -65,7 +101,23 @@ class Verified(msgspec.Struct, frozen=True):
     milestones: tuple[Milestone, ...]
     head: Verdict | None
     entries: tuple[Judged, ...]
-    gaps: dict[str, tuple[int, ...]]
+    gaps: dict[Gap, tuple[int, ...]]
+    claims: dict[Claim, tuple[int, ...]]
+
+    @property
+    def not_allowed(self) -> tuple[Gap, ...]:
+        """The gaps that the auditor does not allow. They refuse the file."""
+        allowed = frozenset() if self.pins is None else self.pins.allowed
+        return tuple(gap for gap in self.gaps if gap not in allowed)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The result in one word. ``PROVEN`` and ``EXCEPT_ALLOWED`` are exit code 0."""
+        if self.pins is None:
+            return Outcome.NOT_VERIFIED
+        if self.not_allowed:
+            return Outcome.GAPS
+        return Outcome.EXCEPT_ALLOWED if self.gaps else Outcome.PROVEN
 
     @property
     def is_simulated(self) -> bool:
@@ -78,8 +130,40 @@ class Verified(msgspec.Struct, frozen=True):
         return self.milestones[-1].time
 
 
-def verify(evidence: Evidence, pins: Pins | None) -> Verified:
-    """Return what ``evidence`` proves. Raises ``EvidenceRefusedError`` with the step that fails."""
+def verify(evidence: Evidence, pins: Pins) -> Verified:
+    """Return what ``evidence`` proves, with no gap but those that ``pins`` allow.
+
+    Raises ``EvidenceRefusedError`` with the step that fails.
+    """
+    verified = examine(evidence, pins)
+    require_allowed(verified)
+    return verified
+
+
+def require_allowed(verified: Verified) -> None:
+    """Raise ``EvidenceRefusedError`` if a gap is not allowed, or if nothing was pinned."""
+    refused = verified.not_allowed
+    if not refused:
+        return
+    named = "; ".join(f"{gap} ({gap.text}{_where(verified.gaps[gap])})" for gap in refused)
+    words = " ".join(f"--allow {gap}" for gap in refused)
+    raise EvidenceRefusedError(
+        Step.GAPS,
+        f"the file does not prove everything: {named}",
+        hint=f"ask for a file without gaps, or accept each of them: {words}",
+    )
+
+
+def _where(entries: tuple[int, ...]) -> str:
+    return f"; first at entry {entries[0]}" if entries else ""
+
+
+def examine(evidence: Evidence, pins: Pins | None) -> Verified:
+    """Return what ``evidence`` proves, with all its gaps, whether they are allowed or not.
+
+    Raises ``EvidenceRefusedError`` with the step that fails. Its result is not a proof: use
+    ``verify``, or ``require_allowed`` after it.
+    """
     gaps = _deployment(evidence, pins)
     key = _log_key(evidence)
     logs = () if pins is None or pins.policy is None else pins.policy.logs
@@ -90,29 +174,31 @@ def verify(evidence: Evidence, pins: Pins | None) -> Verified:
     milestones = milestones_of(evidence, key, tree, pins)
     head = None if pins is None else vouched_head(evidence, pins, milestones[-1])
     if pins is not None and pins.policy is None:
-        gaps.append(NO_WITNESSES)
+        gaps.append(Gap.NO_WITNESSES)
     entries = _history(evidence, _followed(evidence, key, milestones, tree, pins))
-    found: dict[str, list[int]] = {gap: [] for gap in gaps}
-    for index, each in enumerate(entries):
-        for gap in each.gaps:
-            found.setdefault(gap, []).append(index)
     if not entries[-1].after.intermediate:
-        found["no entry says which intermediate certificate is in force"] = []
-    told = {gap: tuple(numbers) for gap, numbers in found.items()}
-    return Verified(evidence, pins, milestones, head, entries, told)
+        gaps.append(Gap.INTERMEDIATE_UNKNOWN)
+    found = dict.fromkeys(gaps, ()) | _numbered(each.gaps for each in entries)
+    claims = _numbered(each.claims for each in entries)
+    return Verified(evidence, pins, milestones, head, entries, found, claims)
 
 
-def require_no_gaps(verified: Verified) -> None:
-    """Raise ``EvidenceRefusedError`` if anything in the file could not be checked."""
-    for gap, entries in verified.gaps.items():
-        where = f" (first at entry {entries[0]})" if entries else ""
-        raise EvidenceRefusedError(Step.HISTORY, f"{gap}{where}")
+_T = TypeVar("_T")
 
 
-def _deployment(evidence: Evidence, pins: Pins | None) -> list[str]:
+def _numbered(each: Iterable[tuple[_T, ...]]) -> dict[_T, tuple[int, ...]]:
+    """Return everything that entries have, with the numbers of the entries."""
+    found: dict[_T, list[int]] = {}
+    for index, several in enumerate(each):
+        for one in several:
+            found.setdefault(one, []).append(index)
+    return {one: tuple(numbers) for one, numbers in found.items()}
+
+
+def _deployment(evidence: Evidence, pins: Pins | None) -> list[Gap]:
     """Step 2. Return the gaps of what is pinned."""
     if pins is None:
-        return ["which deployment this is, whether hardware ran it, and that nobody forked the log"]
+        return [Gap.NOTHING_PINNED]
     if not pins.root and not pins.manifest:
         raise EvidenceRefusedError(Step.DEPLOYMENT, "neither its root nor its manifest is pinned")
     if pins.root and object_name(evidence.root) != pins.root:
@@ -121,7 +207,7 @@ def _deployment(evidence: Evidence, pins: Pins | None) -> list[str]:
         _require_first(evidence, pins.manifest)
     if pins.root:
         return []
-    return ["that no other deployment began with the same manifest: the root is not pinned"]
+    return [Gap.ROOT_NOT_PINNED]
 
 
 def _require_first(evidence: Evidence, manifest: str) -> None:
@@ -169,8 +255,10 @@ def _history(evidence: Evidence, followed: Iterator[Judged]) -> tuple[Judged, ..
             found.append(judged)
             if len(found) % _TOLD == 0:
                 advance(_TOLD)
+        require_whole(found[-1].after)
     except (LogInvalidError, HistoryRefusedError, RefusedError) as error:
-        problem = f"entry {len(found)}: {error.message}"
+        place = f"entry {len(found)}" if len(found) < len(evidence.entries) else "the end"
+        problem = f"{place}: {error.message}"
         raise EvidenceRefusedError(Step.HISTORY, problem, hint=error.hint) from None
     last = found[-1].after.intermediate
     if last and last != object_name(evidence.intermediate):
@@ -188,7 +276,7 @@ def _followed(
     pins: Pins | None,
 ) -> Iterator[Judged]:
     """Yield each entry with its step, and the time of the first quorum over it."""
-    log = LogView(evidence.objects.get, tree.root)
+    log = LogView(evidence.objects.get, tree.root, set())
     history = History(LogIdentity(evidence.origin, object_name(evidence.root), str(key)))
     covering = iter([each for each in milestones if each.time is not None] or milestones[-1:])
     current = next(covering)
@@ -196,20 +284,22 @@ def _followed(
         while current.checkpoint.size <= index:
             current = next(covering)
         if isinstance(entry, Hidden):
-            history, gaps = follow_hidden(history)
-            yield Judged(None, current.time, gaps, history)
-            continue
-        leaf = read_leaf(entry)
-        history, gaps = follow(history, leaf, log)
+            step, leaf = follow_hidden(history), None
+        else:
+            leaf = read_leaf(entry)
+            step = follow(history, leaf, log)
+        history, gaps = step.history, step.gaps
         if isinstance(leaf, Started):
             before = index, tree.root(index)
             objects, root = evidence.objects.get, evidence.root
             gaps += vouched_start(objects, root, pins, leaf, before, current.time)
-        yield Judged(leaf, current.time, _timed(leaf, current.time, gaps), history)
+        if leaf is not None:
+            gaps += _late(leaf, current.time)
+        yield Judged(leaf, current.time, gaps, history, step.notes)
 
 
-def _timed(leaf: Leaf, witnessed: datetime | None, gaps: tuple[Gap, ...]) -> tuple[str, ...]:
-    """Return ``gaps``, and one more if the coordinator claims a time after the witnesses'."""
-    if witnessed is None or leaf.time <= (witnessed.timestamp() + _LATE) * 1_000_000:
-        return gaps
-    return (*gaps, "the claimed time is more than 10 minutes after the witnesses'")
+def _late(leaf: Leaf, witnessed: datetime | None) -> tuple[Gap, ...]:
+    """Return a gap if the coordinator claims a time after the witnesses' time."""
+    if witnessed is None or leaf.time <= (witnessed + LATE).timestamp() * 1_000_000:
+        return ()
+    return (Gap.CLAIMED_TIME_LATE,)

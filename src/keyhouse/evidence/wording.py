@@ -10,6 +10,9 @@ from keyhouse.transparency.leaf import Leaf
 SHORT: Final = 16
 """Hex digits of a hash that tell it apart for people."""
 
+CLAIMED: Final = ", claimed by the coordinator"
+"""The end of a text about something that no user signs."""
+
 _MOST_NAMES: Final = 12
 
 
@@ -17,23 +20,26 @@ def text_of(leaf: Leaf, before: History | None) -> str:  # noqa: C901, PLR0911 a
     """Return what ``leaf`` says after the history ``before``."""
     match leaf:
         case leaves.LogBegun():
-            return f"the log begins on the platform {leaf.platform}"
+            return _begun(leaf)
         case leaves.ManifestSet():
-            return f"first manifest {leaf.manifest[:SHORT]}"
+            return f"first manifest {leaf.manifest[:SHORT]} in force"
         case leaves.Started():
             return _started(leaf, before)
         case leaves.Recovered():
-            return f"recovered with the shares of {listed(leaf.holders)}"
+            return f"recovered with the recovery keys of {listed(leaf.holders)}{CLAIMED}"
         case leaves.UpdateProposed():
             others = (
-                f"{leaf.needed} have to agree" if leaf.needed > 1 else "nobody else has to agree"
+                f"{leaf.needed} users have to agree"
+                if leaf.needed > 1
+                else "nobody else has to agree"
             )
             return f"{leaf.user} proposed manifest {leaf.manifest[:SHORT]}: {others}"
         case leaves.UpdateApproved():
-            return f"{leaf.user} agreed to {leaf.manifest[:SHORT]}: {leaf.missing} missing"
+            return f"{leaf.user} agreed to {leaf.manifest[:SHORT]}: {_still_needed(leaf.missing)}"
         case leaves.UpdateCancelled():
-            who = f"{leaf.user} cancelled" if leaf.user else "nobody could apply"
-            return f"{who} the update to {leaf.manifest[:SHORT]}"
+            if not leaf.user:
+                return f"the update to {leaf.manifest[:SHORT]} could not be applied{CLAIMED}"
+            return f"{leaf.user} cancelled the update to {leaf.manifest[:SHORT]}"
         case leaves.ManifestUpdated():
             return _updated(leaf, before)
         case leaves.PackagesUpdated():
@@ -42,9 +48,9 @@ def text_of(leaf: Leaf, before: History | None) -> str:  # noqa: C901, PLR0911 a
         case leaves.SecretsUploaded():
             users = listed(dict.fromkeys(each.user for each in leaf.uploads))
             names = listed(dict.fromkeys(name for each in leaf.uploads for name in each.names))
-            return f"{users} uploaded: {names}"
+            return f"{users} uploaded: {names}{CLAIMED}"
         case leaves.Anchor():
-            return "the state of the journal was anchored"
+            return "no change: a sign of life for the witnesses"
 
 
 def is_other_code(leaf: Leaf, before: History | None) -> bool:
@@ -62,14 +68,33 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(every[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
+def _still_needed(missing: int) -> str:
+    if not missing:
+        return "enough users have agreed"
+    return f"{missing} more {'user has' if missing == 1 else 'users have'} to agree"
+
+
 def _code(leaf: leaves.Started) -> tuple[str, str, int, int]:
     return leaf.unique, leaf.signer, leaf.product, leaf.svn
+
+
+def _begun(leaf: leaves.LogBegun) -> str:
+    text = f"the log begins on the platform {leaf.platform}"
+    if leaf.previous is not None:
+        last = leaf.previous
+        text += (
+            f", in place of the log {last.origin} with {last.size} entries and the root"
+            f" {last.root[:SHORT]} ({last.reason})"
+        )
+    if isinstance(leaf.manifest, str):
+        text += f", with manifest {leaf.manifest[:SHORT]} in force"
+    return text
 
 
 def _started(leaf: leaves.Started, before: History | None) -> str:
     code = leaf.unique[:SHORT] or "a confidential VM"
     text = f"started {leaf.version}: code {code}, security version {leaf.svn}"
-    return f"{text}, CHANGED" if is_other_code(leaf, before) else text
+    return f"{text}, CHANGED: other code than before" if is_other_code(leaf, before) else text
 
 
 def _updated(leaf: leaves.ManifestUpdated, before: History | None) -> str:

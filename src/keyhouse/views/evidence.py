@@ -9,6 +9,7 @@ from keyhouse.client import CallRefusedError, Coordinator
 from keyhouse.client.trust import NONCE
 from keyhouse.evidence.bundle import Evidence, Head, LogKey
 from keyhouse.evidence.collect import Parts, collect
+from keyhouse.evidence.verify import examine
 from keyhouse.transparency.leaf import object_name
 
 
@@ -21,15 +22,17 @@ def evidence_of(
 ) -> Evidence:
     """Return the evidence of the whole log of ``coordinator``.
 
-    ``collateral`` returns what verifies a quote. ``earlier``: checkpoints that are kept. Raises
-    ``LogInvalidError`` for a log that is damaged, and what calls raise.
+    ``collateral`` returns what verifies a quote. ``earlier``: checkpoints that are kept. The rules
+    that need no pins have been applied: an auditor would refuse the file for them anyway. Raises
+    ``LogInvalidError`` and ``EvidenceRefusedError`` for a log that is damaged or breaks them, and
+    what calls raise.
     """
     proven, key = coordinator.trusted, coordinator.log_key()
     nonce = token_bytes(NONCE)
     before = coordinator.witnessed_checkpoint()  # it continues all that is remembered of the log
     head = coordinator.log_quote(nonce)
     given = write_collateral(collateral(head.quote))
-    return collect(
+    found = collect(
         parts_of(coordinator),
         made=time.time_ns() // 1000,
         certificates=(proven.root_der, proven.intermediate_der),
@@ -40,6 +43,8 @@ def evidence_of(
         earlier=(*earlier, before.note.decode()),
         hide_anchors=hide_anchors,
     )
+    examine(found, None)
+    return found
 
 
 def parts_of(coordinator: Coordinator) -> Parts:

@@ -1,0 +1,87 @@
+"""Whether a user decided what a leaf states: by the user's rights and a signed approval."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from keyhouse.base.errors import InvalidError
+from keyhouse.evidence.errors import HistoryRefusedError
+from keyhouse.evidence.gaps import Gap
+from keyhouse.evidence.members import Decided, Members, require_head, signed_by
+from keyhouse.manifest import Action
+from keyhouse.manifest.package_update import read_package_update
+from keyhouse.transparency import leaf as leaves
+from keyhouse.transparency.leaf import name_in_leaf
+
+
+class Place(NamedTuple):
+    """The place of a decision: the log, the manifest in force, and the sizes of an approval's head.
+
+    ``root`` is the hash of the root certificate; the head has ``decided`` to ``size`` leaves.
+    """
+
+    origin: str
+    root: str
+    base: str
+    decided: int
+    size: int
+
+
+def unproven_agreement(
+    members: Members | None,
+    leaf: Decided,
+    place: Place,
+    objects: Callable[[str], bytes | None],
+    roots: Callable[[int], bytes],
+) -> tuple[Gap, ...]:
+    """Return the gaps of the decision in ``leaf``; ``members``: of the manifest, if it is known.
+
+    Raises ``HistoryRefusedError`` or ``LogInvalidError`` if the user may not decide it, signed
+    something else, or if an object that the leaf names is missing.
+    """
+    raw = objects(leaf.approval) if leaf.approval else None
+    if leaf.approval and raw is None:
+        raise HistoryRefusedError(
+            f"the entry names an approval, and the object {leaf.approval} is missing",
+            hint="the log of the deployment has this object: ask for a whole file",
+        )
+    if members is None:
+        return (Gap.NOT_SIGNED, Gap.RIGHTS_UNKNOWN)
+    certificate = members.require_user(leaf.user, leaf.certificate)
+    _require_allowed(members, leaf)
+    if raw is None:
+        if members.must_sign:
+            raise HistoryRefusedError("a user did not sign, but the manifest in force demands it")
+        return (Gap.NOT_SIGNED,)
+    approval = signed_by(certificate, raw, leaf)
+    if (approval.origin, approval.root, approval.base) != (place.origin, place.root, place.base):
+        raise HistoryRefusedError("the user signed for another log, or on another manifest")
+    require_head(approval, roots, place.decided, place.size)
+    if isinstance(leaf, leaves.PackagesUpdated):
+        _require_signed_versions(objects(approval.manifest), leaf)
+    return ()
+
+
+def _require_allowed(members: Members, leaf: Decided) -> None:
+    if isinstance(leaf, leaves.PackagesUpdated):
+        names = [name for name, _ in leaf.versions]
+        members.require_allowed(leaf.user, Action.UPDATE_SECURITY_VERSION, names)
+    else:
+        members.require_allowed(leaf.user, Action.UPDATE_MANIFEST)
+
+
+def _require_signed_versions(raw: bytes | None, leaf: leaves.PackagesUpdated) -> None:
+    """Raise ``HistoryRefusedError`` unless the update ``raw`` has the versions of ``leaf``."""
+    if raw is None:
+        raise HistoryRefusedError(
+            "the package update that the user signed is missing",
+            hint="the log of the deployment has this object: ask for a whole file",
+        )
+    try:
+        update = read_package_update(raw)
+    except InvalidError:
+        update = None
+    # Programs read a repeated field in two ways, and a coordinator takes none of them.
+    signed = {} if update is None or update.problems else update.packages
+    versions = {name_in_leaf(name): each.security_version for name, each in signed.items()}
+    if any(versions.get(name) != int(version) for name, version in leaf.versions):
+        raise HistoryRefusedError("the user signed other security versions")

@@ -1,0 +1,121 @@
+"""Names what an evidence file leaves unproven.
+
+A gap is about one file: the verifier could not check something that other files prove. A file with
+a gap is refused, unless the auditor allows this gap by its name. A claim is what no file can prove,
+because nobody but the coordinator signs it: claims are listed, and refuse nothing.
+
+Names are permanent: scripts of auditors contain them.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final
+
+from keyhouse.base.errors import BadRequestError
+from keyhouse.base.printable import quoted
+
+
+class Gap(StrEnum):
+    """A check that could not be made. The value is the name for ``--allow`` and for programs."""
+
+    NOTHING_PINNED = "nothing-pinned"
+    NO_WITNESSES = "no-witnesses"
+    ROOT_NOT_PINNED = "root-not-pinned"
+    INTERMEDIATE_UNKNOWN = "intermediate-unknown"
+    OLDER_THAN_LOG = "older-than-log"
+    REPLACES_LOG = "replaces-log"
+    AGREED_BEFORE_LOG = "agreed-before-log"
+    MANIFEST_NOT_PUBLIC = "manifest-not-public"
+    MANIFEST_MISSING = "manifest-missing"
+    RIGHTS_UNKNOWN = "rights-unknown"
+    NOT_SIGNED = "not-signed"
+    CANCELLED_BY_COORDINATOR = "cancelled-by-coordinator"
+    START_WITHOUT_QUOTE = "start-without-quote"
+    START_WITHOUT_COLLATERAL = "start-without-collateral"
+    START_AT_CLAIMED_TIME = "start-at-claimed-time"
+    HIDDEN_ENTRY = "hidden-entry"
+    CLAIMED_TIME_LATE = "claimed-time-late"
+
+    @property
+    def text(self) -> str:
+        """One sentence for people."""
+        return _GAP_TEXTS[self]
+
+
+class Claim(StrEnum):
+    """A statement of the coordinator that no other key signs."""
+
+    UPLOAD = "upload"
+    RECOVERY = "recovery"
+
+    @property
+    def text(self) -> str:
+        """One sentence for people."""
+        return _CLAIM_TEXTS[self]
+
+
+_GAP_TEXTS: Final = {
+    Gap.NOTHING_PINNED: (
+        "nothing is pinned: the file does not prove which deployment this is, whether hardware"
+        " ran it, or that nobody forked the log"
+    ),
+    Gap.NO_WITNESSES: (
+        "no witness vouches for this history: others may have been shown another one, and all"
+        " times are claims"
+    ),
+    Gap.ROOT_NOT_PINNED: (
+        "the root certificate is not pinned: another deployment may have begun with the same"
+        " manifest"
+    ),
+    Gap.INTERMEDIATE_UNKNOWN: "no entry names the intermediate certificate that is in force",
+    Gap.OLDER_THAN_LOG: (
+        "the deployment is older than its log: the coordinator claims the history before the log"
+    ),
+    Gap.REPLACES_LOG: (
+        "the log replaces another log: the coordinator claims the state at the beginning"
+    ),
+    Gap.AGREED_BEFORE_LOG: (
+        "users agreed to this update before the log began: only the coordinator says so"
+    ),
+    Gap.MANIFEST_NOT_PUBLIC: "the manifest contains secret values, so the log does not publish it",
+    Gap.MANIFEST_MISSING: (
+        "the manifest is not in the file, and the entry of an older version does not state"
+        " whether it is public"
+    ),
+    Gap.RIGHTS_UNKNOWN: (
+        "the manifest in force is not in the file: nobody can check whether the user had the right"
+    ),
+    Gap.NOT_SIGNED: "the user did not sign this: only the coordinator says that the user agreed",
+    Gap.CANCELLED_BY_COORDINATOR: (
+        "no user cancelled the update: the coordinator says that the update could not be applied"
+    ),
+    Gap.START_WITHOUT_QUOTE: "no quote proves which code started",
+    Gap.START_WITHOUT_COLLATERAL: (
+        "the entry names no collateral: nothing verifies the quote of the start"
+    ),
+    Gap.START_AT_CLAIMED_TIME: (
+        "the collateral of the start had expired when witnesses first saw the start: the quote was"
+        " judged at the time that the coordinator claims"
+    ),
+    Gap.HIDDEN_ENTRY: "the entry is hidden: it may contain a change",
+    Gap.CLAIMED_TIME_LATE: "the claimed time is more than 10 minutes after the witnesses' time",
+}
+
+_CLAIM_TEXTS: Final = {
+    Claim.UPLOAD: "the coordinator claims which user uploaded the secrets: users sign no uploads",
+    Claim.RECOVERY: (
+        "the coordinator claims which holders recovered the state: holders sign no recoveries"
+    ),
+}
+
+
+def read_gaps(names: Iterable[str]) -> frozenset[Gap]:
+    """Return the gaps with these names. Raises ``BadRequestError`` for an unknown name."""
+    known = {each.value: each for each in Gap}
+    given = list(names)
+    for name in given:
+        if name not in known:
+            raise BadRequestError(
+                f"{quoted(name)} is not the name of a gap", hint=f"the names: {', '.join(known)}"
+            )
+    return frozenset(known[name] for name in given)

@@ -1,0 +1,98 @@
+"""Evidence files that outsiders made, with the verdict that every verifier has to give.
+
+``forged``: by holders of the coordinator's, the machine's and the witnesses' keys. ``omitted``: one
+true file, and the same file with something left out, which needs no key. All were proven on
+2026-11-23, but the first one of each.
+"""
+
+import gzip
+from datetime import UTC, datetime
+from pathlib import Path
+from ssl import PEM_cert_to_DER_cert
+from typing import Final, NamedTuple
+
+from keyhouse.attestation import read_expected_identity
+from keyhouse.evidence.pins import Pins
+from keyhouse.transparency.policy import Policy
+
+__all__ = ["CORPUS", "NOW", "Recorded", "Verdict", "pins_of"]
+
+NOW: Final = datetime(2026, 11, 24, tzinfo=UTC)
+_FOLDER: Final = Path(__file__).parents[1] / "evidence" / "corpus"
+
+
+class Verdict(NamedTuple):
+    """The step that refuses a file; its reason, or the names of gaps. ``followed``: by watchers."""
+
+    step: str
+    reason: str
+    followed: str
+
+
+class Recorded(NamedTuple):
+    """A recorded file, and the folder with what an auditor trusts."""
+
+    folder: Path
+    name: str
+
+    @property
+    def raw(self) -> bytes:
+        """The file, which was compressed."""
+        return gzip.decompress((self.folder / f"{self.name}.json.gz").read_bytes())
+
+
+_MISSING: Final = "the entry names an approval, and the object"
+_OTHER_CODE: Final = "the enclave is not the expected one: UniqueID does not match"
+_FORGED: Final = _FOLDER / "forged"
+_OMITTED: Final = _FOLDER / "omitted"
+_BROKEN: Final = "broken"  # nobody follows it further
+_HIDDEN: Final = ""  # no log serves hidden entries
+
+CORPUS: Final = {
+    Recorded(_FORGED, "update-without-approval-where-demanded"): Verdict(
+        "history", "a user did not sign, but the manifest in force demands it", _BROKEN
+    ),
+    Recorded(_FORGED, "update-with-invented-approval"): Verdict("history", _MISSING, _BROKEN),
+    Recorded(_FORGED, "packages-with-invented-approval"): Verdict("history", _MISSING, _BROKEN),
+    Recorded(_FORGED, "cancellation-with-invented-approval"): Verdict("history", _MISSING, _BROKEN),
+    Recorded(_FORGED, "cancelled-by-nobody"): Verdict(
+        "gaps", "cancelled-by-coordinator", "no user cancelled the update"
+    ),
+    Recorded(_FORGED, "other-code-without-its-quote"): Verdict(
+        "history", _OTHER_CODE, f"no quote vouches for this start: {_OTHER_CODE}"
+    ),
+    Recorded(_FORGED, "manifest-with-repeated-field"): Verdict(
+        "history", "Config: is given more than once", _BROKEN
+    ),
+    Recorded(_FORGED, "packages-while-an-update-is-pending"): Verdict(
+        "history", "versions were raised while an update was pending", _BROKEN
+    ),
+    Recorded(_FORGED, "manifest-left-out"): Verdict(
+        "gaps", "manifest-missing", "the manifest is not in the file"
+    ),
+    Recorded(_FORGED, "witnessed-in-the-future"): Verdict(
+        "witnesses", "no quorum of the policy's witnesses", _HIDDEN
+    ),
+    Recorded(_FORGED, "manifest-with-one-certificate-of-two-users"): Verdict(
+        "history", "is the certificate of the user", _BROKEN
+    ),
+    Recorded(_OMITTED, "whole-with-other-code"): Verdict(
+        "history", _OTHER_CODE, f"no quote vouches for this start: {_OTHER_CODE}"
+    ),
+    Recorded(_OMITTED, "quote-deleted"): Verdict(
+        "history", _OTHER_CODE, f"no quote vouches for this start: {_OTHER_CODE}"
+    ),
+    Recorded(_OMITTED, "start-hidden"): Verdict("gaps", "hidden-entry", _HIDDEN),
+    Recorded(_OMITTED, "start-and-upload-hidden"): Verdict("gaps", "hidden-entry", _HIDDEN),
+}
+
+
+def pins_of(folder: Path) -> Pins:
+    """Return what an auditor of the files in ``folder`` trusts."""
+    return Pins(
+        root=(folder / "root-fingerprint").read_text().strip(),
+        vendor_root=PEM_cert_to_DER_cert((folder / "root.pem").read_text()),
+        identity=read_expected_identity((folder / "attestation.json").read_bytes()),
+        policy=Policy.read((folder / "witnesses.policy").read_text()),
+        now=NOW,
+    )

@@ -1,0 +1,35 @@
+"""Builds evidence files that are false, by whoever has a key: the coordinator, users, witnesses.
+
+Damaged bytes are no forgery: here every hash, signature and quote is made again, so only the rules
+of evidence can refuse a file. ``honest`` makes true histories, ``kinds`` the changes to them.
+"""
+
+from random import Random
+from typing import Final
+
+from keyhouse.evidence.bundle import write_evidence
+from support.evidence import Maker
+from support.forger.draft import Draft, built
+from support.forger.honest import honest
+from support.forger.kinds import KINDS, Kind
+
+__all__ = ["KINDS", "Draft", "Kind", "file_of", "forged", "honest"]
+
+_TRIES: Final = 100
+
+
+def forged(maker: Maker, kind: Kind, chance: Random) -> Draft:
+    """Return a true history without gaps, after a forgery of this kind."""
+    for _ in range(_TRIES):
+        draft = honest(maker, chance, plain=True)
+        if kind.forge(draft, chance):
+            return draft
+    raise ValueError(f"no history has what this forgery needs: {kind.name}")
+
+
+def file_of(maker: Maker, draft: Draft) -> bytes:
+    """Return the evidence file of ``draft``."""
+    raw = write_evidence(built(maker, draft))
+    for rewrite in draft.rewrites:
+        raw = rewrite(raw)
+    return raw
