@@ -1,30 +1,42 @@
 """A second verifier, in Go, decides about evidence files as the first one does.
 
-``KEYHOUSE_TESTS_EVIDENCE=10000`` tries so many damaged files.
+``KEYHOUSE_TESTS_EVIDENCE=10000`` tries so many damaged files, and every kind of forgery.
 """
 
 import os
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from pathlib import Path
+from random import Random
+from typing import Protocol
 
 import pytest
-from support.evidence import GOLDEN, Maker, history
+from support.evidence import BEGUN, GOLDEN, Maker, history
+from support.evidence_corpus import CORPUS, NOW as CLOCK, pins_of
 from support.evidence_damage import FILES, HISTORIES
 from support.evidence_fuzz import damaged
+from support.forger import KINDS, file_of, forged, honest
 from support.process.tool import built_with_sumdb
 
 from keyhouse.evidence.bundle import read_evidence, write_evidence
 from keyhouse.evidence.errors import EvidenceRefusedError, Step
 from keyhouse.evidence.pins import Pins
-from keyhouse.evidence.verify import verify
+from keyhouse.evidence.verify import examine
 
 SOURCE = Path(__file__).parent / "evidence_go"
 NUMBER = int(os.environ.get("KEYHOUSE_TESTS_EVIDENCE", "300"))
 AT_ONCE = 1_000
 ONLY_HERE = "a damaged cosignature of ML-DSA"
 
-Verdicts = Callable[[Path, Iterable[bytes]], list[str]]
+SEED = 20261123
+NOW = BEGUN + timedelta(hours=2)
+
+
+class Verdicts(Protocol):
+    """Returns the verdicts about files, by what is trusted in a folder."""
+
+    def __call__(self, trusted: Path, files: Iterable[bytes], now: datetime = NOW) -> list[str]: ...
 
 
 @pytest.fixture(scope="module", name="maker")
@@ -38,7 +50,7 @@ def _in_go(tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
     folder = tmp_path_factory.mktemp("go")
     program = built_with_sumdb(SOURCE, folder)
 
-    def verdicts(trusted: Path, files: Iterable[bytes]) -> list[str]:
+    def verdicts(trusted: Path, files: Iterable[bytes], now: datetime = NOW) -> list[str]:
         names = []
         for number, raw in enumerate(files):
             names.append(folder / f"{number}.json")
@@ -48,7 +60,11 @@ def _in_go(tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
         fingerprint = (trusted / "root-fingerprint").read_text().strip()
         given = "\n".join(map(str, names))
         done = subprocess.run(
-            [*words, fingerprint], input=given, check=True, stdout=subprocess.PIPE, text=True
+            [*words, fingerprint, str(int(now.timestamp()))],
+            input=given,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         return done.stdout.splitlines()
 
@@ -77,10 +93,44 @@ def test_histories_that_no_coordinator_has_are_refused(
         change(said)
         files.append(write_evidence(maker.evidence(said)))
 
-    theirs = [said.partition(":")[0] for said in in_go(tmp_path, files)]
+    theirs = in_go(tmp_path, files)
 
-    assert theirs == [verdict(raw, maker.pins()) for raw in files]
-    assert theirs.count("history") > len(files) - 4  # the rest is told as a gap
+    ours = [verdict(raw, maker.pins()) for raw in files]
+    assert different(ours, theirs) == []
+    assert set(ours) == {"history"}
+
+
+def test_recorded_forgeries_have_the_same_verdict(in_go: Verdicts) -> None:
+    for folder in {each.folder for each in CORPUS}:
+        wanted = {each: CORPUS[each] for each in CORPUS if each.folder == folder}
+
+        theirs = in_go(folder, [each.raw for each in wanted], CLOCK)
+
+        ours = [verdict(each.raw, pins_of(folder)) for each in wanted]
+        assert different(ours, theirs) == []
+        assert [each.partition(":")[0] for each in theirs] == [
+            each.step for each in wanted.values()
+        ]
+
+
+def test_both_agree_on_forgeries_and_on_true_histories(
+    maker: Maker, in_go: Verdicts, tmp_path: Path
+) -> None:
+    maker.write_trusted(tmp_path)
+    chance = Random(SEED)  # noqa: S311 cases of a test
+    some = chance.sample(list(KINDS), min(NUMBER // 3, len(KINDS)))
+    drafts = {name: forged(maker, KINDS[name], chance) for name in some}
+    drafts |= {f"true {number}": honest(maker, chance) for number in range(NUMBER // 12)}
+    last = max(draft.pins.get("now", NOW) for draft in drafts.values())
+    same = {name: draft for name, draft in drafts.items() if not draft.pins}
+    later = {name: draft for name, draft in drafts.items() if draft.pins}
+
+    for group, now in ((same, NOW), (later, last)):
+        files = [file_of(maker, draft) for draft in group.values()]
+        ours = [verdict(raw, maker.pins(now=now)) for raw in files]
+        theirs = in_go(tmp_path, files, now)
+        found = different(ours, theirs)
+        assert [(list(group)[number], *said) for number, *said in found] == []
 
 
 @pytest.mark.parametrize("seed", range(max(NUMBER // AT_ONCE, 1)))
@@ -93,19 +143,23 @@ def test_both_agree_on_random_damage(
     theirs = in_go(tmp_path, files)
     ours = [verdict(raw, maker.pins()) for raw in files]
 
-    different = [
-        (number, mine, said)
-        for number, (mine, said) in enumerate(zip(ours, theirs, strict=True))
-        if mine != said.partition(":")[0]
-    ]
-    assert different == []
+    assert different(ours, theirs) == []
     assert {"ok", Step.FILE, Step.TREE, Step.HISTORY} <= set(ours)
 
 
 def verdict(raw: bytes, pins: Pins) -> str:
-    """Return the step that refuses ``raw``; ``ok``: none."""
+    """Return the step that refuses ``raw``, or the names of its gaps; ``ok``: neither."""
     try:
-        verify(read_evidence(raw), pins)
+        found = examine(read_evidence(raw), pins)
     except EvidenceRefusedError as refused:
         return refused.step
-    return "ok"
+    return f"gaps: {' '.join(sorted(found.gaps))}" if found.gaps else "ok"
+
+
+def different(ours: list[str], theirs: list[str]) -> list[tuple[int, str, str]]:
+    """Return the numbers of the files about which the two say different things, with both."""
+    return [
+        (number, mine, said)
+        for number, (mine, said) in enumerate(zip(ours, theirs, strict=True))
+        if said != mine and (mine.startswith("gaps") or said.partition(":")[0] != mine)
+    ]

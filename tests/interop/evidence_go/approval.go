@@ -58,10 +58,16 @@ func readApproval(raw []byte, certificate *x509.Certificate) object {
 }
 
 // requireAgreed returns if the user of l may decide what it says, and signed it if anything says so.
-func (h *history) requireAgreed(l *leaf) bool {
+func (h *history) requireAgreed(l *leaf) {
+	approval := l.text("approval")
+	if approval != "" {
+		h.object(approval)
+	}
 	in := h.members()
 	if in == nil {
-		return false
+		h.gap("not-signed")
+		h.gap("rights-unknown")
+		return
 	}
 	certificate := in.certificate(l.text("user"), l.text("certificate"))
 	if l.kind == "packages-updated" {
@@ -74,13 +80,12 @@ func (h *history) requireAgreed(l *leaf) bool {
 		in.requireAllowed(l.text("user"), "UpdateManifest")
 	}
 	demanded := in.Config.Transparency.SignedApprovals
-	require(!demanded || l.text("approval") != "", "history", "signing is demanded")
-	raw, there := h.file.objects[l.text("approval")]
-	if !there {
-		return false
+	require(!demanded || approval != "", "history", "signing is demanded")
+	if approval == "" {
+		h.gap("not-signed")
+		return
 	}
-	h.requireSigned(l, readApproval(raw, certificate))
-	return true
+	h.requireSigned(l, readApproval(h.object(approval), certificate))
 }
 
 func (h *history) requireSigned(l *leaf, said object) {
@@ -102,11 +107,10 @@ func (h *history) requireSigned(l *leaf, said object) {
 	require(size >= h.neededHead(l) && size <= uint64(h.size), "history", "another place")
 	root := h.tree.root(int(size))
 	require(hex.EncodeToString(root[:]) == head["root"], "history", "another history")
-	update, there := h.file.objects[said["manifest"].(string)]
-	if l.kind != "packages-updated" || !there {
+	if l.kind != "packages-updated" {
 		return
 	}
-	signed := readManifest(update)
+	signed := readUpdate(h.object(said["manifest"].(string)))
 	for _, each := range l.fields["versions"].([]any) {
 		row := each.([]any)
 		version := fmt.Sprint(signed.version(row[0].(string)))

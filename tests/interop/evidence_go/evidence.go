@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -123,13 +124,27 @@ func grown(entries []entry) *tree {
 	return t
 }
 
-func verify(file *evidence, trust *pins) {
+// late is how far clocks of coordinators, witnesses and verifiers may differ.
+const late = 10 * time.Minute
+
+// mostOfASize is how many checkpoints of one size a file may have.
+const mostOfASize = 64
+
+// A milestone is a checkpoint with the time of its quorum; the time is zero if it has none.
+type milestone struct {
+	size int
+	text string
+	time time.Time
+}
+
+// verify returns the names of the gaps.
+func verify(file *evidence, trust *pins) map[string]bool {
 	require(name(file.root) == trust.root, "deployment", "another root")
 	log := logKey(file)
 	t := grown(file.entries)
-	last := checkpoints(file, log, t, trust.policy)
-	requireHead(file, trust, last)
-	followAll(file, trust, t)
+	milestones := checkpoints(file, log, t, trust)
+	requireHead(file, trust, milestones[len(milestones)-1])
+	return followAll(file, trust, t, milestones)
 }
 
 func logKey(file *evidence) note.Verifier {
@@ -153,37 +168,46 @@ func signedBy(certificate *x509.Certificate, signature, message []byte) bool {
 	return is && ecdsa.VerifyASN1(key, sum[:], signature)
 }
 
-// checkpoints returns the text of the last one.
-func checkpoints(file *evidence, log note.Verifier, t *tree, trusted *policy) string {
+func checkpoints(file *evidence, log note.Verifier, t *tree, trust *pins) []milestone {
 	var notes []*signedNote
-	last := 0
+	var found []milestone
+	last, equal := 0, 0
 	for _, raw := range file.checkpoints {
 		read := readNote(raw)
 		require(read != nil && read.signedBy(log), "tree", "not signed by the log")
 		size, root, good := read.checkpoint(file.origin)
 		good = good && size > 0 && last <= size && size <= len(file.entries)
 		require(good, "tree", "a checkpoint of another log, or out of order")
-		found := t.root(size)
-		require(bytes.Equal(found[:], root), "tree", "other entries than those of size %d", size)
+		own := t.root(size)
+		require(bytes.Equal(own[:], root), "tree", "other entries than those of size %d", size)
+		equal++
+		if size != last {
+			equal = 1
+		}
+		require(equal <= mostOfASize, "tree", "too many checkpoints of size %d", size)
 		last, notes = size, append(notes, read)
+		found = append(found, milestone{size: size, text: read.text})
 	}
 	require(len(notes) > 0 && last == len(file.entries), "tree", "not over all entries")
-	enough := false
-	for _, read := range notes {
-		enough = trusted.holds(read)
+	var before time.Time
+	for i, read := range notes {
+		found[i].time = trust.policy.time(read, trust.now.Add(late))
+		if !found[i].time.IsZero() {
+			require(!found[i].time.Before(before.Add(-late)), "witnesses", "their times run back")
+			before = found[i].time
+		}
 	}
-	require(enough, "witnesses", "no quorum")
-	return notes[len(notes)-1].text
+	require(!found[len(found)-1].time.IsZero(), "witnesses", "no quorum")
+	return found
 }
 
-func requireHead(file *evidence, trust *pins, text string) {
+func requireHead(file *evidence, trust *pins, last milestone) {
 	collateral, there := file.objects[file.collateral]
-	var bundle object
-	require(there && json.Unmarshal(collateral, &bundle) == nil, "hardware", "no collateral")
-	require(bundle["tcb_info"] != nil && bundle["qe_identity"] != nil, "hardware", "no collateral")
-	report := readQuote(file.quote, trust.vendor, "hardware")
+	require(there, "hardware", "no collateral")
+	j := &judge{"hardware", last.time, trust.code}
+	report := readQuote(file.quote, collateral, trust.vendor, j)
 	first := sha256.Sum256(append(append([]byte{}, file.root...), file.nonce...))
-	second := sha256.Sum256([]byte("keyhouse head v1\x00" + text))
+	second := sha256.Sum256([]byte("keyhouse head v1\x00" + last.text))
 	report.requireBound(first, second, "hardware")
 	require(report.is(trust.code), "hardware", "code that is not accepted")
 }

@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 type pending struct {
 	manifest string
 	missing  uint64
 	voters   []string
+	older    bool
 }
 
 type portion struct {
@@ -39,17 +41,37 @@ type history struct {
 	older        bool
 	recovering   []string
 	recoveringAt string
-	read         *manifest
-	readFrom     string
+	known        map[string]*manifest
+	instances    map[string]bool
+	witnessed    time.Time
+	gaps         map[string]bool
 }
 
-func followAll(file *evidence, trust *pins, t *tree) {
-	h := &history{file: file, tree: t, trust: trust, versions: map[string]uint64{}}
+func (h *history) gap(name string) { h.gaps[name] = true }
+
+// object returns what a leaf names. It is in every file.
+func (h *history) object(named string) []byte {
+	raw, there := h.file.objects[named]
+	require(there, "history", "the object %s is missing", named)
+	return raw
+}
+
+// followAll returns the names of the gaps.
+func followAll(file *evidence, trust *pins, t *tree, milestones []milestone) map[string]bool {
+	h := &history{
+		file: file, tree: t, trust: trust, versions: map[string]uint64{}, gaps: map[string]bool{},
+		known: map[string]*manifest{}, instances: map[string]bool{},
+	}
 	for _, each := range file.entries {
+		for milestones[0].size <= h.size || milestones[0].time.IsZero() {
+			milestones = milestones[1:]
+		}
+		h.witnessed = milestones[0].time
 		if each.raw == nil {
 			h.requireSettled(nil)
 			shown := h.size > 1 || (h.size == 1 && h.older)
 			require(shown, "history", "a hidden beginning")
+			h.gap("hidden-entry")
 		} else {
 			l := readLeaf(each.raw)
 			require(l != nil, "history", "%s is not a leaf of this version", at(h.size))
@@ -57,8 +79,18 @@ func followAll(file *evidence, trust *pins, t *tree) {
 		}
 		h.size++
 	}
+	h.requireSettledAtEnd()
 	last := h.intermediate
 	require(last == "" || last == name(file.intermediate), "history", "another intermediate")
+	if last == "" {
+		h.gap("intermediate-unknown")
+	}
+	return h.gaps
+}
+
+func (h *history) requireSettledAtEnd() {
+	require(h.recoveringAt == "", "history", "the end is before a start")
+	require(h.pending == nil || h.pending.missing > 0, "history", "the end is before an update")
 }
 
 func (h *history) follow(l *leaf) {
@@ -69,6 +101,9 @@ func (h *history) follow(l *leaf) {
 	h.requireSettled(l)
 	needed := h.neededHead(l)
 	h.step(l)
+	if l.number("time") > uint64(h.witnessed.Add(late).UnixMicro()) {
+		h.gap("claimed-time-late")
+	}
 	h.time, h.portion = l.number("time"), portion{}
 	switch l.kind {
 	case "packages-updated":
@@ -101,6 +136,9 @@ func (h *history) step(l *leaf) {
 		p := h.pending
 		good := p != nil && p.manifest == l.text("manifest") && p.missing == 0
 		require(good, "history", "not enough users")
+		if p.older {
+			h.gap("agreed-before-log")
+		}
 		h.inForce(l)
 	case "packages-updated":
 		h.packages(l)
@@ -130,15 +168,34 @@ func (h *history) neededHead(l *leaf) uint64 {
 }
 
 // members returns who may do what; nil if the manifest in force is not in the file.
-func (h *history) members() *manifest {
-	raw, there := h.file.objects[h.manifest]
+func (h *history) members() *manifest { return h.membersOf(h.manifest) }
+
+func (h *history) membersOf(named string) *manifest {
+	raw, there := h.file.objects[named]
 	if !there {
 		return nil
 	}
-	if h.read == nil || h.readFrom != h.manifest {
-		h.read, h.readFrom = readManifest(raw), h.manifest
+	if h.known[named] == nil {
+		h.known[named] = readManifest(raw)
 	}
-	return h.read
+	return h.known[named]
+}
+
+// requirePublished returns if the file has the manifest of a leaf, or may lack it.
+func (h *history) requirePublished(l *leaf) {
+	named := l.text("manifest")
+	in := h.membersOf(named)
+	public, said := l.public()
+	switch {
+	case in == nil && public:
+		h.object(named)
+	case in == nil && said:
+		h.gap("manifest-not-public")
+	case in == nil:
+		h.gap("manifest-missing")
+	case said:
+		require(public != in.hasValues(), "history", "the manifest contradicts that it is public")
+	}
 }
 
 func (h *history) begin(l *leaf) {
@@ -146,12 +203,27 @@ func (h *history) begin(l *leaf) {
 		l.text("key") == h.file.key
 	require(same, "history", "another log")
 	h.platform = l.text("platform")
-	h.older = l.text("imported") != "" || !l.isNull("previous")
+	imported := l.text("imported")
+	h.older = imported != "" || !l.isNull("previous")
+	if imported != "" {
+		h.object(imported)
+	}
+	if !l.isNull("previous") {
+		h.gap("replaces-log")
+	} else if imported != "" {
+		h.gap("older-than-log")
+	}
+	if l.text("manifest") != "" {
+		require(h.older && l.text("intermediate") != "", "history", "a manifest in force before all")
+		h.requirePublished(l)
+		h.manifest, h.intermediate = l.text("manifest"), l.text("intermediate")
+	}
 }
 
 func (h *history) inForce(l *leaf) {
 	h.manifest, h.intermediate = l.text("manifest"), l.text("intermediate")
 	h.versions, h.pending, h.older = map[string]uint64{}, nil, false
+	h.requirePublished(l)
 	if in := h.members(); in != nil {
 		named := in.Config.Transparency.Origin
 		if named == "" && l.kind == "manifest-set" {
@@ -170,6 +242,11 @@ func (h *history) inForce(l *leaf) {
 
 func (h *history) start(l *leaf) {
 	require(l.text("platform") == h.platform, "history", "another platform")
+	require(!h.instances[l.text("instance")], "history", "an instance starts twice")
+	h.instances[l.text("instance")] = true
+	if h.recoveringAt != "" && h.members() == nil {
+		h.gap("rights-unknown")
+	}
 	if in := h.members(); in != nil && h.recoveringAt != "" {
 		_, threshold := in.recovery()
 		require(uint64(len(h.recovering)) >= threshold, "history", "too few holders")
@@ -179,21 +256,49 @@ func (h *history) start(l *leaf) {
 	}
 	h.place(l.text("at"))
 	h.recovering, h.recoveringAt = nil, ""
-	quote, there := h.file.objects[l.text("quote")]
-	_, judged := h.file.objects[l.text("collateral")]
-	if !there || !judged {
+	stated := h.trust.code
+	accepted := (stated.UniqueID == "" || stated.UniqueID == l.text("unique")) &&
+		(stated.SignerID == "" || stated.SignerID == l.text("signer")) &&
+		(stated.ProductID == 0 || uint64(stated.ProductID) == l.number("product")) &&
+		l.number("svn") >= uint64(stated.SecurityVersion)
+	require(accepted, "history", "code that is not accepted")
+	if l.text("quote") == "" {
+		h.gap("start-without-quote")
 		return
 	}
-	report := readQuote(quote, h.trust.vendor, "history")
+	quote := h.object(l.text("quote"))
+	if l.text("collateral") == "" {
+		h.gap("start-without-collateral")
+		return
+	}
+	report := h.startReport(quote, h.object(l.text("collateral")), time.UnixMicro(int64(l.number("time"))))
 	instance, _ := hex.DecodeString(l.text("instance"))
 	root := h.tree.root(h.size)
 	position := append([]byte("keyhouse start v1\x00"), instance...)
 	position = append(binary.BigEndian.AppendUint64(position, uint64(h.size)), root[:]...)
 	report.requireBound(sha256.Sum256(h.file.root), sha256.Sum256(position), "history")
-	said := identity{l.text("unique"), l.text("signer"), 0, 0}
+	said := identity{UniqueID: l.text("unique"), SignerID: l.text("signer")}
 	same := report.is(said) && said.UniqueID != "" && said.SignerID != "" &&
 		uint64(report.product()) == l.number("product") && uint64(report.version()) == l.number("svn")
 	require(same && report.is(h.trust.code), "history", "code that is not accepted")
+}
+
+// startReport returns what the quote of a start says, at the witnesses' time, or at the claimed time if
+// the collateral had expired by then.
+func (h *history) startReport(quote, collateral []byte, claimed time.Time) (found report) {
+	defer func() {
+		if caught := recover(); caught != nil {
+			if _, is := caught.(expired); !is {
+				panic(caught)
+			}
+			if h.witnessed.Before(claimed) {
+				claimed = h.witnessed
+			}
+			found = readQuote(quote, collateral, h.trust.vendor, &judge{"history", claimed, h.trust.code})
+			h.gap("start-at-claimed-time")
+		}
+	}()
+	return readQuote(quote, collateral, h.trust.vendor, &judge{"history", h.witnessed, h.trust.code})
 }
 
 func (h *history) recover(l *leaf) {
@@ -213,14 +318,15 @@ func (h *history) propose(l *leaf) {
 	needed := l.number("needed")
 	in := h.members()
 	require(needed > 0 && (in == nil || needed == in.needed()), "history", "another number")
-	h.pending = &pending{l.text("manifest"), needed - 1, []string{l.text("user")}}
+	h.pending = &pending{l.text("manifest"), needed - 1, []string{l.text("user")}, false}
 	h.older = false
+	h.requirePublished(l)
 }
 
 func (h *history) approve(l *leaf) {
 	p := h.pending
 	if p == nil && h.older {
-		p = &pending{l.text("manifest"), l.number("missing") + 1, nil}
+		p = &pending{l.text("manifest"), l.number("missing") + 1, nil, true}
 	}
 	require(p != nil && p.manifest == l.text("manifest"), "history", "not pending")
 	h.requireAgreed(l)
@@ -230,8 +336,11 @@ func (h *history) approve(l *leaf) {
 		missing, voters = missing-1, append(voters, l.text("user"))
 	}
 	said := l.number("missing")
-	require(said == missing || (h.older && said == p.missing), "history", "another number")
-	h.pending = &pending{p.manifest, said, voters}
+	require(said == missing || (p.older && said == p.missing), "history", "another number")
+	if p.older {
+		h.gap("agreed-before-log")
+	}
+	h.pending = &pending{p.manifest, said, voters, p.older}
 }
 
 func (h *history) cancel(l *leaf) {
@@ -240,12 +349,19 @@ func (h *history) cancel(l *leaf) {
 	require(same, "history", "not pending")
 	if l.text("user") != "" || l.text("certificate") != "" {
 		h.requireAgreed(l)
+	} else {
+		require(l.text("approval") == "", "history", "an approval of nobody")
+		h.gap("cancelled-by-coordinator")
+	}
+	if h.pending == nil {
+		h.gap("agreed-before-log")
 	}
 	h.pending, h.older = nil, false
 }
 
 func (h *history) packages(l *leaf) {
 	h.onBase(l)
+	require(h.pending == nil, "history", "an update is pending")
 	rows := l.fields["versions"].([]any)
 	raised := map[string]uint64{}
 	for _, each := range rows {
@@ -271,8 +387,12 @@ func (h *history) packages(l *leaf) {
 func (h *history) uploads(l *leaf) {
 	rows := l.fields["uploads"].([]any)
 	require(len(rows) > 0, "history", "no upload")
+	for _, each := range rows {
+		require(len(each.([]any)[2].([]any)) > 0, "history", "an upload of nothing")
+	}
 	in := h.members()
 	if in == nil {
+		h.gap("rights-unknown")
 		return
 	}
 	for _, each := range rows {

@@ -16,6 +16,16 @@ var decided = map[string]check{
 }
 var decimal = matching(`^(0|[1-9][0-9]{0,19})$`)
 
+// Fields that leaves of newer versions have; those of older versions lack them.
+var optional = map[string]map[string]check{
+	"log-begun":        {"manifest": hash, "intermediate": hash, "public": boolean},
+	"manifest-set":     {"public": boolean},
+	"update-proposed":  {"public": boolean},
+	"manifest-updated": {"public": boolean},
+}
+
+func boolean(value any) bool { _, is := value.(bool); return is }
+
 // The fields of each kind of leaf, beside kind, time and v.
 var kinds = map[string]map[string]check{
 	"log-begun": {
@@ -70,6 +80,11 @@ func readLeaf(raw []byte) *leaf {
 		"time": count,
 		"v":    func(value any) bool { return value == json.Number("1") },
 	})
+	for each, holds := range optional[kind] {
+		if _, there := fields[each]; there {
+			all[each] = holds
+		}
+	}
 	if !with(all)(fields) {
 		return nil
 	}
@@ -82,5 +97,11 @@ func (l *leaf) text(field string) string {
 }
 
 func (l *leaf) number(field string) uint64 { return number(l.fields[field]) }
+
+// public tells whether the manifest of a leaf is public; said, whether the leaf states that at all.
+func (l *leaf) public() (public, said bool) {
+	public, said = l.fields["public"].(bool)
+	return public, said
+}
 
 func (l *leaf) isNull(field string) bool { return l.fields[field] == nil }

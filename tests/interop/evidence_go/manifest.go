@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
@@ -11,12 +12,13 @@ import (
 // A manifest, as far as it says who may do what.
 type manifest struct {
 	Packages map[string]struct{ SecurityVersion *uint64 }
-	Secrets  map[string]any
+	Secrets  map[string]map[string]any
 	Users    map[string]struct {
 		Certificate string
 		Roles       []string
 	}
 	Roles map[string]struct {
+		ResourceType           string
 		ResourceNames, Actions []string
 	}
 	RecoveryKeys map[string]string
@@ -29,10 +31,119 @@ type manifest struct {
 	}
 }
 
+// readManifest returns the manifest in raw, with the coordinator's rules for users, roles and thresholds.
 func readManifest(raw []byte) *manifest {
+	document := readDocument(raw)
+	document.requireForm()
 	var read manifest
 	require(json.Unmarshal(raw, &read) == nil, "history", "an object is no manifest")
+	read.requireUsers()
+	read.requireRoles()
+	read.requireThresholds()
 	return &read
+}
+
+// readUpdate returns a package update, of which only the versions count here.
+func readUpdate(raw []byte) *manifest {
+	readDocument(raw).requireOnce(true)
+	var read manifest
+	require(json.Unmarshal(raw, &read) == nil, "history", "an object is no package update")
+	return &read
+}
+
+func (m *manifest) requireUsers() {
+	owners := map[string]bool{}
+	for _, user := range m.Users {
+		block, _ := pem.Decode([]byte(user.Certificate))
+		require(block != nil && block.Type == "CERTIFICATE", "history", "a user without a certificate")
+		_, err := x509.ParseCertificate(block.Bytes)
+		require(err == nil, "history", "a certificate of a user cannot be read")
+		require(!owners[string(block.Bytes)], "history", "two users with one certificate")
+		owners[string(block.Bytes)] = true
+		for _, role := range user.Roles {
+			_, there := m.Roles[role]
+			require(there, "history", "a role that does not exist")
+		}
+	}
+}
+
+var actionsOn = map[string][]string{
+	"Packages": {"updatesecurityversion"},
+	"Secrets":  {"readsecret", "writesecret"},
+	"Manifest": {"updatemanifest"},
+}
+
+func (m *manifest) requireRoles() {
+	for _, role := range m.Roles {
+		actions, there := actionsOn[role.ResourceType]
+		require(there, "history", "a role of an unknown type")
+		for _, each := range role.Actions {
+			require(slices.Contains(actions, strings.ToLower(each)), "history", "an unknown action")
+		}
+		for _, each := range role.ResourceNames {
+			_, isPackage := m.Packages[each]
+			secret, isSecret := m.Secrets[each]
+			known := role.ResourceType == "Packages" && isPackage || role.ResourceType == "Secrets" && isSecret
+			require(known, "history", "a role about something that does not exist")
+			if isSecret && role.ResourceType == "Secrets" {
+				requireSecretRole(secret, role.Actions)
+			}
+		}
+	}
+}
+
+func requireSecretRole(secret map[string]any, actions []string) {
+	field := func(named string) bool {
+		for each, value := range secret {
+			if strings.EqualFold(each, named) {
+				return value == true
+			}
+		}
+		return false
+	}
+	if field("UserDefined") {
+		return
+	}
+	for _, each := range actions {
+		require(!strings.EqualFold(each, "WriteSecret"), "history", "a generated secret is written")
+		require(field("Shared") || !strings.EqualFold(each, "ReadSecret"), "history", "a private secret is read")
+	}
+}
+
+func (m *manifest) requireThresholds() {
+	var users uint64
+	for each := range m.Users {
+		if _, has := m.resources(inLeaf(each), "UpdateManifest"); has {
+			users++
+		}
+	}
+	require(m.Config.UpdateThreshold <= users, "history", "an impossible threshold")
+	holders := uint64(len(m.RecoveryKeys))
+	threshold := m.Config.RecoveryThreshold
+	require(threshold <= holders && threshold != 1, "history", "an impossible threshold of recovery")
+	keys := map[string]bool{}
+	for _, each := range m.RecoveryKeys {
+		block, _ := pem.Decode([]byte(each))
+		require(block != nil && block.Type == "PUBLIC KEY", "history", "a holder without a key")
+		key, err := x509.ParsePKIXPublicKey(block.Bytes)
+		known, is := key.(*rsa.PublicKey)
+		require(err == nil && is, "history", "a recovery key cannot be read")
+		require(!keys[known.N.String()], "history", "two holders with one key")
+		keys[known.N.String()] = true
+	}
+}
+
+// hasValues tells whether a manifest gives a secret its first value: then no log publishes it.
+func (m *manifest) hasValues() bool {
+	for _, secret := range m.Secrets {
+		for each, value := range secret {
+			given := strings.EqualFold(each, "Private") || strings.EqualFold(each, "Public")
+			if given && value != nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // inLeaf returns how a leaf writes a name that people chose.
@@ -69,7 +180,8 @@ func (m *manifest) resources(user, action string) ([]string, bool) {
 			continue
 		}
 		for _, role := range found.Roles {
-			if slices.Contains(m.Roles[role].Actions, action) {
+			matches := func(one string) bool { return strings.EqualFold(one, action) }
+			if slices.ContainsFunc(m.Roles[role].Actions, matches) {
 				names, has = append(names, m.Roles[role].ResourceNames...), true
 			}
 		}

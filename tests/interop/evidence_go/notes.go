@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -132,13 +134,22 @@ func readPolicy(text string) *policy {
 	return read
 }
 
-// holds tells whether enough have cosigned. A damaged cosignature of a known key refuses the file.
-func (p *policy) holds(read *signedNote) bool {
+// time returns when enough have cosigned, the lower median; zero if they have not. A damaged
+// cosignature of a known key refuses the file; one that is after latest does not count.
+func (p *policy) time(read *signedNote, latest time.Time) time.Time {
 	signed := map[string]bool{}
+	var times []int64
 	for each, key := range p.witnesses {
 		for _, one := range read.signatures {
 			if one.name == key.name && one.id == key.id {
 				require(key.Verify([]byte(read.text), one.raw), "witnesses", "a damaged cosignature")
+				at := int64(binary.BigEndian.Uint64(one.raw))
+				if at > latest.Unix() {
+					continue
+				}
+				if !signed[each] {
+					times = append(times, at)
+				}
 				signed[each] = true
 			}
 		}
@@ -157,5 +168,9 @@ func (p *policy) holds(read *signedNote) bool {
 		}
 		return found >= p.needed[named]
 	}
-	return enough(p.quorum)
+	if len(times) == 0 || !enough(p.quorum) {
+		return time.Time{}
+	}
+	slices.Sort(times)
+	return time.Unix(times[(len(times)-1)/2], 0)
 }

@@ -31,8 +31,11 @@ func (r report) requireBound(first, second [32]byte, step string) {
 }
 
 // readQuote returns the report in quote. The attestation key signed it; the quoting enclave's report
-// has the hash of that key; the PCK signed this; its chain ends in the vendor's root.
-func readQuote(quote []byte, vendor *x509.Certificate, step string) report {
+// has the hash of that key; the PCK signed this; its chain ends in the vendor's root. The collateral
+// has every part of it in an accepted state, and in its time.
+func readQuote(quote, collateral []byte, vendor *x509.Certificate, j *judge) report {
+	step := j.step
+	quote = withoutHeader(quote, step)
 	const fixed = 48 + 384 + 4
 	require(len(quote) > fixed+64+64+384+64+2, step, "the quote is too short")
 	length := int(binary.LittleEndian.Uint32(quote[432:]))
@@ -47,8 +50,8 @@ func readQuote(quote []byte, vendor *x509.Certificate, step string) report {
 	length = int(binary.LittleEndian.Uint32(rest[2:]))
 	chained := binary.LittleEndian.Uint16(rest) == 5 && length == len(rest)-6
 	require(chained, step, "no chain of certificates")
-	chain := readChain(rest[6:], step)
-	require(bytes.Equal(chain[2].Raw, vendor.Raw), step, "another vendor")
+	chain := certificates(rest[6:], step)
+	require(len(chain) == 3 && bytes.Equal(chain[2].Raw, vendor.Raw), step, "another vendor")
 	issued := chain[0].CheckSignatureFrom(chain[1]) == nil && chain[1].CheckSignatureFrom(chain[2]) == nil
 	require(issued, step, "the chain is not signed")
 	pck, is := chain[0].PublicKey.(*ecdsa.PublicKey)
@@ -62,12 +65,14 @@ func readQuote(quote []byte, vendor *x509.Certificate, step string) report {
 	}
 	require(attestation.Curve.IsOnCurve(attestation.X, attestation.Y), step, "no key")
 	require(raw(attestation, signature, signed), step, "the report is not signed")
+	readBundle(collateral, vendor, j).requireQuote(chain, report(enclave))
 	found := report(quote[48:432])
 	require(found[48]&2 == 0, step, "a debug enclave")
 	return found
 }
 
-func readChain(text []byte, step string) []*x509.Certificate {
+// certificates returns those in text, PEM, which has nothing else in it.
+func certificates(text []byte, step string) []*x509.Certificate {
 	text = bytes.TrimRight(text, "\x00")
 	var chain []*x509.Certificate
 	var again []byte
@@ -81,7 +86,7 @@ func readChain(text []byte, step string) []*x509.Certificate {
 		chain = append(chain, read)
 		again = append(again, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: block.Bytes})...)
 	}
-	require(len(chain) == 3 && bytes.Equal(again, text), step, "not a chain of three certificates")
+	require(bytes.Equal(again, text), step, "not a chain of certificates")
 	return chain
 }
 
