@@ -27,6 +27,9 @@ from keyhouse.manifest import fingerprint
 
 pytestmark = pytest.mark.acceptance
 
+ALLOWED = ("--allow", "not-signed")
+"""Gaps of the file: three people used curl."""
+
 UPLOADED = b"an uploaded value: a canary"
 FIRST, SECOND, THIRD = (together(word=word) for word in ("first", "second", "third"))
 
@@ -45,7 +48,7 @@ class Exported(NamedTuple):
 
     def verify(self, *words: str, file: Path | None = None, pinned: bool = True) -> Ended:
         """Return how ``keyhouse evidence verify`` ended, in a folder with these files alone."""
-        pin = ("--root-fingerprint", self.root) if pinned else ()
+        pin = ("--root-fingerprint", self.root, *ALLOWED) if pinned else ()
         given = ("--attestation", "attestation.json", "--simulation-root", "root.pem")
         name = str(file or self.file)
         return run("evidence", "verify", name, *given, *pin, *words, folder=self.folder)
@@ -104,18 +107,26 @@ def test_the_whole_history_is_proven(exported: Exported) -> None:
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert exported.printed["root"] == exported.root
-    assert found["verified"]
+    assert (found["verified"], found["outcome"]) == (True, "proven-except-allowed-gaps")
+    assert [(each["name"], each["entries"], each["allowed"]) for each in found["gaps"]] == [
+        ("no-witnesses", [], True),
+        ("not-signed", [5, 6, 7], True),
+    ]
+    assert [(each["name"], each["entries"]) for each in found["claims"]] == [("upload", [3, 4])]
     assert found["simulation"]
     assert found["summary"]["manifest in force"] == fingerprint(THIRD)
     texts = [row["text"] for row in found["entries"]]
     assert texts[3:-1] == [
-        "writer uploaded: note",
+        "writer uploaded: note, claimed by the coordinator",
         "releaser raised app to 4, not signed",
-        f"alice proposed manifest {fingerprint(SECOND)[:16]}: 2 have to agree, not signed",
-        f"bob agreed to {fingerprint(SECOND)[:16]}: 0 missing, not signed",
-        f"manifest {fingerprint(SECOND)[:16]} in force, agreed to by alice, bob (0 of 2 signed)",
-        f"carol proposed manifest {fingerprint(THIRD)[:16]}: 2 have to agree",
-        f"alice agreed to {fingerprint(THIRD)[:16]}: 0 missing",
+        f"alice proposed manifest {fingerprint(SECOND)[:16]}: 2 users have to agree, not signed",
+        f"bob agreed to {fingerprint(SECOND)[:16]}: enough users have agreed, not signed",
+        (
+            f"manifest {fingerprint(SECOND)[:16]} in force, agreed to by alice, bob (0 of 2"
+            ' signed), lowers the security version of "app" from 4 to 3'
+        ),
+        f"carol proposed manifest {fingerprint(THIRD)[:16]}: 2 users have to agree",
+        f"alice agreed to {fingerprint(THIRD)[:16]}: enough users have agreed",
         f"manifest {fingerprint(THIRD)[:16]} in force, agreed to by carol, alice (2 of 2 signed)",
     ]
     assert any("no witness" in each for each in found["notProven"])
@@ -124,7 +135,7 @@ def test_the_whole_history_is_proven(exported: Exported) -> None:
 
 def test_no_connection_is_made(exported: Exported) -> None:
     words = ("evidence", "verify", exported.file.name, "--no-witnesses", "--root-fingerprint")
-    trust = ("--attestation", "attestation.json", "--simulation-root", "root.pem")
+    trust = ("--attestation", "attestation.json", "--simulation-root", "root.pem", *ALLOWED)
     traced = (tool("strace"), "-f", "-e", "trace=socket,connect", "-o", "trace")
 
     done = subprocess.run(
@@ -141,7 +152,8 @@ def test_no_connection_is_made(exported: Exported) -> None:
 
 
 def test_the_first_manifest_can_be_pinned_instead(exported: Exported) -> None:
-    good = ("--no-witnesses", "--manifest-fingerprint", fingerprint(FIRST))
+    allowed = ("--no-witnesses", *ALLOWED, "--allow", "root-not-pinned")
+    good = (*allowed, "--manifest-fingerprint", fingerprint(FIRST))
     other = ("--no-witnesses", "--manifest-fingerprint", fingerprint(SECOND))
 
     assert exported.verify(*good, pinned=False).code == 0
@@ -170,11 +182,26 @@ def test_what_is_trusted_has_to_be_said(
     assert why in done.err
 
 
-def test_what_could_not_be_checked_can_be_refused(exported: Exported) -> None:
-    done = exported.verify("--no-witnesses", "--strict")
+def test_what_could_not_be_checked_is_refused_by_its_name(exported: Exported) -> None:
+    pin = ("--root-fingerprint", exported.root, "--no-witnesses")
 
-    assert done.code == 4
-    assert "not proven" in done.err
+    done = exported.verify(*pin, pinned=False)
+    as_json = exported.verify(*pin, "--json", pinned=False)
+
+    assert (done.code, as_json.code) == (4, 4)
+    assert "NOT PROVEN: gaps that are not allowed: not-signed" in done.out
+    assert "--allow not-signed" in done.err
+    assert json.loads(as_json.err)["error"]["reason"] == "gaps"
+    found = json.loads(as_json.out)
+    assert (found["verified"], found["outcome"]) == (False, "gaps-not-allowed")
+
+
+def test_an_unknown_gap_is_an_error_that_lists_the_names(exported: Exported) -> None:
+    done = exported.verify("--no-witnesses", "--allow", "not-singed")
+
+    assert done.code == 2
+    assert '"not-singed" is not the name of a gap' in done.err
+    assert "not-signed, cancelled-by-coordinator" in done.err
 
 
 def test_another_root_or_code_is_refused(exported: Exported) -> None:
@@ -213,6 +240,25 @@ def test_a_page_has_no_scripts_and_says_what_is_not_proven(exported: Exported) -
     shown = run("evidence", "show", "a.evidence.json", folder=exported.folder)
     assert shown.code == 0
     assert "NOT VERIFIED" in shown.out
+
+
+def test_a_log_that_lacks_an_object_is_not_exported(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data")
+    with server, server.client() as client:
+        assert client.set_manifest(FIRST).status == 200
+    simulation = tmp_path / "data" / "simulation"
+    roots = ("--simulation-root", str(simulation / "root.pem"))
+    trust = ("--attestation", str(simulation / "attestation.json"), *roots)
+    (objects,) = (tmp_path / "data" / "log").glob("*/object")
+    (objects / fingerprint(FIRST)).unlink()
+
+    with server:
+        address = f"127.0.0.1:{server.port}"
+        done = run("evidence", "export", address, "-o", "a.json", *trust, folder=tmp_path)
+
+    assert done.code != 0
+    assert f"object/{fingerprint(FIRST)} is missing" in done.err
+    assert not (tmp_path / "a.json").exists()
 
 
 def test_a_proof_of_one_entry_is_in_the_form_of_others(exported: Exported) -> None:

@@ -37,5 +37,5 @@ def test_a_recovery_names_its_holders(tmp_path: Path) -> None:
 
     assert done.code == 0, done.err
     texts = [row["text"] for row in json.loads(done.out)["entries"]]
-    assert texts[3] == "recovered with the shares of rk1, rk2"
+    assert texts[3] == "recovered with the recovery keys of rk1, rk2, claimed by the coordinator"
     assert texts[4].startswith("started ")

@@ -1,0 +1,91 @@
+"""The history at a glance: counts of what auditors ask about, each with a short remark."""
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeVar
+
+from keyhouse.evidence.gaps import Gap
+from keyhouse.evidence.verify import Judged, Verified
+from keyhouse.evidence.wording import is_other_code
+from keyhouse.transparency import leaf as leaves
+
+_DECISIONS = (
+    leaves.UpdateProposed | leaves.UpdateApproved | leaves.UpdateCancelled | leaves.PackagesUpdated
+)
+
+
+_T = TypeVar("_T")
+
+
+class Fact(NamedTuple):
+    """A count, and a remark below it."""
+
+    figure: str
+    remark: str
+
+
+def facts_of(verified: Verified) -> Iterator[Fact]:
+    """Yield the facts, the most important first."""
+    entries = verified.entries
+    yield Fact(_counted(len(entries), "entry", "entries"), _completeness(entries))
+    yield _updates(entries)
+    yield _decisions(entries)
+    yield _starts(entries)
+    holders = _leaves(entries, leaves.Recovered)
+    if holders:
+        recovered = _counted(len(holders), "entry", "entries")
+        yield Fact(f"recovered: {recovered}", "The coordinator claims which holders took part.")
+    uploads = _leaves(entries, leaves.SecretsUploaded)
+    if uploads:
+        yield Fact(
+            _counted(sum(len(each.uploads) for each in uploads), "upload of", "uploads of")
+            + " secrets",
+            "The coordinator claims which user uploaded which secret.",
+        )
+
+
+def _completeness(entries: tuple[Judged, ...]) -> str:
+    hidden = sum(each.leaf is None for each in entries)
+    if hidden:
+        return f"The history is complete. {hidden} of the entries are hidden."
+    return "The history is complete: no entry is left out or hidden."
+
+
+def _updates(entries: tuple[Judged, ...]) -> Fact:
+    applied = len(_leaves(entries, leaves.ManifestUpdated))
+    cancelled = len(_leaves(entries, leaves.UpdateCancelled))
+    raised = len(_leaves(entries, leaves.PackagesUpdated))
+    remark = f"{_counted(raised, 'update', 'updates')} of package versions alone"
+    remark += f", {cancelled} cancelled." if cancelled else ", none cancelled."
+    return Fact(_counted(applied, "change of the rules", "changes of the rules"), remark)
+
+
+def _decisions(entries: tuple[Judged, ...]) -> Fact:
+    made = [each for each in entries if isinstance(each.leaf, _DECISIONS) and each.leaf.user]
+    signed = sum(Gap.NOT_SIGNED not in each.gaps for each in made)
+    if not made:
+        return Fact("no decision of a user", "Nobody has proposed a change.")
+    remark = "Each was verified with the key of the user's certificate."
+    if signed < len(made):
+        remark = "For the others, only the coordinator says that the user agreed."
+    return Fact(f"{signed} of {len(made)} decisions signed", remark)
+
+
+def _starts(entries: tuple[Judged, ...]) -> Fact:
+    starts = _leaves(entries, leaves.Started)
+    changed = sum(
+        is_other_code(each.leaf, entries[index - 1].after)
+        for index, each in enumerate(entries)
+        if each.leaf is not None and index
+    )
+    remark = "Each start was of the same code." if len(starts) > 1 else "The entry names its code."
+    if changed:
+        remark = f"The code changed {_counted(changed, 'time', 'times')}: see the entries."
+    return Fact(_counted(len(starts), "start", "starts"), remark if starts else "None is recorded.")
+
+
+def _leaves(entries: tuple[Judged, ...], kind: type[_T]) -> list[_T]:
+    return [each.leaf for each in entries if isinstance(each.leaf, kind)]
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

@@ -1,0 +1,26 @@
+"""The verified evidence file, and the files that the auditor trusts: names and hashes."""
+
+import hashlib
+from typing import Self
+
+import msgspec
+
+
+class GivenFile(msgspec.Struct, frozen=True):
+    """A file as it was read. ``role``: the option or the argument that named it."""
+
+    role: str
+    name: str
+    sha256: str
+
+    @classmethod
+    def of(cls, role: str, name: str, content: bytes) -> Self:
+        """Return the file ``name`` with this content."""
+        return cls(role, name, hashlib.sha256(content).hexdigest())
+
+
+class Given(msgspec.Struct, frozen=True):
+    """The evidence file, and the files of the auditor's own trust."""
+
+    evidence: GivenFile
+    trusted: tuple[GivenFile, ...] = ()

@@ -1,0 +1,155 @@
+"""Manifests of a log in words: changes from one to the next, and rights in the last one.
+
+The sentences about changes are those of plans, so an auditor reads what the users reviewed before
+they agreed. Values of secrets and counts of activations are not in a log: sentences about them
+are left out.
+"""
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from keyhouse.base.errors import InvalidError, KeyhouseError
+from keyhouse.base.printable import quoted
+from keyhouse.coordinator import policy_of
+from keyhouse.coordinator.update.changes.access import rights_of
+from keyhouse.coordinator.update.changes.packages import contents, packages_in_force
+from keyhouse.coordinator.update.plan import manifest_changes
+from keyhouse.evidence.verify import Verified
+from keyhouse.manifest import Action, Manifest, Permissions, Serving, decode
+from keyhouse.transparency import leaf as leaves
+from keyhouse.transparency.leaf import name_in_leaf
+from keyhouse.views.plan import signed
+
+MOST_CHANGES: Final = 500
+"""Sentences about one update on a page. A person reviews no more of them in a row."""
+
+_NOT_PUBLISHED: Final = "the log does not publish both manifests, so the changes are not known"
+_NOT_READ: Final = "this version cannot read one of the two manifests, so it cannot compare them"
+
+
+class _Recorded(msgspec.Struct, frozen=True):
+    """What a log says of the state in which an update took effect."""
+
+    manifest: bytes
+    security_versions: Mapping[str, int]
+    secrets: frozenset[str] = frozenset()
+    activations: Mapping[str, int] = {}
+
+
+def changes_in_words(before: bytes, after: bytes, versions: Mapping[str, int]) -> list[str]:
+    """Return the changes from the manifest ``before`` to ``after``, each a sentence with a sign.
+
+    ``versions``: those that package updates had raised, by the names in leaves.
+    """
+    try:
+        old, new = decode(before), policy_of(after)
+        state = _Recorded(before, _by_name(old, versions))
+        found = [*islice(manifest_changes(state, old, new), MOST_CHANGES + 1)]
+    except KeyhouseError:  # an older or a newer version has judged it
+        return [_NOT_READ]
+    lines = [f"{each.sign} {each.text}" for each in map(signed, found[:MOST_CHANGES])]
+    if len(found) > MOST_CHANGES:
+        lines.append(f"more than {MOST_CHANGES} changes: compare the manifests themselves")
+    return lines or ["no change of meaning: the two manifests are spelled differently"]
+
+
+def update_changes(verified: Verified) -> dict[int, list[str]]:
+    """Return the changes of each update, by the number of the entry that put it in force.
+
+    The changes of an update that did not take effect are with its proposal. With the first manifest
+    are its rules.
+    """
+    found: dict[int, list[str]] = {}
+    proposal = -1
+    for index, judged in enumerate(verified.entries):
+        match judged.leaf:
+            case leaves.ManifestSet() as leaf:
+                found[index] = _rules(verified.evidence.objects.get(leaf.manifest))
+            case leaves.UpdateProposed() as leaf:
+                proposal = index
+                found[index] = _between(verified, index, leaf.base, leaf.manifest)
+            case leaves.ManifestUpdated() as leaf:
+                found.pop(proposal, None)
+                proposal = -1
+                found[index] = _between(verified, index, leaf.base, leaf.manifest)
+    return found
+
+
+def _between(verified: Verified, index: int, base: str, manifest: str) -> list[str]:
+    objects = verified.evidence.objects
+    before, after = objects.get(base), objects.get(manifest)
+    if before is None or after is None:
+        return [_NOT_PUBLISHED]
+    return changes_in_words(before, after, verified.entries[index - 1].after.versions)
+
+
+def _rules(raw: bytes | None) -> list[str]:
+    rules = {} if raw is None else rules_in_words(raw, {})
+    return [f"{subject}: {text}" for subject, texts in rules.items() for text in texts]
+
+
+def rules_in_words(raw: bytes, versions: Mapping[str, int]) -> dict[str, list[str]]:
+    """Return who may do what by the manifest ``raw``, under the names of subjects."""
+    try:
+        manifest = decode(raw)
+        packages = packages_in_force(_Recorded(raw, _by_name(manifest, versions)), manifest)
+    except InvalidError:
+        return {"Manifest": ["this version cannot read the manifest"]}
+    return {
+        "Updates": _updates(manifest),
+        "Users": [_user(manifest, name) for name in sorted(manifest.users)] or ["none"],
+        "Code": [
+            f"package {quoted(name)}: {contents(package)}"
+            for name, package in sorted(packages.items())
+        ],
+        "Recovery": [_recovery(manifest)],
+        "Witnesses": [_witnesses(manifest)],
+    }
+
+
+def _by_name(manifest: Manifest, versions: Mapping[str, int]) -> dict[str, int]:
+    """Return ``versions`` by the names in ``manifest``: a leaf shortens long ones."""
+    names = {name_in_leaf(name): name for name in manifest.packages}
+    return {names[name]: version for name, version in versions.items() if name in names}
+
+
+def _updates(manifest: Manifest) -> list[str]:
+    users = Permissions(manifest).holders(Action.UPDATE_MANIFEST)
+    if not users:
+        return ["nobody may change the manifest"]
+    needed = manifest.config.update_threshold or len(users)
+    transparency = manifest.config.transparency
+    signs = transparency is not None and transparency.signed_approvals
+    return [
+        f"{needed} of {len(users)} users have to agree to a change: {', '.join(users)}",
+        "their signatures are required" if signs else "their signatures are not required",
+    ]
+
+
+def _user(manifest: Manifest, name: str) -> str:
+    rights = rights_of(manifest, manifest.users[name])
+    parts = [
+        f"{action} on {', '.join(sorted(names))}" if names else str(action)
+        for (_, action), names in sorted(rights.items())
+    ]
+    return f"{name}: {'; '.join(parts) or 'no rights'}"
+
+
+def _recovery(manifest: Manifest) -> str:
+    holders = sorted(manifest.recovery_keys)
+    if not holders:
+        return "nobody: a lost state cannot be recovered"
+    needed = manifest.config.recovery_threshold or len(holders)
+    return f"{needed} of {len(holders)} holders of recovery keys: {', '.join(holders)}"
+
+
+def _witnesses(manifest: Manifest) -> str:
+    transparency = manifest.config.transparency
+    if transparency is None or not transparency.witnesses:
+        return "the manifest names none"
+    if transparency.serve == Serving.WITNESSED:
+        return "the coordinator serves only while a quorum of its witnesses cosigns"
+    return "the coordinator serves without them as well"
