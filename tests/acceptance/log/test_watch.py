@@ -80,7 +80,7 @@ def test_every_new_leaf_is_told_once(watcher: Watcher, tmp_path: Path) -> None:
         watcher.upload(2)
         (one, two) = watcher.told()
         assert (one["index"], two["index"], two["kind"]) == (3, 4, "secrets-uploaded")
-        assert two["text"] == "writer uploaded: note"
+        assert two["text"] == "writer uploaded: note, claimed by the coordinator"
         with watcher.server.client(user("alice")) as client:
             body = {"manifest": base64.b64encode(then).decode()}
             assert client.post("/api/v2/update", body).status == 200
@@ -92,7 +92,9 @@ def test_every_new_leaf_is_told_once(watcher: Watcher, tmp_path: Path) -> None:
         mirror = tmp_path / "mirror"
         watcher.upload(1)
         ended = watcher.look("--mirror", str(mirror), "--witness-url", "http://w.example")
-        assert " 7 secrets-uploaded: writer uploaded: note\n" in ended.out
+        assert (
+            " 7 secrets-uploaded: writer uploaded: note, claimed by the coordinator\n" in ended.out
+        )
         assert "witness-silent: the witness at http://w.example cannot be asked" in ended.out
         assert (mirror / "checkpoint").exists()
     alerts = [json.loads(line) for line in watcher.alerts.read_text().splitlines()]
@@ -109,7 +111,7 @@ def test_a_start_without_its_quote_is_an_alert(watcher: Watcher) -> None:
         each.unlink() if each.read_bytes() != manifest() else None
     with watcher.server:
         *_, first, second = watcher.told()
-    assert "the quote of the start, or its collateral, is not here" in first["why"][0]
+    assert "the entry names the quote of the start, and the object" in first["why"][0]
     assert (second["kind"], second.get("alert")) == ("started", None)
 
 
@@ -206,4 +208,7 @@ def test_a_log_that_does_not_continue_is_kept_and_others_are_watched(watcher: Wa
     watcher.state.write_bytes(b"{}")
     with watcher.server:
         ended = watcher.look()
+        watcher.state.chmod(0o620)
+        planted = watcher.look()
     assert (ended.code, "is damaged" in ended.err) == (1, True)
+    assert (planted.code, "others can write" in planted.err) == (1, True)

@@ -210,7 +210,8 @@ class _Host:
             if status.code != _RUNNING:
                 raise UnavailableError(f"no manifest is in force: {status.message}")
             try:
-                seen = Look(self._target.host, coordinator, self._pins).follow(known)
+                root = coordinator.trusted.root_der
+                seen = Look(self._target.host, coordinator, root, self._pins).follow(known)
             except BrokenLogError as error:
                 kept = self._state.keep_broken(self._target.host, error.message, known, error.parts)
                 raise TrustError(

@@ -7,17 +7,17 @@ import hashlib
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.cli.watch.state import Watched
-from keyhouse.client import CallRefusedError, Coordinator, TrustError
+from keyhouse.client import CallRefusedError, TrustError
 from keyhouse.client.public_log import LogCheckpoint
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.hardware import vouched_start
-from keyhouse.evidence.history import History, LogIdentity, LogView, follow
+from keyhouse.evidence.history import History, LogIdentity, LogView, follow, require_whole
 from keyhouse.evidence.pins import Pins
 from keyhouse.evidence.wording import is_other_code, text_of
 from keyhouse.transparency import leaf as leaves, tree
@@ -25,6 +25,7 @@ from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import Leaf, Started, object_name, read_leaf
 from keyhouse.transparency.reading import entries_after
 from keyhouse.transparency.tiles import nodes_of
+from keyhouse.wire.client_api import LogKeyData
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -40,10 +41,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def of_leaf(
-    host: str, index: int, leaf: Leaf, before: History | None, gaps: Iterable[str]
+    host: str, index: int, leaf: Leaf, before: History | None, reasons: Iterable[str]
 ) -> Finding:
-    """Return what is told of a new leaf. ``gaps``: what could not be judged about it."""
-    why = [str(gap) for gap in gaps]
+    """Return the finding about a new leaf; ``reasons`` make it an alert."""
+    why = list(reasons)
     if is_other_code(leaf, before):
         why.append("other code has started than before")
     if isinstance(leaf, leaves.UpdateCancelled):
@@ -77,13 +78,37 @@ class BrokenLogError(TrustError):
         self.parts = parts
 
 
-class Look:
-    """A look at the log of ``coordinator``, which was verified and answers at ``host``."""
+class LogSource(Protocol):
+    """Serves a log: a ``Coordinator`` does."""
 
-    def __init__(self, host: str, coordinator: Coordinator, pins: Pins) -> None:
+    def log_key(self) -> LogKeyData:
+        """Return the key of the log, which the root has signed."""
+        ...
+
+    def log_checkpoint(self) -> LogCheckpoint:
+        """Return the newest checkpoint."""
+        ...
+
+    def witnessed_checkpoint(self) -> LogCheckpoint:
+        """Return the newest checkpoint that witnesses have cosigned."""
+        ...
+
+    def log_part(self, path: str) -> bytes:
+        """Return a tile or an object, which is not verified yet. Raises ``CallRefusedError``."""
+        ...
+
+
+class Look:
+    """A look at the log of ``source``, whose root certificate (DER) was verified.
+
+    The coordinator answers at ``host``.
+    """
+
+    def __init__(self, host: str, source: LogSource, root_der: bytes, pins: Pins) -> None:
         self._host = host
         self._pins = pins
-        self._coordinator = coordinator
+        self._source = source
+        self._root_der = root_der
         self._parts: dict[str, bytes] = {}  # as they came
         self._objects: dict[str, bytes | None] = {}
 
@@ -96,40 +121,45 @@ class Look:
             raise BrokenLogError(problem, self._parts) from None
 
     def _follow(self, known: Watched | None) -> Seen:
-        root = hashlib.sha256(self._coordinator.trusted.root_der).hexdigest()
-        key = self._coordinator.log_key().verifier_key
-        new = self._coordinator.log_checkpoint()
+        root = hashlib.sha256(self._root_der).hexdigest()
+        key = self._source.log_key().verifier_key
+        new = self._source.log_checkpoint()
         self._parts |= {"key": key.encode(), "checkpoint": new.note}
         if known is not None and (known.root, known.key) != (root, key):
             raise LogInvalidError("it has another root or key than before")
         frontier = tree.Frontier() if known is None else known.frontier
         history = History(LogIdentity(new.origin, root, key)) if known is None else known.history
-        view = LogView(self._object, partial(self._root, new))
+        instances = set() if known is None else set(known.instances)
+        view = LogView(self._object, partial(self._root, new), instances)
         findings: list[Finding] = []
         for piece in entries_after(self._read, frontier, new.size, new.root):
             for entry in piece:
                 leaf = _leaf(entry)
                 step = follow(history, leaf, view)
-                why = (*step.gaps, *self._not_vouched(leaf, frontier))
+                gaps = (gap.text for gap in step.gaps)
+                why = (*gaps, *step.notes, *self._not_vouched(leaf, frontier))
                 findings.append(of_leaf(self._host, history.size, leaf, history, why))
                 history, frontier = step.history, frontier.extended([tree.leaf_hash(entry)])
             self._forget_entries()
-        watched = Watched(root, key, new.note.decode(), frontier, history)
-        return Seen(watched, new, self._coordinator.witnessed_checkpoint(), findings)
+        require_whole(history)
+        note, starts = new.note.decode(), tuple(sorted(instances))
+        watched = Watched(root, key, note, frontier, history, starts)
+        return Seen(watched, new, self._source.witnessed_checkpoint(), findings)
 
     def _not_vouched(self, leaf: Leaf, before: tree.Frontier) -> tuple[str, ...]:
         """Return why no quote vouches for a start by code that is expected; empty: one does."""
         if not isinstance(leaf, Started):
             return ()
-        place, root = (before.size, before.root), self._coordinator.trusted.root_der
+        place, root = (before.size, before.root), self._root_der
         try:
-            return vouched_start(self._object, root, self._pins, leaf, place, None)
+            found = vouched_start(self._object, root, self._pins, leaf, place, None)
         except (RefusedError, HistoryRefusedError) as error:
             return (f"no quote vouches for this start: {error.message}",)
+        return tuple(gap.text for gap in found)
 
     def _read(self, path: str) -> bytes:
         if path not in self._parts:  # nothing that has a path changes
-            self._parts[path] = self._coordinator.log_part(path)
+            self._parts[path] = self._source.log_part(path)
         return self._parts[path]
 
     def _forget_entries(self) -> None:
@@ -138,10 +168,12 @@ class Look:
             path: raw for path, raw in self._parts.items() if not path.startswith("tile/entries/")
         }
 
-    def _root(self, new: LogCheckpoint, size: int) -> bytes | None:
-        """Return the root of the first ``size`` leaves; None: the log has fewer."""
-        if not 0 < size < new.size:
-            return new.root if size == new.size else None
+    def _root(self, new: LogCheckpoint, size: int) -> bytes:
+        """Return the root of the tree over the first ``size`` leaves, of ``new`` at most."""
+        if not size:
+            return tree.Frontier().root
+        if size == new.size:
+            return new.root
         nodes = nodes_of(lambda tile: self._read(f"tile/{tile.path}"), new.size)
         root = tree.root_of(nodes, size)
         proof = tree.consistency_proof(nodes, size, new.size)
@@ -152,7 +184,7 @@ class Look:
         """Return an object of the log; None: the coordinator does not have it."""
         if name not in self._objects:
             try:
-                raw: bytes | None = self._coordinator.log_part(f"object/{name}")
+                raw: bytes | None = self._source.log_part(f"object/{name}")
             except CallRefusedError as refused:
                 if refused.reason != "not-found":
                     raise

@@ -10,13 +10,14 @@ import msgspec
 
 from keyhouse.base.durable_files import locked, replace_file
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import read_named_file, user_folder, writing_hint
+from keyhouse.base.named_files import read_named_file, reading_hint, user_folder, writing_hint
 from keyhouse.base.printable import os_reason
 from keyhouse.cli.output.files import FileUnreadableError, FileUnwritableError, NewFile
 from keyhouse.evidence.history import History
 from keyhouse.transparency.tree import Frontier
 
 _LARGEST: Final = 64 << 20  # bytes
+_WRITABLE_BY_OTHERS: Final = 0o022
 
 
 class Watched(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,6 +28,7 @@ class Watched(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     note: str  # the newest checkpoint, with its signatures
     frontier: Frontier
     history: History
+    instances: tuple[str, ...] = ()  # of the starts; versions before 2026-11-23 did not store them
 
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,6 +50,7 @@ class WatchState:
         """Return what is known. Raises ``RefusedError`` for a damaged file."""
         if not os.path.lexists(self.path):
             return {}
+        self._require_own()
         try:
             content = _DECODER.decode(read_named_file(self.path, _LARGEST, FileUnreadableError))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -58,6 +61,20 @@ class WatchState:
                 hint="move it away to follow the logs from their beginning",
             )
         return content.logs
+
+    def _require_own(self) -> None:
+        """Raise ``RefusedError`` if other users can write the file: it says what is remembered."""
+        try:
+            found = self.path.stat()
+        except OSError as error:
+            raise FileUnreadableError(
+                f"cannot read {self.path}: {os_reason(error)}", hint=reading_hint(self.path, error)
+            ) from None
+        if found.st_uid not in {os.geteuid(), 0} or found.st_mode & _WRITABLE_BY_OTHERS:
+            raise RefusedError(
+                f"others can write {self.path}, which says what was seen of the logs",
+                hint=f"see what is in it, then: chmod 600 {self.path}",
+            )
 
     def keep(self, host: str, watched: Watched) -> None:
         """Replace what is known of the log at ``host``. Raises ``FileUnwritableError``."""
