@@ -17,7 +17,7 @@ from support.peers.replicas import (
     with_replicas,
 )
 from support.process.command import run
-from support.process.server import Server
+from support.process.server import PATIENCE
 from support.samples.deployment import user
 from support.samples.machines import OTHER_CODE
 from support.samples.recovery import ciphertexts_of, hand_in, holder, recoverable
@@ -31,12 +31,6 @@ from keyhouse_simulation import COORDINATOR
 VM = TdxIdentity(mrtd="ab" * 48)
 OWN_CODE = {"UniqueID": COORDINATOR.unique_id.hex()}
 OTHER_PACKAGE = {"UniqueID": OTHER_CODE.unique_id.hex()}
-
-
-def launched(server: Server) -> None:
-    """Start ``server``, which may never listen."""
-    with server.log.open("ab") as log:
-        server.process = server._start(log)
 
 
 def test_other_machines_join_and_live_through_a_new_data_key(
@@ -91,8 +85,9 @@ def test_other_machines_join_and_live_through_a_new_data_key(
 def test_without_the_section_nothing_is_handed_over(replicas: Replicas) -> None:
     (first,) = replicas.founded(1, manifest())
     other = replicas.elsewhere()
-    launched(other)
+    other.launch()
     awaited("not-configured", first)
+    awaited("asking the coordinators that serve for the data key", replicas.all[-1])
     assert "serving the Client API" not in other.logged()
     assert code_of(first) == 3
 
@@ -106,9 +101,9 @@ def test_code_that_was_dropped_is_given_nothing_and_its_own_key_opens_nothing(
     assert (code_of(old), code_of(kept)) == (3, 3)
     update(first, with_replicas("second", Code=[OWN_CODE]))
     assert old.process is not None
-    assert old.process.wait(30) == 3  # to be started again
+    assert old.process.wait(PATIENCE) == 3  # to be started again
     assert code_of(kept) == 3
-    launched(old)
+    old.launch()
     awaited("note was refused", first, kept)
     assert "is not a coordinator that the manifest admits" in first.logged() + kept.logged()
     assert old.logged().count("serving the Client API") == 1
@@ -118,7 +113,7 @@ def test_an_upgrade_that_users_agree_to_locks_the_old_code_out(replicas: Replica
     """Old code serves; an update admits new code, which joins; another one drops the old code."""
     (old,) = replicas.founded(1, with_replicas(Code=[OWN_CODE]))
     new = replicas.elsewhere(coordinator=OTHER_CODE)
-    launched(new)
+    new.launch()
     awaited("is not a coordinator that the manifest admits", old)
     assert "serving the Client API" not in new.logged()
     new.kill()
@@ -135,7 +130,7 @@ def test_an_upgrade_that_users_agree_to_locks_the_old_code_out(replicas: Replica
     with new.client(user("writer")) as client:
         assert client.upload({"note": b"after the upgrade"}).status == 200
     assert old.process is not None
-    assert old.process.wait(30) == 3
+    assert old.process.wait(PATIENCE) == 3
 
     async def read_by_the_old() -> None:
         assert replicas.url is not None
@@ -148,7 +143,7 @@ def test_an_upgrade_that_users_agree_to_locks_the_old_code_out(replicas: Replica
 
     store_id = before.journal.store_id
     asyncio.run(read_by_the_old())
-    launched(old)  # a downgrade: what it has sealed opens nothing, and it is given nothing
+    old.launch()  # a downgrade: what it has sealed opens nothing, and it is given nothing
     awaited("is not a coordinator that the manifest admits", new)
     assert old.logged().count("serving the Client API") == 1
     assert code_of(new) == 3
@@ -157,7 +152,7 @@ def test_an_upgrade_that_users_agree_to_locks_the_old_code_out(replicas: Replica
 def test_other_measured_settings_are_given_nothing(replicas: Replicas) -> None:
     (first,) = replicas.founded(1, with_replicas())
     other = replicas.elsewhere("--no-cancel-by-removed")
-    launched(other)
+    other.launch()
     awaited("other-settings", first)
     assert "serving the Client API" not in other.logged()
 
@@ -171,7 +166,7 @@ def test_who_recovers_the_state_hands_the_key_to_those_that_wait(replicas: Repli
     first.kill()
     desk, waiting = replicas.elsewhere().start(), replicas.elsewhere()
     assert code_of(desk) == 1  # nobody serves
-    launched(waiting)
+    waiting.launch()
     awaited("another coordinator recovers it", waiting)
     share = keys[0].share(shares["rk0"])
     with desk.client() as client:
@@ -188,7 +183,7 @@ def test_recovery_mode_ends_when_another_coordinator_serves(replicas: Replicas) 
     assert code_of(desk) == 1  # nobody serves
     first.start()
     assert desk.process is not None
-    assert desk.process.wait(30) == 3  # to be started again
+    assert desk.process.wait(PATIENCE) == 3  # to be started again
     assert "hands the data key over" in desk.logged()
     desk.start()
     assert (code_of(first), code_of(desk)) == (3, 3)
@@ -197,7 +192,12 @@ def test_recovery_mode_ends_when_another_coordinator_serves(replicas: Replicas) 
 def test_a_platform_that_cannot_seal_serves_with_a_key_of_others(replicas: Replicas) -> None:
     code = [OWN_CODE, {"TDX": {"MRTD": VM.mrtd}}]
     (first,) = replicas.founded(1, with_replicas(Code=code))
-    vm = replicas.elsewhere(coordinator=VM).start()
+    refused = replicas.elsewhere(coordinator=VM)
+    refused.launch()  # an enclave has made the root: a VM accepts that only if a setting says so
+    awaited("which --predecessors does not accept", refused)
+    refused.kill()
+    predecessors = f"own,UniqueID:{COORDINATOR.unique_id.hex()}"
+    vm = replicas.elsewhere("--predecessors", predecessors, coordinator=VM).start()
     assert code_of(vm) == 3
     assert "this platform cannot seal" in vm.logged()
     assert not (vm.data / "sealed_key").exists()

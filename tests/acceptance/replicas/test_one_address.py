@@ -3,21 +3,19 @@
 import os
 import select
 import signal
-from pathlib import Path
 
 from support.peers.joined import asked_to_join
 from support.peers.postgres import PostgresServer
 from support.peers.replicas import Load, Replicas, manifest
-from support.process.server import PATIENCE, Server
+from support.process.server import PATIENCE, Server, children
+from support.samples.deployment import user
 
 SERVING = '"serving the Client API"'
 
 
-def children(server: Server) -> list[int]:
+def children_of(server: Server) -> list[int]:
     assert server.process is not None
-    number = server.process.pid
-    listed = Path(f"/proc/{number}/task/{number}/children").read_text()
-    return [int(each) for each in listed.split()]
+    return children(server.process.pid)
 
 
 def answering(server: Server) -> set[str]:
@@ -51,13 +49,13 @@ def test_one_of_two_is_killed_and_nothing_is_lost(replicas: Replicas) -> None:
     before = answering(server)
     with Load([server]).running() as load:
         load.progress()
-        os.kill(children(server)[0], signal.SIGKILL)
+        os.kill(children_of(server)[0], signal.SIGKILL)
         load.progress()
         while server.logged().count(SERVING) < 3:
             load.progress(1)
         after = answering(server)
         load.progress()
-    numbers = children(server)
+    numbers = children_of(server)
     assert server.stop() == 0
     assert all(map(ended, numbers))
     assert len(before & after) == 1
@@ -66,12 +64,26 @@ def test_one_of_two_is_killed_and_nothing_is_lost(replicas: Replicas) -> None:
     load.check(replicas.events())
 
 
+def test_nothing_is_lost_when_the_journal_is_compacted_meanwhile(replicas: Replicas) -> None:
+    server = replicas.started("--replicas", "2")
+    with server.client() as client:
+        assert client.set_manifest(manifest()).status == 200
+    with Load([server]).running() as load:
+        load.progress()
+        with server.client(user("writer")) as client:
+            while '"the journal was compacted"' not in server.logged():
+                assert client.upload({"note": bytes(1 << 20)}).status == 200
+        load.progress()
+    assert server.stop() == 0
+    load.check(replicas.events())
+
+
 def test_replicas_end_with_their_parent_and_as_many_start_again(replicas: Replicas) -> None:
     server = replicas.started("--replicas", "2")
     with server.client() as client:
         assert client.set_manifest(manifest()).status == 200
     answering(server)
-    numbers = children(server)
+    numbers = children_of(server)
     server.kill()
     assert all(map(ended, numbers))
     server.start()

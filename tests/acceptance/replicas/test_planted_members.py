@@ -4,6 +4,7 @@ import asyncio
 from typing import NamedTuple
 
 from support.peers.replicas import Replicas, code_of, update, with_replicas
+from support.process.server import PATIENCE
 from support.samples.machines import OTHER_CODE
 
 from keyhouse.attestation.quote.binding import replica_report_data
@@ -126,5 +127,5 @@ def test_planted_members_are_not_told_of_the_next_key_and_lead_nobody(replicas: 
     asyncio.run(attacker.forge_epoch(store_id, old.replay.base + old.replay.events))
     for server in (first, second):
         assert server.process is not None
-        assert server.process.wait(30) == 3
+        assert server.process.wait(PATIENCE) == 3
     assert "a note was refused" in first.logged()

@@ -6,12 +6,13 @@ import http.client
 import json
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.peers.postgres import PASSWORD, PostgresServer
-from support.peers.replicas import NAMES, Load, Replicas, manifest
+from support.peers.replicas import NAMES, Load, Replicas, awaited, manifest
 from support.process.command import run
-from support.process.server import free_port
+from support.process.server import PATIENCE, free_port
 from support.public_log import published_by
 from support.samples.deployment import user
 
@@ -205,7 +206,7 @@ def test_a_lost_state_is_replaced_only_where_the_command_line_says_so(replicas: 
         with locked.client() as client:
             assert client.set_manifest(manifest("other")).status == 200
         assert server.process is not None
-        assert server.process.wait(30) == 1
+        assert server.process.wait(PATIENCE) == 1
         assert "was archived" in server.logged()
     finally:
         elsewhere.end()
@@ -232,7 +233,7 @@ def test_the_schema_comes_from_a_command(postgres: PostgresServer, tmp_path: Pat
     password = tmp_path / "password"
     password.write_text(f"{PASSWORD}\n")
     url = postgres.url(name).reveal().decode().replace(f":{PASSWORD}", "")
-    with pytest.raises(AssertionError, match="schema keyhouse is not as Keyhouse creates it"):
+    with pytest.raises(AssertionError, match="the database has no schema keyhouse"):
         Replicas(tmp_path, postgres.url(name)).started()
     refused = run("store", "init", postgres.url(name).reveal().decode())
     assert refused.code == 1
@@ -269,3 +270,56 @@ def test_the_doctor_looks_at_the_database(postgres: PostgresServer, tmp_path: Pa
         needed = run("doctor", *where, "--data-dir", str(tmp_path), "--store-standbys", "1")
         assert needed.code == 1
         assert "waits for 0 standbys" in needed.out
+
+
+def _tail(postgres: PostgresServer, replicas: Replicas, statement: str) -> list[tuple[Any, ...]]:
+    """Return what ``statement`` finds in the database of ``replicas``."""
+    assert replicas.url is not None
+    name = replicas.url.reveal().decode().partition("/test")[2].partition("?")[0]
+    return asyncio.run(postgres.ask(statement, database=f"test{name}"))
+
+
+def test_a_deleted_record_is_noticed_and_replaced_while_replicas_run(
+    replicas: Replicas, postgres: PostgresServer
+) -> None:
+    """They know it: a new epoch has all of it, and later starts read past the gap."""
+    servers = replicas.founded(2)
+    with servers[0].client(user("writer")) as client:
+        assert client.upload({"note": b"kept"}).status == 200
+    with servers[1].client(user("writer")) as client:
+        assert client.secrets(["note"])["note"] == b"kept"
+    _tail(
+        postgres, replicas,
+        "DELETE FROM keyhouse.record WHERE sequence = (SELECT sequence FROM keyhouse.head)",
+    )  # fmt: skip
+    awaited("records are missing in the database", *servers)
+    while _tail(postgres, replicas, "SELECT 1 FROM keyhouse.head WHERE epoch = 1"):
+        assert all(server.process and server.process.poll() is None for server in servers)
+    with replicas.started().client(user("writer")) as client:
+        assert client.secrets(["note"])["note"] == b"kept"
+    assert [server.stop() for server in servers] == [0, 0]
+
+
+def test_a_replica_that_noticed_a_rollback_does_not_start_on_it(
+    replicas: Replicas, postgres: PostgresServer
+) -> None:
+    """It knows more than its last sealed head said, and keeps that before it ends."""
+    (server,) = replicas.founded(1)
+    before = "CREATE TABLE public.before AS SELECT * FROM keyhouse.head"
+    _tail(postgres, replicas, before)
+    with server.client(user("writer")) as client:
+        assert client.upload({"note": b"lost"}).status == 200
+    _tail(
+        postgres, replicas,
+        "WITH gone AS (DELETE FROM keyhouse.record WHERE sequence > (SELECT sequence FROM"
+        " public.before)) UPDATE keyhouse.head h SET sequence = b.sequence, chain = b.chain"
+        " FROM public.before b",
+    )  # fmt: skip
+    assert server.process is not None
+    assert server.process.wait(60) == 1
+    assert "it was rolled back" in server.logged()
+    server.log.write_text("")
+    with server.log.open("ab") as log:
+        server.process = server._start(log)
+    assert server.process.wait(60) == 1
+    assert "it was rolled back" in server.logged()

@@ -1,6 +1,7 @@
 """A standby that was promoted while the primary still runs: two databases take writes."""
 
 import asyncio
+import base64
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,7 +36,13 @@ class Split(NamedTuple):
 
 
 @pytest.fixture
-def split(tmp_path: Path) -> Iterator[Split]:
+def arguments() -> tuple[str, ...]:
+    """Return what both replicas are started with."""
+    return ()
+
+
+@pytest.fixture
+def split(tmp_path: Path, arguments: tuple[str, ...]) -> Iterator[Split]:
     with PostgresServer.running() as primary:
         name = asyncio.run(primary.database())
         with primary.with_standby() as standby:
@@ -44,9 +51,11 @@ def split(tmp_path: Path) -> Iterator[Split]:
                 tmp_path, primary.url(name, *folders, extra="&application_name=old")
             )
             try:
-                (old,) = replicas.founded(1, manifest())
+                old = replicas.started(*arguments)
+                with old.client() as client:
+                    assert client.set_manifest(manifest()).status == 200
                 replicas.url = primary.url(name, *folders[::-1], extra="&application_name=new")
-                yield Split(primary, standby, old, replicas.started())
+                yield Split(primary, standby, old, replicas.started(*arguments))
             finally:
                 replicas.end()
 
@@ -59,6 +68,7 @@ def upload(server: Server, value: bytes) -> int:
 
 def read(server: Server) -> bytes | None:
     with server.client(user("writer")) as client:
+        client.connection.timeout = 60
         return client.secrets(NAMES[:1])[NAMES[0]]
 
 
@@ -94,3 +104,25 @@ def test_two_primaries_are_noticed_and_nothing_of_both_is_mixed(split: Split) ->
     assert upload(split.new, b"later") == 200
     status, told = asked_at_least(split.new, place)
     assert status == 409, told
+
+
+@pytest.mark.parametrize("arguments", [("--store-standbys", "1")])
+def test_a_former_primary_answers_no_read(split: Split) -> None:
+    """The replica that reaches it says nothing old, and passes over to the new primary."""
+    assert upload(split.new, b"before") == 200
+    assert read(split.old) == b"before"
+    split.promote()
+    with split.standby.with_standby():
+        while upload(split.new, b"after") != 200:
+            pass
+        assert split.primary.is_running
+        while True:
+            with split.old.client(user("writer")) as client:
+                client.connection.timeout = 60
+                reply = client.get(f"/api/v2/secrets?s={NAMES[0]}")
+            if reply.status == 200:
+                break
+            assert reply.status == 503, reply
+        assert base64.b64decode(reply.data["secrets"][NAMES[0]]["private"]) == b"after"
+        assert upload(split.old, b"later") == 200
+        assert read(split.new) == b"later"

@@ -266,7 +266,7 @@ async def test_a_journal_in_memory_is_compacted_as_well(tmp_path: Path) -> None:
             await upload(engine, {"note": big + bytes([number])})
             assert engine.weight is not None
             assert engine.weight.since < 2_000_000  # what nobody can read does not fill the memory
-        assert engine.view.revision > "2."
+        assert int(engine.view.revision.split(".")[0]) > 1
         assert stored(engine.view)["note"] == big + bytes([29])
         assert len(engine.view.log) == 31
     assert {each.name for each in (tmp_path / "data").iterdir()} == {"lock"}

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
+from support.captured_log import capture_logs
 from support.samples.activation import marble_manifest
 from support.samples.deployment import NOW, stored, upload
 from support.samples.replicas import begin, engine_on
@@ -20,6 +21,8 @@ A, B = b"a" * 16, b"b" * 16
 
 class FaultyStore:
     """A memory store whose next appends raise what is queued, before or after they happened."""
+
+    is_whole = True
 
     def __init__(self, inner: MemoryStore) -> None:
         self.inner = inner
@@ -158,6 +161,24 @@ async def test_what_surely_failed_leaves_the_old_state(tmp_path: Path, error: Ex
             assert engine.view is before
         await upload(engine, {"key0": B})
         assert stored(engine.view)["key0"] == B
+
+
+async def test_a_full_disk_is_logged_once_and_its_end_with_the_number_of_changes(
+    tmp_path: Path,
+) -> None:
+    store = FaultyStore(await _shared_store())
+    with capture_logs() as entries:
+        async with engine_on(store, tmp_path / "a") as engine:
+            for _ in range(20):
+                store.before = [StoreFullError("no room")]
+                with pytest.raises(UnavailableError, match="no room"):
+                    await upload(engine, {"key0": A})
+            await upload(engine, {"key0": B})
+    found = [each for each in entries if "stored" in each["event"]]
+    assert [each["event"] for each in found] == [
+        "a change could not be stored", "changes are stored again",
+    ]  # fmt: skip
+    assert found[1]["not_stored"] == 20
 
 
 async def test_an_unknown_outcome_that_happened_is_found_by_reading_back(tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import asdict
+from support.process.start import DIVIDED
 from support.samples.deployment import NOW, manifest, moment, new_process, user
 
 from keyhouse.authority import make_coordinator_keys
@@ -162,7 +164,9 @@ TestDeployment = Deployment.TestCase
 TestDeployment.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
 
 REPLAY = """
-import sys
+import os, sys
+from support.process.divided import divide
+divide(os.environ["KEYHOUSE_TESTS_DIVIDED"])
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.engine.records import decode_events, encode_events
@@ -188,13 +192,14 @@ def test_replay_in_processes_with_other_hash_seeds_gives_identical_bytes() -> No
     assert isinstance(full, Running)
     payloads = list(encode_events(base_events(full, UpdateLog(events).view())))
     assert len(payloads) > 3  # the secrets are in several pieces
+    tests = {"PYTHONPATH": str(Path(__file__).parents[2]), "KEYHOUSE_TESTS_DIVIDED": DIVIDED}
     found = {
         subprocess.run(
             [sys.executable, "-c", REPLAY],
             input=msgspec.msgpack.encode(payloads),
             capture_output=True,
             check=True,
-            env={"PYTHONHASHSEED": seed},
+            env={**tests, "PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("0", "1", "4242")
     }

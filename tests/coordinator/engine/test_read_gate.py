@@ -8,13 +8,16 @@ from typing import NamedTuple
 
 import pytest
 from support.samples.deployment import manifest, stored, upload
-from support.samples.replicas import begin, engine_on
+from support.samples.replicas import DEK, STORE_ID, begin, engine_on
 from support.samples.simulated_store import Database, Fault, SimulatedStore
 from support.samples.simulated_time import in_simulated_time, until_idle
 
 from keyhouse.base.errors import UnavailableError
 from keyhouse.coordinator import Engine, ReadGate
+from keyhouse.coordinator.core.events import CollateralSeen
 from keyhouse.coordinator.engine.read_gate import LONGEST
+from keyhouse.coordinator.engine.records import encode_events
+from keyhouse.journal import Journal
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -124,6 +127,30 @@ async def test_a_write_whose_outcome_is_not_known_is_shown_once_another_has_seen
         store.down = store.breaks = False
         assert await gate.confirmed(lambda _: stored(other.view)["key0"]) == A
         await writing
+
+
+@in_simulated_time
+async def test_a_view_with_another_record_at_the_place_of_the_head_is_not_shown(
+    tmp_path: Path,
+) -> None:
+    """The store shows a head, fails over to a standby without it, and takes another write."""
+    async with two(tmp_path) as (database, one, other, store, gate):
+        await upload(one, {"key0": A})
+        shown = database.stored.head
+        store.hold_looks()
+        waiting = asyncio.create_task(gate.passed())
+        await until_idle()
+        database.lose_tail(1)
+        writer, _ = await Journal.open(SimulatedStore(database), store_id=STORE_ID, dek=DEK)
+        await writer.append(list(encode_events([CollateralSeen(time=1, marks={})])))
+        other.look()
+        await until_idle()
+        assert shown is not None
+        assert other.view.position is not None
+        assert other.view.position.sequence == shown.sequence
+        store.let_pass()
+        with pytest.raises(UnavailableError, match="cannot read the newest"):
+            await waiting
 
 
 @in_simulated_time

@@ -82,7 +82,7 @@ async def test_a_writer_that_is_always_outrun_waits_for_its_turn(tmp_path: Path)
         slow.let_pass()
         slow.faults += [Fault.CONFLICT] * 3  # the connection is lost, and the turn with it
         assert stored(await slowly)["key0"] == A
-        slow.faults += [Fault.CONFLICT] * 99
+        slow.faults += [Fault.CONFLICT] * 999
         with pytest.raises(UnavailableError, match="write first"):
             await upload(other, {"key2": B})
         assert "key2" not in stored(one.view)
@@ -134,6 +134,7 @@ async def test_an_epoch_of_another_is_read_beside_the_event_loop(tmp_path: Path)
         engine_on(slow, tmp_path / "b") as other,
     ):
         slow.deaf = True
+        one._writer._patience = 10**9  # it begins no other epoch meanwhile, by itself
         await upload(one, {f"key{number}": A for number in range(3000)})
         await one._compact()
         await upload(one, {"note": b"behind it"})
@@ -191,6 +192,24 @@ async def _outage(tmp_path: Path, fault: Fault, *, wins: bool) -> None:
         assert not engine.is_broken
     async with engine_on(SimulatedStore(database), tmp_path / "b") as restarted:
         assert stored(restarted.view) == stored(engine.view)
+
+
+@in_simulated_time
+async def test_the_time_until_callers_are_told_begins_with_their_write(tmp_path: Path) -> None:
+    """Not when the store has been silent for as long as its own patience is."""
+    loop = asyncio.get_running_loop()
+    database = await _database()
+    store = SimulatedStore(database)
+    async with engine_on(store, tmp_path / "a", shares_store=True) as engine:
+        store.hold()
+        began = loop.time()
+        writing = asyncio.create_task(upload(engine, {"key1": B}))
+        with pytest.raises(UnsettledError, match="may still happen"):
+            await writing
+        assert loop.time() - began == pytest.approx(TELL_AFTER, abs=0.01)
+        store.let_pass()
+        await until_idle()
+        assert stored(engine.view)["key1"] == B
 
 
 @in_simulated_time

@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from keyhouse.client.contexts import Context, Contexts, write
-from support.process.server import Server
+from support.process.server import PATIENCE, Server
 from support.process.start import start
 from support.samples.deployment import user
 
@@ -97,7 +97,7 @@ def console(
             yield Console(output, home)
         finally:
             process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
+            assert process.wait(PATIENCE) == 0
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -22,6 +23,7 @@ import asyncpg
 from keyhouse.base.secret import Secret
 from keyhouse.journal.store.postgres_connection import create_schema
 from support.peers.peer import Certified
+from support.process.server import children, signal_all
 from support.process.tool import tool
 
 __all__ = ["PASSWORD", "PostgresServer"]
@@ -112,13 +114,54 @@ class PostgresServer:
             "recovery_init_sync_method=syncfs", "autovacuum=off",
         ]  # fmt: skip
         options = " ".join([f"-k {self.folder}", *(f"-c {setting}" for setting in settings)])
-        self._control("-l", str(self.folder / "log"), "-o", options, "start")
+        log = self.folder / "log"
+        try:
+            self._control("-l", str(log), "-o", options, "start")
+        except subprocess.CalledProcessError as error:
+            if log.exists():
+                error.add_note(log.read_text(errors="replace")[-2000:])
+            raise
         self.is_running = True
 
     def kill(self) -> None:
         """End it as a crash does: no commit that is under way is finished."""
         self.is_running = False
         self._control("-m", "immediate", "stop")
+
+    def crash(self) -> None:
+        """Kill all its processes at once; return when they have ended."""
+        processes = self._stop_all()
+        self.is_running = False
+        signal_all(signal.SIGKILL, *processes)
+        # The next start needs the shared memory, which the last of them releases.
+        while any(map(_runs, processes)):
+            time.sleep(0.01)  # they are not children of this process: there is no event
+        # Until its exit code is collected, the parent's id looks as if it still ran.
+        (self.folder / "data" / "postmaster.pid").unlink()
+        for lock in self.folder.glob(".s.PGSQL.*.lock"):
+            lock.unlink()
+
+    def stop(self) -> None:
+        """End it in order: it ends its connections and writes a checkpoint."""
+        self.is_running = False
+        self._control("-m", "fast", "stop")
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop all its processes with SIGSTOP until the context ends."""
+        stopped = self._stop_all()
+        try:
+            yield
+        finally:
+            signal_all(signal.SIGCONT, *stopped)
+
+    def _stop_all(self) -> list[int]:
+        """Send SIGSTOP to all processes; return their ids."""
+        parent = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+        signal_all(signal.SIGSTOP, parent)  # from here on it starts no other process
+        processes = [*children(parent), parent]
+        signal_all(signal.SIGSTOP, *processes)
+        return processes
 
     @contextmanager
     def away(self) -> Iterator[None]:
@@ -219,6 +262,15 @@ pool_mode = transaction
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, timeout=120,
             cwd=self.folder, env={**os.environ, "LC_ALL": "C.UTF-8"},
         )  # fmt: skip
+
+
+def _runs(process: int) -> bool:
+    """Tell whether a process exists and has not ended; its exit code may wait for its parent."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2]
+    except OSError:
+        return False
+    return state.split()[0] != "Z"
 
 
 def _program(name: str) -> str:

@@ -5,8 +5,9 @@ import base64
 import json
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
@@ -14,17 +15,39 @@ from typing import Any, Final
 from keyhouse.attestation import Measurements, SealPolicy, open_platform
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.events import Event, SecretsUploaded
+from keyhouse.coordinator.core.update_log import entries
 from keyhouse.coordinator.engine.records import decode_events
 from keyhouse.journal import Opened
 from keyhouse.journal.shared.home import SharedHome
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation import COORDINATOR, add_machine
-from support.process.server import Client, Reply, Server
+from support.process.server import PATIENCE, Client, Reply, Server
+from support.replicas.threads import threads
 from support.samples.deployment import user
 from support.samples.updates import Change, together
 
 NAMES: Final = [f"s{number}" for number in range(8)]
 """Secrets, one for each client."""
+
+_BITS: Final = 13
+"""Of the number of a change: each client makes fewer than 8,192 changes."""
+
+
+def numbered(name: str, count: int) -> list[str]:
+    """Return the secrets of change ``count`` of the client ``name``: its own, and one for each bit.
+
+    A compaction replaces values by the newest ones. The update log stays, and has the names of all
+    secrets that a change sets. So it tells which changes happened, in which order.
+    """
+    return [name, *(f"{name}-{bit:02}" for bit in range(_BITS) if count >> bit & 1)]
+
+
+_WRITTEN: Final = [each for name in NAMES for each in numbered(name, (1 << _BITS) - 1)]
+
+
+def _add_secrets(document: dict[str, Any]) -> None:
+    document["Secrets"] |= {name: {"Type": "plain", "UserDefined": True} for name in _WRITTEN}
+    document["Roles"]["write"]["ResourceNames"] = ["note", *_WRITTEN]
 
 
 def manifest(word: str = "first", also: Change = lambda _: None, **config: Any) -> bytes:
@@ -34,21 +57,16 @@ def manifest(word: str = "first", also: Change = lambda _: None, **config: Any) 
     """
 
     def change(document: dict[str, Any]) -> None:
-        document["Secrets"] |= {name: {"Type": "plain", "UserDefined": True} for name in NAMES}
-        document["Roles"]["write"]["ResourceNames"] = ["note", *NAMES]
+        _add_secrets(document)
         also(document)
 
     return together(change, updaters=["alice"], word=word, **{"UpdateThreshold": 1, **config})
 
 
 def with_replicas(word: str = "first", holders: int = 0, **replicas: Any) -> bytes:
-    def change(document: dict[str, Any]) -> None:
-        document["Secrets"] |= {name: {"Type": "plain", "UserDefined": True} for name in NAMES}
-        document["Roles"]["write"]["ResourceNames"] = ["note", *NAMES]
-
     names = [f"holder{number}" for number in range(holders)]
     config = {"UpdateThreshold": 1, "SealMode": "UniqueKey", "Replicas": replicas}
-    return together(change, updaters=["alice"], holders=names, word=word, **config)
+    return together(_add_secrets, updaters=["alice"], holders=names, word=word, **config)
 
 
 def propose(server: Server, raw: bytes) -> Reply:
@@ -77,10 +95,11 @@ def awaited(text: str, *servers: Server) -> None:
 class Replicas:
     """Coordinators on one simulated machine, each with a directory of its own in ``folder``."""
 
-    def __init__(self, folder: Path, url: Secret | None) -> None:
-        """With no ``url`` their arguments have it."""
+    def __init__(self, folder: Path, url: Secret | None, **how: Any) -> None:
+        """With no ``url`` their arguments have it. ``how``: more arguments of each ``Server``."""
         self.folder, self.url = folder, url
         self.all: list[Server] = []
+        self._how = how
 
     def prepared(self, *arguments: str) -> Server:
         """Return one more, which is not started yet."""
@@ -88,9 +107,7 @@ class Replicas:
         if self.all:
             data.mkdir(mode=0o700)
             shutil.copytree(self.all[0].data / "simulation", data / "simulation")
-        environment = {} if self.url is None else {"KEYHOUSE_STORE": self.url.reveal().decode()}
-        self.all.append(Server(data, arguments=arguments, environment=environment))
-        return self.all[-1]
+        return self._added(data, arguments)
 
     def elsewhere(
         self, *arguments: str, coordinator: Measurements | TdxIdentity = COORDINATOR
@@ -99,8 +116,11 @@ class Replicas:
         data = self.folder / f"replica{len(self.all)}"
         data.mkdir(mode=0o700)
         add_machine(data / "simulation", self.all[0].data / "simulation", coordinator=coordinator)
+        return self._added(data, arguments)
+
+    def _added(self, data: Path, arguments: Sequence[str]) -> Server:
         environment = {} if self.url is None else {"KEYHOUSE_STORE": self.url.reveal().decode()}
-        self.all.append(Server(data, arguments=arguments, environment=environment))
+        self.all.append(Server(data, arguments=arguments, environment=environment, **self._how))
         return self.all[-1]
 
     def started(self, *arguments: str) -> Server:
@@ -121,15 +141,15 @@ class Replicas:
                 server.kill()
 
     def events(self) -> list[Event]:
-        """Return the events in the database since the last base, read again."""
+        """Return the last base in the database and the events since, read again."""
         replay = self.opened().replay
         return list(decode_events((*replay.base, *replay.events)))
 
-    def opened(self) -> Opened:
-        """Return what the database holds, opened as the first one does."""
+    def opened(self, by: Server | None = None) -> Opened:
+        """Return what the database holds, opened as ``by`` does, or the first one."""
         folder = self.folder / "reader"
         folder.mkdir(mode=0o700)
-        shutil.copytree(self.all[0].data / "simulation", folder / "simulation")
+        shutil.copytree((by or self.all[0]).data / "simulation", folder / "simulation")
         platform = open_platform("simulation", folder)
 
         async def read() -> Opened:
@@ -170,18 +190,9 @@ class Load:
     @contextmanager
     def running(self) -> Iterator["Load"]:
         """Write until the context ends."""
-        threads = [
-            threading.Thread(target=self._write, args=(name, number))
-            for number, name in enumerate(NAMES)
-        ]
-        for thread in threads:
-            thread.start()
-        try:
+        works = (partial(self._write, name, number) for number, name in enumerate(NAMES))
+        with threads(self._ending, works):
             yield self
-        finally:
-            self._ending.set()
-            for thread in threads:
-                thread.join()
         assert self.unexpected == []
 
     def progress(self, number: int = 3) -> None:
@@ -193,7 +204,7 @@ class Load:
             return bool(self.unexpected) or min(done) >= number
 
         with self._moved:
-            assert self._moved.wait_for(moved, timeout=60), self._servers[-1].logged()[-2000:]
+            assert self._moved.wait_for(moved, timeout=PATIENCE), self._servers[-1].logged()[-2000:]
 
     def count(self) -> int:
         """Return how many changes were acknowledged."""
@@ -216,7 +227,7 @@ class Load:
     def _upload(self, client: Client, name: str, value: bytes) -> bool:
         """Upload ``value``, and note what was answered; False: leave this replica."""
         self.unknown.add(value)
-        reply = client.upload({name: value})
+        reply = client.upload(dict.fromkeys(numbered(name, _count_of(value)), value))
         code = reply.envelope.get("data") if reply.status != 200 else None
         if reply.status == 200:
             self.unknown.remove(value)
@@ -233,14 +244,40 @@ class Load:
         return False
 
     def check(self, events: Sequence[Event]) -> None:
-        """Check that ``events`` have each acknowledged change once, in order, and no other."""
-        found: dict[str, list[bytes]] = {name: [] for name in NAMES}
-        for event in events:
-            for upload in event.uploads if isinstance(event, SecretsUploaded) else ():
-                found.setdefault(upload.name, []).append(upload.value.private.reveal())
-        for name, values in ((name, found[name]) for name in NAMES):
+        """Check that ``events`` have each acknowledged change once, in order, and no other.
+
+        ``events`` are a base and those since; the base has the update log from the beginning.
+        """
+        found = _changes(events)
+        for name in NAMES:
+            values = [f"{name}.{count}".encode() for count in found[name]]
             assert len(set(values)) == len(values)
             told = set(self.acknowledged[name])
             assert [value for value in values if value in told] == self.acknowledged[name]
             others = set(values) - told
             assert others <= self.unknown
+            assert _values(events, name) == values[len(values) - len(_values(events, name)) :]
+
+
+def _count_of(value: bytes) -> int:
+    return int(value.rpartition(b".")[2])
+
+
+def _changes(events: Iterable[Event]) -> dict[str, list[int]]:
+    """Return the numbers of the changes of each client, in the order of the update log."""
+    found: dict[str, list[int]] = {name: [] for name in NAMES}
+    for line in (json.loads(line) for event in events for line in entries(event)):
+        name, _, bit = line.get("secret", "").partition("-")
+        if name in found and bit:
+            found[name][-1] += 1 << int(bit)
+        elif name in found:  # a change begins with the secret of the client itself
+            found[name].append(0)
+    return found
+
+
+def _values(events: Iterable[Event], name: str) -> list[bytes]:
+    """Return the values of the secret ``name`` since the last base, oldest first."""
+    uploads = (event.uploads for event in events if isinstance(event, SecretsUploaded))
+    return [
+        upload.value.private.reveal() for each in uploads for upload in each if upload.name == name
+    ]

@@ -72,6 +72,16 @@ class Witness:
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.told) >= times, 60)
 
+    def until_kept(self, origin: str, size: int) -> None:
+        """Wait until it has cosigned a checkpoint of at least ``size`` leaves."""
+
+        def has_cosigned() -> bool:
+            kept = self.kept.get(origin)
+            return kept is not None and kept.size >= size
+
+        with self._changed:
+            assert self._changed.wait_for(has_cosigned, 60)
+
     def __enter__(self) -> Self:
         self._thread.start()
         self._serving.wait()

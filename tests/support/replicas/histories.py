@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from http.client import HTTPException
 from typing import Any, Final
 
@@ -25,9 +26,17 @@ from support.replicas.linearizability import (
     violation,
 )
 from support.replicas.porcupine import Porcupine
+from support.replicas.threads import threads
 from support.samples.deployment import User, user
 
-__all__ = ["LIMIT", "Clients", "shared_manifest"]
+__all__ = [
+    "LIMIT",
+    "Clients",
+    "NoAnswerError",
+    "connected",
+    "counting_workload",
+    "shared_manifest",
+]
 
 LIMIT: Final = 25
 """Activations of the type ``limited``."""
@@ -67,15 +76,8 @@ class Clients:
         counting, limited = (self._use, self._update) if updates else (self._count, self._activate)
         works: list[Callable[[Server, random.Random, int], None]]
         works = [*[self._values] * 5, counting, counting, limited]
-        threads = [threading.Thread(target=self._run, args=each) for each in enumerate(works)]
-        for thread in threads:
-            thread.start()
-        try:
+        with threads(self._ending, (partial(self._run, *each) for each in enumerate(works))):
             yield self
-        finally:
-            self._ending.set()
-            for thread in threads:
-                thread.join()
         if self._failed:
             raise self._failed[0]
 
@@ -111,7 +113,7 @@ class Clients:
         try:
             while not self._ending.is_set():
                 at += 1
-                with suppress(OSError, HTTPException, _NoAnswerError):
+                with suppress(OSError, HTTPException, NoAnswerError):
                     work(self._servers[at % len(self._servers)], chance, number)
         except BaseException as error:  # noqa: BLE001 a thread of a test must not end silently
             self._failed.append(error)
@@ -124,7 +126,7 @@ class Clients:
         return not self._ending.is_set() and self.answered[number] % 20 != 0
 
     def _values(self, server: Server, chance: random.Random, number: int) -> None:
-        with _connected(server, user("writer")) as client:
+        with connected(server, user("writer")) as client:
             more = True
             while more:
                 name = chance.choice(VALUES)
@@ -141,7 +143,7 @@ class Clients:
 
     def _count(self, server: Server, chance: random.Random, number: int) -> None:
         """Raise one counter of one workload."""
-        with _connected(server, _workload(server)) as client:
+        with connected(server, counting_workload(server)) as client:
             more = True
             while more:
                 value = self.answered[number] + chance.randrange(5)
@@ -155,7 +157,7 @@ class Clients:
         end = self.history.begin("limit", "take")
         ended = asked_to_join(server, "limited")
         if ended.answer is None and ended.code is grpc.StatusCode.UNAVAILABLE:
-            raise _NoAnswerError
+            raise NoAnswerError
         assert ended.answer is not None or ended.code is grpc.StatusCode.PERMISSION_DENIED, ended
         end(ended.answer is not None)
         self._noted(number)
@@ -163,7 +165,7 @@ class Clients:
     def _use(self, server: Server, chance: random.Random, number: int) -> None:
         """Read as ``bob``, who may or may not."""
         del chance
-        with _connected(server, user("bob")) as client:
+        with connected(server, user("bob")) as client:
             more = True
             while more:
                 end = self.history.begin("reader", "use")
@@ -172,7 +174,7 @@ class Clients:
 
     def _update(self, server: Server, chance: random.Random, number: int) -> None:
         """Give or revoke the permission of ``bob``."""
-        with _connected(server, user("alice")) as client:
+        with connected(server, user("alice")) as client:
             reads = chance.random() < 0.5
             raw = shared_manifest(f"{number}.{chance.random()}", reads=reads)
             end = self.history.begin("reader", "give" if reads else "revoke")
@@ -181,24 +183,24 @@ class Clients:
             self._noted(number)
 
 
-class _NoAnswerError(Exception):
+class NoAnswerError(Exception):
     """The replica could not do it, or what it did is not known: ask another."""
 
 
 @contextmanager
-def _connected(server: Server, who: User) -> Iterator[Client]:
+def connected(server: Server, who: User | None, patience: float = PATIENCE) -> Iterator[Client]:
     """Connect before anything is sent, so that a refused connection is no lost answer."""
     with server.client(who) as client:
-        client.connection.timeout = PATIENCE
+        client.connection.timeout = patience
         client.connection.connect()
         yield client
 
 
-def _workload(server: Server) -> User:
+def counting_workload(server: Server) -> User:
     """Return the one that counts, which joins again."""
     ended = asked_to_join(server, "app", MARBLE)
     if ended.answer is None:
-        raise _NoAnswerError
+        raise NoAnswerError
     return workload(ended)
 
 
@@ -208,9 +210,9 @@ def _changed(end: Callable[[Any], None], reply: Reply, field: str = "") -> None:
         end(reply.data[field] if field else None)
         return
     assert reply.status in {500, 503}, reply
-    if reply.status == 503 and "keyhouse-outcome" not in reply.headers:
+    if reply.happened is False:
         end(REFUSED)
-    raise _NoAnswerError
+    raise NoAnswerError
 
 
 def _read(end: Callable[[Any], None], reply: Reply, *refused: int) -> Reply:
@@ -218,4 +220,4 @@ def _read(end: Callable[[Any], None], reply: Reply, *refused: int) -> Reply:
         return reply
     assert reply.status == 503, reply
     end(REFUSED)
-    raise _NoAnswerError
+    raise NoAnswerError

@@ -23,6 +23,7 @@ __all__ = [
     "highest",
     "permission",
     "register",
+    "settled",
     "violation",
 ]
 
@@ -139,6 +140,27 @@ class History:
             calls[index] = Call(what, argument, result, began, ended)
 
         return end
+
+
+def settled(calls: Sequence[Call]) -> list[Call]:
+    """Decide for each change of unknown outcome whether it happened; leave out those that did not.
+
+    For registers and counters whose changes have different arguments. An argument that nobody saw
+    as a result was overwritten before it was seen, if it was ever written: then all answers are
+    right without it. One that was seen took effect before the first call that saw it ended. A
+    search with many open calls takes long; this leaves none.
+    """
+    seen: dict[Any, float] = {}
+    for call in calls:
+        if call.result not in {UNKNOWN, REFUSED, None}:
+            seen[call.result] = min(call.ended, seen.get(call.result, math.inf))
+    found = []
+    for call in calls:
+        if call.result is not UNKNOWN:
+            found.append(call)
+        elif call.argument in seen:
+            found.append(call._replace(ended=seen[call.argument]))
+    return found
 
 
 def violation(history: Mapping[str, Sequence[Call]], kinds: Callable[[str], Object]) -> str:

@@ -5,7 +5,7 @@ written until the store tells it. Changes that were outrun are decided again on 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
 from time import perf_counter
 from typing import Final
@@ -16,6 +16,7 @@ from keyhouse.base.errors import UnsettledError
 from keyhouse.base.log import log
 from keyhouse.coordinator.core.base import Filed, base_events
 from keyhouse.coordinator.core.commands import SetManifest
+from keyhouse.coordinator.core.events import LineExtended, ManifestSet, ManifestUpdated
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.publishing import leaves_of
 from keyhouse.coordinator.core.state import Running
@@ -28,14 +29,16 @@ from keyhouse.coordinator.engine.intake import Intake
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.start_quotes import StartQuotes
 from keyhouse.coordinator.engine.writer import JournalWriter
+from keyhouse.coordinator.origin.checks import Origin
 from keyhouse.journal import OutcomeLostError, OutcomeUnknownError, StoreConflictError
 from keyhouse.transparency.tree import Frontier
 
 TELL_AFTER: Final = 10.0
 """Seconds after which the callers of a write are told that its outcome is not known."""
 
+_EFFECTIVE: Final = (ManifestSet, ManifestUpdated)
 _FIRST_PAUSE: Final = 0.05
-_LONGEST_PAUSE: Final = 2.0
+_LONGEST_PAUSE: Final = 0.5
 
 
 class Commits:
@@ -49,6 +52,9 @@ class Commits:
         intake: Intake,
         counts: EngineCounts,
         quotes: StartQuotes,
+        origin: Origin | None,
+        *,
+        shares_store: bool,
     ) -> None:
         self._current = current
         self._writer = writer
@@ -56,6 +62,8 @@ class Commits:
         self._intake = intake
         self._counts = counts
         self._quotes = quotes
+        self._origin = origin
+        self._shares_store = shares_store
         self.unsettled = False  # whether the outcome of a write is not known
 
     async def write(self, batch: Sequence[Waiting]) -> Sequence[Accepted]:
@@ -68,15 +76,23 @@ class Commits:
         return decided.accepted
 
     async def settled(self, write: Awaitable[object], batch: Sequence[Accepted] = ()) -> None:
-        """Return once ``write``, of the changes in ``batch``, has happened; raise if it has not."""
+        """Return once ``write``, of the changes in ``batch``, has happened; raise if it has not.
+
+        After ``TELL_AFTER`` its callers wait no longer. A write to a file has no timer: it takes
+        its time from each change, and such a write ends by itself.
+        """
+        telling = self._tell_later(batch) if self._shares_store else None
         try:
             try:
                 await write
             except OutcomeUnknownError:
                 self.unsettled = True
-                await _settle(self._writer, lambda: self._pause(batch), self._intake.stopping)
+                telling = telling or self._tell_later(batch)
+                await _settle(self._writer, self._intake.stopping)
             finally:
                 self.unsettled = self._intake.paused = False
+                if telling is not None:
+                    telling.cancel()
         except OutcomeLostError:
             self._intake.behind = True
             raise _not_settled() from None
@@ -86,13 +102,14 @@ class Commits:
         if not decided.events:
             return
         if not decided.payloads:  # a command that begins a journal or an epoch
-            decided = await self._quoted(decided)
+            decided = await self._with_line(await self._quoted(decided))
         began = perf_counter()
         alone = decided.payloads and not decided.objects  # as mostly: an append is all there is
         write = self._writer.append(decided.payloads) if alone else self._make_durable(decided)
         await self.settled(write, decided.accepted)
         self._counts.committed(len(decided.accepted), perf_counter() - began)
         self._current.publish(decided.state, decided.events)
+        await self._writer.cover_votes()
 
     async def _quoted(self, decided: Decided) -> Decided:
         """Return ``decided`` with the quote about its start, if it begins a journal."""
@@ -109,6 +126,30 @@ class Commits:
             state=evolve_all(first.before, quoted.events),
         )
 
+    async def _with_line(self, decided: Decided) -> Decided:
+        """Return ``decided`` with the entry of the line and its quote, if a manifest takes effect.
+
+        Raises ``UnavailableError`` without a quote, or ``ConflictError``.
+        """
+        before, state = decided.accepted[0].before, decided.state
+        effective = [each for each in decided.events if isinstance(each, _EFFECTIVE)]
+        if self._origin is None or not effective or not isinstance(state, Running):
+            return decided
+        time = effective[0].time
+        if isinstance(before, Running):
+            made = await self._origin.updated(before, state, time)
+        else:
+            made = await self._origin.created(state, time)
+        if not made.items:
+            return decided
+        extended = LineExtended(made.items)
+        return replace(
+            decided,
+            events=[*decided.events, extended],
+            objects=[*decided.objects, *made.objects],
+            state=evolve_all(state, (extended,)),
+        )
+
     async def _commit_in_turn(self, decided: Decided) -> Decided:
         """Decide again on what others wrote first, and commit that before they write more."""
 
@@ -119,6 +160,9 @@ class Commits:
 
         await self._following.in_turn(commit)
         return decided
+
+    def _tell_later(self, batch: Sequence[Accepted]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(TELL_AFTER, self._pause, batch)
 
     def _pause(self, batch: Iterable[Accepted]) -> None:
         """Keep no caller waiting any longer, until the store answers again."""
@@ -144,7 +188,7 @@ class Commits:
         leaves = leaves_of(decided.events)
         if isinstance(command, SetManifest):
             base = encode_events(base_events(state, after.view(), Filed(Frontier(), leaves)))
-            await self._writer.establish(command, base, decided.objects)
+            await self._writer.establish(command, base, decided.objects, state)
             await self._following.show()
         else:
             dek = new_dek(command)
@@ -154,31 +198,27 @@ class Commits:
             await self._writer.begin_epoch(state, view, dek=dek, notes=notes, leaves=leaves)
 
 
-async def _settle(writer: JournalWriter, tell: Callable[[], None], stopping: asyncio.Event) -> None:
+async def _settle(writer: JournalWriter, stopping: asyncio.Event) -> None:
     """Return once the last write of ``writer`` is known to have happened, however long that takes.
 
-    ``tell`` is called if it takes longer than ``TELL_AFTER``. Raises as ``JournalWriter.settle``,
-    and ``OutcomeUnknownError`` only where it is still unknown when the engine stops.
+    Raises as ``JournalWriter.settle``, and ``OutcomeUnknownError`` only where it is still unknown
+    when the engine stops.
     """
     log.error("the store does not answer: it is not known whether the last change is durable")
-    telling = asyncio.get_running_loop().call_later(TELL_AFTER, tell)
     pause = _FIRST_PAUSE
-    try:
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await stopping.wait()
-            pause = min(2 * pause, _LONGEST_PAUSE)
-            try:
-                await writer.settle()
-            except OutcomeUnknownError:
-                if stopping.is_set():
-                    raise
-            else:
-                log.warning("the store answers again: the last change is durable")
-                return
-    finally:
-        telling.cancel()
+    while True:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await stopping.wait()
+        pause = min(2 * pause, _LONGEST_PAUSE)
+        try:
+            await writer.settle()
+        except OutcomeUnknownError:
+            if stopping.is_set():
+                raise
+        else:
+            log.warning("the store answers again: the last change is durable")
+            return
 
 
 def _not_settled() -> UnsettledError:

@@ -1,8 +1,9 @@
-"""Counts of the engine since the process began, for the metrics."""
+"""Counts of the engine since the process began, for the metrics, and of refused changes."""
 
 from typing import Final
 
-from keyhouse.base.errors import RefusedError, UnavailableError, UnsettledError
+from keyhouse.base.errors import KeyhouseError, RefusedError, UnavailableError, UnsettledError
+from keyhouse.base.log import log
 from keyhouse.base.tally import Tally
 from keyhouse.coordinator.core.commands import StaleError
 
@@ -12,6 +13,7 @@ OUTCOMES: Final = ("accepted", "refused", "stale", "unavailable", "unknown", "br
 ``unknown``: its caller was told that it may have happened. If it has, it is accepted as well.
 """
 
+_MOST_REASONS: Final = 8  # that are logged
 _COMMANDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 
@@ -33,6 +35,33 @@ class EngineCounts:
     def failed(self, error: BaseException) -> None:
         """Count one change that failed with ``error``."""
         self.changes[_outcome(error)] += 1
+
+
+class NotStored:
+    """The changes that were refused since the last one that was stored.
+
+    Each reason is logged once, and their number when that has ended. A full disk refuses each
+    change for as long as it is full, so a line for each would fill the log.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._reasons: set[str] = set()
+
+    def add(self, error: KeyhouseError, changes: int) -> None:
+        """Count ``changes``, which ``error`` has refused; log a reason that is new."""
+        self._count += changes
+        reason = str(error)
+        if reason not in self._reasons and len(self._reasons) < _MOST_REASONS:
+            self._reasons.add(reason)
+            log.warning("a change could not be stored", reason=reason)
+
+    def ended(self) -> None:
+        """Log that changes are stored again, and count from 0 again."""
+        if self._count:
+            log.info("changes are stored again", not_stored=self._count)
+            self._count = 0
+            self._reasons.clear()
 
 
 def _outcome(error: BaseException) -> str:

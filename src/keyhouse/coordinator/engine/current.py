@@ -112,6 +112,7 @@ class Current:
         for moved in self._log.extend(events):
             log.warning("a workload runs on another platform than before", **asdict(moved))
         self.view = View(state, self._writer.position, self._log.view())
+        self._writer.follow(state)
         self.lease.follow(state)
         for published in self._published:
             published()

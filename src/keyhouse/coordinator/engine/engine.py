@@ -12,26 +12,28 @@ the view follows them as soon as the store says that there is something new.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Final
 
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError, UnsettledError
 from keyhouse.base.log import log
 from keyhouse.coordinator.certificate_ends import warn_of_expiry
-from keyhouse.coordinator.core.commands import Command, RecordActivations
+from keyhouse.coordinator.core.commands import BeginLine, Command, RecordActivations, StaleError
 from keyhouse.coordinator.core.context import FirstManifestRule, Process
 from keyhouse.coordinator.core.events import Activated
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.publishing import start_events
-from keyhouse.coordinator.core.state import Running, State
+from keyhouse.coordinator.core.state import Pending, Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.batch import Accepted, Decision, Waiting
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.commits import Commits
-from keyhouse.coordinator.engine.counts import EngineCounts
+from keyhouse.coordinator.engine.counts import EngineCounts, NotStored
 from keyhouse.coordinator.engine.current import Current, View
 from keyhouse.coordinator.engine.following import Following
 from keyhouse.coordinator.engine.intake import Intake, WaitingRecovery
+from keyhouse.coordinator.engine.line_of_start import line_objects, line_of_start
 from keyhouse.coordinator.engine.log_signing import LateLog, signed_checkpoint
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.recover import Recovery, recover
@@ -39,7 +41,8 @@ from keyhouse.coordinator.engine.shared import Held, Shared
 from keyhouse.coordinator.engine.start_quotes import MakeQuote, StartQuotes
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.lease import Lease
-from keyhouse.journal import LogStore, Position, Weight
+from keyhouse.coordinator.origin.checks import Origin
+from keyhouse.journal import LogStore, Position, RolledBackError, Weight
 from keyhouse.transparency.tree import Frontier
 
 
@@ -56,17 +59,29 @@ class Engine:
         update_log: UpdateLog | None = None,
         shared: Shared | None = None,
         make_quote: MakeQuote | None = None,
+        origin: Origin | None = None,
     ) -> None:
         self._writer = writer
+        self._origin = origin
+        if origin is not None:
+            writer.mark_by(origin.mark)
         self._quotes = StartQuotes(make_quote)
         self._process = process
         self._told_of = b""
+        self._not_stored = NotStored()
         self.counts: Final = EngineCounts()
         self._intake = Intake(self.counts)
         self._current = Current(writer, clock, process, state, update_log or UpdateLog())
-        self._following = Following(self._current, writer, shared)
+        self._following = Following(self._current, writer, shared, origin)
         self._commits = Commits(
-            self._current, writer, self._following, self._intake, self.counts, self._quotes
+            self._current,
+            writer,
+            self._following,
+            self._intake,
+            self.counts,
+            self._quotes,
+            origin,
+            shares_store=process.shares_store,
         )
         writer.watch(self.look)
 
@@ -196,8 +211,11 @@ class Engine:
         """
         return await self._intake.add_recovery(recovery)
 
-    async def announce(self) -> None:
-        """Commit the ``Started`` record of this process, before anything is served."""
+    async def announce(self, forgeable: Pending | None = None) -> None:
+        """Commit the ``Started`` record of this process, before anything is served.
+
+        ``forgeable``: a pending update that ends with that, as nothing vouches for its votes.
+        """
 
         async def append() -> None:
             state, context, begun = self.view.running, self._current.context(), None
@@ -206,16 +224,21 @@ class Engine:
                 old = None
                 late = LateLog.of(state, self.view.log, context.now)
                 begun = late.begun
+                proofs = await line_objects(state, self._writer)
                 self._writer.public_log = await self._writer.new_log(
-                    begun.verifier, late.objects, on_disk=self._writer.on_disk
+                    begun.verifier, [*late.objects, *proofs], on_disk=self._writer.on_disk
                 )
             frontier = Frontier() if old is None else old.frontier
+            drops = forgeable is not None and state.pending == forgeable
+            if drops:
+                log.warning("the pending update ended with this start: propose it again")
             started = await self._quotes.kept(
-                start_events(state, context, begun),
+                start_events(state, context, begun, drops_pending=drops),
                 frontier,
                 state.keys.root_cert,
                 self._writer.public_log,
             )
+            started += await line_of_start(self._origin, state, context, begun)
             await self._writer.append(list(encode_events(started)))
             self._current.publish(evolve_all(state, started), started)
 
@@ -251,6 +274,19 @@ class Engine:
         finally:
             intake.close()
 
+    async def begin_line(self) -> None:
+        """Begin the line of a root that was adopted, once no older version shares the store.
+
+        Nothing happens if the manifest just changed: call it again. Raises ``UnavailableError``.
+        """
+        state, origin = self.view.state, self._origin
+        if origin is None or not isinstance(state, Running) or not origin.adopts(state):
+            return
+        if await self._following.all_read_lines(state):
+            items = await origin.adopted(state, self.now())
+            with suppress(StaleError):
+                await self.submit(BeginLine(state.manifest, items))
+
     def stop(self) -> None:
         """Accept no more commands; ``run`` ends when the waiting ones are answered."""
         self._intake.stop()
@@ -279,7 +315,10 @@ class Engine:
         state = self.view.state
         log = state.public_log if isinstance(state, Running) else None
         checkpoint = signed_checkpoint(log) if log is not None else b""
-        await self._writer.close(clean=not self.is_broken, checkpoint=checkpoint)
+        rolled_back = isinstance(self._intake.broken, RolledBackError)
+        await self._writer.close(
+            clean=not self.is_broken, rolled_back=rolled_back, checkpoint=checkpoint
+        )
 
     async def _tell_of_manifest(self) -> None:
         """Log what is not protected, and which certificates end soon, once for each manifest."""
@@ -300,6 +339,7 @@ class Engine:
                 self._current.context(),
                 self.clock,
                 self._quotes,
+                self._origin,
             )
         except (RefusedError, UnavailableError) as error:
             waiting.fail(error)
@@ -318,8 +358,9 @@ class Engine:
         """Carry out ``batch`` and answer each of its commands in any case."""
         try:
             self._answer(await self._commits.write(batch))
+            self._not_stored.ended()
         except (UnavailableError, UnsettledError) as error:
-            log.warning("a change could not be stored", reason=str(error))
+            self._not_stored.add(error, len(batch))
             self._intake.fail(batch, error)
         except RefusedError as error:  # what only the platform can tell; nothing was written
             self._intake.fail(batch, error)

@@ -6,7 +6,7 @@ import msgspec
 
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.state import Running
-from keyhouse.journal import Position
+from keyhouse.journal import LineMark, Position
 from keyhouse.journal.store.protocol import Note
 from keyhouse.manifest import Replicas
 
@@ -19,6 +19,12 @@ class Held(msgspec.Struct, frozen=True):
     place: Position
     root_cert: bytes
     replicas: Replicas | None  # who may be given it, by the manifest at that place
+    line: LineMark | None = None  # of the root at that place, which is proven here; None: no line
+
+    @property
+    def level(self) -> int:
+        """Which events the journal may have."""
+        return 1 if self.line is None else 2
 
 
 class Shared(Protocol):
@@ -37,6 +43,13 @@ class Shared(Protocol):
         """Return what tells the members of ``state`` of ``dek``, the key of the epoch after it.
 
         Raises ``RefusedError`` if this process must not make that key, or ``UnavailableError``.
+        """
+        ...
+
+    async def all_read_lines(self, state: Running, *, store_id: bytes) -> bool:
+        """Tell whether no member of ``state`` is of a version that stops at the line of a root.
+
+        Raises ``UnavailableError``.
         """
         ...
 

@@ -11,14 +11,16 @@ from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.base import Filed, base_events
 from keyhouse.coordinator.core.commands import SetManifest
 from keyhouse.coordinator.core.policy import policy_of
-from keyhouse.coordinator.core.state import Running, State
+from keyhouse.coordinator.core.state import Pending, Running, State
 from keyhouse.coordinator.core.update_log import LogView
 from keyhouse.coordinator.engine.records import LogTail, encode_events
 from keyhouse.coordinator.engine.shared import Held
+from keyhouse.coordinator.origin.objects import read_log_object
 from keyhouse.journal import (
     Continuation,
     Home,
     Journal,
+    LineMark,
     LogParts,
     LogStore,
     MemoryStore,
@@ -53,6 +55,10 @@ class JournalWriter:
         self._patience = 0
         self._policy_due = ""  # to seal the key under that another writer's epoch has
         self._changed: Callable[[], None] = lambda: None
+        self._mark_of: Callable[[Running], LineMark | None] = lambda _: None
+        self._covered: Pending | None = None  # the pending update at the sealed place
+        self._votes: Pending | None = None  # the pending update that is shown
+        self._votes_due = False
         self.public_log = LogStore()
         if journal is not None:
             self._use(journal, on_disk=not in_memory)
@@ -87,7 +93,39 @@ class JournalWriter:
             return None
         replicas = policy_of(state.manifest).manifest.config.replicas
         root = state.keys.root_cert
-        return Held(journal.store_id, journal.dek, journal.position, root, replicas)
+        line = self._mark_of(state)
+        return Held(journal.store_id, journal.dek, journal.position, root, replicas, line)
+
+    def mark_by(self, mark_of: Callable[[Running], LineMark | None]) -> None:
+        """Bind the mark that ``mark_of`` returns for a state, which is proven, in each seal."""
+        self._mark_of = mark_of
+
+    def follow(self, state: State) -> None:
+        """Bind the line of ``state``, which is shown, in each seal from now on.
+
+        A seal at a place behind the votes of a pending update is due then: a start drops the votes
+        that no seal covers, for who has the data key can append some.
+        """
+        if not isinstance(state, Running) or not self._on_disk:
+            return
+        self._home.follow_line(self._mark_of(state))
+        self._votes_due = state.pending is not None and state.pending != self._covered
+        self._votes = state.pending
+
+    async def conclude_opening(self, state: Running) -> None:
+        """Seal what was opened, which is proven, with the line of ``state``."""
+        self._covered = state.pending
+        if self._on_disk:
+            await self._home.keep_line(self._mark_of(state))
+
+    async def read_object(self, state: Running, name: str) -> bytes | None:
+        """Return an object beside the log of ``state``; None if it is missing.
+
+        Raises ``UnavailableError``.
+        """
+        if not self._on_disk and self._journal is not None:
+            return await self.public_log.known_object(name)
+        return await read_log_object(self._home, state, name)
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call ``changed`` whenever another writer of the same store may have written."""
@@ -147,11 +185,15 @@ class JournalWriter:
         return store
 
     async def establish(
-        self, command: SetManifest, base: Iterable[bytes], objects: Sequence[bytes]
+        self,
+        command: SetManifest,
+        base: Iterable[bytes],
+        objects: Sequence[bytes],
+        state: Running,
     ) -> None:
         """Begin the journal of a new deployment; an older store is archived, never deleted.
 
-        Its log begins as well, with ``objects``.
+        Its log begins as well, with ``objects``. ``state``: of its ``base``.
         """
         mode = policy_of(command.manifest).seal_mode
         on_disk = mode is not SealMode.DISABLED
@@ -170,6 +212,7 @@ class JournalWriter:
                     base=base,
                     policy=mode,
                     recovery_index=command.recovery_index,
+                    line=self._mark_of(state),
                 )
         except OutcomeUnknownError as error:
             raise _unknown() from error
@@ -185,11 +228,14 @@ class JournalWriter:
     ) -> None:
         """Begin to write the journal that ``unlock`` opened, and seal its key for this platform.
 
+        ``state``: after ``started``, and proven.
+
         Raises ``UnavailableError`` or ``BrokenError``; then call ``relock``.
         """
         policy = policy_of(state.manifest).seal_mode
         try:
             await opened.journal.append(list(started))
+            self._home.follow_line(self._mark_of(state))
             await self._home.reseal(policy)
         except OutcomeUnknownError as error:
             raise _unknown() from error
@@ -231,9 +277,11 @@ class JournalWriter:
             await self._begin_in_memory(journal, state, base, dek, notes)
         elif self._on_disk:
             index = _next_index(journal, state, dek)
+            line = self._mark_of(state)
             await self._home.begin_epoch(
-                base, dek=dek, policy=mode, recovery_index=index, notes=notes
+                base, dek=dek, policy=mode, recovery_index=index, notes=notes, line=line
             )
+            self._covered = state.pending
         else:
             await self._move_to_disk(journal, state, base, dek)
         position = self._present().position
@@ -282,7 +330,7 @@ class JournalWriter:
         if self.public_log.has_complete or journal is None or not self._on_disk:
             return self.public_log.has_complete
         late = journal.position.sequence - self._head_at >= HEAD_EVERY
-        return late or self._policy_due != ""
+        return late or self._votes_due or self._policy_due != ""
 
     async def keep_head(self) -> None:
         """Write the sealed head every ``HEAD_EVERY`` records, and complete tiles of the log.
@@ -296,19 +344,38 @@ class JournalWriter:
             await self._home.reseal(policy)
             self._policy_due = ""
         sequence = self._journal.position.sequence
-        if sequence - self._head_at >= HEAD_EVERY:
+        if self._votes_due or sequence - self._head_at >= HEAD_EVERY:
             self._head_at = sequence
             await self._home.write_head()
+            self._covered, self._votes_due = self._votes, False
 
-    async def close(self, *, clean: bool, checkpoint: bytes = b"") -> None:
+    async def cover_votes(self) -> None:
+        """Seal the place behind new votes, before they are answered.
+
+        Where that fails the next ``keep_head`` does it; a crash until then costs the votes.
+        """
+        if not self._votes_due:
+            return
+        try:
+            await self.keep_head()
+        except UnavailableError as error:
+            _log.warning("the votes of an update could not be sealed", reason=str(error))
+
+    async def close(
+        self, *, clean: bool, rolled_back: bool = False, checkpoint: bytes = b""
+    ) -> None:
         """Close the store; after a clean run, write the head and the files of the log first.
+
+        Where the store was found to be ``rolled_back``, the head is written as well: it is the
+        newest place that was durable, and the next start must know it.
 
         If the disk has no room for it, the last head remains, which shows a rollback less exactly;
         of the log nothing is lost.
         """
         try:
-            if clean and self._on_disk:
+            if (clean or rolled_back) and self._on_disk:
                 await self._home.write_head()
+            if clean and self._on_disk:
                 await self.public_log.sync()
                 await self.public_log.write_checkpoint(checkpoint)
         except UnavailableError as error:
@@ -358,6 +425,7 @@ class JournalWriter:
                 policy=policy_of(state.manifest).seal_mode,
                 recovery_index=_next_index(journal, state, dek),
                 after=journal.position,
+                line=self._mark_of(state),
             )
         except OutcomeUnknownError as error:
             raise _unknown() from error

@@ -29,7 +29,10 @@ def store_url(text: str, password_file: Path | None, standbys: int = 0) -> Secre
         parts = parts._replace(query=f"{parts.query}&{STANDBYS}={standbys}".lstrip("&"))
     if password_file is not None:
         parts = _with_password(parts, password_file)
-    url = Secret(urlunsplit(parts).encode())
+    try:
+        url = Secret(urlunsplit(parts).encode())
+    except UnicodeEncodeError:  # words of the command line that are not UTF-8
+        raise unusable() from None
     address_of(url)
     return url
 

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
+from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
 from keyhouse.journal.store.postgres_connection import (
     Connection,
@@ -14,6 +15,7 @@ from keyhouse.journal.store.postgres_connection import (
     require_standbys,
     unreadable,
 )
+from keyhouse.journal.store.postgres_turns import KEY, Turns
 from keyhouse.journal.store.protocol import (
     CHAIN_SIZE,
     NOTHING,
@@ -44,13 +46,19 @@ _HEAD = """
 SELECT epoch, sequence, chain, fence, ended, current_setting('synchronous_standby_names')
 FROM keyhouse.head WHERE store_id = $1"""
 _HEAD_COLUMNS = 6
+# The message is committed after the head was read: when a standby has confirmed that commit, it was
+# not promoted when the head was read, so nothing newer was acknowledged elsewhere.
+_CONFIRMED_HEAD = """
+WITH confirmed AS MATERIALIZED (SELECT pg_logical_emit_message(true, 'keyhouse', ''))
+SELECT epoch, sequence, chain, fence, ended, current_setting('synchronous_standby_names')
+FROM confirmed, keyhouse.head WHERE store_id = $1"""
 _ROWS = "unnest($2::bigint[], $3::bytea[], $4::bytea[], $5::bytea[]) AS r"
 _INSERT = f"INSERT INTO keyhouse.record SELECT $1, r.* FROM {_ROWS}"  # noqa: S608 - constants
 _APPEND = f"""
 WITH moved AS (
   UPDATE keyhouse.head SET sequence = $6, chain = $7
   WHERE store_id = $1 AND epoch = $8 AND sequence = $9 AND chain = $10 AND fence = $11
-    AND ended = ''
+    AND ended = '' AND ($12 OR pg_try_advisory_xact_lock_shared({KEY[0]}, {KEY[1]}))
   RETURNING store_id, pg_notify('{_CHANNEL}', ''))
 INSERT INTO keyhouse.record SELECT m.store_id, r.* FROM moved m, {_ROWS}"""  # noqa: S608
 _INSERT_EPOCH = "INSERT INTO keyhouse.epoch VALUES ($1, $2, $3, $4, $5, $6)"
@@ -74,6 +82,12 @@ LEFT JOIN LATERAL (
 ) AS r ON r.size - octet_length(r.ciphertext) < 4194304
 WHERE h.store_id = $1 ORDER BY r.sequence"""
 _READ_COLUMNS = 12
+# Whether the newest records of the epoch are all there, up to a thousand.
+_IS_WHOLE = """
+SELECT least(1000, h.sequence - e.first + 1) = (
+  SELECT count(*) FROM keyhouse.record r WHERE r.store_id = $1
+    AND r.sequence BETWEEN greatest(e.first, h.sequence - 999) AND h.sequence)
+FROM keyhouse.head h JOIN keyhouse.epoch e ON e.store_id = h.store_id WHERE h.store_id = $1"""
 
 
 class PostgresStore:
@@ -83,7 +97,8 @@ class PostgresStore:
     synchronous standby it waits until the standby has all that is visible, so what is read
     afterwards was acknowledged by both. On the connection that writes it raises the fence of the
     head row, which every write compares: none that was sent before on another can take effect then.
-    On the one that reads it needs no lock, so that what has the lock may read in its turn.
+    On the one that reads it needs no lock. Both lead to one server, that of the newer connection. A
+    third one has the turns, once there are other writers.
     """
 
     def __init__(self, url: Secret, store_id: bytes) -> None:
@@ -96,6 +111,10 @@ class PostgresStore:
         self._changed: Callable[[], None] = lambda: None
         self._ticking: asyncio.TimerHandle | None = None
         self._closed = False
+        self._checked = 0.0
+        self.is_whole = True
+        self._turns = Turns(url)
+        self._in_turn = False  # whether the next write need not regard the turns of others
 
     @classmethod
     async def open(cls, url: Secret, store_id: bytes) -> "PostgresStore":
@@ -116,12 +135,13 @@ class PostgresStore:
         place = (head.sequence, head.chain, expected.epoch, expected.sequence, expected.chain)
         async with self._writing:
             connection = await self._for_writing()
-            in_turn, connection.in_turn = connection.in_turn, False
+            if not self._in_turn:  # its own last one would be in the way
+                await self._turns.ended()
+            if self._in_turn:
+                self._turns.writing()
             with outcome_unknown():
-                rows = _columns(records)
-                done = await connection.execute(_APPEND, self._id, *rows, *place, connection.fence)
-                if in_turn:
-                    _require(connection, await connection.execute("COMMIT"), "COMMIT")
+                rows = (*_columns(records), *place, connection.fence, self._in_turn)
+                done = await connection.execute(_APPEND, self._id, *rows)
                 if records and done == "INSERT 0 0":
                     await self._learn_fence(connection)
                     raise _conflict()
@@ -131,12 +151,20 @@ class PostgresStore:
         """Return up to 1,000 records, or about 4 MiB, after ``after_seq``."""
         async with self._asking() as connection:
             rows = await connection.fetch(_READ, self._id, after_seq, columns=_READ_COLUMNS)
-        return _batch(self._id, rows)
+            batch = _batch(self._id, rows)
+            if batch.head is not None and not batch.records:
+                await self._check_tail(connection)
+        return batch
 
     async def head(self) -> Position | None:
-        """Return where the store ends."""
+        """Return where the store ends.
+
+        Where commits have to wait for standbys, so does this: a primary whose standby was promoted
+        does not answer. Without that it could show an old end for as long as it runs.
+        """
         async with self._asking() as connection:
-            rows = await connection.fetch(_HEAD, self._id, columns=_HEAD_COLUMNS)
+            look = _CONFIRMED_HEAD if connection.standbys else _HEAD
+            rows = await connection.fetch(look, self._id, columns=_HEAD_COLUMNS)
         return self._head(connection, rows)[0] if rows else None
 
     async def begin_epoch(
@@ -167,6 +195,7 @@ class PostgresStore:
                     connection.drop()  # which rolls back
                     raise
                 _require(connection, await connection.execute("COMMIT"), "COMMIT")
+        self.is_whole = True
 
     async def settle(self) -> Position | None:
         """Return where the store ends, on a new connection, which fences off the one before."""
@@ -181,20 +210,13 @@ class PostgresStore:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Return a context that has the lock of the head row."""
-        async with self._writing:
-            connection = await self._for_writing()
-            with unreadable():
-                await self._lock_head(connection)
-        connection.in_turn = True
+        """Return a context in which other writers of this version wait, as ``Turns``."""
+        self._in_turn = await self._turns.begin()
         try:
             yield
         finally:
-            async with self._writing:
-                if connection.in_turn:
-                    connection.in_turn = False
-                    with suppress(ConnectionDroppedError):
-                        await connection.execute("ROLLBACK")
+            self._in_turn = False
+            self._turns.end()
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call ``changed`` when others tell of a write, and every second."""
@@ -203,13 +225,29 @@ class PostgresStore:
             self._tick_later()
 
     async def close(self) -> None:
-        """Close both connections."""
+        """Close the connections."""
         self._closed = True
         if self._ticking is not None:
             self._ticking.cancel()
+        await self._turns.close()
         for connection in (self._writer, self._reader):
             if connection is not None:
                 await connection.close()
+
+    async def _check_tail(self, connection: Connection) -> None:
+        """Find out whether the newest records are there, every second at most.
+
+        A coordinator that has read them before does not read them again. It would append behind
+        the gap, and no later start could read past that.
+        """
+        now = asyncio.get_running_loop().time()
+        if not self.is_whole or now < self._checked + _EVERY:
+            return
+        self._checked = now
+        rows = await connection.fetch(_IS_WHOLE, self._id, columns=1)
+        self.is_whole = rows != [(False,)]
+        if not self.is_whole:
+            log.error("records are missing in the database: a new epoch replaces all of them")
 
     def _tick_later(self) -> None:
         self._ticking = asyncio.get_running_loop().call_later(_EVERY, self._tick)
@@ -232,12 +270,14 @@ class PostgresStore:
         async with self._reading:
             with unreadable():
                 if self._reader is None or self._reader.closed:
-                    self._reader = await self._connected(Connection.commit_something)
-                    await self._reader.listen(_CHANNEL, self._heard)
+                    self._reader = await self._connected(self._listen)
                 yield self._reader
 
+    async def _listen(self, connection: Connection) -> None:
+        await connection.listen(_CHANNEL, self._heard)
+
     async def _connected(self, begin: Callable[[Connection], Awaitable[None]]) -> Connection:
-        """Return a new connection, on which ``begin`` has committed something."""
+        """Return a new connection, on which ``begin`` was carried out."""
         if self._closed:
             raise StoreUnreadableError("the store was closed")
         connection = await connect(self._url)
@@ -247,6 +287,9 @@ class PostgresStore:
         except BaseException:
             connection.drop()
             raise
+        for other in (self._writer, self._reader):  # of the two servers one is out of date
+            if other is not None and other.server != connection.server:
+                other.drop()
         return connection
 
     async def _raise_fence(self, connection: Connection) -> None:
@@ -263,9 +306,7 @@ class PostgresStore:
 
     async def _lock_head(self, connection: Connection) -> Position | None:
         """Return where the store ends, which no other can change until the transaction ends."""
-        if not connection.in_turn:
-            await connection.execute("BEGIN")
-        connection.in_turn = False
+        await connection.execute("BEGIN")
         rows = await connection.fetch(_HEAD + " FOR UPDATE", self._id, columns=_HEAD_COLUMNS)
         head, connection.fence = self._head(connection, rows)
         return head

@@ -4,16 +4,23 @@ Everything the server says is untrusted, and its texts are never shown: they may
 """
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-import asyncpg
-
 from keyhouse.base.secret import Secret
-from keyhouse.journal.store.postgres_address import address_of, awaited
+from keyhouse.journal.store.postgres_address import Address, awaited
 from keyhouse.journal.store.postgres_schema import CREATE, EXPECTED, FOUND
+from keyhouse.journal.store.postgres_servers import (
+    LARGEST_ANSWER,
+    PATIENCE,
+    SILENT,
+    Raw,
+    Reason,
+    first_usable,
+    reason_of,
+    sqlstate_of,
+)
 from keyhouse.journal.store.protocol import (
     OutcomeUnknownError,
     StoreDamagedError,
@@ -22,9 +29,10 @@ from keyhouse.journal.store.protocol import (
 
 T = TypeVar("T")
 
-_PATIENCE = 15  # seconds for one answer; writes may wait for a standby or for another writer's turn
+ADVISORY = 0x6B657968  # "keyh": the first key of all advisory locks
+_LOCK_NOT_AVAILABLE = "55P03"
+
 _CLOSING = 2  # seconds
-_LARGEST_ANSWER = 64 * 1024 * 1024  # bytes; a batch is smaller
 
 # ``client_min_messages``: a warning is all that tells of a commit that is on one machine only.
 _SETTINGS = {
@@ -35,7 +43,8 @@ _SETTINGS = {
     "default_transaction_deferrable": "off",
     "statement_timeout": "0",
     "lock_timeout": "0",
-    "idle_in_transaction_session_timeout": "10s",  # a turn in which nothing comes
+    # Until another writer may go on where the network fails while an epoch begins.
+    "idle_in_transaction_session_timeout": "3s",
 }
 # The server notices within 20 seconds that a machine is gone, and gives its claims and locks back.
 # Not read back: they are 0 on a socket of the same machine.
@@ -52,24 +61,34 @@ _SHOW = (
 
 
 class ConnectionDroppedError(Exception):
-    """The connection was dropped during a call: what was under way may still happen."""
+    """The connection was dropped during a call: what was under way may still happen.
+
+    ``sqlstate``: what the server gave as the reason; empty if it gave none. It is untrusted: it
+    only chooses a text.
+    """
+
+    def __init__(self, reason: Reason | None = None, sqlstate: str = "") -> None:
+        super().__init__()
+        self.reason = reason
+        self.sqlstate = sqlstate
 
 
 class Connection:
     """Runs one statement at a time. ``fence``: what the head row's must be for a write.
 
     After an error, a warning, a cancelled call, or a call without an answer in time, the connection
-    is closed. ``standbys``: how many a commit has to wait for, at least. ``in_turn``: whether a
-    transaction is open that has the lock of the head row.
+    is closed. ``standbys``: how many a commit has to wait for, at least. ``server``: tells the
+    server from others, and from itself before a restart.
     """
 
-    def __init__(self, raw: "_Raw", standbys: int) -> None:
+    def __init__(self, raw: Raw, standbys: int) -> None:
         """Use ``connect``."""
         self.standbys = standbys
+        self.server_pid = int(raw.get_server_pid())  # the process of the server
+        self.server = ""
         self._raw = raw
         self._warned = False
         self.fence = -1
-        self.in_turn = False
         raw.add_log_listener(self._take_notice)
 
     @property
@@ -77,14 +96,27 @@ class Connection:
         """Whether no more calls are possible."""
         return bool(self._raw.is_closed())
 
-    @property
-    def server_pid(self) -> int:
-        """The process that serves this connection, as the server calls it."""
-        return int(self._raw.get_server_pid())
-
     async def execute(self, statement: str, *values: object) -> str:
         """Return the tag of the command. Raises ``ConnectionDroppedError``."""
         return str(await self._guarded(self._raw.execute(statement, *values)))
+
+    async def lock(self, statement: str) -> bool:
+        """Run ``statement``, which begins a transaction; return whether it got its lock in time.
+
+        If not, the transaction has ended. Raises ``ConnectionDroppedError``.
+        """
+
+        async def attempt() -> bool:
+            try:
+                await self._raw.execute(statement)
+            except Exception as error:
+                if sqlstate_of(error) != _LOCK_NOT_AVAILABLE:
+                    raise
+                await self._raw.execute("ROLLBACK")
+                return False
+            return True
+
+        return await self._guarded(attempt())
 
     async def fetch(self, statement: str, *values: object, columns: int) -> list[tuple[Any, ...]]:
         """Return the rows, each with so many ``columns``. Raises ``ConnectionDroppedError``."""
@@ -126,13 +158,13 @@ class Connection:
         self.drop()
 
     async def _guarded(self, call: Awaitable[T]) -> T:
-        self._raw.intake.left = _LARGEST_ANSWER
+        self._raw.intake.left = LARGEST_ANSWER
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(PATIENCE):
                 answer = await call
-        except Exception:  # noqa: BLE001 - not all of the library's errors have a public base
+        except Exception as error:  # noqa: BLE001 - not all of the library's have a public base
             self.drop()
-            raise ConnectionDroppedError from None
+            raise ConnectionDroppedError(reason_of(error), sqlstate_of(error)) from None
         except BaseException:
             self.drop()
             raise
@@ -151,10 +183,18 @@ def unreadable() -> Iterator[None]:
     """Raise ``StoreUnreadableError`` where the connection was dropped."""
     try:
         yield
-    except ConnectionDroppedError:
-        raise StoreUnreadableError(
+    except ConnectionDroppedError as error:
+        raise _no_answer(error) from None
+
+
+def _no_answer(error: ConnectionDroppedError) -> StoreUnreadableError:
+    if error.reason is None or error.reason is SILENT:
+        return StoreUnreadableError(
             "the database did not answer", hint="look at the database server"
-        ) from None
+        )
+    return StoreUnreadableError(
+        f"the database did not answer: {error.reason.text}", hint=error.reason.hint
+    )
 
 
 @contextmanager
@@ -170,59 +210,68 @@ def outcome_unknown() -> Iterator[None]:
 
 
 async def connect(url: Secret) -> Connection:
-    """Return a connection to the primary at ``url``, whose settings and schema were checked.
+    """Return a connection to a primary at ``url``, whose settings and schema were checked.
 
-    Raises ``StoreUnreadableError`` or ``StoreDamagedError``.
+    The primary has committed something on it: with a synchronous standby it has waited until that
+    standby had all that is visible. A former primary whose standby was promoted cannot do that, so
+    the next server of the URL is used. Raises ``StoreUnreadableError`` or ``StoreDamagedError``.
     """
-    connection = await _reached(url)
-    try:
-        await _check_settings(connection)
+
+    async def prepare(connection: Connection) -> None:
         require_standbys(connection.standbys, await connection.standby_names())
         await _check_schema(connection)
-    except ConnectionDroppedError:
-        raise _unreachable() from None
-    except BaseException:
-        connection.drop()
-        raise
-    return connection
+        await connection.commit_something()
+        connection.server = str(await connection.value("SELECT pg_postmaster_start_time()::text"))
+
+    return await _first_usable(url, prepare)
 
 
 async def create_schema(url: Secret) -> None:
     """Create the schema in a database without it. Raises ``StoreUnreadableError``."""
-    connection = await _reached(url)
+
+    async def prepare(_: Connection) -> None:
+        pass
+
+    connection = await _first_usable(url, prepare)
     try:
-        await _check_settings(connection)
         await connection.execute(CREATE)
-    except ConnectionDroppedError:
+    except ConnectionDroppedError as error:
+        text, hint = _NOT_CREATED.get(error.sqlstate, _NOT_CREATED[""])
         raise StoreUnreadableError(
-            "the schema keyhouse cannot be created",
-            hint="it may exist, or the user of the URL may not create schemas in this database",
+            f"the schema keyhouse cannot be created: {text}", hint=hint
         ) from None
     finally:
         await connection.close()
 
 
-async def _reached(url: Secret) -> Connection:
-    try:
-        address = address_of(url)
-        raw = await asyncpg.connect(
-            address.url.reveal().decode(),
-            host=address.hosts,
-            port=address.ports,
-            ssl=address.tls or False,
-            timeout=_PATIENCE,
-            target_session_attrs="read-write",
-            connection_class=_Raw,
-        )
-    except ssl.SSLCertVerificationError:
-        raise StoreUnreadableError(
-            "the database's server proves nothing: its certificate is not for this name, or not of"
-            " an authority that the URL trusts",
-            hint="look at the certificate of the server, and at sslrootcert in the URL",
-        ) from None
-    except Exception:  # noqa: BLE001 - as above; and their texts may quote the URL
-        raise _unreachable() from None
-    return Connection(raw, address.standbys)
+_NOT_CREATED = {
+    "42P06": ("it exists", "if it is that of another deployment, create a database for this one"),
+    "42501": (
+        "the user of the URL may not create schemas in this database",
+        "GRANT CREATE ON DATABASE ... TO the user, or make the user the owner",
+    ),
+    "": ("the server did not carry that out", "look at the log of the database server"),
+}
+
+
+async def _first_usable(
+    url: Secret, prepare: Callable[[Connection], Awaitable[None]]
+) -> Connection:
+    """Return a connection to the first server that passes all checks, those of ``prepare`` last."""
+
+    async def prepared(raw: Raw, address: Address) -> Connection:
+        connection = Connection(raw, address.standbys)
+        try:
+            await _check_settings(connection)
+            await prepare(connection)
+        except ConnectionDroppedError as error:
+            raise _no_answer(error) from None
+        except BaseException:
+            connection.drop()
+            raise
+        return connection
+
+    return await first_usable(url, prepared)
 
 
 async def _check_settings(connection: Connection) -> None:
@@ -259,50 +308,13 @@ def require_standbys(number: int, names: str) -> None:
 
 async def _check_schema(connection: Connection) -> None:
     found = [line for (line,) in await connection.fetch(FOUND, columns=1)]
+    if not found:
+        raise StoreDamagedError(
+            "the database has no schema keyhouse",
+            hint="create it with keyhouse store init, or give the URL of the prepared database",
+        )
     if sorted(map(str, found)) != EXPECTED:
         raise StoreDamagedError(
             "the database's schema keyhouse is not as Keyhouse creates it",
             hint="give the URL of a database that was prepared for Keyhouse",
         )
-
-
-def _unreachable() -> StoreUnreadableError:
-    return StoreUnreadableError(
-        "the database cannot be reached",
-        hint="look at the server, whether it has TLS, and at the URL and the password of the store",
-    )
-
-
-class _Intake(asyncio.Protocol):
-    """Passes on at most ``left`` bytes of what the server sends; then it ends the connection.
-
-    What comes before the login has succeeded does not pass here.
-    """
-
-    def __init__(self, inner: asyncio.Protocol, transport: asyncio.Transport) -> None:
-        self.left = _LARGEST_ANSWER
-        self._transport = transport
-        self.data_received_by = inner.data_received
-        self.connection_lost = inner.connection_lost  # type: ignore[method-assign]
-        self.eof_received = inner.eof_received  # type: ignore[method-assign]
-        self.pause_writing = inner.pause_writing  # type: ignore[method-assign]
-        self.resume_writing = inner.resume_writing  # type: ignore[method-assign]
-        transport.set_protocol(self)
-
-    def data_received(self, data: bytes) -> None:
-        """Pass ``data`` on if it is not too much."""
-        self.left -= len(data)
-        if self.left < 0:
-            self._transport.abort()
-        else:
-            self.data_received_by(data)
-
-
-class _Raw(asyncpg.Connection):  # type: ignore[misc] # the library has no types
-    """The library's connection, which takes in no more than ``intake`` passes on."""
-
-    __slots__ = ("intake",)
-
-    def __init__(self, protocol: Any, transport: asyncio.Transport, *rest: Any) -> None:
-        super().__init__(protocol, transport, *rest)
-        self.intake = _Intake(protocol, transport)

@@ -9,6 +9,7 @@ from zlib import crc32
 from keyhouse.base.secret import Secret
 from keyhouse.journal.store.postgres_address import awaited
 from keyhouse.journal.store.postgres_connection import (
+    ADVISORY,
     Connection,
     connect,
     outcome_unknown,
@@ -33,7 +34,6 @@ _LOG_ID = 16  # bytes
 _MOST_NOTES = 200
 _LONGEST_NAME = 64
 _LARGEST_SEALED = 64 * 1024
-_CLAIMS = 0x6B657968  # "keyh": the first key of all advisory locks
 
 _CURRENT = "SELECT store_id FROM keyhouse.current"
 _FIRST = "INSERT INTO keyhouse.current VALUES (true, $1) ON CONFLICT DO NOTHING"
@@ -60,6 +60,7 @@ ON CONFLICT (store_id, machine) DO UPDATE SET raw = excluded.raw"""
 _NOTES = """
 SELECT name, raw FROM keyhouse.note
 WHERE store_id = $1 AND kind = $2 AND octet_length(raw) <= $3 AND octet_length(name) <= $4
+  AND ($6::bytea[] IS NULL OR name = ANY ($6))
 ORDER BY at DESC LIMIT $5"""
 # The parts of a log are notes of a kind of their own; the id of their store is the log's.
 _LOG_PART = """
@@ -150,7 +151,7 @@ class PostgresDatabase:
                 await connection.execute("SELECT 1")
             else:
                 key = crc32(word.encode()) - 2**31
-                found = await connection.value("SELECT pg_try_advisory_lock($1, $2)", _CLAIMS, key)
+                found = await connection.value("SELECT pg_try_advisory_lock($1, $2)", ADVISORY, key)
                 if found is True:
                     self._claimed.add(word)
         return word in self._claimed
@@ -165,13 +166,13 @@ class PostgresDatabase:
         async with self._asking() as connection:
             if _PRESENT not in self._claimed:
                 await connection.value(
-                    "SELECT pg_advisory_lock_shared($1, $2)", _CLAIMS, _PRESENT_KEY
+                    "SELECT pg_advisory_lock_shared($1, $2)", ADVISORY, _PRESENT_KEY
                 )
                 self._claimed.add(_PRESENT)
 
     async def others_present(self) -> bool:
         """Tell whether another replica serves, as the database says."""
-        return bool(await self._fetch(_OTHERS, _CLAIMS, _PRESENT_KEY))
+        return bool(await self._fetch(_OTHERS, ADVISORY, _PRESENT_KEY))
 
     async def recovery_index(self, store_id: bytes, epoch: int) -> bytes | None:
         """Return what the holders of recovery keys need in ``epoch``; None if there is none."""
@@ -187,9 +188,12 @@ class PostgresDatabase:
         """Keep the sealed key of ``machine``. Nothing happens if the store is at another epoch."""
         await self._execute(_SEAL, store_id, machine, raw, epoch)
 
-    async def notes(self, store_id: bytes, kind: str) -> tuple[Note, ...]:
-        """Return up to 200 notes of ``kind``, the newest first."""
-        limits = (LARGEST_NOTE, _LONGEST_NAME, _MOST_NOTES)
+    async def notes(
+        self, store_id: bytes, kind: str, names: Sequence[bytes] | None = None
+    ) -> tuple[Note, ...]:
+        """Return up to 200 notes of ``kind``, the newest first; with ``names`` those alone."""
+        wanted = None if names is None else list(names)
+        limits = (LARGEST_NOTE, _LONGEST_NAME, _MOST_NOTES, wanted)
         rows = await self._fetch(_NOTES, store_id, kind, *limits, columns=2)
         return tuple(
             Note(kind, _bytes(name, _LONGEST_NAME), _bytes(raw, LARGEST_NOTE)) for name, raw in rows
@@ -246,7 +250,6 @@ class PostgresDatabase:
                 if self._connection is None or self._connection.closed:
                     self._claimed.clear()
                     self._connection = await connect(self.url)
-                    await self._connection.commit_something()
                 yield self._connection
 
 

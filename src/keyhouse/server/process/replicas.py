@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -10,19 +10,23 @@ from typing import Final, NamedTuple
 import msgspec
 
 from keyhouse.attestation import Platform
+from keyhouse.attestation.origin.rule import OriginRefusedError, in_words
 from keyhouse.authority.instance_keys import InstanceKeys
 from keyhouse.base.errors import BrokenError, KeyhouseError, StartAgainError, UnavailableError
 from keyhouse.base.log import log
-from keyhouse.coordinator import Engine, HostClock, Process, rebuild
+from keyhouse.coordinator import Engine, HostClock, Origin, Process, Running, rebuild
 from keyhouse.coordinator.core.state import Member, Recovering
+from keyhouse.coordinator.engine.opening import forgeable_votes
 from keyhouse.coordinator.engine.shared import Shared
 from keyhouse.coordinator.hand_off.admission import Own
 from keyhouse.coordinator.hand_off.membership import Members
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError
 from keyhouse.coordinator.hand_off.switching import SwitchNotes
-from keyhouse.journal import Home, Opened, Position
+from keyhouse.coordinator.origin.objects import read_log_object
+from keyhouse.journal import Home, Opened, Position, Vouched
 from keyhouse.journal.shared.home import SharedHome
 from keyhouse.journal.shared.joining import Offer
+from keyhouse.server.process.origin_settings import ORIGIN_SETTINGS
 from keyhouse.server.process.quote_checks import quote_checks
 from keyhouse.server.process.settings import SETTINGS, Settings
 from keyhouse.server.services.collateral_memory import ProcessMarks
@@ -46,9 +50,13 @@ def measured_settings(settings: Settings, platform: Platform) -> bytes:
     """Return the SHA-256 of what decides what is trusted; ``platform`` is what was found.
 
     Replicas with other ones are given no key: the command line is measured with the code, and a
-    manifest that admits other code must not admit another command line by that.
+    manifest that admits other code must not admit another command line by that. The settings about
+    origins are left out: newer code has to list the code before it. They are compared where one
+    process vouches for the line of another (``OriginRule.digest``).
     """
-    names = (each.name for each in SETTINGS if each.kind == "measured")
+    names = [
+        each.name for each in SETTINGS if each.kind == "measured" and each not in ORIGIN_SETTINGS
+    ]
     values = {name: msgspec.to_builtins(getattr(settings, name), enc_hook=str) for name in names}
     encoded = msgspec.json.encode(values | {"platform": platform.kind}, order="sorted")
     return hashlib.sha256(b"keyhouse measured settings v1\0" + encoded).digest()
@@ -61,9 +69,15 @@ class Joiner:
     """
 
     def __init__(
-        self, taker: Callable[[bytes, Position | None], KeyTaker], platform_kind: str
+        self,
+        taker: Callable[[bytes, Position | None], KeyTaker],
+        platform_kind: str,
+        origin: Origin,
+        read_object: Callable[[Running, str], Awaitable[bytes | None]],
     ) -> None:
         self._new_taker = taker
+        self._origin = origin
+        self._read_object = read_object
         self._platform_kind = platform_kind
         self._taker: KeyTaker | None = None
         self._taken: Taken | None = None
@@ -96,10 +110,18 @@ class Joiner:
             await asyncio.sleep(LOOK_EVERY)
         return None
 
-    async def accept(self, opened: Opened) -> None:
-        """Return if what the offered key opened may be served here.
+    async def is_better(self, opened: Opened) -> bool:
+        """Tell whether ``opened`` has votes that no seal covers: a start would drop them."""
+        state, _ = await asyncio.to_thread(rebuild, opened.replay.base + opened.replay.events)
+        return forgeable_votes(opened, state) is not None
 
-        Raises ``NoteRefusedError``, or ``UnavailableError``. Then another offer is asked for.
+    async def accept(self, opened: Opened) -> Vouched | None:
+        """Return how far the line is proven, if what the offered key opened may be served here.
+
+        A giver whose code the measured settings accept vouches for the line. Another one is
+        believed only after the whole line is proven: then a manifest of it admits that giver.
+
+        Raises ``RefusedError``, or ``UnavailableError``. Then another offer is asked for.
         """
         self._ask_at = 0.0
         assert self._taker is not None  # noqa: S101 it made the offer
@@ -112,7 +134,20 @@ class Joiner:
                 f" {self._platform_kind}",
                 hint="no state moves between kinds of platforms",
             )
+        vouched = await self._taker.vouched(self._taken, self._origin.rule)
+        try:
+            await self._origin.require(state, partial(self._read_object, state), vouched)
+        except OriginRefusedError as refused:
+            if vouched is not None:
+                raise
+            raise OriginRefusedError(
+                f"the coordinator that gave the key is of the code {in_words(self._taken.giver)},"
+                f" which does not vouch for the state here: {refused.message}",
+                hint=f"join from another one, or list it in --predecessors; {refused.hint}",
+            ) from None
         await self._taker.require(self._taken, state)
+        mark = self._origin.mark(state)
+        return None if mark is None else Vouched(mark, self._taken.give.place, is_own=True)
 
 
 async def member_of(process: Process, keys: InstanceKeys, quotes: OwnQuotes) -> Member:
@@ -156,11 +191,12 @@ class Sharing(NamedTuple):
     keys: InstanceKeys
     shared: SwitchNotes
     quotes: OwnQuotes
+    origin: Origin
 
 
 @asynccontextmanager
 async def joining(
-    settings: Settings, platform: Platform, home: Home, process: Process
+    settings: Settings, platform: Platform, home: Home, process: Process, origin: Origin
 ) -> AsyncIterator[Sharing]:
     """Have ``home`` ask others for the data key while this lasts; yield what others are told."""
     assert isinstance(home, SharedHome)  # noqa: S101 the settings name a store
@@ -172,12 +208,12 @@ async def joining(
             member = await member_of(process, keys, own)
             process = msgspec.structs.replace(process, member=member)
             taker = partial(KeyTaker, home, own, marks, keys, process.instance)
-            joiner = Joiner(taker, platform.kind)
+            joiner = Joiner(taker, platform.kind, origin, partial(read_log_object, home))
             # Who would replace the state has other measured settings than those who serve it.
             home.ask_by(None if settings.replace_lost_state else joiner)
             try:
                 members = Members(member, home, own, measured)
-                yield Sharing(process, keys, SwitchNotes(member, keys, home, members), own)
+                yield Sharing(process, keys, SwitchNotes(member, keys, home, members), own, origin)
             finally:
                 home.ask_by(None)
 
@@ -194,7 +230,7 @@ async def among_others(
     assert isinstance(home, SharedHome)  # noqa: S101 as above
     own, marks = sharing.quotes, ProcessMarks()  # what is offered is not used here
     taker = partial(KeyTaker, home, own, marks, sharing.keys, sharing.process.instance)
-    joiner = Joiner(taker, platform.kind)
+    joiner = Joiner(taker, platform.kind, sharing.origin, partial(read_log_object, home))
     home.ask_by(None if settings.replace_lost_state else joiner)
     giver = KeyGiver(engine, home, own)
     task = asyncio.create_task(_look_after(home, engine, giver, sharing.shared))
@@ -219,6 +255,7 @@ async def _look_after(home: SharedHome, engine: Engine, giver: KeyGiver, shared:
                     shown = now()
                 await home.show_presence()
                 await giver.look()
+                await engine.begin_line()
             elif isinstance(engine.view.state, Recovering):
                 await _leave_recovery(home)
             told = ""

@@ -1,0 +1,253 @@
+"""Connects to the servers that a URL names, each by an attempt of its own.
+
+The library tries hosts one after the other within one time limit. A host that drops packets then
+uses up that time, and the others are never tried; one that accepts a connection and closes it ends
+the search. Here the next attempt starts as soon as the one before has failed, and after
+``STAGGER`` seconds in any case. The first server that passes the check of the caller is used, and
+the other connections are closed. An attempt that has failed is repeated as long as another one has
+not ended: a standby may be promoted while the former primary is silent.
+
+Texts of the server and of the library are never shown: they may quote the password. Errors are
+named by the SQLSTATE or by the kind of ``OSError``, in texts of Keyhouse's own.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import asyncpg
+
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.secret import Secret
+from keyhouse.journal.store.postgres_address import Address, StoreUrlError, address_of
+from keyhouse.journal.store.protocol import StoreDamagedError, StoreUnreadableError
+
+T = TypeVar("T")
+
+STAGGER: Final = 0.5
+"""Seconds until the next server is tried while the one before has not answered."""
+
+PATIENCE: Final = 15
+"""Seconds for a connection, and then for one answer of the server."""
+
+LARGEST_ANSWER: Final = 64 * 1024 * 1024
+"""Bytes; a batch is smaller."""
+
+
+class Reason(NamedTuple):
+    """Why a server cannot be used, and the next step."""
+
+    text: str
+    hint: str
+
+
+_BY_SQLSTATE: Final = {
+    "28P01": Reason("it refuses the password", "look at --store-password-file and at the user"),
+    "28000": Reason(
+        "it refuses the user of the URL, or connections from this machine",
+        "look at the user in the URL and at pg_hba.conf of the server",
+    ),
+    "3D000": Reason("it has no database of that name", "look at the name at the end of the URL"),
+    "53100": Reason("its disk is full", "free space on the disk of the database server"),
+    "57P03": Reason("it is starting, stopping or recovering", "wait until it takes connections"),
+    "53300": Reason(
+        "it has no connection left", "raise max_connections; a coordinator takes up to four"
+    ),
+}
+SILENT: Final = Reason("it does not answer", "look at the server and at the network to it")
+_BY_ERROR: Final[tuple[tuple[type[BaseException], Reason], ...]] = (
+    (socket.gaierror, Reason("its name is unknown", "look at the host in the URL, and at DNS")),
+    (
+        ssl.SSLCertVerificationError,
+        Reason(
+            "it proves nothing: its certificate is not for this name, or not of an authority that"
+            " the URL trusts",
+            "look at the certificate of the server, and at sslrootcert in the URL",
+        ),
+    ),
+    (ssl.SSLError, Reason("the TLS handshake with it fails", "look at the log of the server")),
+    (TimeoutError, SILENT),
+    (
+        ConnectionRefusedError,
+        Reason("it refuses connections", "look whether PostgreSQL listens at that host and port"),
+    ),
+    (
+        FileNotFoundError,
+        Reason("no server listens at that socket", "look at the directory in the URL"),
+    ),
+    (
+        ConnectionResetError,
+        Reason("it ends each connection", "look at the server, and at a proxy before it"),
+    ),
+    (
+        asyncpg.PostgresConnectionError,
+        Reason("it ends each connection", "look at the server, and at a proxy before it"),
+    ),
+    (
+        asyncpg.TargetServerAttributeNotMatched,
+        Reason("it takes no writes: it is a standby", "promote it, or name the primary as well"),
+    ),
+)
+_NO_TLS: Final = Reason("it has no TLS", "set ssl = on in the configuration of the server")
+_NO_ROUTE: Final = Reason("there is no way to it", "look at the network and at the URL")
+_OTHER: Final = Reason("it cannot be used", "look at the log of the server")
+
+
+class Raw(asyncpg.Connection):  # type: ignore[misc] # the library has no types
+    """The library's connection, which accepts no more bytes than ``intake`` passes on."""
+
+    __slots__ = ("intake",)
+
+    def __init__(self, protocol: Any, transport: asyncio.Transport, *rest: Any) -> None:
+        super().__init__(protocol, transport, *rest)
+        self.intake = _Intake(protocol, transport)
+
+
+async def first_usable(url: Secret, prepare: "Prepare[T]") -> T:
+    """Return what ``prepare`` makes of a connection to the first server for which it succeeds.
+
+    ``prepare`` closes the connection when it raises. Raises ``StoreDamagedError`` where a server
+    takes writes and does not hold a store, or ``StoreUnreadableError`` with the reason of each.
+    """
+    try:
+        address = address_of(url)
+    except StoreUrlError as error:
+        raise StoreUnreadableError(error.message, hint=error.hint) from None
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, the URL has the password
+        raise _unreachable([_OTHER]) from None
+    race = _Race(address, prepare)
+    attempts = [asyncio.create_task(race.attempt(number)) for number in range(len(address.hosts))]
+    kept = None
+    try:
+        # An attempt ends with an error only once each server has failed.
+        done, _ = await asyncio.wait(attempts, return_when=asyncio.FIRST_COMPLETED)
+        kept = min(done, key=lambda attempt: attempt.exception() is not None)
+        return kept.result()
+    finally:
+        await _close(attempts, kept)
+
+
+Prepare = Callable[[Raw, Address], Awaitable[T]]
+"""Checks a new connection; returns an object with a method ``drop``."""
+
+
+class _Race(Generic[T]):
+    """The attempts to connect to the servers of ``address``."""
+
+    def __init__(self, address: Address, prepare: Prepare[T]) -> None:
+        self._address = address
+        self._prepare = prepare
+        self._failures: dict[int, Reason | KeyhouseError] = {}
+        self._failed = [asyncio.Event() for _ in address.hosts]
+
+    async def attempt(self, number: int) -> T:
+        """Return a connection to one server. Raises once none of all servers can be used."""
+        if number > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(number * STAGGER):
+                    await self._failed[number - 1].wait()
+        while True:
+            try:
+                raw = await self._connected(number)
+                return await self._prepare(raw, self._address)
+            except KeyhouseError as error:
+                self._failures[number] = error
+            except Exception as error:  # noqa: BLE001 - not all errors have a public base
+                self._failures[number] = reason_of(error)
+            self._failed[number].set()
+            if len(self._failures) == len(self._failed):
+                raise self._all_failed() from None
+            await asyncio.sleep(STAGGER)
+
+    def _all_failed(self) -> KeyhouseError:
+        return _unreachable([self._failures[each] for each in sorted(self._failures)])
+
+    async def _connected(self, number: int) -> Raw:
+        address = self._address
+        raw: Raw = await asyncpg.connect(
+            address.url.reveal().decode(),
+            host=address.hosts[number],
+            port=address.ports[number],
+            ssl=address.tls or False,
+            timeout=PATIENCE,
+            target_session_attrs="read-write",
+            connection_class=Raw,
+        )
+        return raw
+
+
+async def _close(attempts: Sequence["asyncio.Task[Any]"], kept: "asyncio.Task[Any] | None") -> None:
+    """End all attempts but ``kept``, and close what they have connected."""
+    others = [attempt for attempt in attempts if attempt is not kept]
+    for attempt in others:
+        attempt.cancel()
+    for connected in await asyncio.gather(*others, return_exceptions=True):
+        if not isinstance(connected, BaseException):
+            connected.drop()
+
+
+def reason_of(error: BaseException) -> Reason:
+    """Return the text for ``error``, an exception of the library or of the operating system."""
+    if reason := _BY_SQLSTATE.get(sqlstate_of(error)):
+        return reason
+    for kind, reason in _BY_ERROR:
+        if isinstance(error, kind):
+            return reason
+    if type(error) is ConnectionError:  # the library's own: the server declined TLS
+        return _NO_TLS
+    return _NO_ROUTE if isinstance(error, OSError) else _OTHER
+
+
+def sqlstate_of(error: BaseException) -> str:
+    """Return the SQLSTATE in ``error``; empty if it has none."""
+    state = error.sqlstate if isinstance(error, asyncpg.PostgresError) else None
+    return state if isinstance(state, str) else ""
+
+
+def _unreachable(failures: Sequence[Reason | KeyhouseError]) -> KeyhouseError:
+    """Return the error that names the failure of each server, in the order of the URL."""
+    for failure in failures:
+        if isinstance(failure, StoreDamagedError):
+            return failure
+    if len(failures) == 1:
+        failure = failures[0]
+        if isinstance(failure, KeyhouseError):
+            return failure
+        return StoreUnreadableError(f"{_CANNOT}: {failure.text}", hint=failure.hint)
+    texts, hints = list[str](), dict[str, None]()
+    for number, failure in enumerate(failures, 1):
+        text = failure.message if isinstance(failure, KeyhouseError) else failure.text
+        texts.append(f"server {number}: {text}")
+        hints[failure.hint] = None
+    return StoreUnreadableError(f"{_CANNOT}: {'; '.join(texts)}", hint="; ".join(hints))
+
+
+_CANNOT: Final = "the database cannot be reached"
+
+
+class _Intake(asyncio.Protocol):
+    """Passes on at most ``left`` bytes of what the server sends; then it ends the connection.
+
+    What comes before the login has succeeded does not pass here.
+    """
+
+    def __init__(self, inner: asyncio.Protocol, transport: asyncio.Transport) -> None:
+        self.left = LARGEST_ANSWER
+        self._transport = transport
+        self.data_received_by = inner.data_received
+        self.connection_lost = inner.connection_lost  # type: ignore[method-assign]
+        self.eof_received = inner.eof_received  # type: ignore[method-assign]
+        self.pause_writing = inner.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = inner.resume_writing  # type: ignore[method-assign]
+        transport.set_protocol(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass ``data`` on if it is not too much."""
+        self.left -= len(data)
+        if self.left < 0:
+            self._transport.abort()
+        else:
+            self.data_received_by(data)
