@@ -10,7 +10,7 @@ import msgspec
 from fuzz.targets.table import TARGETS
 from fuzz.worker import Limits
 
-__all__ = ["Options"]
+__all__ = ["Options", "duration"]
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 _LIMIT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])")
@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--for",
         dest="duration",
-        type=_duration,
+        type=duration,
         metavar="TIME",
         help="time for each target: 90s, 20m, 1h; one minute if no count is given",
     )
@@ -88,7 +88,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _duration(text: str) -> float:
+def duration(text: str) -> float:
+    """Return the seconds of a time such as ``20m``. Raises ``argparse.ArgumentTypeError``."""
     found = _LIMIT.fullmatch(text)
     if found is None:
         raise argparse.ArgumentTypeError("a time is a number with s, m or h, such as 20m")
@@ -111,6 +112,6 @@ def _chosen(text: str, usual: Limits) -> tuple[str, Limits]:
     if limit.isdecimal():
         return name, Limits(_FOR_EVER, int(limit))
     try:
-        return name, Limits(_duration(limit))
+        return name, Limits(duration(limit))
     except argparse.ArgumentTypeError as error:
         raise ValueError(f"{text}: {error}") from None

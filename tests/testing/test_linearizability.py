@@ -13,6 +13,7 @@ from support.replicas.linearizability import (
     highest,
     permission,
     register,
+    settled,
     violation,
 )
 from support.replicas.porcupine import Porcupine, porcupine_built
@@ -149,6 +150,19 @@ def recorded(seed: int, stale: int = -1) -> History:
         reads += 1
         end(values[-20] if reads == stale else values[-1])
     return history
+
+
+def test_a_change_of_unknown_outcome_that_was_seen_took_effect_before_that() -> None:
+    seen, unseen = (at(1, NEVER, "write", value, gives=UNKNOWN) for value in (1, 2))
+    reads = [at(2, 5, "read", gives=1), at(3, 4, "read", gives=1)]
+    assert settled([seen, unseen, *reads]) == [seen._replace(ended=4), *reads]
+
+
+@pytest.mark.parametrize("name", [*HOLDS, *VIOLATIONS])
+def test_settled_histories_are_judged_the_same(name: str) -> None:
+    key, *calls = (HOLDS | VIOLATIONS)[name]
+    if key in {"value", "counter"}:
+        assert bool(told(key, *settled(calls))) == bool(told(key, *calls))
 
 
 @pytest.fixture(name="porcupine", scope="module")

@@ -1,0 +1,1 @@
+"""Replicas on a real database under faults: what their clients see, and the judge of that."""

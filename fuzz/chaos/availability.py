@@ -1,0 +1,100 @@
+"""The longest times without an acknowledged write or an answered read, for each kind of fault."""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Final, NamedTuple
+
+from fuzz.chaos.faults import KINDS
+from fuzz.chaos.history import Fault, History, Outcome
+
+__all__ = ["Gaps", "Row", "gaps", "rows", "table"]
+
+TOGETHER: Final = "two at once"
+
+
+class Gaps(NamedTuple):
+    """Seconds around one fault, until the next one."""
+
+    lasted: float
+    writes: float  # longest time without an acknowledged write at any replica
+    reads: float  # the same of reads
+    worst: float  # longest time without an acknowledged write at one replica
+    after: float  # from the repair to the first acknowledged write at any replica
+
+
+class Row(NamedTuple):
+    """A kind of fault."""
+
+    kind: str
+    gaps: tuple[Gaps, ...]
+
+
+def rows(history: History) -> list[Row]:
+    """Return a row for each kind that happened, in the order of ``KINDS``; pairs come last."""
+    found: dict[str, list[Gaps]] = defaultdict(list)
+    for fault, each in zip(history.faults, gaps(history), strict=True):
+        found[TOGETHER if fault.others else fault.kind].append(each)
+    order = [*KINDS, TOGETHER]
+    return [Row(kind, tuple(found[kind])) for kind in sorted(found, key=order.index)]
+
+
+def gaps(history: History) -> list[Gaps]:
+    """Return the gaps around each fault."""
+    probes = {what: _answered(history, what) for what in ("write", "read")}
+    every = {what: sorted(t for times in probes[what] for t in times) for what in probes}
+    return [_around(history, index, probes["write"], every) for index in range(len(history.faults))]
+
+
+def _answered(history: History, what: str) -> list[list[float]]:
+    """Return when the probe at each replica was answered."""
+    found: list[list[float]] = [[] for _ in range(history.machines)]
+    for record in history.records:
+        if record.outcome is Outcome.DONE and record.client == f"{what} {record.replica}":
+            found[record.replica].append(record.ended)
+    return [sorted(times) for times in found]
+
+
+def _around(
+    history: History, index: int, writes: Sequence[list[float]], every: dict[str, list[float]]
+) -> Gaps:
+    fault = history.faults[index]
+    end = _next_beginning(history, fault)
+    first = bisect_right(every["write"], fault.repaired)
+    after = every["write"][first] if first < len(every["write"]) else end
+    return Gaps(
+        lasted=fault.repaired - fault.began,
+        writes=_longest(every["write"], fault.began, end),
+        reads=_longest(every["read"], fault.began, end),
+        worst=max(_longest(times, fault.began, end) for times in writes),
+        after=after - fault.repaired,
+    )
+
+
+def _next_beginning(history: History, fault: Fault) -> float:
+    """Return when the faults after this one and those at the same time begin."""
+    return min(
+        (each.began for each in history.faults if each.began >= fault.repaired),
+        default=history.seconds,
+    )
+
+
+def _longest(times: Sequence[float], began: float, ended: float) -> float:
+    """Return the longest time without a moment, from the last one before the beginning on."""
+    first = bisect_left(times, began)
+    last = times[first - 1] if first else began
+    within = [last, *times[first : bisect_right(times, ended)], ended]
+    return max(after - before for before, after in pairwise(within))
+
+
+def table(history: History) -> str:
+    """Return the rows as a table of Markdown: median and maximum, in seconds."""
+    heads = ["Fault", "times", "lasted", "writes, any replica", "reads, any replica"]
+    heads += ["writes, worst replica", "first write after the repair"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for kind, found in rows(history):
+        cells = [f"{median(values):.1f} / {max(values):.1f}" for values in zip(*found, strict=True)]
+        lines.append(f"| {' | '.join([kind, str(len(found)), *cells])} |")
+    return "\n".join(lines)

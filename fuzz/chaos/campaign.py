@@ -1,0 +1,164 @@
+"""One run: build a lab, strike it again and again under clients, and collect its history."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from http.client import HTTPException
+from itertools import islice
+from pathlib import Path
+from statistics import mean
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+from fuzz.chaos.clients import Clients
+from fuzz.chaos.deployment import (
+    FIRST_VERSION,
+    LIMIT,
+    REGISTERS,
+    chaos_manifest,
+    fingerprint,
+    probed,
+)
+from fuzz.chaos.faults import Strike, strikes
+from fuzz.chaos.history import Fault, History, Recorder
+from fuzz.chaos.lab import Lab, Plan, lab
+from fuzz.chaos.station import Station
+from fuzz.chaos.strike import STRIKES
+from fuzz.chaos.updates import Updater, log_of
+from support.process.start import KEYHOUSE
+from support.replicas.histories import NoAnswerError
+from support.samples.deployment import user
+
+__all__ = ["Campaign", "Settings"]
+
+_CALM_SECONDS: Final = 60.0
+"""Until the next fault, at most: replicas that do not serve until then are only told of."""
+_END_SECONDS: Final = 180.0
+"""Until each replica has to serve at the end."""
+_UPDATE_SECONDS: Final = 2.0
+_TYPES_A_SECOND: Final = 0.3
+_MOST_TYPES: Final = 400
+
+Tell = Callable[[str], None]
+
+
+class Settings(NamedTuple):
+    """How to run: see ``scripts/chaos --help``."""
+
+    seed: int
+    seconds: float
+    faults: tuple[str, ...]
+    rounds: int | None = None
+    longest: float = 25.0
+    quiet: float = 1.0  # seconds between faults, when all replicas serve
+    machines: int = 3
+    replicas: int = 1
+    keyhouse: str = KEYHOUSE
+    cold: bool = True  # each replica has an interpreter of its own
+    logs: Path | None = None  # where the logs of the replicas are kept
+
+
+class Campaign:
+    """Its ``history`` grows while it runs."""
+
+    def __init__(self, settings: Settings, tell: Tell) -> None:
+        self._settings, self._tell = settings, tell
+        self._types = min(max(int(settings.seconds * _TYPES_A_SECOND), 10), _MOST_TYPES)
+        self._loads: list[float] = []
+        self.history: Final = History(
+            seed=settings.seed,
+            machines=settings.machines,
+            replicas=settings.replicas,
+            limit=LIMIT,
+            version=FIRST_VERSION,
+            manifest=fingerprint(chaos_manifest(settings.machines, self._types)),
+        )
+
+    def run(self) -> History:
+        """Run it; return its history. Skips without PostgreSQL."""
+        with TemporaryDirectory(prefix="keyhouse-chaos-", ignore_cleanup_errors=True) as folder:
+            try:
+                self._run_in(Path(folder))
+            finally:
+                if self._settings.logs is not None:
+                    self._settings.logs.mkdir(parents=True, exist_ok=True)
+                    for log in Path(folder).glob("*.log"):
+                        shutil.copy(log, self._settings.logs)
+        self.history.load = round(mean(self._loads or [os.getloadavg()[0]]), 1)
+        return self.history
+
+    def _run_in(self, folder: Path) -> None:
+        to = self._settings
+        plan = Plan(folder, to.machines, to.replicas, self._types, to.keyhouse, to.cold)
+        with lab(plan) as built, built.supervised():
+            recorder = Recorder(self.history)
+            clients = Clients(built.servers, recorder, self._types)
+            updater = Updater(clients, to.machines, self._types, _UPDATE_SECONDS)
+            try:
+                with clients.running(("updates", updater.update)):
+                    self._strike(built, recorder, clients)
+            finally:
+                self.history.seconds = recorder.now()
+            self._finish(clients)
+            self.history.exits = dict(built.exits)
+
+    def _strike(self, built: Lab, recorder: Recorder, clients: Clients) -> None:
+        """Strike until the time is up, and wait until all replicas serve."""
+        clients.served_since(0.0, _CALM_SECONDS)
+        to = self._settings
+        rounds = strikes(to.seed, to.faults, to.machines, to.longest)
+        for strike_round in islice(rounds, to.rounds):
+            if recorder.now() > to.seconds:
+                break
+            self._one_round(built, recorder, strike_round)
+            away = clients.served_since(recorder.now(), _CALM_SECONDS)
+            if away:
+                self._tell(f"    not serving after {_CALM_SECONDS:.0f} s: replicas {away}")
+            self._loads.append(os.getloadavg()[0])
+            clients.pause(to.quiet)
+        self.history.away = clients.served_since(recorder.now(), _END_SECONDS)
+
+    def _one_round(self, built: Lab, recorder: Recorder, strike_round: tuple[Strike, ...]) -> None:
+        began: list[float] = []
+        with ExitStack() as repairs:
+            for strike in strike_round:
+                began.append(recorder.now())
+                self._tell(f"{began[-1]:7.1f} s  {strike.kind}, machine {strike.machine}")
+                repairs.enter_context(STRIKES[strike.kind](built, strike))
+            time.sleep(max(strike.seconds for strike in strike_round))
+        repaired = recorder.now()
+        for strike, moment in zip(strike_round, began, strict=True):
+            others = tuple(each.kind for each in strike_round if each is not strike)
+            recorder.add_fault(Fault(strike.kind, strike.machine, moment, repaired, others))
+
+    def _finish(self, clients: Clients) -> None:
+        """Let each replica answer what there is in the end."""
+        for replica in range(self.history.machines):
+            if replica not in self.history.away:
+                self._retried(clients, replica, self._read_all)
+        for replica in range(self.history.machines):
+            if replica not in self.history.away:
+                self._retried(clients, replica, lambda s: self.history.logs.append(log_of(s)))
+
+    def _read_all(self, station: Station) -> None:
+        for name in self._secrets():
+            station.read_secret(name)
+        station.read_manifest()
+
+    def _secrets(self) -> Iterator[str]:
+        yield from REGISTERS
+        yield from map(probed, range(self.history.machines))
+
+    def _retried(self, clients: Clients, replica: int, work: Callable[[Station], None]) -> None:
+        """Do ``work`` at a replica; a connection may just have ended."""
+        deadline = time.monotonic() + _END_SECONDS
+        while time.monotonic() < deadline:
+            with (
+                suppress(OSError, HTTPException, NoAnswerError),
+                clients.station("last", replica, user("writer")) as station,
+            ):
+                work(station)
+                return
+        self.history.away.append(replica)

@@ -1,0 +1,128 @@
+"""The history of a run: all requests with their answers, all faults, and the logs at the end.
+
+A history is a JSON document, so another process can judge it again. Times are seconds since the
+beginning of the run, on one monotonic clock.
+"""
+
+import threading
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["Fault", "History", "Log", "Outcome", "Record", "Recorder", "read_history"]
+
+FORMAT: Final = "keyhouse-chaos-1"
+
+Value = str | int | bool | None
+
+
+class Outcome(StrEnum):
+    """How a request ended."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    """The answer says that the change has not happened and never will."""
+    UNKNOWN = "unknown"
+    """No answer, or an answer that leaves the outcome open."""
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A request. ``key`` is the object it concerns: its kind, a space, its name.
+
+    ``place`` and ``head``: the values of Keyhouse-State and Keyhouse-Log of the answer. Without an
+    answer, ``ended`` is when the client gave up.
+    """
+
+    client: str
+    replica: int
+    key: str
+    what: str
+    outcome: Outcome
+    began: float
+    ended: float
+    argument: Value = None
+    result: Value = None
+    status: int = 0  # of HTTP; 0: no answer, or gRPC
+    place: str = ""
+    head: str = ""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """A fault: how long it lasted, and on which machine (-1: the database)."""
+
+    kind: str
+    machine: int
+    began: float
+    repaired: float
+    others: tuple[str, ...] = ()  # kinds of faults at the same time
+
+
+class Log(msgspec.Struct, frozen=True):
+    """The update log that a replica answers at the end."""
+
+    replica: int
+    lines: int
+    digest: str  # SHA-256 of all lines
+    uploads: dict[str, int]  # lines by secret
+    versions: tuple[int, ...]  # the raised security versions, in order
+    manifests: tuple[str, ...]  # fingerprints of the manifests after the first, in order
+
+
+class History(msgspec.Struct, kw_only=True):
+    """A run."""
+
+    seed: int
+    machines: int
+    replicas: int  # processes on each machine
+    seconds: float = 0.0
+    load: float = 0.0  # mean of the load average of the machine
+    limit: int = 0  # activations of each type
+    manifest: str = ""  # fingerprint of the first manifest
+    version: int = 0  # the first security version
+    records: list[Record] = []
+    faults: list[Fault] = []
+    logs: list[Log] = []
+    away: list[int] = []  # replicas that did not serve at the end
+    exits: dict[str, int] = {}  # by exit code, of replicas that no fault ended
+    format: str = FORMAT
+
+    def write(self, path: Path) -> None:
+        """Write it to ``path``, whose folder is made if missing."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(msgspec.json.encode(self) + b"\n")
+
+
+def read_history(path: Path) -> History:
+    """Return the history in ``path``. Raises ``OSError`` or ``msgspec.MsgspecError``."""
+    history = msgspec.json.decode(path.read_bytes(), type=History)
+    if history.format != FORMAT:
+        raise msgspec.ValidationError(f"the format is {history.format!r}, not {FORMAT!r}")
+    return history
+
+
+class Recorder:
+    """Takes the records of many threads."""
+
+    def __init__(self, history: History) -> None:
+        self.history: Final = history
+        self._began = time.monotonic()
+        self._lock = threading.Lock()
+
+    def now(self) -> float:
+        """Return the seconds since the beginning of the run."""
+        return round(time.monotonic() - self._began, 6)
+
+    def add(self, **fields: Any) -> Record:
+        """Add the record of a request that ends now."""
+        record = Record(ended=self.now(), **fields)
+        with self._lock:
+            self.history.records.append(record)
+        return record
+
+    def add_fault(self, fault: Fault) -> None:
+        """Add a fault that is repaired."""
+        with self._lock:
+            self.history.faults.append(fault)

@@ -1,0 +1,149 @@
+"""What a run attacks: replicas on simulated machines, a database, and proxies between them."""
+
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from fuzz.chaos.deployment import chaos_manifest
+from fuzz.target import FindingError
+from support.peers.postgres import PASSWORD
+from support.peers.replicas import Replicas
+from support.process.server import Server, children, listens, signal_all
+from support.replicas.cluster import PORT, Cluster
+from support.replicas.proxies import Proxies
+from support.replicas.threads import threads
+
+from keyhouse.base.secret import Secret
+
+__all__ = ["Lab", "Plan", "lab"]
+
+_NODES: Final = 2
+_RESTART_SECONDS: Final = 1.0
+"""An ended replica is started again after this time, as a supervisor of services would."""
+_PATIENCE: Final = 60.0
+
+
+class Plan(NamedTuple):
+    """What to build."""
+
+    folder: Path
+    machines: int
+    replicas: int
+    types: int
+    program: str
+    cold: bool
+
+
+class Lab:
+    """Replica number N is on machine N and has proxies of its own to both nodes."""
+
+    def __init__(self, cluster: Cluster, proxies: Proxies, servers: list[Server]) -> None:
+        self.cluster: Final = cluster
+        self.servers: Final = servers
+        self.exits: Final = Counter[str]()
+        self._proxies = proxies
+        self._ending = threading.Event()
+
+    def network(self, machine: int, what: str, node: int | None = None, **more: Any) -> None:
+        """Have the proxies of a machine obey, or only the one to ``node``; see ``Order``."""
+        for each in range(_NODES) if node is None else [node]:
+            self._proxies.order(machine * _NODES + each, what, **more)
+
+    def everywhere(self, node: int, what: str, **more: Any) -> None:
+        """Have the proxies of all machines to ``node`` obey."""
+        for machine in range(len(self.servers)):
+            self.network(machine, what, node, **more)
+
+    def lead(self, node: int) -> None:
+        """Lead all machines to the node that is in this place now."""
+        for machine in range(len(self.servers)):
+            address = self.cluster.nodes[node].address
+            self._proxies.lead(machine * _NODES + node, (address, PORT))
+
+    def processes(self, machine: int) -> list[int]:
+        """Return the ids of the processes of a replica, that of the parent first."""
+        process = self.servers[machine].process
+        assert process is not None  # noqa: S101 - it was started
+        return [process.pid, *children(process.pid)]
+
+    def end(self, machine: int, number: int, chance: float) -> None:
+        """Send a signal that ends one process of a replica; return when the replica serves."""
+        server = self.servers[machine]
+        processes = self.processes(machine)
+        chosen = processes[int(chance * len(processes))]
+        ended = server.process
+        signal_all(number, chosen)
+        if ended is not None and chosen == ended.pid:
+            ended.wait(_PATIENCE)
+        self.await_listening(machine)
+
+    def await_listening(self, machine: int) -> None:
+        """Return once a replica accepts connections, or the patience has ended."""
+        server, deadline = self.servers[machine], time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            process = server.process
+            if process is not None and process.poll() is None and listens(server.port):
+                return
+
+    @contextmanager
+    def supervised(self) -> "Iterator[Lab]":
+        """Start again each replica that ends, until the context ends."""
+        works = (partial(self._supervise, machine) for machine in range(len(self.servers)))
+        with threads(self._ending, works):
+            yield self
+
+    def _supervise(self, machine: int) -> None:
+        server = self.servers[machine]
+        while not self._ending.wait(0.05):
+            process = server.process
+            if process is None or process.poll() is None:
+                continue
+            self.exits[str(process.returncode)] += 1
+            if not self._ending.wait(_RESTART_SECONDS):
+                server.launch()
+
+
+@contextmanager
+def lab(plan: Plan) -> Iterator[Lab]:
+    """Build everything and set the first manifest; end all of it with the context."""
+    with Cluster.running() as cluster:
+        targets = [(node.address, PORT) for _ in range(plan.machines) for node in cluster.nodes]
+        with Proxies.running(targets) as proxies:
+            replicas = Replicas(plan.folder, None, program=plan.program, cold=plan.cold)
+            try:
+                _start(plan, replicas, cluster, proxies)
+                yield Lab(cluster, proxies, replicas.all)
+            finally:
+                _end(replicas)
+
+
+def _end(replicas: Replicas) -> None:
+    """Kill all replicas, also the children of one that has several processes."""
+    others = [
+        child for server in replicas.all if server.process for child in children(server.process.pid)
+    ]
+    replicas.end()
+    signal_all(signal.SIGKILL, *others)
+
+
+def _start(plan: Plan, replicas: Replicas, cluster: Cluster, proxies: Proxies) -> None:
+    arguments = ["--store-standbys", "1"]
+    arguments += ["--replicas", str(plan.replicas)] if plan.replicas > 1 else []
+    for machine in range(plan.machines):
+        ports = proxies.ports[machine * _NODES : (machine + 1) * _NODES]
+        hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+        url = f"postgresql://keyhouse:{PASSWORD}@{hosts}/{cluster.database}"
+        replicas.url = Secret(url.encode())
+        if machine:
+            replicas.elsewhere(*arguments).start()
+            continue
+        with replicas.started(*arguments).client() as client:
+            reply = client.set_manifest(chaos_manifest(plan.machines, plan.types))
+        if reply.status != 200:
+            raise FindingError(f"the first manifest was refused: {reply}")

@@ -1,0 +1,127 @@
+"""The command line of a chaos run."""
+
+import argparse
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import SystemRandom
+from typing import Final
+
+import msgspec
+from fuzz.chaos.campaign import Settings
+from fuzz.chaos.faults import KINDS
+from fuzz.chaos.plants import PLANTS
+from fuzz.options import duration
+from support.process.start import KEYHOUSE
+
+__all__ = ["Options"]
+
+_USUAL: Final = 120.0  # seconds
+_MOST_MACHINES: Final = 8
+_MOST_REPLICAS: Final = 4
+_LONGEST: Final = 6 * 3600.0
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What is asked for: a run, or histories to judge again."""
+
+    settings: Settings
+    json: Path | None
+    history: Path | None
+    findings: Path
+    plant: str
+    check: tuple[Path, ...]
+    second_opinion: bool
+    shows_list: bool
+
+    @classmethod
+    def read(cls, arguments: list[str]) -> "Options":
+        """Read the command line. Ends the process where it cannot be read."""
+        parser = _parser()
+        given = parser.parse_args(arguments)
+        if not 1 <= given.machines <= _MOST_MACHINES or not 1 <= given.replicas <= _MOST_REPLICAS:
+            parser.error(f"--machines goes to {_MOST_MACHINES}, --replicas to {_MOST_REPLICAS}")
+        faults = tuple(kind for kind in given.faults if kind not in given.without)
+        if shutil.which(given.keyhouse) is None:
+            parser.error(f"{given.keyhouse} is not a command that can be run")
+        if not faults:
+            parser.error("--without leaves no kind of faults")
+        if given.duration > _LONGEST:
+            parser.error(f"--for goes to {_LONGEST / 3600:.0f}h: the whole history is in memory")
+        return cls(
+            settings=Settings(
+                seed=given.seed if given.seed is not None else SystemRandom().randrange(2**32),
+                seconds=given.duration,
+                faults=faults,
+                rounds=given.rounds,
+                longest=given.longest,
+                machines=given.machines,
+                replicas=given.replicas,
+                keyhouse=given.keyhouse,
+                logs=given.logs,
+            ),
+            json=given.json,
+            history=given.history,
+            findings=given.findings,
+            plant=given.plant,
+            check=tuple(given.check),
+            second_opinion=given.second_opinion,
+            shows_list=given.list,
+        )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="scripts/chaos",
+        description="Run replicas on a PostgreSQL database under faults, and judge all answers;"
+        " exit 1 at a violation.",
+    )
+    _add_run(parser.add_argument)
+    _add_judge(parser.add_argument)
+    return parser
+
+
+def _add_run(add: Callable[..., object]) -> None:
+    add("--list", action="store_true", help="list faults and plants and end")
+    add(
+        "--for", dest="duration", type=duration, default=_USUAL, metavar="TIME",
+        help="time in which faults begin: 90s, 20m, 1h; 2 minutes if not given",
+    )  # fmt: skip
+    add("--rounds", type=int, metavar="N", help="end after N rounds of faults")
+    add("--seed", type=int, metavar="N", help="of the faults and of what clients ask")
+    add(
+        "--faults", type=_faults, default=tuple(KINDS), metavar="LIST",
+        help="kinds, separated by commas; all if not given",
+    )  # fmt: skip
+    add("--without", type=_faults, default=(), metavar="LIST", help="kinds that are left out")
+    add("--longest", type=duration, default=25.0, metavar="TIME", help="of a fault at most; 25s")
+    add("--machines", type=int, default=3, metavar="N", help="simulated machines; 3")
+    add("--replicas", type=int, default=1, metavar="N", help="processes on each machine; 1")
+    add("--keyhouse", default=KEYHOUSE, metavar="PATH", help="the command to run; this checkout's")
+
+
+def _add_judge(add: Callable[..., object]) -> None:
+    add("--json", type=Path, metavar="FILE", help="write the figures as JSON")
+    add("--history", type=Path, metavar="FILE", help="write the history in any case")
+    add("--logs", type=Path, metavar="DIR", help="keep what the replicas log")
+    add(
+        "--findings", type=Path, default=Path("build/findings"), metavar="DIR",
+        help="where the history of a run with a violation is written",
+    )  # fmt: skip
+    add(
+        "--plant", choices=list(PLANTS), default="", metavar="KIND",
+        help="plant a violation in the history: exit 1 shows that the judge finds it",
+    )  # fmt: skip
+    add("--check", type=Path, nargs="+", default=[], metavar="FILE", help="judge written histories")
+    add(
+        "--second-opinion", action="store_true",
+        help="also ask porcupine, which needs Go and its module proxy",
+    )  # fmt: skip
+
+
+def _faults(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    wrong = [name for name in names if name not in KINDS]
+    if wrong:
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(wrong)}; see --list")
+    return names

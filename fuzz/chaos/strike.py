@@ -1,0 +1,189 @@
+"""How each kind of fault is done to a lab: begin it, wait, and repair it."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
+from typing import Any, Final
+
+import asyncpg
+from fuzz.chaos.faults import Strike
+from fuzz.chaos.lab import Lab
+from support.process.server import signal_all
+from support.replicas.threads import threads
+
+__all__ = ["STRIKES"]
+
+_BURST_PAUSE: Final = 0.2
+_BACKENDS: Final = (
+    "SELECT {}(pid) FROM pg_stat_activity"
+    " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+)
+
+
+@contextmanager
+def _ended(number: int, lab: Lab, strike: Strike) -> Iterator[None]:
+    lab.end(strike.machine, number, strike.chance)
+    yield
+
+
+@contextmanager
+def _stopped(lab: Lab, strike: Strike) -> Iterator[None]:
+    processes = lab.processes(strike.machine)
+    signal_all(signal.SIGSTOP, *processes)
+    try:
+        yield
+    finally:
+        signal_all(signal.SIGCONT, *processes)
+
+
+@contextmanager
+def _broken(what: str, lab: Lab, strike: Strike, **more: Any) -> Iterator[None]:
+    """Break all connections of a machine once."""
+    lab.network(strike.machine, what, **more)
+    yield
+
+
+@contextmanager
+def _disturbed(what: str, lab: Lab, strike: Strike, **more: Any) -> Iterator[None]:
+    """Disturb the network of a machine."""
+    lab.network(strike.machine, what, **more)
+    try:
+        yield
+    finally:
+        lab.network(strike.machine, "pass")
+
+
+@contextmanager
+def _primary_killed(lab: Lab, strike: Strike) -> Iterator[None]:
+    del strike
+    lab.cluster.writer.crash()
+    try:
+        yield
+    finally:
+        lab.cluster.writer.start()
+
+
+@contextmanager
+def _primary_restarted(lab: Lab, strike: Strike) -> Iterator[None]:
+    del strike
+    lab.cluster.writer.stop()
+    try:
+        yield
+    finally:
+        lab.cluster.writer.start()
+
+
+@contextmanager
+def _primary_stopped(lab: Lab, strike: Strike) -> Iterator[None]:
+    del strike
+    with lab.cluster.writer.paused():
+        yield
+
+
+@contextmanager
+def _promoted(lab: Lab, strike: Strike) -> Iterator[None]:
+    del strike
+    lab.cluster.writer.crash()
+    _replace(lab)
+    lab.lead(1 - lab.cluster.primary)
+    yield
+
+
+@contextmanager
+def _vanished(lab: Lab, strike: Strike) -> Iterator[None]:
+    """Lose the primary with its machine: its address is silent until the repair.
+
+    It does not answer a SYN, or it does, and nothing after it.
+    """
+    silent = lab.cluster.primary
+    lab.everywhere(silent, "ignore" if strike.chance < 1 / 2 else "drop")
+    try:
+        lab.cluster.writer.crash()
+        _replace(lab)
+        yield
+    finally:
+        lab.lead(silent)
+        lab.everywhere(silent, "pass")
+
+
+def _replace(lab: Lab) -> None:
+    """Promote the standby in place of a primary that has ended, and build a new standby."""
+    old = lab.cluster.promote()
+    lab.cluster.rebuild()
+    lab.cluster.remove(old)
+
+
+@contextmanager
+def _deposed(lab: Lab, strike: Strike) -> Iterator[None]:
+    """Promote the standby while one replica stays at the primary, which runs on."""
+    place = lab.cluster.primary
+    old = lab.cluster.promote()
+    others = [each for each in range(len(lab.servers)) if each != strike.machine]
+    for machine in others:
+        lab.network(machine, "refuse", place)
+    try:
+        lab.cluster.rebuild()
+        yield
+    finally:
+        lab.cluster.remove(old)
+        lab.lead(place)
+        for machine in others:
+            lab.network(machine, "pass", place)
+
+
+@contextmanager
+def _standby_killed(lab: Lab, strike: Strike) -> Iterator[None]:
+    del strike
+    lab.cluster.standby.crash()
+    try:
+        yield
+    finally:
+        lab.cluster.standby.start()
+        lab.cluster.await_standby()
+
+
+@contextmanager
+def _backends_ended(lab: Lab, strike: Strike) -> Iterator[None]:
+    """End all connections at the server, again and again."""
+    del strike
+    ending = threading.Event()
+
+    def end_them() -> None:
+        while True:
+            for function in ("pg_cancel_backend", "pg_terminate_backend"):
+                # Those that the next fault ends meanwhile end this connection, too.
+                with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                    asyncio.run(lab.cluster.writer.ask(_BACKENDS.format(function)))
+            if ending.wait(_BURST_PAUSE):
+                return
+
+    with threads(ending, [end_them]):
+        yield
+
+
+STRIKES: Final[dict[str, Callable[[Lab, Strike], AbstractContextManager[None]]]] = {
+    "kill": partial(_ended, signal.SIGKILL),
+    "term": partial(_ended, signal.SIGTERM),
+    "stop": _stopped,
+    "reset": partial(_broken, "reset"),
+    "half-close": partial(_broken, "half-close"),
+    "refuse": partial(_disturbed, "refuse"),
+    "ignore": partial(_disturbed, "ignore"),
+    "black-hole": partial(_disturbed, "drop"),
+    "drop-up": partial(_disturbed, "drop", directions=("up",)),
+    "drop-down": partial(_disturbed, "drop", directions=("down",)),
+    "delay": partial(_disturbed, "delay", seconds=1.5),
+    "distance": partial(_disturbed, "delay", seconds=0.05),
+    "primary-kill": _primary_killed,
+    "primary-restart": _primary_restarted,
+    "primary-stop": _primary_stopped,
+    "promote": _promoted,
+    "vanish": _vanished,
+    "depose": _deposed,
+    "standby-kill": _standby_killed,
+    "backends": _backends_ended,
+}
+"""What does each kind of ``KINDS``."""
