@@ -68,8 +68,8 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
 def test_the_command_of_the_unit_is_taken_and_the_environment_decides_on_no_trust() -> None:
     (command,) = lines("keyhouse.service", "ExecStart")
     words = shlex.split(command)
-    assert words[:6] == [_PYTHON, "-I", "-B", "-m", "keyhouse.cli", "serve"]
-    settings = read_settings(words[6:], {})
+    assert words[:5] == [_PYTHON, "-I", "-B", "-m", "keyhouse.server"]
+    settings = read_settings(words[5:], {})
     assert str(settings.data_dir).startswith("/var/lib/keyhouse/")
     named = set(re.findall(r"KEYHOUSE_\w+", (_UNITS / "keyhouse.service").read_text("utf-8")))
     host = {name for each in SETTINGS if each.kind == "host" for name in each.variables}

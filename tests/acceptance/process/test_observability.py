@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from support.process.server import Client, Server, free_port
+from support.process.server import PATIENCE, Client, Server, free_port
 from support.samples.deployment import user
 from support.samples.expiry import manifest_with
 
@@ -132,7 +132,7 @@ def test_address_in_use_stops_the_start_in_words(tmp_path: Path) -> None:
 
     assert f"error: cannot listen on 127.0.0.1 port {port}: it is in use" in server.logged()
     assert server.process is not None
-    assert server.process.wait(30) == 1
+    assert server.process.wait(PATIENCE) == 1
 
 
 def test_all_that_is_described_is_scraped_with_its_kind_and_labels(watched: Watched) -> None:

@@ -105,7 +105,7 @@ def test_hostile_variables_have_no_effect(tmp_path: Path, hostile: dict[str, str
         assert server.stop() == 0
     names = {variable.partition(b"=")[0].decode() for variable in variables}
     assert names <= _ALLOWED
-    assert command[1:6] == [b"-I", b"-B", b"-m", b"keyhouse.cli", b"serve"]
+    assert command[1:6] == [b"-I", b"-B", b"-m", b"keyhouse.server", b"--platform"]
     assert not (tmp_path / "keys").exists()
     assert not (tmp_path / "ran").exists()
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from keyhouse.base.errors import InvalidError, KeyhouseError, StartAgainError
 from keyhouse.base.log import log
 from keyhouse.base.process.error_text import error_text
-from keyhouse.base.process.hardening import harden
-from keyhouse.base.process.packed_code import import_packed
+from keyhouse.base.process.hardening import harden, return_large_blocks
 from keyhouse.base.process.standard_streams import write_error
 from keyhouse.server.process.flags import SettingMisusedError
 from keyhouse.server.process.settings import Settings, read_settings
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from keyhouse.server.net.acceptor import Acceptor
     from keyhouse.server.process.replicas import Sharing
     from keyhouse.server.process.serving import Listeners
+    from keyhouse.server.services.line_quotes import LineQuotes
     from keyhouse.server.services.quote_checks import QuoteChecks
 
 T = TypeVar("T")
@@ -46,12 +46,10 @@ GRACE = 10.0
 """Seconds that accepted requests have to be answered after the signal to stop."""
 
 
-def main(arguments: Sequence[str], explained: Callable[[KeyhouseError], str] = error_text) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Serve until a signal; return the exit code.
 
     0 stopped, 1 refused or broken, 2 usage, 3 it has to be started again.
-
-    ``explained`` returns the lines that an error is shown as, once nothing is served any more.
     """
 
     def run() -> int:
@@ -64,17 +62,17 @@ def main(arguments: Sequence[str], explained: Callable[[KeyhouseError], str] = e
             return _run(settings)
         from keyhouse.server.process.supervisor import supervise
 
-        return supervise(settings, lambda own: _exit_code(lambda: _run(own), explained))
+        return supervise(settings, lambda own: _exit_code(lambda: _run(own)))
 
-    return _exit_code(run, explained)
+    return _exit_code(run)
 
 
-def _exit_code(run: Callable[[], int], explained: Callable[[KeyhouseError], str]) -> int:
+def _exit_code(run: Callable[[], int]) -> int:
     """Return what ``run`` returns, or the code of the error that ended it, which is shown."""
     try:
         return run()
     except KeyhouseError as error:
-        write_error(explained(error))
+        write_error(error_text(error))
         return _code_of(error)
     except KeyboardInterrupt:  # before the signals were taken over
         return INTERRUPTED
@@ -105,7 +103,6 @@ async def _serve(settings: Settings) -> None:
     """Open what the settings name, serve until the end, and close it, whatever happens."""
     import asyncio
 
-    import_packed("keyhouse")
     from keyhouse.attestation import open_platform
     from keyhouse.attestation.platforms.find import platform_name
     from keyhouse.base.process.last_resort import install_last_resort
@@ -145,17 +142,23 @@ async def _serve_home(
     stop: "Event",
 ) -> None:
     from keyhouse.server.process.opening import sealing_note, witnessed, writing
-    from keyhouse.server.process.quote_checks import quote_checks
+    from keyhouse.server.process.quote_checks import line_quotes, quote_checks
     from keyhouse.server.services.collateral_memory import JournalledMarks
 
     # With a shared store it may wait for other coordinators, for as long as they serve.
-    opened = await _unless_stopped(_opened_engine(settings, platform, home, new), stop)
+    quotes = line_quotes(settings, platform)
+    try:
+        opening = _opened_engine(settings, platform, home, new, quotes)
+        opened = await _unless_stopped(opening, stop)
+    finally:
+        await quotes.close()
     if opened is None:
         return
     engine, sharing = opened
     if note := sealing_note(platform.kind, engine.view.state):
         log.warning(note)
     async with quote_checks(settings, platform, JournalledMarks(engine), engine.now) as checks:
+        await quotes.verify_by(checks)
         if sharing is not None:
             sharing.quotes.verify_by(checks)
         async with writing(engine) as task, witnessed(engine):
@@ -218,20 +221,26 @@ async def _warmed_up(checks: "QuoteChecks") -> AsyncIterator[None]:
 
 
 async def _opened_engine(
-    settings: Settings, platform: "Platform", home: "Home", new: "NewDeployment"
+    settings: Settings,
+    platform: "Platform",
+    home: "Home",
+    new: "NewDeployment",
+    quotes: "LineQuotes",
 ) -> "tuple[Engine, Sharing | None]":
     """Return the engine, and what it has to do with others if it shares its store."""
     from contextlib import AsyncExitStack
 
-    from keyhouse.coordinator import HostClock, open_engine
+    from keyhouse.base.version import VERSION
+    from keyhouse.coordinator import HostClock, Origin, open_engine
     from keyhouse.server.process.quote_checks import start_quotes
 
+    origin = Origin(settings.origin, quotes, claim=settings.claim_fingerprint, version=VERSION)
     process, sharing = _process(settings, platform), None
     async with AsyncExitStack() as stack:
         if settings.store is not None:
             from keyhouse.server.process.replicas import joining
 
-            opened = joining(settings, platform, home, process)
+            opened = joining(settings, platform, home, process, origin)
             sharing = await stack.enter_async_context(opened)
             process = sharing.process
         engine = await open_engine(
@@ -242,6 +251,7 @@ async def _opened_engine(
             confirm_clock=settings.confirm_clock,
             shared=None if sharing is None else sharing.shared,
             make_quote=start_quotes(settings, platform),
+            origin=origin,
         )
         return engine, sharing
 
@@ -349,7 +359,7 @@ async def _apply_startup_manifest(settings: Settings, engine: "Engine") -> None:
     try:
         await apply_startup_manifest(engine, raw, recovery_file)
     except InvalidError as invalid:
-        raise StartupInvalidError(settings.startup_manifest, raw, invalid.problems) from None
+        raise StartupInvalidError(settings.startup_manifest, invalid.problems) from None
 
 
 def _settle_memory() -> None:
@@ -358,9 +368,11 @@ def _settle_memory() -> None:
     Hardly anything here is in a cycle; with the defaults an upload of 1,000 secrets is stopped
     for tens of milliseconds by collections that find nothing. There is none before the freeze: it
     takes a tenth of the start to find some 500 objects, which make no difference to the memory.
+    Thus nothing large may be in a cycle: ``release_frames`` sees to that where a request fails.
     """
     import gc
 
+    return_large_blocks()
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
     gc.enable()

@@ -19,6 +19,7 @@ from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.exchange import Application
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.net.acceptor import Acceptor
+from keyhouse.server.net.limits import limits_on
 from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.process.reminders import reminded
 from keyhouse.server.services.activation_outcomes import ActivationCounts, Refusals
@@ -182,11 +183,15 @@ async def serving(
             lifetime=LIFETIME if certificate_days is None else timedelta(days=certificate_days),
         )
         keys = engine.view.state.keys
-        listener = Listener(api.application, root_context(keys), counts=counts, places=replicated)
+        limits, mesh_limits = limits_on(library_os=platform.is_library_os)
+        listener = Listener(
+            api.application, root_context(keys), limits, counts=counts, places=replicated
+        )
+        workload_api = WorkloadListener(
+            engine, activations.activate, simulated=simulated, limits=mesh_limits, gate=gate
+        )
         async with (
-            _workloads_served(
-                mesh, engine, activations, gate, simulated=simulated, inherited=inherited
-            ) as workloads,
+            _workloads_served(workload_api, mesh, activations, inherited) as workloads,
             reminded(engine, api.dispatcher.forget_answers),
         ):
             api.identity.served_by(listener, workloads)
@@ -197,16 +202,12 @@ async def serving(
 
 @asynccontextmanager
 async def _workloads_served(
+    listener: WorkloadListener,
     address: tuple[str, int],
-    engine: Engine,
     activations: Activations,
-    gate: ReadGate | None,
-    *,
-    simulated: bool,
     inherited: socket.socket | None,
 ) -> AsyncIterator[WorkloadListener]:
     """Serve workloads on ``address`` until the context ends, or the listener is stopped."""
-    listener = WorkloadListener(engine, activations.activate, simulated=simulated, gate=gate)
     host, port = address
     try:
         await listener.start(host, port, inherited)
