@@ -14,6 +14,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 from support.peers.mesh import MeshPeer, coordinator_keys, pem
 from support.process.launcher import ISOLATED, command, launch
+from support.process.server import PATIENCE
 from support.process.start import KEYHOUSE
 
 pytestmark = pytest.mark.acceptance
@@ -174,7 +175,7 @@ def test_exit_code_and_signals_are_the_programs_own(tmp_path: Path, root: Path) 
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"
             process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == -signal.SIGTERM
+            assert process.wait(PATIENCE) == -signal.SIGTERM
 
 
 def test_coordinator_that_is_not_ready_is_asked_again(tmp_path: Path, root: Path) -> None:
@@ -287,7 +288,7 @@ def test_launcher_ends_on_signals_while_it_waits(tmp_path: Path, number: signal.
         with connection:
             assert connection.recv(1)
             process.send_signal(number)
-            _, err = process.communicate(timeout=30)
+            _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 128 + number
     assert "Traceback" not in err

@@ -244,3 +244,36 @@ def test_root_holds_through_updates_and_recovery_and_the_intermediate_does_not(
     with server:
         # Recovery mode, with a temporary root: one waits, the other knows that it is another one.
         assert (ended(alone, "--timeout", "1"), ended(both)) == (3, 4)
+
+
+@pytest.mark.parametrize("is_right", [True, False], ids=["the first one", "another one"])
+def test_the_launcher_compares_the_manifest_that_began_the_deployment(
+    server: Server,
+    tmp_path: Path,
+    is_right: bool,  # noqa: FBT001 - a case of the test
+) -> None:
+    with server.client() as client:
+        first = client.get("/api/v2/manifest").data["manifestFingerprint"]
+    expected = first if is_right else "ab" * 32
+
+    ended = launch(
+        server.mesh_port,
+        *(*_proof(server), "--first-manifest", expected, "--", *_SAY, "x", "y"),
+        folder=tmp_path,
+    )
+
+    assert ended.code == (0 if is_right else 4), ended.err
+    assert is_right or f"began with the manifest {first}, must be {expected}" in ended.err
+
+
+def test_the_launcher_compares_no_manifest_without_a_quote(
+    server: Server, root: Path, tmp_path: Path
+) -> None:
+    ended = launch(
+        server.mesh_port,
+        *("--root-certificate", str(root), "--first-manifest", "ab" * 32, "--", "/bin/true"),
+        folder=tmp_path,
+    )
+
+    assert ended.code == 1
+    assert "--first-manifest has no effect here" in ended.err

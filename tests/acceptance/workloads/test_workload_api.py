@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from grpclib.client import Channel, UnaryUnaryMethod
 from support.peers.https import make_pair
+from support.peers.replicas import Replicas, update
 from support.peers.workloads import (
     ACTIVATE,
     WORKLOAD,
@@ -31,6 +32,7 @@ from support.peers.workloads import (
     request,
 )
 from support.process.server import Server, free_port
+from support.replicas.histories import shared_manifest
 from support.samples.deployment import manifest, user
 
 from keyhouse.coordinator import Phase
@@ -100,6 +102,31 @@ async def _closed() -> None:
             transport._sock is not None for transport in loop._transports.values()
         ):
             await asyncio.sleep(0)
+
+
+def test_activation_whose_handshake_showed_the_former_root_is_not_counted(tmp_path: Path) -> None:
+    """What it would get is of the new root: it is told to come again, on a new connection."""
+    (server,) = Replicas(tmp_path, None).founded(1, shared_manifest())
+    message = framed(request(MarbleType="limited").SerializeToString())
+    with server, Http2Wire(server.mesh_port) as wire:
+        wire.begin().settle()
+        update(server, shared_manifest("second"))
+        answer = wire.call(message)
+        assert answer.status == Status.UNAVAILABLE
+        assert "the marble root was replaced" in answer.headers["grpc-message"]
+        assert wire.goodbye() == 0
+        assert _activations(server, "limited") == 0
+        with Http2Wire(server.mesh_port) as again:
+            assert again.begin().settle().call(message).status == Status.OK
+        assert _activations(server, "limited") == 1
+
+
+def _activations(server: Server, marble_type: str) -> int:
+    with server.client(user("alice")) as client:
+        limits = client.get("/api/v2/counters").data["limits"]
+    count = limits[marble_type]["activations"]
+    assert isinstance(count, int)
+    return count
 
 
 @pytest.fixture(name="go_client", scope="module")
@@ -260,7 +287,8 @@ def test_new_connections_get_the_new_marble_root_once_an_update_is_answered(
         assert after != before
         with grpcio(updatable.mesh_port) as fresh:
             ended = fresh.call(request())
-        assert kept.call(framed(request().SerializeToString())).status == Status.OK
+        # It has seen the former root: it has to connect again.
+        assert kept.call(framed(request().SerializeToString())).status == Status.UNAVAILABLE
 
     assert ended.answer is not None
     delivered = ended.answer.Parameters.Env["MARBLE_PREDEFINED_ROOT_CA"]
