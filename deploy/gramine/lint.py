@@ -10,6 +10,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,14 +40,16 @@ PASSED_THROUGH: Final = frozenset(
 _FIXED: Final = PASSED_THROUGH | {
     *("KEYHOUSE_ISOLATED", "LANG", "LD_LIBRARY_PATH", "MALLOC_ARENA_MAX", "PATH", "TZ"),
 }
-_COMMAND: Final = ["-I", "-B", "-m", "keyhouse.cli", "serve"]
+_COMMAND: Final = ["-I", "-B", "-m", "keyhouse.server"]
 _ISOLATED: Final = ("KEYHOUSE_ISOLATED", "measured")  # or it would start again without libraries
 _PLATFORM_FILES: Final = ("/dev", "/proc", "/sys")
 _QUIET: Final = {"none", "error", "warning"}
 _SIZES: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SMALLEST: Final = 512 << 20
 _SMALLEST_STACK: Final = 2 << 20
-_FEWEST_THREADS: Final = 16
+_FEWEST_THREADS: Final = (
+    24  # 15 of Keyhouse where Python sees 64 processors, 3 of Gramine, some more
+)
 _LIBRARIES: Final = ("libgcc_s.so.1", "libstdc++.so.6")
 _LARGEST_NUMBER: Final = 0xFFFF
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -61,6 +64,7 @@ def problems(manifest: Mapping[str, Any]) -> list[str]:
         *_environment(_table(manifest, "loader")),
         *_system(_table(manifest, "sys")),
         *_mounts(_table(manifest, "fs")),
+        *_data_mount(manifest),
         *_files(manifest),
     ]
 
@@ -201,6 +205,32 @@ def _mounts(fs: Mapping[str, Any]) -> Iterator[str]:
         for hidden in before:
             if _folder(hidden).startswith(_folder(path)) and path != hidden:
                 yield f"fs.mounts[{number}].path: hides {hidden}, which must come after it"
+
+
+def _data_mount(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the mounts that the state is on: only plain ones keep it.
+
+    Gramine overwrites an encrypted file in place. A kill between two of its writes to the host
+    leaves a file that cannot be opened: all acknowledged changes in it are lost. Its key is that of
+    the processor, so recovery keys, backups and another machine cannot open the file, either.
+    """
+    words = [str(word) for word in _list(_table(manifest, "loader"), "argv")]
+    given = [value for word, value in pairwise(words) if word == "--data-dir"]
+    given += [word.partition("=")[2] for word in words if word.startswith("--data-dir=")]
+    data = _folder(given[-1]) if given else ""
+    holds = False
+    for number, mount in enumerate(_list(_table(manifest, "fs"), "mounts")):
+        path = _folder(str(mount.get("path", ""))) if isinstance(mount, Mapping) else "/"
+        kind = mount.get("type", "chroot") if isinstance(mount, Mapping) else ""
+        of_data = bool(data) and (data.startswith(path) or path.startswith(data))
+        holds = holds or (of_data and kind == "chroot")
+        if kind == "encrypted" or (of_data and kind != "chroot"):
+            yield (
+                f"fs.mounts[{number}].type: must not be {kind}; Keyhouse encrypts its state itself,"
+                " and only a plain mount keeps it through kills, backups and recovery"
+            )
+    if data and not holds:
+        yield f"fs.mounts: must have a plain mount for --data-dir {given[-1]}"
 
 
 def _files(manifest: Mapping[str, Any]) -> Iterator[str]:

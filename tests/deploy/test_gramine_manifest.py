@@ -71,7 +71,7 @@ def test_collateral_of_amd_may_come_from_the_host_where_it_is_named() -> None:
     assert len(added) == 3
     for line in added:
         shown = line.replace(VALUES["data_dir"], "{{ data_dir }}")
-        assert shown.removeprefix('"serve", "--platform", "gramine", ') in page
+        assert shown.removeprefix('"--platform", "gramine", ') in page
     for place, other in (
         ('"--amd-collateral", "/amd-collateral",', ""),
         ('"file:/etc/keyhouse-amd/"]', '"file:/opt/"]'),
@@ -152,7 +152,7 @@ def test_what_is_found_is_printed_with_its_file(tmp_path: Path) -> None:
         ("libos.entrypoint", 'libos.entrypoint = "/opt', 'libos.entrypoint = "/var'),
         ("loader.argv", '"-I", ', ""),
         ("loader.argv", '"-B", ', ""),
-        ("loader.argv", '"keyhouse.cli"', '"http.server"'),
+        ("loader.argv", '"keyhouse.server"', '"http.server"'),
         ("loader.argv", '"gramine", "--data-dir"', '"simulation", "--data-dir"'),
         ("loader.argv", '"gramine", "--data-dir"', '"auto", "--data-dir"'),
         ("loader.argv", '"--platform", "gramine", ', ""),
@@ -204,6 +204,38 @@ def test_what_is_found_is_printed_with_its_file(tmp_path: Path) -> None:
             'uri = "file:/var/lib/keyhouse" },',
             'uri = "file:/var/lib/keyhouse" },\n  { type = "tmpfs", path = "/opt" },',
         ),
+        (
+            "fs.mounts[4].type",
+            '{ path = "/keyhouse-data",',
+            '{ type = "encrypted", key_name = "_sgx_mrenclave", path = "/keyhouse-data",',
+        ),
+        (
+            "fs.mounts[4].type",
+            '{ path = "/keyhouse-data",',
+            '{ type = "encrypted", enable_recovery = true, path = "/keyhouse-data",',
+        ),
+        (
+            "fs.mounts[4].type",
+            '{ path = "/keyhouse-data",',
+            '{ type = "tmpfs", path = "/keyhouse-data",',
+        ),
+        (
+            "fs.mounts[4].type",
+            '{ path = "/keyhouse-data",',
+            '{ type = "untrusted_shm", path = "/keyhouse-data",',
+        ),
+        (
+            "fs.mounts[5].type",
+            'uri = "file:/var/lib/keyhouse" },',
+            'uri = "file:/var/lib/keyhouse" },\n  { type = "tmpfs", path = "/keyhouse-data/log" },',
+        ),
+        (
+            "fs.mounts[5].type",
+            'uri = "file:/var/lib/keyhouse" },',
+            'uri = "file:/var/lib/keyhouse" }, { type = "encrypted", path = "/other" },',
+        ),
+        ("fs.mounts", '{ path = "/keyhouse-data",', '{ path = "/elsewhere",'),
+        ("fs.mounts", '"--data-dir", "/keyhouse-data"', '"--data-dir=/elsewhere"'),
         ("loader.env.MALLOC_ARENA_MAX", 'ARENA_MAX = "1"', "ARENA_MAX = { passthrough = true }"),
     ],
 )
@@ -231,5 +263,5 @@ def test_the_host_may_choose_the_variables_of_host_settings_and_no_others() -> N
 
 def test_the_fixed_arguments_are_ones_that_serve_takes() -> None:
     words = parsed(rendered())["loader"]["argv"]
-    settings = read_settings(words[words.index("serve") + 1 :], {})
+    settings = read_settings(words[words.index("keyhouse.server") + 1 :], {})
     assert (settings.platform, settings.data_dir) == ("gramine", Path("/keyhouse-data"))

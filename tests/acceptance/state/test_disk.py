@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.process.command import refused_start
+from support.process.machine import lose_the_machine
 from support.process.server import Client, Server
 from support.samples.crafted import made
 from support.samples.deployment import manifest, user
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.acceptance
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 RECOVER = "restore it from a backup, or remove it while Keyhouse is stopped to recover with the"
-BACKUP = "restore the state directory from"
+BACKUP = "restore the state"
 
 
 def deployment(data: Path) -> Path:
@@ -176,7 +177,7 @@ def contents(data: Path) -> dict[str, bytes]:
         (
             "journal.db",
             forget,
-            "the journal ends at 1.6 but was at 1.7 before",
+            "the journal ends at 1.7 but was at 1.8 before",
             "restore the newest",
         ),
         ("recovery_index", flip, "recovery_index is damaged", "restore it from a backup"),
@@ -225,7 +226,7 @@ def test_a_new_machine_starts_in_recovery_mode_and_a_new_manifest_archives_the_o
     copy: Path,
 ) -> None:
     old = {name: (copy / name).read_bytes() for name in ("journal.db", "sealed_key")}
-    shutil.rmtree(copy / "simulation")
+    lose_the_machine(copy)
     server = Server(copy)
     with server, server.client() as anyone:
         assert anyone.get("/api/v2/status").data["code"] == 1
@@ -242,7 +243,7 @@ def test_a_new_machine_starts_in_recovery_mode_and_a_new_manifest_archives_the_o
 
 def test_recovery_mode_alone_changes_nothing(copy: Path) -> None:
     shutil.copytree(copy / "simulation", copy.with_name("machine"))
-    shutil.rmtree(copy / "simulation")
+    lose_the_machine(copy)
     for _ in range(2):
         with Server(copy) as server, server.client() as anyone:
             assert anyone.get("/api/v2/status").data["code"] == 1

@@ -5,13 +5,15 @@ update was pending, and in ``expected.json`` what it had answered just before. T
 regenerated.
 """
 
+import hashlib
 import json
 import shutil
+import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.process.command import run
+from support.process.command import refused_start, run
 from support.process.server import Server
 from support.samples.deployment import User
 
@@ -46,7 +48,7 @@ def data(version: str, tmp_path: Path) -> Path:
 def test_an_earlier_store_opens_and_answers_as_before(data: Path, expected: dict[str, Any]) -> None:
     people = {name: User(b"", pem.encode(), b"") for name, pem in expected["users"].items()}
     with (
-        Server(data) as server,
+        Server(data, arguments=("--adopt-root", _root_of(expected))) as server,
         server.client() as anyone,
         server.client(people["writer"]) as writer,
         server.client(people["alice"]) as alice,
@@ -64,6 +66,31 @@ def test_an_earlier_store_opens_and_answers_as_before(data: Path, expected: dict
         pending = {"manifest": expected["pending"]["manifest"]}
         assert carol.post("/api/v2/update-manifest", pending).status == 200
         assert anyone.get("/api/v2/manifest").data["manifest"] == pending["manifest"]
+
+
+def test_an_earlier_store_without_a_line_is_refused_unless_its_root_is_adopted(
+    data: Path, expected: dict[str, Any]
+) -> None:
+    root = _root_of(expected)
+    refused = refused_start(data)
+    assert "nothing proves that this root was made by accepted code" in refused.error
+    assert f"--adopt-root {root}" in refused.hint
+    refused = refused_start(data, "--claim-fingerprint", "00" * 32)
+    assert "nothing shows its first manifest" in refused.error
+    refused = refused_start(data, "--adopt-root", "00" * 32)
+    assert f"--adopt-root names {'00' * 32}" in refused.error
+    with Server(data, arguments=("--adopt-root", root)):
+        pass
+    assert "--adopt-root does not name it" in refused_start(data).error
+    refused = refused_start(data, "--claim-fingerprint", "00" * 32)
+    assert "the root of this state was adopted" in refused.error
+    with Server(data, arguments=("--adopt-root", root)):
+        pass
+
+
+def _root_of(expected: dict[str, Any]) -> str:
+    pem = expected["root"].rpartition("-----BEGIN")[1:]
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert("".join(pem))).hexdigest()
 
 
 def test_an_earlier_store_is_found_whole(data: Path, expected: dict[str, Any]) -> None:

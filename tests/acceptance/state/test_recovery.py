@@ -2,11 +2,11 @@
 
 import base64
 import hashlib
-import shutil
 import ssl
 from pathlib import Path
 
 import pytest
+from support.process.machine import lose_the_machine
 from support.process.server import Client, Server
 from support.samples.deployment import user
 from support.samples.recovery import (
@@ -50,10 +50,6 @@ def _lose_the_sealed_key(data: Path) -> None:
     (data / "sealed_key").unlink()
 
 
-def _lose_the_machine(data: Path) -> None:
-    shutil.rmtree(data / "simulation")
-
-
 @pytest.mark.parametrize(("count", "threshold"), [(1, 0), (3, 0), (3, 2)], ids=["1", "xor", "2of3"])
 def test_enough_holders_bring_everything_back_again_and_again(
     tmp_path: Path, count: int, threshold: int
@@ -65,7 +61,7 @@ def test_enough_holders_bring_everything_back_again_and_again(
     with server, server.client() as client:
         before = client.get("/api/v2/manifest").data, client.get("/api/v2/quote").data["cert"]
         position = _position(client)
-    for turn, lose in enumerate((_lose_the_sealed_key, _lose_the_machine)):
+    for turn, lose in enumerate((_lose_the_sealed_key, lose_the_machine)):
         lose(tmp_path / "data")
         uploading = keys[turn : turn + needed] if threshold else keys[::-1]
         with server:

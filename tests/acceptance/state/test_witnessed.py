@@ -20,7 +20,7 @@ from support.witnessed import require_held, until, until_held, until_served, upl
 
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import VerifierKey
-from keyhouse.transparency.leaf import Anchor, LogBegun, read_leaf
+from keyhouse.transparency.leaf import Anchor, LogBegun, object_name, read_leaf
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import Policy
 from keyhouse.transparency.tiles import bundled
@@ -181,10 +181,12 @@ def test_a_lost_state_continues_with_a_new_log(deployment: Deployment) -> None:
         with server.client() as client:
             assert client.get("/api/v2/log/key").data["verifierKey"] == key
             log = published_by(client)
-    begun = log.leaves[0]
-    assert isinstance(begun, LogBegun)
+            begun = log.leaves[0]
+            assert isinstance(begun, LogBegun)
+            in_force = client.get(f"/api/v2/log/object/{begun.manifest}").body
     assert begun.previous is not None
     assert (begun.previous.origin, begun.previous.reason) == (given_up, "--begin-new-log")
+    assert (begun.manifest, begun.public) == (object_name(in_force), True)
     assert log.kinds == ["LogBegun", "Started", "SecretsUploaded", "Started"]
 
 
@@ -245,6 +247,44 @@ def test_copy_is_held(deployment: Deployment) -> None:
             upload(server, bytes(16))
             until_held(copy, "forked")
         until_served(server)
+
+
+def test_of_two_running_copies_the_first_to_submit_continues(deployment: Deployment) -> None:
+    server = deployment.server
+    with server:
+        deployment.begin()
+        until_served(server)
+        with Server(deployment.copy("copy")) as copy:  # of a coordinator that runs
+            until_served(copy)
+            until_served(server)  # both serve: the original has submitted nothing since
+
+            upload(server, bytes(16))
+
+            until_held(server, "forked")
+            until_served(copy)
+
+
+def test_a_copy_of_a_state_before_the_last_change_is_held(deployment: Deployment) -> None:
+    server = deployment.server
+    with server:
+        deployment.begin()
+        until_served(server)
+        folder = deployment.copy("copy")
+        upload(server, bytes(16))
+        until_cosigned(deployment)
+        with Server(folder) as copy:
+            until_held(copy, "forked")
+            until_served(server)
+
+
+def until_cosigned(deployment: Deployment) -> None:
+    """Wait until a quorum has cosigned every leaf that there is now."""
+    with deployment.server.client() as client:
+        size = Checkpoint.read(
+            SignedNote.read(client.get("/api/v2/log/checkpoint?newest=true").body).text
+        ).size
+        for witness in deployment.witnesses[:2]:
+            witness.until_kept(VerifierKey.read(deployment.key).name, size)
 
 
 def test_replayed_cosignature_is_refused(deployment: Deployment) -> None:

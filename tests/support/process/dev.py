@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.process.page import walk
+from support.process.server import PATIENCE
 from support.process.start import Started, start
 
 __all__ = ["dev", "walk_with_dev"]
@@ -36,7 +37,7 @@ def dev(folder: Path, *words: str) -> Iterator[tuple[Started, dict[str, Any]]]:
             yield process, json.loads(said.readline() or b"{}")
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(30)
+            process.wait(PATIENCE)
 
 
 def walk_with_dev(page: str, folder: Path) -> str:

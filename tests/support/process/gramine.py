@@ -21,8 +21,6 @@ import pytest
 from support.process.server import Server, free_port
 
 __all__ = [
-    "ENCRYPTED",
-    "PLAIN",
     "TEMPLATE",
     "EnclaveServer",
     "libraries",
@@ -47,9 +45,6 @@ _LEFT_OUT: Final = (
 )
 _OF_LIBC: Final = re.compile(r"(?:ld-linux|libc|libm|libdl|libpthread|librt|libresolv|libutil)[.-]")
 _NEEDED: Final = ("libgcc_s.so.1", "libstdc++.so.6")
-
-PLAIN: Final = ""
-ENCRYPTED: Final = 'type = "encrypted", key_name = "default", '
 
 
 def require_gramine(*more: str) -> None:
@@ -169,14 +164,10 @@ def with_amd_collateral(text: str, folder: str) -> str:
     return _replaced(text, 'data_dir }}/"]', f'data_dir }}}}/", "file:{folder}/"]')
 
 
-def simulated(text: str, *, mount: str = PLAIN, arguments: Sequence[str] = ()) -> str:
+def simulated(text: str, *, arguments: Sequence[str] = ()) -> str:
     """Return the template ``text`` on the simulated platform, which ``gramine-direct`` can run."""
     words = "".join(f'"{word}", ' for word in arguments)
-    text = _replaced(text, '"--platform", "gramine", ', f'"--platform", "simulation", {words}')
-    text = _replaced(text, '{ path = "/keyhouse-data",', f'{{ {mount}path = "/keyhouse-data",')
-    if mount == ENCRYPTED:  # a key that everybody knows: there is no enclave to give one
-        text += f'\nfs.insecure__keys.default = "{"5a" * 16}"\n'
-    return text
+    return _replaced(text, '"--platform", "gramine", ', f'"--platform", "simulation", {words}')
 
 
 def without_file_checks(text: str) -> str:
@@ -192,6 +183,7 @@ class EnclaveServer(Server):
     """A coordinator under ``gramine-direct``; ``data`` is its directory on the host.
 
     ``amd``: a directory there with collateral of AMD. ``store``: the URL of a database.
+    ``wrapper``: words before the command on the host.
     """
 
     patience = 180.0  # seconds: thousands of digests are checked
@@ -201,18 +193,19 @@ class EnclaveServer(Server):
         data: Path,
         runtime: Path,
         *,
-        mount: str = PLAIN,
         arguments: Sequence[str] = (),
         amd: Path | None = None,
         store: str = "",
+        wrapper: Sequence[str] = (),
     ) -> None:
         super().__init__(data)
+        self._wrapper = wrapper
         self._store = {"KEYHOUSE_STORE": store} if store else {}
         self.metrics_port = free_port()
         data.mkdir(mode=0o700, exist_ok=True)
         self._folder = data.parent / f"{data.name}-enclave"
         text = template() if amd is None else with_amd_collateral(template(), str(amd))
-        text = simulated(text, mount=mount, arguments=arguments)
+        text = simulated(text, arguments=arguments)
         values = {
             "keyhouse_dir": runtime,
             "arch_libdir": libraries(runtime),
@@ -230,7 +223,7 @@ class EnclaveServer(Server):
             **self._store,
         }
         return subprocess.Popen(
-            ["gramine-direct", "keyhouse"],
+            [*self._wrapper, "gramine-direct", "keyhouse"],
             cwd=self._folder,
             env=environment,
             stdout=log,
@@ -240,7 +233,8 @@ class EnclaveServer(Server):
 
 _WORK: Final = {
     "tmpfs": '{ type = "tmpfs", path = "/work" }',
-    "encrypted": f'{{ {ENCRYPTED}path = "/work", uri = "file:{{{{ work }}}}" }}',
+    "encrypted": '{ type = "encrypted", key_name = "default",'
+    ' path = "/work", uri = "file:{{ work }}" }',
 }
 _WORKLOAD: Final = """
 libos.entrypoint = "{{ runtime }}/bin/python3"

@@ -3,6 +3,7 @@
 Used with ``KEYHOUSE_TESTS_GRAMINE`` only: each is skipped, with its reason.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 __all__ = ["LEFT_OUT", "reason_of"]
@@ -13,6 +14,8 @@ _FULL: Final = "Gramine does not say that a disk is full: 503 as well, in other 
 _HOST: Final = "looks at the process from the host, where it is Gramine's"
 _SEEN: Final = "Gramine tells no figures of the process: metrics process_* are missing"
 _TIMES: Final = "file times show nothing: a bundle that was replaced is read within a minute"
+_TRACED: Final = "traces a process that is not Gramine's: tests/acceptance/gramine traces one"
+_SOCKET: Final = "reaches PostgreSQL by a Unix socket of the host, which Gramine does not do"
 _ALONE: Final = "several replicas behind one address are refused under Gramine"
 
 LEFT_OUT: Final = {
@@ -26,18 +29,27 @@ LEFT_OUT: Final = {
     "test_disk.py::test_a_second_process_is_refused_and_told_of_the_first": _LOCKS,
     "test_disk.py::test_a_full_disk_stops_writes_but_not_reads_and_loses_nothing": _FULL,
     "test_one_address.py::test_one_of_two_is_killed_and_nothing_is_lost": _ALONE,
+    "test_one_address.py::test_nothing_is_lost_when_the_journal_is_compacted_meanwhile": _ALONE,
     "test_one_address.py::test_replicas_end_with_their_parent_and_as_many_start_again": _ALONE,
     "test_one_address.py::test_the_parent_ends_when_no_replica_can_start": _ALONE,
     "test_stopping.py::test_what_was_sent_before_the_signal_is_answered_and_kept[SIGINT]": _SIGNALS,
     "test_process.py::test_hostile_variables_have_no_effect": _HOST,
     "test_process.py::test_the_process_leaves_no_core_file_and_makes_private_files": _HOST,
     "test_sign_quote_server.py::test_collateral_is_read_again_when_its_file_changes": _TIMES,
+    "test_timed_kills.py::test_nothing_acknowledged_is_lost_by_a_kill_between_two_writes": _TRACED,
     "test_stopping.py::test_more_signals_change_nothing": _SIGNALS,
     "test_stopping.py::test_a_signal_during_the_start_stops_it_cleanly": _SIGNALS,
 }
 """The end of a test's name, and why it makes no sense there."""
 
 
-def reason_of(test: str) -> str:
-    """Return why ``test`` is left out; empty if it is not."""
-    return next((reason for end, reason in LEFT_OUT.items() if test.endswith(end)), "")
+_DATABASE: Final = "postgres"
+"""The fixture of a test that has a database. Tests of ``gramine`` reach it over TCP and TLS."""
+
+
+def reason_of(test: str, fixtures: Collection[str]) -> str:
+    """Return why ``test``, which uses ``fixtures``, is left out; empty if it is not."""
+    reason = next((reason for end, reason in LEFT_OUT.items() if test.endswith(end)), "")
+    if not reason and _DATABASE in fixtures and "acceptance/gramine/" not in test:
+        return _SOCKET
+    return reason

@@ -48,7 +48,7 @@ def serve(
     runtime = _runtime(Path(start.GRAMINE))
     place = Path(tempfile.mkdtemp(prefix="enclave-", dir=start.GRAMINE))
     python = str(runtime / "bin" / "python3")
-    words = [python, "-I", "-B", "-m", "keyhouse.cli", *arguments]
+    words = [python, "-I", "-B", "-m", "keyhouse.server", *arguments[1:]]
     fixed = {
         "KEYHOUSE_ISOLATED": "measured",
         "LD_LIBRARY_PATH": f"/lib:{libraries(runtime)}",

@@ -40,6 +40,9 @@ _COLD: Final = bool(os.environ.get("KEYHOUSE_TESTS_COLD"))
 GRAMINE: Final = os.environ.get("KEYHOUSE_TESTS_GRAMINE", "")
 """The directory of a runtime; empty: no coordinator is started under Gramine."""
 
+DIVIDED: Final = os.environ.get("KEYHOUSE_TESTS_DIVIDED", "")
+"""By what thresholds of warm processes are divided, see ``divided``; empty: they are as ever."""
+
 _TURNS: Final = 2
 
 
@@ -225,7 +228,7 @@ class _Nursery:
             descriptors = [theirs.fileno(), listener.fileno()]
             numbers = map(str, [*self._place, *descriptors])
             process = subprocess.Popen(
-                [sys.executable, *isolated, str(_PROGRAM), self._kind, *numbers],
+                [sys.executable, *isolated, str(_PROGRAM), self._kind, *numbers, DIVIDED],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={},

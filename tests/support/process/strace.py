@@ -49,12 +49,34 @@ class Call(NamedTuple):
 
 def tracer(output: Path) -> list[str]:
     """Return the words that, before a command, trace it into ``output``. The process stays ours."""
+    return [_strace(), "-D", "-f", "-yy", "-s", "0", "-e", f"trace={_CALLS}", "-o", str(output)]
+
+
+def killed_before_renaming(path: Path, output: Path) -> list[str]:
+    """Return the words that, before a command, kill it when it renames the file ``path``."""
+    calls = "/^rename"
+    inject = f"inject={calls}:signal=SIGKILL"
+    words = ["-D", "-f", "-P", str(path), "-e", f"trace={calls}", "-e", inject]
+    return [_strace(), *words, "-o", str(output)]
+
+
+def injector(output: Path, call: str, number: int) -> list[str]:
+    """Return the words that, before a command, kill its process at a ``call``.
+
+    That is the ``number``-th call of any of its threads: strace counts for each of them. Only these
+    calls are in ``output``. The process stays ours.
+    """
+    words = [_strace(), "-D", "-f", "-qq", "-s", "0", "-e", f"trace={call}"]
+    return [*words, "-e", f"inject={call}:signal=KILL:when={number}", "-o", str(output)]
+
+
+def _strace() -> str:
     strace = shutil.which("strace")
     if strace is None:
         if os.environ.get("CI"):
             pytest.fail("strace is missing: what is durable cannot be shown")
         pytest.skip("strace is not installed")
-    return [strace, "-D", "-f", "-yy", "-s", "0", "-e", f"trace={_CALLS}", "-o", str(output)]
+    return strace
 
 
 def read_trace(output: Path, process: int) -> list[Call]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
+from support.process.server import children
 from support.process.start import start
 
 __all__ = ["Terminal", "on_a_terminal"]
@@ -46,9 +47,8 @@ class Terminal:
 
     def stop(self) -> None:
         """Press Ctrl-C for the program that serves; the shell stays."""
-        children = Path(f"/proc/{self._shell.pid}/task/{self._shell.pid}/children")
-        for process in children.read_text(encoding="ascii").split():
-            os.kill(int(process), signal.SIGINT)
+        for process in children(self._shell.pid):
+            os.kill(process, signal.SIGINT)
         self.wait_for()
 
     def wait_for(self, *words: str) -> None:
