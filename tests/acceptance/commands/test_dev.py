@@ -17,6 +17,7 @@ from typing import IO, Final
 import pytest
 from support.process.command import run
 from support.process.dev import dev
+from support.process.server import PATIENCE
 from support.process.start import KEYHOUSE, Started, start
 from support.samples.deployment import manifest
 
@@ -72,7 +73,7 @@ def test_every_next_step_works_as_printed_and_the_next_start_continues(tmp_path:
         }
         second = run("dev", env={"HOME": str(tmp_path)}, folder=tmp_path)
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
 
     assert "running: workloads that the manifest" in printed["verify it, and see its state"]
     assert "hello" in printed["read a secret, as dev"]
@@ -88,6 +89,47 @@ def test_every_next_step_works_as_printed_and_the_next_start_continues(tmp_path:
         assert again["fingerprint"] == ready["fingerprint"]
         steps = {step["what"]: step["command"] for step in again["next"]}
         assert "good morning" in paste(f"{first}\n{steps['read a secret, as dev']}", tmp_path)
+
+
+def refusal_of(folder: Path) -> str:
+    """Return the error of a development coordinator in ``folder`` that must not start."""
+    ended = run("dev", *_ANY_PORTS, env={"HOME": str(folder)}, folder=folder)
+    assert ended.code == 1
+    return ended.err
+
+
+def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    planted = tmp_path / "keyhouse-dev"
+    planted.mkdir()
+    for mode in (0o770, 0o777, 0o1777):
+        planted.chmod(mode)
+        assert f"keyhouse-dev has mode {mode:04o}, so other users" in refusal_of(tmp_path)
+    assert [*planted.iterdir()] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to another user")
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    planted = tmp_path / "keyhouse-dev"
+    planted.mkdir(mode=0o755)
+    made = make_user("dev")
+    (planted / "dev.pem").write_bytes(made.certificate)
+    (planted / "dev.key").write_bytes(made.key.reveal())
+    os.chown(planted, 65534, 65534)
+    assert "keyhouse-dev belongs to the user 65534, but it must belong to 0" in refusal_of(tmp_path)
+
+
+def test_no_link_is_followed_to_the_folder_or_to_the_log_in_it(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "keyhouse-dev").symlink_to("elsewhere")
+    assert "cannot use the folder keyhouse-dev: it is not a directory" in refusal_of(tmp_path)
+
+    (tmp_path / "keyhouse-dev").unlink()
+    (tmp_path / "keyhouse-dev").mkdir(mode=0o700)
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    (tmp_path / "keyhouse-dev" / "coordinator.log").symlink_to(precious)
+    assert "cannot write keyhouse-dev/coordinator.log" in refusal_of(tmp_path)
+    assert precious.read_text() == "precious"
 
 
 def test_context_of_another_deployment_is_neither_replaced_nor_left(tmp_path: Path) -> None:
@@ -114,7 +156,7 @@ def test_a_manifest_of_ones_own_is_set_at_once_with_a_user_who_has_its_secrets(
         assert run("manifest", "verify", ready["fingerprint"], env=env).code == 0
         assert "shared" in run("secret", "get", "shared", env=env).out
         os.kill(coordinator_of(process), signal.SIGKILL)
-        assert process.wait(30) == 1
+        assert process.wait(PATIENCE) == 1
 
     told_last = json.loads((tmp_path / "errors").read_text())["error"]["message"]
     assert told_last == "the coordinator has ended by itself (SIGKILL)"
@@ -127,7 +169,7 @@ def test_a_coordinator_does_not_outlive_a_command_that_was_killed(tmp_path: Path
     with dev(tmp_path) as (process, _):
         coordinator = os.pidfd_open(coordinator_of(process))
         process.kill()
-        process.wait(30)
+        process.wait(PATIENCE)
         ended = select.poll()
         ended.register(coordinator, select.POLLIN)
         assert ended.poll(30_000)
@@ -155,7 +197,7 @@ def screen_of(folder: Path) -> Iterator[tuple[Started, IO[str]]]:
             yield process, screen
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(30)
+            process.wait(PATIENCE)
 
 
 def test_its_terminal_tells_what_happens_in_colour(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
+from keyhouse.base.openers import without_links
 from keyhouse.base.printable import os_reason
 from keyhouse.base.process.threads import start_without_signals
-from keyhouse.cli.dev.folder import Folder
+from keyhouse.cli.dev.folder import Folder, FolderUnusableError
 from keyhouse.cli.parser import WrongUsageError
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
@@ -199,7 +200,7 @@ def _below(folder: Folder, places: Places) -> Iterator[Serving]:
     words += ["--confirm-clock"]  # it protects nothing, so an old version may be tried out, too
     heard: Heard = queue.Queue()
     with ExitStack() as ends:
-        log = ends.enter_context(folder.log.open("wb", buffering=0))
+        log = ends.enter_context(_new_log(folder.log))
 
         def hear(line: bytes) -> None:
             log.write(line)
@@ -207,6 +208,16 @@ def _below(folder: Folder, places: Places) -> Iterator[Serving]:
 
         process = ends.enter_context(process_below([sys.executable, *words], hear))
         yield _served(process, heard)
+
+
+def _new_log(path: Path) -> BinaryIO:
+    """Return the file ``path``, emptied. Raises ``FolderUnusableError``, also for a link."""
+    try:
+        return open(path, "wb", buffering=0, opener=without_links)
+    except OSError as error:
+        raise FolderUnusableError(
+            f"cannot write {path}: {os_reason(error)}", hint="remove it, or name another --folder"
+        ) from None
 
 
 def _entry(line: bytes) -> Entry:

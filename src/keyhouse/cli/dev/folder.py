@@ -11,9 +11,11 @@
     .gitignore        so that none of it is committed by accident
 """
 
+import os
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +28,8 @@ from keyhouse.journal.directory.acquire import unused
 from keyhouse.journal.store.protocol import StoreLockedError
 
 USER: Final = "dev"
+
+_WRITABLE_BY_OTHERS: Final = 0o022
 
 
 class FolderUnusableError(RefusedError):
@@ -55,7 +59,8 @@ class Folder:
 def opened(path: Path | None) -> Iterator[Folder]:
     """Yield the folder at ``path``, which is made if it is missing; None: one that is removed.
 
-    Raises ``FolderUnusableError`` if another process has its state, or it cannot be made.
+    Raises ``FolderUnusableError`` if another process has its state, if it cannot be made, or if
+    other users can write to it: they could plant the key of the user, or links to other files.
     """
     if path is None:
         with tempfile.TemporaryDirectory(prefix="keyhouse-dev-") as name:
@@ -63,6 +68,7 @@ def opened(path: Path | None) -> Iterator[Folder]:
         return
     try:
         _make(path)
+        _require_own(path)
     except OSError as error:
         raise FolderUnusableError(
             f"cannot use the folder {path}: {os_reason(error)}", hint="name another --folder"
@@ -80,10 +86,30 @@ def opened(path: Path | None) -> Iterator[Folder]:
 
 
 def _make(path: Path) -> None:
-    if path.is_dir():
-        return
-    path.mkdir(mode=0o700, parents=True)
-    (path / ".gitignore").write_text("*\n", encoding="ascii")
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700, parents=True)
+        (path / ".gitignore").write_text("*\n", encoding="ascii")
+
+
+def _require_own(path: Path) -> None:
+    """Raise ``FolderUnusableError`` unless this user alone can write to the folder at ``path``."""
+    found = path.lstat()
+    mode = stat.S_IMODE(found.st_mode)
+    if not stat.S_ISDIR(found.st_mode):
+        raise FolderUnusableError(
+            f"cannot use the folder {path}: it is not a directory",
+            hint="name a directory with --folder; a link to one is not followed",
+        )
+    if found.st_uid != os.geteuid():
+        raise FolderUnusableError(
+            f"{path} belongs to the user {found.st_uid}, but it must belong to {os.geteuid()}",
+            hint="name another place with --folder, or --ephemeral",
+        )
+    if mode & _WRITABLE_BY_OTHERS:
+        raise FolderUnusableError(
+            f"{path} has mode {mode:04o}, so other users can put keys and links into it",
+            hint=f"see what is in it, then: chmod 700 {path}",
+        )
 
 
 def user_in(folder: Folder) -> ClientIdentity:
