@@ -86,6 +86,24 @@ func server(t *testing.T, status func(*http.Request) int) (*httptest.Server, *se
 
 func ok(*http.Request) int { return http.StatusOK }
 
+// okFrom answers once that many connections have asked: one quick client would do all the work.
+func okFrom(connections int) func(*http.Request) int {
+	var mutex sync.Mutex
+	known, all := map[string]bool{}, make(chan struct{})
+	return func(r *http.Request) int {
+		mutex.Lock()
+		if !known[r.RemoteAddr] {
+			known[r.RemoteAddr] = true
+			if len(known) == connections {
+				close(all)
+			}
+		}
+		mutex.Unlock()
+		<-all
+		return http.StatusOK
+	}
+}
+
 func run(t *testing.T, arguments ...string) report {
 	t.Helper()
 	p, err := planFromArguments(append([]string{"-warmup", "0"}, arguments...))
@@ -105,7 +123,7 @@ func written(t *testing.T, content string) string {
 }
 
 func TestKeptConnectionsAreOnePerClientAndBodiesTakeTurns(t *testing.T) {
-	s, asked := server(t, ok)
+	s, asked := server(t, okFrom(3))
 	r := run(t, "-url", s.URL+"/secrets", "-method", "POST", "-bodies", written(t, "a\nbb\n"),
 		"-clients", "3", "-max-requests", "30")
 	if r.Requests != 30 || r.Errors != 0 || r.Statuses["200"] != 30 || len(asked.connections) != 3 {

@@ -16,7 +16,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Under Gramine, leave out what makes no sense there."""
     if GRAMINE:
         for item in items:
-            if reason := reason_of(item.nodeid):
+            fixtures = getattr(item, "fixturenames", ())
+            if reason := reason_of(item.nodeid, fixtures):
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 

@@ -26,6 +26,7 @@ from keyhouse.coordinator.core.events import Uploaded
 from keyhouse.coordinator.core.phases import TABLE
 from keyhouse.coordinator.core.state import Pending
 from keyhouse.coordinator.hand_off import notes as hand_off_notes
+from keyhouse.evidence.gaps import Claim, Gap
 from keyhouse.journal import chain
 from keyhouse.journal.directory import index_file, sealing, tombstone
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
@@ -213,6 +214,11 @@ def _phases() -> str:
     return _table(("Operation", "1 recovery mode", "2 accepting manifest", "3 running"), rows)
 
 
+def _named(kinds: Iterable[Gap | Claim]) -> str:
+    rows = ((f"`{each}`", f"{each.text[:1].upper()}{each.text[1:]}") for each in kinds)
+    return _table(("Name", "Meaning"), rows)
+
+
 SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
     "settings": lambda: _settings(SETTINGS),
     "launcher settings": lambda: _settings(RUN_SETTINGS),
@@ -234,6 +240,8 @@ SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
     "notes layout": lambda: _layout(hand_off_notes),
     "template grammar": lambda: _layout(templates),
     "values": _values,
+    "evidence gaps": lambda: _named(Gap),
+    "evidence claims": lambda: _named(Claim),
     "journal values": _journal_values,
     "sql": _sql,
     "pragmas": _pragmas,
