@@ -9,6 +9,7 @@ import ssl
 import subprocess
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +107,12 @@ async def _closed() -> None:
 
 def test_activation_whose_handshake_showed_the_former_root_is_not_counted(tmp_path: Path) -> None:
     """What it would get is of the new root: it is told to come again, on a new connection."""
-    (server,) = Replicas(tmp_path, None).founded(1, shared_manifest())
+    replicas = Replicas(tmp_path, None)
     message = framed(request(MarbleType="limited").SerializeToString())
-    with server, Http2Wire(server.mesh_port) as wire:
+    with ExitStack() as stack:
+        stack.callback(replicas.end)
+        (server,) = replicas.founded(1, shared_manifest())
+        wire = stack.enter_context(Http2Wire(server.mesh_port))
         wire.begin().settle()
         update(server, shared_manifest("second"))
         answer = wire.call(message)

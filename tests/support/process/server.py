@@ -225,6 +225,8 @@ class Server:
 
     def launch(self) -> Started:
         """Start the process, which may wait for others, or never serve; return at once."""
+        running = self.process is not None and self.process.poll() is None
+        assert not running, "a second process would hide the first, and nobody would end that"
         with self.log.open("ab") as log:
             self.process = self._start(log)
         return self.process
