@@ -14,6 +14,8 @@ from support.process.server import Server
 from support.samples.deployment import manifest
 from support.witnessed import until_held, until_served
 
+from keyhouse.manifest.model import LEASE_OPERATIONS, LEASE_SECONDS
+
 pytestmark = pytest.mark.acceptance
 
 
@@ -79,8 +81,8 @@ def test_the_status_shows_who_cosigned_last_and_the_rest_of_the_lease(
     assert [each["witness"] for each in seen["cosignatures"]] == ["W0", "W1", "W2"]
     assert [each["time"] is None for each in seen["cosignatures"]] == [False, False, True]
     assert (seen["quorum"], seen["enforced"]) == (True, True)
-    assert seen["granted"] == {"seconds": 3600, "operations": 10_000}
-    assert 0 < seen["lease"]["seconds"] <= 3600
+    assert seen["granted"] == {"seconds": LEASE_SECONDS, "operations": LEASE_OPERATIONS}
+    assert 0 < seen["lease"]["seconds"] <= LEASE_SECONDS
     assert looked["witnesses"]["level"] == "warning"
     assert (looked["last cosignature"]["level"], looked["lease"]["level"]) == ("ok", "ok")
 
