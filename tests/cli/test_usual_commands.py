@@ -8,7 +8,7 @@ from support.process.command_tree import below, leaves
 
 from keyhouse.cli.commands import ROOT
 
-_PAGE = Path(__file__).parent.parent.parent / "docs/how-to/coming-from-the-usual-tool.md"
+_PAGE = Path(__file__).parent.parent.parent / "docs/how-to/migrate.md"
 
 _CONNECTS = [
     "--coordinator-cert",
