@@ -8,7 +8,7 @@ class LayoutError(ValueError):
 
 
 class ByteReader:
-    """A position in ``raw`` that only moves forward. Each call names a part of the layout."""
+    """Reads ``raw`` from its start to its end. Errors name the ``part`` that a call reads."""
 
     def __init__(self, raw: bytes, byteorder: Literal["big", "little"]) -> None:
         self._raw = raw
@@ -25,7 +25,7 @@ class ByteReader:
         return value
 
     def number(self, length: int, part: str) -> int:
-        """Return the next ``length`` bytes as an unsigned integer."""
+        """Return an unsigned integer of ``length`` bytes, in the byte order of the layout."""
         return int.from_bytes(self.take(length, part), self._byteorder)
 
     def framed(self, size: int, part: str) -> bytes:
@@ -35,4 +35,4 @@ class ByteReader:
     def finish(self, part: str) -> None:
         """Raise ``LayoutError`` if bytes are left. ``part`` names the last part."""
         if left := len(self._raw) - self.position:
-            raise LayoutError(f"{left} bytes follow its {part}")
+            raise LayoutError(f"{left} unexpected bytes follow its {part}")

@@ -164,7 +164,7 @@ class UnsettledError(KeyhouseError):
 
 
 class BrokenError(KeyhouseError):
-    """An invariant does not hold. Stop, and inform an operator."""
+    """An invariant does not hold. The process must stop, and an operator must find the cause."""
 
     code = "broken"
 

@@ -1,4 +1,4 @@
-"""The key usage extension of certificates (RFC 5280, 4.2.1.3)."""
+"""Creates the key usage extension of a certificate from names of usages (RFC 5280, 4.2.1.3)."""
 
 from typing import Final
 

@@ -11,10 +11,10 @@ def _nowhere(_level: str, _event: str, _fields: dict[str, object]) -> None:
 
 
 class Log:
-    """Passes entries of the level ``least`` and above to ``sink``: level, event, fields.
+    """Calls ``sink(level, event, fields)`` for each entry of the level ``least`` or above.
 
-    An event is a fixed text; fields carry the values. The names ``event``, ``level`` and
-    ``timestamp`` are reserved.
+    An event is a fixed text; fields carry the values. No field may have the name ``event``,
+    ``level`` or ``timestamp``, because the sink adds these.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,8 @@
-"""Openers for ``open(..., opener=...)``: open files that another user may have placed.
+"""Openers for ``open(..., opener=...)`` that do not wait for a FIFO and can refuse a symbolic link.
 
-Python passes the flags of the mode, with ``O_CLOEXEC``, to an opener. If ``open`` then refuses the
-file, for example a directory, ``open`` closes the handle. ``os.fdopen`` would leave it open.
+Use them where another user may have placed the file. ``os.open`` with ``os.fdopen`` would open the
+same file. But if the file is a directory, ``os.fdopen`` raises and leaves the handle open, and
+``open`` closes the handle.
 """
 
 import os

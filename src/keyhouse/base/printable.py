@@ -38,7 +38,7 @@ def quoted(text: str) -> str:
 
 
 def beginning(text: str, most: int = _SHOWN) -> str:
-    """Return ``text``, or its first ``most`` characters and dots if ``text`` is longer."""
+    """Return ``text``. If it is longer than ``most`` characters, cut it there and append dots."""
     return text if len(text) <= most else text[:most] + "..."
 
 

@@ -30,7 +30,7 @@ def watched_by(watcher: Watcher) -> Iterator[None]:
 
 
 def is_watched() -> bool:
-    """Return whether a watcher receives reports."""
+    """Return whether someone watches the progress, so that computing a report is useful."""
     return _WATCHER.get() is not None
 
 

@@ -1,4 +1,4 @@
-"""Values whose ``repr`` contains no binary data."""
+"""A base class for values whose ``repr`` prints bytes in hex, or their length and hash."""
 
 import hashlib
 from typing import Any, Final

@@ -1,9 +1,9 @@
-"""Limits of RSA keys, in bits.
+"""Smallest and largest RSA keys that Keyhouse uses, in bits.
 
-The cost of a private-key operation grows with the third power of the key size. OpenSSL sets no
-useful limit: it verifies with moduli of up to 16,384 bits. For moduli of up to 3,072 bits, the
-public exponent may be as long as the modulus. One such verification takes 7 to 20 ms, and an
-attacker who chooses the key pays nothing for the signature.
+Two costs require an upper limit. The cost of a private-key operation grows with the third power of
+the key size. And a foreign key makes a verification costly: OpenSSL accepts moduli of up to 16,384
+bits, and for moduli of up to 3,072 bits an exponent as long as the modulus. A verification with the
+largest of these takes 7 to 20 ms. An attacker can send random bytes as the signature, at no cost.
 """
 
 from typing import TYPE_CHECKING, Final

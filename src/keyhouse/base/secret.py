@@ -7,9 +7,10 @@ from typing import NoReturn
 class Secret:
     """Bytes that must never be displayed: private keys, symmetric keys, shares, uploaded secrets.
 
-    Only ``reveal()`` returns the bytes, so a search finds each exit. ``repr`` prints the length.
-    Hashing and pickling fail. JSON and MessagePack encoders fail, except the encoders of the
-    journal. Python cannot wipe memory, so this class does not wipe memory either (SECURITY.md).
+    Only ``reveal()`` returns the bytes. So a search of the source for ``reveal`` finds each place
+    where bytes leave this class. ``repr`` prints the length. Hashing and pickling fail. JSON and
+    MessagePack encoders fail, except the encoder of the journal, whose records are encrypted.
+    Python cannot wipe memory: the bytes stay until the memory is used again (SECURITY.md).
     """
 
     __slots__ = ("_value",)

@@ -68,7 +68,7 @@ def tls_context(ca_pem: bytes = b"") -> ssl.SSLContext:
 async def content_of(response: httpx.Response, most: int) -> bytes:
     """Return the content, at most ``most`` bytes. Raises ``AnswerUnusableError``."""
     if response.headers.get("content-encoding", _UNCOMPRESSED) != _UNCOMPRESSED:
-        raise AnswerUnusableError("is compressed, which was not requested")
+        raise AnswerUnusableError("is compressed, although the request forbids compression")
     content = bytearray()
     async for part in response.aiter_raw():
         content += part

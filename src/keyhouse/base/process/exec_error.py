@@ -1,4 +1,4 @@
-"""Explain why a program could not be executed. Values of variables are never printed."""
+"""Explains why a program could not be executed, without values of environment variables."""
 
 import errno
 import os
@@ -21,7 +21,10 @@ class ExecFailure(NamedTuple):
 def exec_failure(
     error: OSError, file: bytes, argv: Sequence[bytes], env: Mapping[bytes, bytes]
 ) -> ExecFailure:
-    """Return the meaning of ``error``, which ``execve`` raised for ``file``."""
+    """Explain why ``execve`` of ``file`` failed: the cause, and a hint for the user.
+
+    ``argv`` and ``env`` are the arguments of the call, to find the longest of them.
+    """
     if error.errno == errno.E2BIG:
         what, size = _longest(argv, env)
         problem = f"arguments and variables are too long; the longest is {what} with {size} bytes"

@@ -45,7 +45,11 @@ def setting() -> tuple[object, ...]:
 
 
 def use_packed_code(file: str) -> None:
-    """Import modules from ``file`` from now on, if the file exists and its setting matches."""
+    """Import modules from the packed ``file`` from now on, in place of single bytecode files.
+
+    Do nothing if the file is missing or damaged, or comes from another interpreter, search path
+    or installation folder.
+    """
     try:
         # A pipe in its place must not hold up the start; it cannot be mapped.
         handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -111,7 +115,11 @@ class _PackedLoader(SourceFileLoader):
         self._code: CodeType | None = code
 
     def get_code(self, fullname: str) -> "CodeType | None":
-        """Return the packed code. A second call reads the bytecode or the source."""
+        """Return the packed code of the module, and release it.
+
+        A module is loaded once, so the reference would only keep memory. If a program reloads the
+        module, Python reads the bytecode or the source as usual.
+        """
         code, self._code = self._code, None
         return code or super().get_code(fullname)
 
