@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 from support.process.terminal import Terminal
 
 _ROOT: Final = Path(__file__).parents[2]
 _QUICKSTART: Final = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_MANIFEST: Final = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _SETS_UP: Final = "scripts/setup runtime\n"
 _UV: Final = Path(sys.executable).with_name("uv")
 _MOST_COMMANDS: Final = 6
@@ -86,6 +88,11 @@ def test_from_nothing_to_a_secret_of_a_verified_coordinator(newcomer: Path, whee
     assert "running: workloads that the manifest names are accepted" in other.shown
     assert "SIMULATION: proves nothing about hardware" in other.shown
     assert "hello" in other.shown
+    (printed,) = _MANIFEST.findall(page)
+    shown = yaml.safe_load(printed)
+    written = yaml.safe_load((newcomer / "keyhouse-dev/manifest.yaml").read_text())
+    for section, entries in shown.items():
+        assert entries.items() <= written[section].items()
     assert sorted(each.name for each in newcomer.iterdir()) == [
         *(".config", ".venv"),
         *([".local"] if (newcomer / ".local").exists() else []),
