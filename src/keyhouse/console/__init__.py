@@ -1,4 +1,4 @@
-"""The console: a local web application that shows deployments, and lets people decide about them.
+"""The console: a local web application. It shows deployments, and people decide in it.
 
-It verifies a coordinator as every command does. Needs the extra ``keyhouse[console]``.
+The console verifies a coordinator as every command does. It needs the extra ``keyhouse[console]``.
 """

@@ -1,4 +1,4 @@
-"""Who can read or write what, and which code gets which secret, by which rule."""
+"""Derives from a manifest who reads or writes each secret, and which code receives the secret."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -8,20 +8,20 @@ import msgspec
 from keyhouse.manifest import Action, Manifest, Source, TemplateIndex, index_templates
 
 COLUMNS: Final = ("Packages", "Marbles", "Secrets", "Roles", "Users")
-"""From code on the left to people on the right."""
+"""The columns of the picture: code on the left, people on the right."""
 
 _SECRET_ACTIONS: Final = {Action.READ_SECRET: "reads", Action.WRITE_SECRET: "writes"}
 
 
 class Node(msgspec.Struct, frozen=True, order=True):
-    """An entry of the manifest: its section and its name."""
+    """An entry of the manifest, named by its section and its name."""
 
     section: str
     name: str
 
 
 class Arrow(msgspec.Struct, frozen=True, order=True):
-    """``left`` and ``right`` belong together: ``rule`` says how, with a verb."""
+    """A relation between two entries. ``rule`` is a verb, for example "runs as" or "reads"."""
 
     left: Node
     right: Node
@@ -29,7 +29,7 @@ class Arrow(msgspec.Struct, frozen=True, order=True):
 
 
 class Graph(msgspec.Struct, frozen=True):
-    """A part of the manifest. ``left_out``: how many nodes are not in it, by section."""
+    """A part of the manifest. ``left_out`` counts the nodes outside of the graph, by section."""
 
     nodes: tuple[Node, ...]
     arrows: tuple[Arrow, ...]
@@ -42,7 +42,7 @@ def secrets_of(index: TemplateIndex, marble: str) -> list[str]:
 
 
 def graph_of(manifest: Manifest, focus: Node | None, most: int) -> Graph:
-    """Return the graph of ``manifest``: all that leads to ``focus`` or from it; None: everything.
+    """Return the graph of ``manifest``, or only the paths through ``focus``.
 
     No column has more than ``most`` nodes.
     """
@@ -93,7 +93,7 @@ def _arrows(manifest: Manifest) -> Iterator[Arrow]:
 
 
 def _around(focus: Node, arrows: list[Arrow]) -> list[Arrow]:
-    """Return the arrows on every path through ``focus``: to the left of it, and to the right."""
+    """Return the arrows on every path through ``focus``, in both directions."""
     into: dict[Node, list[Arrow]] = {}
     out: dict[Node, list[Arrow]] = {}
     for each in arrows:

@@ -1,4 +1,4 @@
-"""The console as a web application: its routes, its static files, and how a browser comes in."""
+"""The console as a web application: routes, static files, and the login by link."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ _COME_IN: Final = """<!doctype html><html lang="en"><meta charset="utf-8">
 
 
 def application(console: Console, port: int) -> Guard:
-    """Return the application, which answers on ``port`` of loopback and no other address."""
+    """Return the application. It answers on ``port`` of loopback, and on no other address."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -49,7 +49,7 @@ def application(console: Console, port: int) -> Guard:
 
 
 def _own_routes() -> list[Route]:
-    """Return the routes of the console itself."""
+    """Return the routes that belong to no deployment."""
     return [
         Route("/", first_page),
         Route(OPEN, come_in),
@@ -91,14 +91,14 @@ def _routes_at(at: str) -> list[Route]:
 
 
 async def come_in(request: Request) -> Response:
-    """Turn the link of the terminal into a cookie. A link works once."""
+    """Exchange the link of the terminal for a session cookie. A link works once."""
     session = console_of(request).gate.open(request.query_params.get("token", ""))
     if session is None:
         return PlainTextResponse(
             "This link has been used, or a newer one is in the terminal.\n", 403
         )
-    # A page of ours leads on: after a redirect, a browser that came from another site would keep
-    # the cookie back, which is SameSite=Strict.
+    # Answer a page instead of a redirect. The cookie is SameSite=Strict: after a redirect, a
+    # browser that came from another site would not send the cookie.
     answer = HTMLResponse(_COME_IN)
     answer.set_cookie(
         cookie_name(request.app.state.port),
@@ -117,13 +117,13 @@ async def lock(request: Request) -> Response:
 
 
 async def here_still(request: Request) -> Response:
-    """Answer a page whose reader is active; that it was asked keeps the session."""
+    """Answer the script of an active reader. The request itself keeps the session alive."""
     del request
     return Response(status_code=204)
 
 
 async def first_page(request: Request) -> Response:
-    """Lead to the context in use, or else say how one is made."""
+    """Redirect to the context in use. Without a context, explain how to create one."""
     console = console_of(request)
     known = console.deployments.read()
     name = console.deployments.current if console.deployments.current in known else ""
@@ -133,18 +133,18 @@ async def first_page(request: Request) -> Response:
 
 
 async def to_trust(request: Request) -> Response:
-    """Lead to the first page of a deployment."""
+    """Redirect to the first page of a deployment."""
     return RedirectResponse(f"/d/{request.path_params['name']}/trust", 303)
 
 
 async def icon(request: Request) -> Response:
-    """Answer the icon, which browsers ask for by this name, too."""
+    """Return the icon. Browsers also request it by its usual name, favicon.ico."""
     del request
     return _file("icon.svg")
 
 
 async def static(request: Request) -> Response:
-    """Answer a file of the package."""
+    """Return a static file of the package."""
     name = request.path_params["file"]
     if name not in _TYPES:
         return PlainTextResponse("there is no such file\n", 404)

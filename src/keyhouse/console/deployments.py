@@ -1,6 +1,7 @@
-"""Deployments as this user's contexts name them, each with one verified session.
+"""The deployments of this user's contexts, each with a verified session.
 
-A coordinator that has failed to prove itself stays distrusted until someone asks again.
+If the verification of a coordinator fails, the coordinator stays distrusted until the user starts
+another verification.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ _TIMEOUT: Final = 30.0  # seconds for a whole call
 
 
 class Link(msgspec.Struct, frozen=True):
-    """A verified session. ``certificate`` is the user's (DER); empty: anonymous."""
+    """A verified session. ``certificate`` is the user's (DER), or empty without a user."""
 
     coordinator: AsyncCoordinator
     described: Described
@@ -47,9 +48,9 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class InForce(msgspec.Struct, frozen=True):
-    """The manifest in force, and what the user is in it. ``user``: "" if it has no such user.
+    """The manifest in force, and the name of this user in the manifest, or "".
 
-    ``head``: of the log, before the manifest was read; "": unknown.
+    ``head`` is the head of the log before the manifest was read, or "" if unknown.
     """
 
     manifest: Manifest
@@ -60,7 +61,7 @@ class InForce(msgspec.Struct, frozen=True):
 
 
 class Deployment:
-    """One deployment. ``read_only``: the user's key is never read."""
+    """A deployment. With ``read_only``, the console never reads the user's key."""
 
     def __init__(self, name: str, context: Context, *, read_only: bool) -> None:
         self.name = name
@@ -75,18 +76,19 @@ class Deployment:
 
     @property
     def simulated(self) -> bool:
-        """Whether it proves nothing about hardware."""
+        """Whether the platform is simulated, so the quote proves nothing about hardware."""
         return bool(self.context.simulation_root)
 
     @property
     def verified(self) -> datetime | None:
-        """When its quote was verified; None: not yet, or it is not trusted any more."""
+        """Time of the last verified quote, or None without a valid verification."""
         return self._link.verified if self._link is not None and self.distrust is None else None
 
     async def link(self) -> Link:
-        """Return the session; verify the coordinator first if there is none.
+        """Return the session. Verify the coordinator first if there is no session.
 
-        Raises what ``AsyncCoordinator.connect`` does, and the ``TrustError`` of before.
+        Raises the errors of ``AsyncCoordinator.connect``. After a failed verification, raises the
+        same ``TrustError`` again.
         """
         async with self._connecting:
             if self.distrust is not None:
@@ -111,12 +113,12 @@ class Deployment:
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether it is used without the context's user."""
+        """Whether the session does not use the user of the context."""
         return self.read_only or self.needs_password or not self.context.user_is_on
 
     @property
     def needs_password(self) -> bool:
-        """Whether the user's key cannot be used until a password is given."""
+        """Whether the user's key needs a password that nobody has entered yet."""
         if self._password is not None or self.read_only:
             return False
         match self.context.user_is_on:
@@ -130,10 +132,10 @@ class Deployment:
                 return False
 
     async def unlock(self, password: Secret) -> None:
-        """Use the user's key with ``password`` from now on, once it has been used.
+        """Use the user's key with ``password`` from now on, if a trial use succeeds.
 
-        Only that shows whether it is right, and a token locks after a few wrong ones. Raises
-        ``ClientSetupError``, and as ``link``.
+        Only a use shows whether the password is right, and a token locks after a few wrong
+        passwords. Raises ``ClientSetupError``, and the errors of ``link``.
         """
         before, self._password = self._password, password
         await self.close()
@@ -145,7 +147,7 @@ class Deployment:
             raise
 
     async def verify_again(self) -> None:
-        """Verify the coordinator with a fresh nonce, whatever was found before."""
+        """Verify the coordinator with a fresh nonce, even after a failed verification."""
         self.distrust = None
         await self.close()
         await self.link()
@@ -158,16 +160,17 @@ class Deployment:
                 await link.coordinator.close()
 
     async def in_force(self, told: str = "") -> InForce:
-        """Return the manifest in force; it is decoded once.
+        """Return the manifest in force. Each manifest is decoded once.
 
-        ``told``: the head of the log in an answer that has just come. If the log had that head
-        before the manifest was read last, it is not read again.
+        ``told`` is the head of the log in a recent answer. If the manifest was read after the log
+        had this head, the manifest cannot have changed, and no request is sent.
         """
         link = await self.link()
         kept = self._in_force
         if kept is not None and told and kept.head == told:
             return kept
-        head = link.coordinator.log_head  # no later one: the manifest may be older than that
+        # The head of an earlier answer: the log may grow while the manifest is read.
+        head = link.coordinator.log_head
         found = await link.coordinator.manifest()
         if kept is None or kept.fingerprint != found.fingerprint:
             manifest = await asyncio.to_thread(decode, found.manifest)
@@ -178,9 +181,9 @@ class Deployment:
 
 
 class Deployments:
-    """Every context that has an address and an attestation file, by name.
+    """All contexts with an address and an attestation file, by name.
 
-    ``first``: the one to begin with; "": that of ``$KEYHOUSE_CONTEXT``, or the one in use.
+    ``first`` is the context to begin with. If empty: ``$KEYHOUSE_CONTEXT``, or the context in use.
     """
 
     def __init__(self, first: str, *, read_only: bool) -> None:
@@ -190,7 +193,7 @@ class Deployments:
         self.current = self._first
 
     def read(self) -> Mapping[str, Context]:
-        """Return the contexts as their file has them now. Raises ``ContextUnusableError``."""
+        """Return the present contexts of the file. Raises ``ContextUnusableError``."""
         known = read(contexts_path())
         self.current = self._first or known.current
         return {

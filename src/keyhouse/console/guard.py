@@ -29,7 +29,7 @@ _BYTES: Final = 32  # of random in a token
 
 
 class Session:
-    """One browser that has opened a link. ``csrf`` is what its forms must send back."""
+    """The session of a browser that opened a link. Its forms must send ``csrf``."""
 
     __slots__ = ("cookie", "csrf", "used")
 
@@ -40,9 +40,9 @@ class Session:
 
 
 class Gate:
-    """The links that are open, and the sessions that came from them.
+    """The open link, and the session of the browser that opened a link.
 
-    ``idle``: seconds after which a session that nobody uses ends. ``clock``: monotonic seconds.
+    A session ends after ``idle`` seconds without use. ``clock`` returns monotonic seconds.
     """
 
     def __init__(self, idle: float, clock: Callable[[], float]) -> None:
@@ -52,23 +52,24 @@ class Gate:
         self._sessions: list[Session] = []
 
     def new_link(self) -> str:
-        """Return the token of a new link. It replaces one that nobody has opened."""
+        """Return the token of a new link. An earlier unused link becomes invalid."""
         self._link = secrets.token_urlsafe(_BYTES)
         return self._link
 
     def open(self, token: str) -> Session | None:
-        """Return a new session if ``token`` is that of the link, which then works no more."""
+        """Return a new session if ``token`` belongs to the open link, and invalidate the link."""
         if not self._link or not _same(token, self._link):
             return None
         self._link = ""
         session = Session(self._clock())
-        self._sessions = [session]  # a second browser ends the first one's session
+        # A second browser ends the session of the first browser.
+        self._sessions = [session]
         return session
 
     def session(self, cookie: str, *, is_activity: bool) -> Session | None:
-        """Return the session of ``cookie``, if it has not ended.
+        """Return the session of ``cookie`` if it has not ended.
 
-        ``is_activity``: a person did something, so the session is used.
+        ``is_activity`` states that a person caused the request, so the idle time begins again.
         """
         now = self._clock()
         self._sessions = [each for each in self._sessions if now - each.used < self.idle]
@@ -80,7 +81,7 @@ class Gate:
         return None
 
     def is_csrf(self, session: Session, token: str) -> bool:
-        """Tell whether ``token`` is the one that forms of ``session`` send back."""
+        """Return whether ``token`` is the token for forms of ``session``."""
         return _same(token, session.csrf)
 
     def lock(self) -> None:
@@ -89,7 +90,7 @@ class Gate:
 
     @property
     def is_locked(self) -> bool:
-        """Whether nobody has a session, and no link is open."""
+        """Whether there is neither a session nor an open link."""
         now = self._clock()
         return not self._link and not any(now - each.used < self.idle for each in self._sessions)
 
@@ -101,13 +102,16 @@ def _same(given: str, known: str) -> bool:
 HOST: Final = "127.0.0.1"
 OPEN: Final = "/open"
 REFRESH: Final = "keyhouse-refresh"
-"""A request header: the page asks by itself, nobody has done anything."""
+"""A request header that scripts send for requests without an action of the user."""
 
 _STATIC: Final = "/static/"
 _CONNECTIONS: Final = Path("/proc/net/tcp")
-_ESTABLISHED: Final = "01"  # in the column behind both addresses
-_BEFORE_OWNER: Final = 3  # columns between that and the owner
-_LARGEST: Final = 24 << 20  # bytes of a form: a manifest of 16 MiB, escaped
+# The state of a connected socket, in the column after both addresses (proc(5)).
+_ESTABLISHED: Final = "01"
+# Number of columns between the state and the owner.
+_BEFORE_OWNER: Final = 3
+# Bytes of a form: a manifest of 16 MiB, percent-encoded in part.
+_LARGEST: Final = 24 << 20
 # With no-referrer, the Origin of a page's own forms would be null (Fetch standard).
 _HEADERS: Final[Mapping[str, str]] = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self';"
@@ -123,12 +127,12 @@ _HEADERS: Final[Mapping[str, str]] = {
 
 
 def cookie_name(port: int) -> str:
-    """Return the name of the cookie: cookies of one host are shared by all its ports."""
+    """Return the name of the cookie. It contains the port: all ports of a host share cookies."""
     return f"keyhouse-console-{port}"
 
 
 class Guard:
-    """The console ``app`` behind the checks above. It listens on ``port`` of loopback."""
+    """Protects the application ``app`` by the checks above. It listens on ``port`` of loopback."""
 
     def __init__(self, app: ASGIApp, gate: Gate, port: int) -> None:
         self._app = app
@@ -155,7 +159,7 @@ class Guard:
         await (refusal or self._app)(scope, receive, with_headers)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
-        """Return the answer to a request that is not this user's own browser's."""
+        """Return a refusal, unless the request comes from a browser of this user."""
         headers, client = Headers(scope=scope), scope.get("client")
         if client is None or _owner_of(tuple(client), (HOST, self._port)) != os.geteuid():
             return _no("this console belongs to another user of this machine")
@@ -174,7 +178,7 @@ class Guard:
         return origin.removeprefix("http://") in self._hosts and origin.startswith("http://")
 
     async def _admitted(self, scope: Scope, receive: Receive) -> PlainTextResponse | None:
-        """Find the session, and the fields of a form; return the answer if there is none."""
+        """Find the session and the fields of a form. Return a refusal if there is no session."""
         if scope["path"] == OPEN or scope["path"].startswith(_STATIC):
             return None
         headers = Headers(scope=scope)
@@ -211,7 +215,7 @@ def _cookie(header: str, name: str) -> str:
 
 
 async def _body(request: Request) -> bytes | None:
-    """Return the body, or None if it is too large. It is never on a disk."""
+    """Return the body, or None if the body is too large. The body is never written to a disk."""
     parts, size = list[bytes](), 0
     async for part in request.stream():
         size += len(part)
@@ -222,7 +226,7 @@ async def _body(request: Request) -> bytes | None:
 
 
 def _fields(body: bytes) -> dict[str, str]:
-    """Return the fields of a form (``application/x-www-form-urlencoded``), each once."""
+    """Return the fields of a form (``application/x-www-form-urlencoded``). Each may occur once."""
     try:
         found = parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict")
     except (UnicodeDecodeError, ValueError):
@@ -233,9 +237,10 @@ def _fields(body: bytes) -> dict[str, str]:
 def _owner_of(near: tuple[str, int], far: tuple[str, int]) -> int | None:
     """Return the user id of the socket at ``near`` that is connected to ``far``.
 
-    Both are IPv4 addresses with ports. None: the kernel does not say. A port on loopback is open
-    to every user of the machine, and a cookie of ``127.0.0.1`` goes to all that listen on any of
-    its ports: the owner in ``/proc/net/tcp`` (proc(5)) is what tells users apart.
+    Both are IPv4 addresses with ports. Returns None if the kernel has no such connection. Every
+    user of the machine can connect to a port of loopback. And a browser sends a cookie of
+    ``127.0.0.1`` to the servers on all ports, which can belong to other users. So only the owner in
+    ``/proc/net/tcp`` (proc(5)) distinguishes users.
     """
     wanted = f": {_spelled(near)} {_spelled(far)} {_ESTABLISHED} ".encode("ascii")
     try:

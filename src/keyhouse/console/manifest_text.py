@@ -1,4 +1,4 @@
-"""Manifests as texts that people paste or read, JSON or YAML, and the bytes that are uploaded."""
+"""Converts manifests between the text of a form, JSON or YAML, and the bytes of an upload."""
 
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.manifest.source.json_source import canonical_json, json_places, json_problem
@@ -8,10 +8,10 @@ from keyhouse.wire.json_parser import read_json
 
 
 def json_of(text: str) -> bytes:
-    """Return the bytes that are uploaded for ``text``; JSON stays as it is.
+    """Return the bytes to upload for ``text``. JSON stays unchanged.
 
-    Browsers send line ends as CR LF; those are LF again. Raises ``InvalidError`` with every
-    problem of a text that is neither.
+    Browsers send line ends as CR LF, so these become LF again. Raises ``InvalidError`` with every
+    problem if the text is neither JSON nor YAML.
     """
     written = text.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
     if _is_json(written):
@@ -27,7 +27,7 @@ def json_of(text: str) -> bytes:
 
 
 def located(problems: "list[Problem] | tuple[Problem, ...]", places: SourceMap) -> list[Problem]:
-    """Return ``problems`` with the lines in which they are."""
+    """Return ``problems`` with their line numbers."""
     found = []
     for each in problems:
         span = places.find(each.at, key=False)
@@ -37,7 +37,7 @@ def located(problems: "list[Problem] | tuple[Problem, ...]", places: SourceMap) 
 
 
 def yaml_of(raw: bytes) -> str:
-    """Return a YAML text that means what the manifest ``raw`` does."""
+    """Return a YAML text with the same meaning as the manifest ``raw``."""
     return write_yaml(read_json(raw))
 
 

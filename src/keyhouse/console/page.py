@@ -1,6 +1,6 @@
-"""How a page is made: its deployment, what it shows, and what is told when there is no session.
+"""Builds pages: finds the deployment, renders the template, and explains a missing session.
 
-Long lists are shown a page at a time: a browser is never sent ten thousand rows.
+Long lists are divided into pages, so a browser never receives ten thousand rows.
 """
 
 import functools
@@ -35,7 +35,7 @@ _ROWS: Final = 100
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Some of ``total`` rows. ``older`` and ``newer`` are links, "" where there is no more."""
+    """A page of a list of ``total`` rows. ``older`` and ``newer`` are links, or "" at the ends."""
 
     rows: tuple[Any, ...]
     total: int
@@ -45,12 +45,12 @@ class Page(msgspec.Struct, frozen=True):
 
     @property
     def last(self) -> int:
-        """The number of the last row, from 1; 0 if there are no rows."""
+        """The number of the last row of this page, from 1, or 0 without rows."""
         return self.first + len(self.rows) - 1
 
 
 def paged(request: Request, rows: Sequence[Any]) -> Page:
-    """Return the rows of the page that the query names (``page``, from 1)."""
+    """Return the rows of the page in the query parameter ``page``, which counts from 1."""
     text = request.query_params.get("page", "1")
     most = max(1, -(-len(rows) // _ROWS))
     number = min(int(text), most) if text.isascii() and text.isdigit() and text != "0" else 1
@@ -70,7 +70,7 @@ def _link(request: Request, number: int) -> str:
 
 
 class Console:
-    """What all pages share."""
+    """The objects that all pages share."""
 
     def __init__(self, gate: Gate, first: str, *, read_only: bool) -> None:
         self.gate = gate
@@ -85,12 +85,12 @@ class Console:
         )
 
     def html(self, template: str, values: dict[str, Any]) -> str:
-        """Return the page."""
+        """Return the HTML of a template."""
         return self._templates.get_template(template).render(values)
 
 
 class View(msgspec.Struct, frozen=True):
-    """What a handler answers: a template's name without its ending, and what it shows."""
+    """The answer of a handler: the name of a template without its ending, and its values."""
 
     template: str
     values: dict[str, Any] = {}
@@ -101,24 +101,24 @@ Handler = Callable[[Request, Deployment], Awaitable[View | Response]]
 
 
 def console_of(request: Request) -> Console:
-    """Return the console that serves ``request``."""
+    """Return the console of ``request``."""
     found: Console = request.app.state.console
     return found
 
 
 def fields_of(request: Request) -> dict[str, str]:
-    """Return the fields of the form that was sent."""
+    """Return the fields of the submitted form."""
     found: dict[str, str] = request.state.fields
     return found
 
 
 def redirect(deployment: Deployment, section: str) -> Response:
-    """Return the answer after a change: the page is asked for, so loading it again is harmless."""
+    """Return a redirect as the answer to a change, so a reload does not repeat the change."""
     return RedirectResponse(f"/d/{deployment.name}/{section}", 303)
 
 
 def page(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Response]]]:
-    """Make an endpoint of a handler. What it raises becomes a page that says what to do."""
+    """Make an endpoint of a handler. An error becomes a page with the next step."""
 
     def decorate(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         @functools.wraps(handler)
@@ -144,7 +144,7 @@ def page(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Resp
 
 
 def change(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Response]]]:
-    """Make an endpoint of a handler that changes something: refused in a read-only console."""
+    """Make an endpoint of a handler that changes something. A read-only console refuses."""
 
     def decorate(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         @functools.wraps(handler)
@@ -163,7 +163,7 @@ def change(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Re
 def rendered(
     request: Request, section: str, deployment: Deployment | None, view: View
 ) -> HTMLResponse:
-    """Return ``view`` inside the frame of all pages."""
+    """Return the HTML of ``view`` in the frame of all pages."""
     console = console_of(request)
     frame = {
         "sections": SECTIONS,
@@ -181,7 +181,7 @@ def rendered(
 
 
 def _problem(error: KeyhouseError) -> View:
-    """Return the page of a refusal, with the status that fits it."""
+    """Return the page of an error, with the HTTP status of the error."""
     if isinstance(error, CallRefusedError):
         status = error.http_status
     elif isinstance(error, UnreachableError):

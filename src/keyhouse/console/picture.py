@@ -1,4 +1,4 @@
-"""The graph of a manifest as a drawing: five columns, from code on the left to people."""
+"""Lays out the graph of a manifest in five columns, from code on the left to people."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _LONGEST: Final = 20  # characters of a name
 
 
 class Box(msgspec.Struct, frozen=True):
-    """A node at its place; ``text`` is its name, cut if it is long."""
+    """A node and its place. ``text`` is the name, shortened if it is long."""
 
     node: Node
     x: int
@@ -20,7 +20,7 @@ class Box(msgspec.Struct, frozen=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """An arrow: ``path`` as SVG has it. ``title`` says what it means."""
+    """An arrow. ``path`` is an SVG path. ``title`` explains the arrow."""
 
     path: str
     rule: str
@@ -28,7 +28,7 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """A drawing of ``width`` times ``height``; ``heads`` are the titles of the columns."""
+    """A drawing, in SVG units. ``heads`` are the titles of the columns."""
 
     width: int
     height: int
@@ -40,7 +40,7 @@ class Drawing(msgspec.Struct, frozen=True):
 
 
 def drawing_of(graph: Graph) -> Drawing:
-    """Place each column's nodes, those with the same neighbours beside each other."""
+    """Place the nodes of each column, so that nodes with equal neighbours are adjacent."""
     places: dict[Node, int] = {}
     columns: list[list[Node]] = []
     for section in COLUMNS:
@@ -74,7 +74,8 @@ def _curve(left: Box, right: Box, rule: str) -> Curve:
     x2, y2 = right.x, right.y + _TALL // 2
     bend = (x2 - x1) // 2
     path = f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}"
-    if rule in {"reads", "writes"}:  # people's rights point from the right to the left
+    # An arrow of a right points from the user on the right to the secret on the left.
+    if rule in {"reads", "writes"}:
         return Curve(path, rule, f"{right.node.name} {rule} {left.node.name}")
     if rule == "has":
         return Curve(path, rule, f"{right.node.name} has the role {left.node.name}")

@@ -1,6 +1,6 @@
-"""The transparency log of a deployment, as pages show it: its newest part, and more in steps.
+"""The transparency log of a deployment for pages: the newest part, and older parts in steps.
 
-What was read is proven to be in the log, and kept: leaves never change.
+The log is verified to contain each part. Parts stay in memory, because leaves never change.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from keyhouse.transparency.tiles import WIDTH, frontier_of, right_edge
 from keyhouse.transparency.tree import Frontier, leaf_hash
 
 STEP: Final = 16 * WIDTH
-"""Entries that one load of a page reads at most."""
+"""Largest number of entries that a load of a page reads."""
 
 _SHOWN: Final = (
     leaf.Anchor,
@@ -34,22 +34,22 @@ _SHOWN: Final = (
 
 
 class Source(Protocol):
-    """What parts of a log come from: an ``AsyncCoordinator``."""
+    """The source of parts of a log: an ``AsyncCoordinator``."""
 
     async def log_checkpoint(self) -> LogCheckpoint:
-        """Return the newest checkpoint, which is proven."""
+        """Return the newest checkpoint, after its verification."""
         ...
 
     async def log_part(self, path: str) -> bytes:
-        """Return a tile or an object, which is not proven yet."""
+        """Return a tile or an object, without a verification."""
         ...
 
 
 class LogPart(msgspec.Struct, frozen=True):
-    """All entries of a log of ``size`` but the first ``before``; a version without a log has none.
+    """The entries of a log of ``size``, without the first ``before`` entries.
 
-    ``leaves``: those that pages show, the newest first. ``unknown``: entries that this version
-    cannot read.
+    ``leaves`` are the entries for pages, newest first. ``unknown`` counts entries that this version
+    cannot read. A coordinator of a version without a log yields an empty part.
     """
 
     leaves: tuple[leaf.Leaf, ...] = ()
@@ -59,7 +59,7 @@ class LogPart(msgspec.Struct, frozen=True):
 
 
 class _Read(msgspec.Struct, frozen=True):
-    """Consecutive entries of a log, oldest first, and the frontier behind them."""
+    """Consecutive entries of a log, oldest first, and the frontier after the last entry."""
 
     leaves: tuple[leaf.Leaf, ...]
     unknown: int
@@ -67,7 +67,7 @@ class _Read(msgspec.Struct, frozen=True):
 
 
 class PublicLog:
-    """What has been read of the log of a deployment."""
+    """The part of a deployment's log that the console has read."""
 
     def __init__(self) -> None:
         self._reading = asyncio.Lock()
@@ -76,7 +76,7 @@ class PublicLog:
         self._read = _Read((), 0, Frontier())
 
     async def newest(self, source: Source) -> LogPart:
-        """Return what has been read, up to the newest entry. Raises ``TrustError``."""
+        """Return the present part, extended to the newest entry. Raises ``TrustError``."""
         async with self._reading:
             try:
                 head = await source.log_checkpoint()
@@ -89,7 +89,8 @@ class PublicLog:
             if head.origin == self._origin and head.size - self._read.end.size <= STEP:
                 new = await _proven(source, self._read.end, head.size, head.root)
                 self._read = _joined(self._read, new)
-            else:  # another log, or too far behind: what is between would be missing
+            # Another log, or a log that grew by more than a step: a gap would remain in between.
+            else:
                 begin = await _frontier(source, _a_step_before(-(-head.size // WIDTH) * WIDTH))
                 self._read = await _proven(source, begin, head.size, head.root)
                 self._begin, self._origin = begin, head.origin
@@ -97,7 +98,7 @@ class PublicLog:
             return LogPart(found.leaves[::-1], self._begin.size, head.size, found.unknown)
 
     async def older(self, source: Source) -> None:
-        """Read a step further back. Raises ``TrustError``."""
+        """Extend the part by a step of older entries. Raises ``TrustError``."""
         async with self._reading:
             end = self._begin
             begin = await _frontier(source, _a_step_before(end.size))
@@ -114,16 +115,16 @@ def _joined(old: _Read, new: _Read) -> _Read:
 
 
 async def _frontier(source: Source, size: int) -> Frontier:
-    """Return the frontier that the log had with ``size`` leaves; it is not proven."""
+    """Return the frontier of the log at ``size`` leaves, without a verification."""
     tiles = {tile: await source.log_part(f"tile/{tile.path}") for tile in right_edge(size)}
     with trusting():
         return frontier_of(tiles.__getitem__, size)
 
 
 async def _proven(source: Source, known: Frontier, size: int, root: bytes) -> _Read:
-    """Return the entries after ``known`` of the tree of ``size`` leaves with ``root``.
+    """Return the entries after ``known`` in the tree of ``size`` leaves with ``root``.
 
-    They are proven to be in it, and ``known`` as well.
+    Verifies that the tree contains these entries and continues ``known``.
     """
     loop = asyncio.get_running_loop()
 
@@ -143,7 +144,8 @@ async def _proven(source: Source, known: Frontier, size: int, root: bytes) -> _R
 async def earlier_manifest(coordinator: AsyncCoordinator, fingerprint: str) -> bytes:
     """Return the manifest with this fingerprint (hex) from the log.
 
-    Raises ``NotFoundError`` if it is not there, as a manifest with values in it never is.
+    Raises ``NotFoundError`` if the log does not contain the manifest. A manifest with values of
+    secrets is never in the log.
     """
     try:
         raw = await coordinator.log_part(f"object/{fingerprint}")

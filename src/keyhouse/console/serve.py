@@ -1,4 +1,4 @@
-"""Runs the console until its terminal ends it, and prints a link whenever nobody has one."""
+"""Runs the console until the user ends it, and prints a link while nobody has a session."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,8 @@ from keyhouse.console.guard import HOST, OPEN, Gate
 from keyhouse.console.page import Console
 
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_LOOK: Final = 0.5  # seconds between looks whether someone needs a link
+# Seconds between two checks for a missing session.
+_LOOK: Final = 0.5
 
 
 class PortTakenError(RefusedError):
@@ -29,11 +30,11 @@ class PortTakenError(RefusedError):
 def serve(
     *, first: str, port: int, idle: float, read_only: bool, tell: Callable[[str], None]
 ) -> None:
-    """Serve the console on ``port`` of loopback (0: any) until SIGINT, SIGTERM or SIGHUP.
+    """Serve the console on ``port`` of loopback (0: any free port) until a signal ends it.
 
-    ``first``: the context to begin with; "": the one in use. ``idle``: seconds until an unused
-    session ends. ``tell`` gets each new link: at the start, and when a session has ended. Raises
-    ``PortTakenError``.
+    The signals are SIGINT, SIGTERM and SIGHUP. ``first`` is the context to begin with, or "" for
+    the context in use. A session ends after ``idle`` seconds without use. ``tell`` receives each
+    new link: at the start, and after the end of a session. Raises ``PortTakenError``.
     """
     with _listening(port) as listening:
         console = Console(Gate(idle, time.monotonic), first, read_only=read_only)
@@ -45,7 +46,8 @@ def _listening(port: int) -> socket.socket:
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((HOST, port))
-        found.listen()  # before a link is told, which may be opened at once
+        # Listen before the terminal shows a link, because the user may open the link at once.
+        found.listen()
     except OSError as error:
         found.close()
         raise PortTakenError(
@@ -56,11 +58,11 @@ def _listening(port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """A server whose signals are handled here: uvicorn would raise them again after its end."""
+    """A server that leaves signals to this module. uvicorn would raise them again after its end."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Do nothing."""
+        """Leave all signal handlers unchanged."""
         yield
 
     def end(self) -> None:
@@ -94,7 +96,7 @@ async def _serve(listening: socket.socket, console: Console, tell: Callable[[str
 
 
 async def _links(gate: Gate, port: int, tell: Callable[[str], None]) -> None:
-    """Tell a new link whenever nobody has a session or a link."""
+    """Announce a new link whenever there is neither a session nor a link."""
     while True:
         if gate.is_locked:
             tell(f"http://{HOST}:{port}{OPEN}?token={gate.new_link()}")

@@ -1,1 +1,1 @@
-"""The pages of a deployment, one file each."""
+"""The pages of a deployment, one file for each page."""

@@ -1,6 +1,7 @@
-"""History: every change of the deployment, by its update log; and a file for outsiders.
+"""The page History: every change of the deployment, and the evidence file for outsiders.
 
-Starts, recoveries and what is for witnesses are in the transparency log alone.
+Changes come from the update log. Starts, recoveries and entries for witnesses are only in the
+transparency log.
 """
 
 import asyncio
@@ -35,11 +36,11 @@ _WORDS: Final = {
     "missingAcknowledgments": "agreements missing",
     "missingUsers": "not agreed yet",
 }
-"""What the keys of the update log mean; the others say it themselves."""
+"""Labels for keys of the update log. Other keys are their own labels."""
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An entry of a log. ``details``: its further keys, in words. ``often``: as anchors are."""
+    """An entry of a log. ``details`` are its further keys. ``often``: anchors, for example."""
 
     time: str  # YYYY-MM-DDThh:mm:ss.mmmZ
     kind: str
@@ -49,7 +50,7 @@ class Event(msgspec.Struct, frozen=True):
     often: bool = False
 
     def is_of(self, kind: str) -> bool:
-        """Tell whether it is shown among those of ``kind``; "": all but what happens often."""
+        """Return whether the filter ``kind`` shows this entry. "" hides only frequent entries."""
         if kind == "people":
             return bool(self.user)
         return self.kind == kind if kind else not self.often
@@ -57,7 +58,7 @@ class Event(msgspec.Struct, frozen=True):
 
 @page("history")
 async def show(request: Request, deployment: Deployment) -> View:
-    """Show all, newest first; of one kind, or with a word, if that is asked for."""
+    """Show all entries, newest first, or those of a kind or with a word."""
     kind, word = request.query_params.get("kind", ""), request.query_params.get("q", "")
     link = await deployment.link()
     entries = await link.coordinator.update_log()
@@ -73,7 +74,7 @@ async def show(request: Request, deployment: Deployment) -> View:
 
 @page("history")
 async def older(request: Request, deployment: Deployment) -> Response:
-    """Read more of the log, for starts and recoveries before those that are shown."""
+    """Read older entries of the log, with earlier starts and recoveries."""
     del request
     await deployment.log.older((await deployment.link()).coordinator)
     return redirect(deployment, "history")
@@ -81,7 +82,7 @@ async def older(request: Request, deployment: Deployment) -> Response:
 
 @page("history")
 async def evidence(request: Request, deployment: Deployment) -> Response:
-    """Answer the whole transparency log, with what verifies it, as a file for outsiders."""
+    """Return the evidence file: the transparency log with the objects for its verification."""
     del request
     link = await deployment.link()
     content = await asyncio.to_thread(_evidence, link.described)
@@ -101,7 +102,7 @@ def _evidence(found: Described) -> bytes:
 
 
 def _told(leaf: Leaf) -> Event | None:
-    """Return what the update log does not have."""
+    """Return an entry that the update log does not contain, or None."""
     then = datetime.fromtimestamp(leaf.time / 1_000_000, UTC)
     time = f"{then:%Y-%m-%dT%H:%M:%S}.{then.microsecond // 1000:03}Z"
     match leaf:

@@ -1,4 +1,4 @@
-"""Who can know the keys: each manifest of the line, and which checks were done."""
+"""The page Keys: who can know the keys, by each manifest of the line, and the checks done."""
 
 import asyncio
 import hashlib
@@ -18,28 +18,35 @@ from keyhouse.manifest import Action, Manifest, Permissions, decode
 from keyhouse.transparency.line import Effective
 from keyhouse.views.line import Knowers, additions, knowers_of
 
-_SHOWN: Final = 50  # manifests: the newest, each of which may be a request
+# Newest manifests on the page. Each can cost a request.
+_SHOWN: Final = 50
 
 
 class Era(msgspec.Struct, frozen=True):
-    """The time in which a manifest was in force. ``knowers`` is None if it cannot be read."""
+    """The time in which a manifest was in force. ``knowers``: None without its manifest."""
 
     fingerprint: str
     began: datetime
-    version: str  # of the code
-    unique: str  # identity of the code, hex
-    users: tuple[str, ...] = ()  # who may update it
-    needed: int = 0  # of them
+    # Version of the code.
+    version: str
+    # Identity of the code, hex.
+    unique: str
+    # Users who may update the manifest.
+    users: tuple[str, ...] = ()
+    # Number of users that an update needs.
+    needed: int = 0
     knowers: Knowers | None = None
-    adds: tuple[str, ...] = ()  # compared with the manifest before
+    # Additions, compared with the previous manifest.
+    adds: tuple[str, ...] = ()
 
 
 @page("keys")
 async def show(request: Request, deployment: Deployment) -> View:
-    """Show the manifests of the line, newest first, after it was proven again."""
+    """Verify the line again, and show its manifests, newest first."""
     del request
     link = await deployment.link()
-    trusted = await link.coordinator.attest(link.described.trust)  # an update may have come since
+    # An update may have extended the line since the last verification.
+    trusted = await link.coordinator.attest(link.described.trust)
     eras = await _eras(link.coordinator, trusted)
     total = 0 if trusted.line is None else len(trusted.line.manifests)
     values = {"checks": trusted.checks, "eras": eras[::-1], "total": total, "line": trusted.line}
@@ -76,7 +83,7 @@ def _era(entry: Effective, manifest: Manifest | None, before: Knowers | None) ->
 
 
 async def _manifest(coordinator: AsyncCoordinator, fingerprint: str) -> Manifest | None:
-    """Return a manifest of the line; None: it is not published, or this version cannot read it."""
+    """Return a manifest of the line, or None if it is not published or not readable here."""
     try:
         raw = await coordinator.log_part(f"object/{fingerprint}")
     except (CallRefusedError, UnavailableError):

@@ -1,4 +1,4 @@
-"""Manifest: what is in force, as tables, as a picture and as its source; and beside another."""
+"""The page Manifest: the manifest in force as tables, picture and source, and comparisons."""
 
 import asyncio
 import difflib
@@ -27,15 +27,20 @@ from keyhouse.wire.secret_types import manifest_name
 _SECTIONS: Final = tuple(
     manifest_name(field) for field in Manifest.__struct_fields__ if field not in {"raw", "config"}
 )
-_OPENED: Final = frozenset({"Parameters"})  # whose members say enough
-_LONGEST: Final = 120  # characters of a value in a table
-_MOST_NODES: Final = 24  # of a column of the picture
-_MOST_LINES: Final = 20_000  # that are compared side by side
-_BLOCK: Final = 200  # lines of the source, as many as the style sheet takes a block to have
+# Fields that the table shows by their members.
+_OPENED: Final = frozenset({"Parameters"})
+# Characters of a value in a table.
+_LONGEST: Final = 120
+# Nodes in a column of the picture.
+_MOST_NODES: Final = 24
+# Lines of both texts together: a comparison by lines costs their product in the worst case.
+_MOST_LINES: Final = 20_000
+# Lines of a block of the source. The style sheet reserves the height of this number.
+_BLOCK: Final = 200
 
 
 class Row(msgspec.Struct, frozen=True):
-    """An entry of a section: its fields as the manifest has them, long values cut."""
+    """An entry of a section with the fields of the manifest. Long values are shortened."""
 
     name: str
     fields: tuple[tuple[str, str], ...]
@@ -54,13 +59,14 @@ class Line(msgspec.Struct, frozen=True):
     kind: str
     old: str
     new: str
-    old_number: int  # 0: there is no line
+    # 0: no line on this side.
+    old_number: int
     new_number: int
 
 
 @page("manifest")
 async def show(request: Request, deployment: Deployment) -> View:
-    """Show one section as a table, or of all what has a word in it."""
+    """Show a section as a table, or the entries of all sections that contain a word."""
     section = request.query_params.get("section", "Packages")
     word = request.query_params.get("q", "")
     in_force = await deployment.in_force()
@@ -80,7 +86,7 @@ async def show(request: Request, deployment: Deployment) -> View:
 
 @page("manifest")
 async def picture(request: Request, deployment: Deployment) -> View:
-    """Show who may read what, and which code is given which secret, as a drawing."""
+    """Show as a drawing who may read which secret, and which code receives the secret."""
     in_force = await deployment.in_force()
     focus = _focus(request, in_force)
     graph = await asyncio.to_thread(graph_of, in_force.manifest, focus, _MOST_NODES)
@@ -96,7 +102,7 @@ async def picture(request: Request, deployment: Deployment) -> View:
 
 @page("manifest")
 async def source(request: Request, deployment: Deployment) -> View:
-    """Show the manifest as text: as it was uploaded, or as YAML that means the same."""
+    """Show the uploaded text of the manifest, or a YAML text with the same meaning."""
     as_yaml = request.query_params.get("as") == "yaml"
     in_force = await deployment.in_force()
     raw = in_force.manifest.raw
@@ -111,16 +117,17 @@ async def source(request: Request, deployment: Deployment) -> View:
 
 
 def _blocks(text: str) -> list[str]:
-    """Return ``text`` in blocks of lines: browsers lay out and paint those that are in sight."""
+    """Return ``text`` in blocks of lines, so that a browser lays out only the visible blocks."""
     lines = text.split("\n")
     return ["\n".join(lines[at : at + _BLOCK]) for at in range(0, len(lines), _BLOCK)]
 
 
 @page("manifest")
 async def compare(request: Request, deployment: Deployment) -> View:
-    """Show two manifests side by side, and what differs by meaning.
+    """Show two manifests side by side, and their differences in meaning.
 
-    Each is the one in force, the pending one, an earlier one of the log, or a text that was given.
+    Each is the manifest in force, the pending manifest, an earlier manifest of the log, or a
+    submitted text.
     """
     fields = fields_of(request) if request.method == "POST" else {}
     link, in_force = await deployment.link(), await deployment.in_force()
@@ -144,7 +151,8 @@ async def compare(request: Request, deployment: Deployment) -> View:
     }
     if not right:
         return View("compare", values)
-    for side, chosen in (("left", left), ("right", right)):  # a form names a version of both
+    # A form field names a manifest on each side.
+    for side, chosen in (("left", left), ("right", right)):
         version = fields.get(f"{side}_version", "")
         if chosen == "earlier" and version in (each.fingerprint for each in earlier):
             known[version] = await earlier_manifest(link.coordinator, version)
@@ -155,7 +163,7 @@ async def compare(request: Request, deployment: Deployment) -> View:
 
 @page("manifest")
 async def older(request: Request, deployment: Deployment) -> Response:
-    """Read more of the log, for manifests before those that are offered."""
+    """Read older entries of the log, to offer earlier manifests."""
     del request
     await deployment.log.older((await deployment.link()).coordinator)
     return redirect(deployment, "manifest/compare")
@@ -174,7 +182,7 @@ def _compared(old: bytes, new: bytes) -> dict[str, Any]:
 
 
 def _earlier(log: LogPart, in_force: str) -> list[Version]:
-    """Return the manifests that were in force before, the newest first."""
+    """Return the manifests that were in force earlier, newest first."""
     found = [
         Version(leaf.manifest, datetime.fromtimestamp(leaf.time / 1_000_000, UTC))
         for leaf in log.leaves
@@ -228,7 +236,7 @@ def _tree(manifest: Manifest) -> dict[str, Any]:
 
 
 def _section(tree: Mapping[str, Any], section: str) -> Mapping[str, Any]:
-    """Return a section; names of fields match in any case."""
+    """Return a section. Names of fields match in any case."""
     for name, value in tree.items():
         if name.casefold() == section.casefold() and isinstance(value, dict):
             return value
@@ -246,7 +254,7 @@ def _row(name: str, value: Any) -> Row:
 
 
 def _fields(before: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each field that is not an object itself, such as ``Env TOKEN`` of ``Parameters``."""
+    """Yield each field that is not an object, for example ``Env TOKEN`` of ``Parameters``."""
     for field, one in value.items():
         name = f"{before} {field}".strip()
         if isinstance(one, dict) and one:

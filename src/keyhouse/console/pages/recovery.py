@@ -1,4 +1,4 @@
-"""Recovery: who holds shares, how far a recovery is, and what a holder does next."""
+"""The page Recovery: the holders of shares, the state of a recovery, and a holder's next step."""
 
 import asyncio
 from typing import Final
@@ -18,7 +18,7 @@ _RUNNING: Final = 3
 
 @page("recovery")
 async def show(request: Request, deployment: Deployment) -> View:
-    """Show the state of a recovery, or who would take part in one."""
+    """Show the state of a recovery, or the people who would take part in a recovery."""
     del request
     offer = await _offer(deployment)
     if offer is not None:
@@ -34,7 +34,7 @@ async def show(request: Request, deployment: Deployment) -> View:
 
 @change("recovery")
 async def shares(request: Request, deployment: Deployment) -> Response:
-    """Answer the encrypted shares as a file: each opens with its holder's key alone."""
+    """Return the encrypted shares as a file. Only its holder's key decrypts a share."""
     del request
     link = await deployment.link()
     found = await link.coordinator.recovery_secrets()
@@ -45,9 +45,10 @@ async def shares(request: Request, deployment: Deployment) -> Response:
 
 
 async def _offer(deployment: Deployment) -> Offer | None:
-    """Return the offer of a coordinator in recovery mode; None if it is not in that.
+    """Return the offer of a coordinator in recovery mode, or None in any other mode.
 
-    Its root is a temporary one, which no memory knows; the offer names the deployment's own.
+    In recovery mode, the coordinator has a temporary root that no memory contains. The offer
+    contains the deployment's own root.
     """
     found = await asyncio.to_thread(described, deployment.name, anonymous=True)
     trusted = await verify_async(found.address, found.trust, None)
@@ -60,5 +61,5 @@ async def _offer(deployment: Deployment) -> Offer | None:
 
 
 def _remembered(found: Described) -> str:
-    """Return the SHA-256 of the root that is remembered at the address; "" if none is."""
+    """Return the SHA-256 of the root in the memory for this address, or ""."""
     return "" if found.memory is None else found.memory.read().root_at(parse_address(found.address))

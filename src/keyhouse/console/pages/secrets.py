@@ -1,4 +1,4 @@
-"""Secrets: names, types and who may; values only when they are asked for, one at a time."""
+"""The page Secrets: names, types and rights. A value appears only on request, one at a time."""
 
 import base64
 from typing import Any
@@ -17,7 +17,7 @@ from keyhouse.wire.base64_text import decode_base64
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A secret, and what the user may do with it. ``changed``: its newest upload; "": none."""
+    """A secret, and the rights of the user. ``changed`` is the time of the newest upload, or ""."""
 
     secret: DescribedSecret
     changed: str
@@ -28,7 +28,7 @@ class Row(msgspec.Struct, frozen=True):
 
 @page("secrets")
 async def show(request: Request, deployment: Deployment) -> View:
-    """Show what the manifest says of secrets, and when users uploaded them."""
+    """Show the secrets of the manifest, and the times of uploads."""
     word = request.query_params.get("q", "")
     link, in_force = await deployment.link(), await deployment.in_force()
     uploads: dict[str, tuple[str, str]] = {}
@@ -58,7 +58,7 @@ def _row(secret: DescribedSecret, upload: tuple[str, str], in_force: InForce) ->
 
 @page("secrets")
 async def read(request: Request, deployment: Deployment) -> Response:
-    """Answer one value, for the script of the page alone: it is in no page and no history."""
+    """Return one value to the script of the page. No page and no history contains the value."""
     name = fields_of(request).get("secret", "")
     link = await deployment.link()
     try:
@@ -93,7 +93,7 @@ def _given(fields: dict[str, str]) -> Secret:
 
 
 def _parts(found: SecretObject) -> list[dict[str, Any]]:
-    """Return what a secret consists of, each as text where it is text, else as base64."""
+    """Return the parts of a secret, each as text if it is text, and otherwise as base64."""
     parts: list[dict[str, Any]] = []
     if found.cert:
         der = base64.b64encode(found.cert).decode()

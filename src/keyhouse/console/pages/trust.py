@@ -1,4 +1,4 @@
-"""Trust: what the coordinator has proven, when, and against what it was compared."""
+"""The page Trust: the proofs of the coordinator, their time, and the expected values."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -19,7 +19,8 @@ from keyhouse.transparency.note import SignedNote
 from keyhouse.wire.vm_identity import bits_in_words
 
 _RUNNING: Final = 3
-_AGE: Final = timedelta(minutes=5)  # after which the page verifies again
+# A proof that is older makes the page verify again.
+_AGE: Final = timedelta(minutes=5)
 _WORDS: Final = {
     TcbStatus.UP_TO_DATE: "The platform has every update that its vendor knows of.",
     TcbStatus.SW_HARDENING_NEEDED: "The platform is up to date; software has to work around known"
@@ -35,7 +36,7 @@ _WORDS: Final = {
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """A measurement, beside what was expected. ``words``: bits of it by their names."""
+    """A measurement beside the expected value. ``words`` names the bits of the measurement."""
 
     name: str
     value: str
@@ -44,18 +45,19 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 class Log(msgspec.Struct, frozen=True):
-    """The newest head of the log. ``seen``: when a quorum had seen it; None: no policy."""
+    """The newest head of the log. ``seen``: time of a cosignature by a quorum, or None."""
 
     origin: str
     size: int
     root: str
     seen: datetime | None = None
-    witnesses: tuple[tuple[str, bool], ...] = ()  # a name, and whether it has cosigned
+    # A name of a witness, and whether the witness has cosigned.
+    witnesses: tuple[tuple[str, bool], ...] = ()
 
 
 @page("trust")
 async def show(request: Request, deployment: Deployment) -> View:
-    """Show what is proven; verify again what was verified some time ago."""
+    """Show the proofs. Verify again if they are older than ``_AGE``."""
     del request
     verified = deployment.verified
     if verified is not None and datetime.now(UTC) - verified > _AGE:
@@ -88,26 +90,29 @@ def _witnesses(policy: LogPolicy, found: LogCheckpoint) -> tuple[tuple[str, bool
 
 
 async def _user(deployment: Deployment, link: Link, phase: int) -> str:
-    """Return who the user is in the manifest in force; "" if nobody, or if there is none."""
+    """Return the name of the user in the manifest in force, or "" without a user or manifest."""
     if not link.certificate or phase != _RUNNING:
         return ""
     return (await deployment.in_force()).user
 
 
 async def _log(link: Link, phase: int) -> Log | None:
-    """Return the newest head of the log, which continues what is remembered of it.
+    """Return the newest head of the log, after a check that it continues the remembered log.
 
-    None: no manifest is enforced, or it has no log. Raises ``TrustError``, also without witnesses.
+    Returns None without a manifest in force, or without a log. Raises ``TrustError``, even without
+    witnesses.
     """
     if phase != _RUNNING:
         return None
     policy = link.described.trust.log_policy
     try:
         found = await link.coordinator.witnessed_checkpoint()
-    except CallUnknownError:  # it is of a version without a log
+    # The coordinator is of a version without a log.
+    except CallUnknownError:
         return None
     except CallRefusedError as refusal:
-        if refusal.reason == "not-found":  # an older version has begun this deployment
+        # An older version began this deployment, so it has no log.
+        if refusal.reason == "not-found":
             return None
         raise
     if policy is None:
@@ -126,7 +131,7 @@ async def verify(request: Request, deployment: Deployment) -> Response:
 
 @page("trust")
 async def unlock(request: Request, deployment: Deployment) -> Response:
-    """Take the password of the user's key."""
+    """Use the submitted password of the user's key."""
     password = fields_of(request).get("password", "")
     await deployment.unlock(Secret(password.encode()))
     return redirect(deployment, "trust")

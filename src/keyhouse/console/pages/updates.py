@@ -1,6 +1,7 @@
-"""Updates: what is pending and what it would do; propose, approve and cancel, each confirmed.
+"""The page Updates: the pending update and its effects; propose, approve and cancel.
 
-Who has signed the pending one is told as their own keys prove it, whatever the coordinator says.
+Each action needs a confirmation. The page marks a user as signer only after a verification of the
+signature with the user's key, whatever the coordinator states.
 """
 
 import asyncio
@@ -30,8 +31,8 @@ async def signers(
 ) -> set[str]:
     """Return the users whose signed approval of the ``pending`` manifest is in ``log``.
 
-    Nobody if an approval cannot be read now: who has agreed is known without it. Raises
-    ``TrustError``.
+    Returns no user if an approval is not readable now; the list of approvers does not depend on
+    signatures. Raises ``TrustError``.
     """
     users = in_force.manifest.users
     names = {name_in_leaf(name): name for name in users}
@@ -67,7 +68,7 @@ def _has_signed(raw: bytes, certificate: bytes, user: str, pending: bytes) -> bo
 
 @page("updates")
 async def show(request: Request, deployment: Deployment) -> View:
-    """Show the pending update with its plan, or the form that proposes one."""
+    """Show the pending update with its plan, or the form for a proposal."""
     link, in_force = await deployment.link(), await deployment.in_force()
     pending = await link.coordinator.pending()
     allows = in_force.permissions.allows
@@ -94,7 +95,7 @@ async def show(request: Request, deployment: Deployment) -> View:
 
 @page("updates")
 async def plan(request: Request, deployment: Deployment) -> View:
-    """Show what a manifest that was given would do. Nothing is changed."""
+    """Show the effects of a submitted manifest. Nothing is changed."""
     text = fields_of(request).get("manifest", "")
     if not text.strip():
         raise BadRequestError("no manifest was given", hint="paste one, or choose a file")
@@ -113,7 +114,7 @@ async def plan(request: Request, deployment: Deployment) -> View:
 
 @change("updates")
 async def propose(request: Request, deployment: Deployment) -> Response:
-    """Propose the manifest whose plan was shown; refused if by now something else would happen."""
+    """Propose the manifest of the reviewed plan. Refused if its effect has changed since."""
     fields = fields_of(request)
     raw = decode_base64(fields.get("manifest", ""))
     link = await deployment.link()
@@ -123,7 +124,7 @@ async def propose(request: Request, deployment: Deployment) -> Response:
 
 @change("updates")
 async def approve(request: Request, deployment: Deployment) -> Response:
-    """Agree to the pending update whose plan was shown, byte for byte."""
+    """Agree to the pending update of the reviewed plan, byte for byte."""
     fields, link = fields_of(request), await deployment.link()
     raw = await _still_pending(link, fields)
     await link.coordinator.acknowledge(raw, plan=_digest(fields))
@@ -132,7 +133,7 @@ async def approve(request: Request, deployment: Deployment) -> Response:
 
 @change("updates")
 async def cancel(request: Request, deployment: Deployment) -> Response:
-    """Cancel the pending update, if it is the one that was shown."""
+    """Cancel the pending update, if it is the update on the page."""
     link = await deployment.link()
     await _still_pending(link, fields_of(request))
     await link.coordinator.cancel()
@@ -140,7 +141,7 @@ async def cancel(request: Request, deployment: Deployment) -> Response:
 
 
 async def _still_pending(link: Link, fields: dict[str, str]) -> bytes:
-    """Return the pending update. Raises ``ConflictError`` if it is not the one that was shown."""
+    """Return the pending update. Raises ``ConflictError`` if the page showed another update."""
     pending = await link.coordinator.pending()
     if pending is None or fingerprint(pending.manifest) != fields.get("pending", ""):
         raise ConflictError(
@@ -150,7 +151,7 @@ async def _still_pending(link: Link, fields: dict[str, str]) -> bytes:
 
 
 def _digest(fields: dict[str, str]) -> str:
-    """Return the digest of the plan that was reviewed: without one nothing is sent."""
+    """Return the digest of the reviewed plan. Without a digest, nothing is sent."""
     digest = fields.get("plan", "")
     if not digest:
         raise BadRequestError("no plan was reviewed", hint="load the page again")
@@ -158,7 +159,7 @@ def _digest(fields: dict[str, str]) -> str:
 
 
 def _reviewed(found: PlanData) -> dict[str, Any]:
-    """Return what templates show of a plan."""
+    """Return the values of a plan for templates."""
     return {
         "found": found,
         "changes": [review.signed(each) for each in review.harmless(found.plan)],

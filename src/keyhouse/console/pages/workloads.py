@@ -1,4 +1,4 @@
-"""Workloads: who has joined, what was counted of them, and who was refused."""
+"""The page Workloads: activated workloads, their counters, and refused activations."""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -28,7 +28,7 @@ class Bar(msgspec.Struct, frozen=True):
 
 @page("workloads")
 async def show(request: Request, deployment: Deployment) -> View:
-    """Show the newest page of the audit trail, its plot, and the limits; or what was refused."""
+    """Show the newest part of the audit trail, its plot and the limits, or refused activations."""
     word = request.query_params.get("q", "")
     link = await deployment.link()
     refusals = await _refusals(link.coordinator)
@@ -57,7 +57,7 @@ async def show(request: Request, deployment: Deployment) -> View:
 
 
 async def _refusals(coordinator: AsyncCoordinator) -> RefusedActivations | None:
-    """Return what was refused; None: the coordinator is of a version that does not tell."""
+    """Return refused activations, or None from a coordinator of a version without this call."""
     try:
         return await coordinator.refused_activations()
     except CallUnknownError:
@@ -65,9 +65,9 @@ async def _refusals(coordinator: AsyncCoordinator) -> RefusedActivations | None:
 
 
 def plot(times: list[str]) -> list[Bar]:
-    """Return the bars of activations at ``times`` (RFC 3339, ascending): as many as are readable.
+    """Return bars for activations at ``times`` (RFC 3339, ascending), few enough to be readable.
 
-    Each is as long as the shortest of a minute, 5, 15, an hour, 6, a day, a week that fits.
+    Each bar covers the shortest suitable time: a minute, 5, 15, an hour, 6, a day or a week.
     """
     moments = [datetime.fromisoformat(each) for each in times]
     if not moments:
