@@ -1,1 +1,1 @@
-"""What people are shown of manifests, plans and secrets, wherever they see it."""
+"""Describes manifests, plans and secrets for people, in equal words for every surface."""

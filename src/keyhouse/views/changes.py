@@ -1,4 +1,4 @@
-"""A change as people see it: section, sign (``+ - ~``) and sentence; and how many there are."""
+"""A change for people: section, sign (``+ - ~``) and sentence; and a count of changes."""
 
 from typing import Literal, NamedTuple
 
@@ -8,7 +8,7 @@ Sign = Literal["+", "-", "~"]
 
 
 class SignedChange(NamedTuple):
-    """One change. ``section``: that of the manifest, or ``Coordinator``."""
+    """A change. ``section`` is a section of the manifest, or ``Coordinator``."""
 
     section: str
     sign: Sign
@@ -16,7 +16,7 @@ class SignedChange(NamedTuple):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """How many entries come, go and change, and what is lost with them."""
+    """Counts of added, removed and changed entries, and of lost values."""
 
     added: int
     removed: int
@@ -24,7 +24,7 @@ class Summary(msgspec.Struct, frozen=True):
     lost: int = 0
 
     def __str__(self) -> str:
-        """Return such as ``2 to add, 1 to change, 1 value lost``; "nothing to change" if so."""
+        """Return a text such as ``2 to add, 1 to change, 1 value lost``, or "nothing to change"."""
         values = "value" if self.lost == 1 else "values"
         parts = (
             (self.added, "to add"),

@@ -1,4 +1,4 @@
-"""What differs between two manifests, as people read it."""
+"""Describes the differences between two manifests for people."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -12,11 +12,12 @@ from keyhouse.manifest.diff import Change
 from keyhouse.views.changes import Sign, SignedChange, Summary
 
 _SIGNS: Final[dict[str, Sign]] = {"added": "+", "removed": "-", "changed": "~"}
-_LONGEST: Final = 200  # characters of a value that are shown
+# Characters of a value in a sentence.
+_LONGEST: Final = 200
 
 
 def signed(change: Change) -> Iterator[SignedChange]:
-    """Yield a change with its sign; of an entry that comes each of its fields."""
+    """Yield the change with its sign. A new entry yields each of its fields."""
     where = at(*filter(None, (change.name,)), *change.field)
     text, sign = _words(where, change), _SIGNS[change.kind]
     if change.kind == "added" and not change.field and isinstance(change.new, dict):
@@ -28,7 +29,7 @@ def signed(change: Change) -> Iterator[SignedChange]:
 
 
 def summary(changes: Sequence[Change]) -> Summary:
-    """Count entries that come, go and change."""
+    """Count added, removed and changed entries."""
     whole = {(each.section, each.name): each.kind for each in changes if not each.field}
     kinds = [*whole.values()]
     others = {(each.section, each.name) for each in changes} - whole.keys()
@@ -37,7 +38,7 @@ def summary(changes: Sequence[Change]) -> Summary:
 
 
 def losses(before: Manifest, after: Manifest) -> list[str]:
-    """Return what an update from one to the other may lose, in sentences."""
+    """Return sentences about values that an update from ``before`` to ``after`` may lose."""
     return [
         f"secret {quoted(name)}: if a value is uploaded, an update to this loses it"
         for name in upload_may_be_lost(before, after)

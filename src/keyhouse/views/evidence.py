@@ -1,4 +1,4 @@
-"""Evidence files of a verified coordinator, for all who offer them."""
+"""Creates the evidence file of a verified coordinator, for commands and the console."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -22,14 +22,15 @@ def evidence_of(
 ) -> Evidence:
     """Return the evidence of the whole log of ``coordinator``.
 
-    ``collateral`` returns what verifies a quote. ``earlier``: checkpoints that are kept. The rules
-    that need no pins have been applied: an auditor would refuse the file for them anyway. Raises
-    ``LogInvalidError`` and ``EvidenceRefusedError`` for a log that is damaged or breaks them, and
-    what calls raise.
+    ``collateral`` returns the collateral of a quote. ``earlier`` are stored checkpoints. The
+    function applies the rules that need no pins, because an auditor would refuse such a file
+    anyway. Raises ``LogInvalidError`` for a damaged log, ``EvidenceRefusedError`` for a log that
+    breaks the rules, and the errors of calls.
     """
     proven, key = coordinator.trusted, coordinator.log_key()
     nonce = token_bytes(NONCE)
-    before = coordinator.witnessed_checkpoint()  # it continues all that is remembered of the log
+    # This checkpoint continues the remembered log.
+    before = coordinator.witnessed_checkpoint()
     head = coordinator.log_quote(nonce)
     given = write_collateral(collateral(head.quote))
     found = collect(
@@ -48,7 +49,7 @@ def evidence_of(
 
 
 def parts_of(coordinator: Coordinator) -> Parts:
-    """Return what reads parts of the log of ``coordinator``; None for one that it has not."""
+    """Return a reader of log parts of ``coordinator``. It returns None for a missing part."""
 
     def read(path: str) -> bytes | None:
         try:

@@ -1,4 +1,4 @@
-"""Who can know the keys of a deployment, by its manifests, as people are shown it."""
+"""Describes for people who can know the keys of a deployment, by the manifests of its line."""
 
 from collections.abc import Iterator
 
@@ -10,21 +10,26 @@ from keyhouse.manifest import Manifest, Package, Replicas
 class Knowers(msgspec.Struct, frozen=True):
     """The parts of a manifest that decide who can learn the data key, and so the root key."""
 
-    holders: dict[str, bytes]  # public recovery keys by name
-    threshold: int  # shares that together are the data key; 0: there are no holders
-    code: tuple[str, ...]  # other coordinators that are given the data key
-    statuses: tuple[str, ...]  # of platforms, beside UpToDate
-    platforms: tuple[str, ...] | None  # None: any platform, or no other coordinator
+    # Public recovery keys by name.
+    holders: dict[str, bytes]
+    # Number of shares that yield the data key, or 0 without holders.
+    threshold: int
+    # Code of other coordinators that receive the data key.
+    code: tuple[str, ...]
+    # Accepted TCB statuses of platforms, besides UpToDate.
+    statuses: tuple[str, ...]
+    # None: any platform, or no other coordinator.
+    platforms: tuple[str, ...] | None
 
     @property
     def holders_text(self) -> str:
-        """The holders and how many of them it takes."""
+        """The holders, and the number of shares that yield the data key."""
         names = ", ".join(sorted(self.holders))
         return f"{self.threshold} of {len(self.holders)}: {names}" if names else "none"
 
     @property
     def code_text(self) -> str:
-        """The other coordinators that are given the data key."""
+        """The other coordinators that receive the data key."""
         return ", ".join(self.code) or "none"
 
 
@@ -42,7 +47,7 @@ def knowers_of(manifest: Manifest) -> Knowers:
 
 
 def additions(before: Knowers, after: Knowers) -> Iterator[str]:
-    """Yield what lets more learn the keys under ``after`` than under ``before``."""
+    """Yield each change that lets more people or code learn the keys than ``before``."""
     known = set(before.holders.values())
     for name, key in sorted(after.holders.items()):
         if key not in known:

@@ -1,4 +1,4 @@
-"""The plan of an update as people review it."""
+"""Describes the plan of an update for the people who review it."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,28 +9,28 @@ from keyhouse.wire.plan import Plan, PlanChange, PlanData
 _COMES: Final = frozenset({"added", "gained", "opened", "given"})
 _GOES: Final = frozenset({"removed", "lost", "closed"})
 _DANGERS: Final = frozenset({"value-lost", "derived-keys-changed", "limit-reached"})
-"""Changes that lose data, or lock workloads out."""
+"""Kinds of changes that lose data, or lock out workloads."""
 
 
 def signed(change: PlanChange) -> SignedChange:
-    """Return ``change`` with its sign. Words that a newer coordinator has get a sign, too."""
+    """Return ``change`` with its sign. Unknown kinds of a newer coordinator have a sign, too."""
     word = change.what.rpartition("-")[2]
     sign: Sign = "+" if word in _COMES else "-" if word in _GOES else "~"
     return SignedChange(change.section, sign, change.text)
 
 
 def harmless(plan: Plan) -> list[PlanChange]:
-    """Return the changes that can be undone."""
+    """Return the changes that a later update can undo."""
     return [each for each in plan.changes if each.what not in _DANGERS]
 
 
 def danger_texts(plan: Plan) -> list[str]:
-    """Return what cannot be undone, in sentences."""
+    """Return sentences about the changes that nobody can undo."""
     return [each.text for each in plan.changes if each.what in _DANGERS]
 
 
 def summary(changes: Sequence[PlanChange]) -> Summary:
-    """Count entries by what happens to them; what follows from that is not counted again."""
+    """Count entries by kind of change. Consequences of a change are not counted again."""
     added = {(each.section, each.name) for each in changes if each.what.endswith("-added")}
     removed = {(each.section, each.name) for each in changes if each.what.endswith("-removed")}
     named = {(each.section, each.name) for each in changes}
@@ -39,7 +39,7 @@ def summary(changes: Sequence[PlanChange]) -> Summary:
 
 
 def agreement(found: PlanData) -> str:
-    """Return who has to agree, and who has, in words."""
+    """Return in words which users must agree, and which users have agreed."""
     plan = found.plan
     if not plan.needed:
         return "nobody else has to agree"

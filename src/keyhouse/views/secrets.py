@@ -1,4 +1,4 @@
-"""Secrets for people: what a manifest says of them, what is uploaded as one."""
+"""Describes the secrets of a manifest for people, and reads uploads of secrets from files."""
 
 import re
 from collections.abc import Iterable
@@ -25,11 +25,12 @@ from keyhouse.wire.secret_types import SecretDefinition, SecretType, UserSecret
 
 
 class DescribedSecret(msgspec.Struct, frozen=True):
-    """A secret as the manifest defines it: where its value comes from, and users by name."""
+    """A secret as the manifest defines it: the origin of its value, and users by name."""
 
     name: str
     type: str
-    size: int  # in bits; 0: it has none
+    # In bits, or 0 for a kind without a size.
+    size: int
     value: str
     readers: tuple[str, ...]
     writers: tuple[str, ...]
@@ -61,7 +62,7 @@ def _origin(definition: SecretDefinition) -> str:
 
 
 def _holders(manifest: Manifest, action: Action) -> dict[str, tuple[str, ...]]:
-    """Return the users who have ``action``, sorted, by name of the secret."""
+    """Return for each secret the users with the permission ``action``, sorted."""
     found: dict[str, set[str]] = {}
     for user, definition in manifest.users.items():
         for role in {name: manifest.roles[name] for name in definition.roles}.values():
@@ -74,8 +75,8 @@ def _holders(manifest: Manifest, action: Action) -> dict[str, tuple[str, ...]]:
 def read_secret_file(content: bytes) -> dict[str, UserSecret]:
     """Return the uploads by name from JSON; bytes are base64.
 
-    Raises ``UnreadableError`` or ``InvalidError`` with every problem, also for unknown fields and
-    names that come twice: a value that is not used must not look uploaded.
+    Raises ``UnreadableError``, or ``InvalidError`` with every problem. Unknown fields and repeated
+    names are errors, because a user would believe that an ignored value was uploaded.
     """
     found = read(content, dict[str, UserSecret])
     if found.problems:
@@ -84,10 +85,11 @@ def read_secret_file(content: bytes) -> dict[str, UserSecret]:
 
 
 def upload_of(name: str, value: Secret, manifest: Manifest) -> SecretUpload:
-    """Return the upload of ``value`` for the secret ``name``: what its type in ``manifest`` takes.
+    """Return the upload of ``value`` for the secret ``name``, as its type in ``manifest`` requires.
 
-    Raises ``NotFoundError`` for an unknown name, ``RefusedError`` for a secret that is generated
-    and for an empty value, ``PemUnusableError`` if it is a certificate and ``value`` is not.
+    Raises ``NotFoundError`` for an unknown name, ``RefusedError`` for a generated secret and for an
+    empty value, and ``PemUnusableError`` if a certificate is needed and ``value`` is not a
+    certificate.
     """
     definition = manifest.secrets.get(name)
     if definition is None:
@@ -108,28 +110,29 @@ def upload_of(name: str, value: Secret, manifest: Manifest) -> SecretUpload:
 
 
 def unknown_secret(name: str, known: Iterable[str]) -> NotFoundError:
-    """Return the error for a ``name`` that is not in the manifest; it may mean one of ``known``."""
+    """Return the error for an unknown ``name``. It suggests a similar name of ``known``."""
     close = resembling(name, islice(known, _MOST_NAMES))
     hint = f"did you mean {close}?" if close else "keyhouse secret list prints all names"
     return NotFoundError(f"the manifest has no secret {quoted(name)}", hint=hint)
 
 
-_MOST_NAMES: Final = 500  # that a name is compared with
+# Names that a mistyped name is compared with. A manifest can have many more.
+_MOST_NAMES: Final = 500
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 _CERTIFICATE: Final = b"CERTIFICATE"
 _KEYS: Final = frozenset({b"PRIVATE KEY", b"EC PRIVATE KEY", b"RSA PRIVATE KEY"})
 
 
 class PemUnusableError(RefusedError):
-    """The PEM file is not one certificate, with or without its key."""
+    """The PEM file is not a single certificate, with or without its key."""
 
     code = "pem-unusable"
 
 
 def read_pem_secret(content: bytes) -> SecretUpload:
-    """Return the upload for the one certificate in ``content``, and its key if there is one.
+    """Return the upload for the certificate in ``content``, with its key if there is one.
 
-    Raises ``PemUnusableError``; no message holds anything of the file.
+    Raises ``PemUnusableError``. Messages contain no part of the file.
     """
     blocks = [(match[1], match[0]) for match in _BLOCK.finditer(content)]
     certificates = [block for label, block in blocks if label == _CERTIFICATE]

@@ -1,4 +1,4 @@
-"""Witnesses of a running coordinator: their cosignatures, and the rest of the lease."""
+"""Describes the witnesses of a running coordinator: cosignatures, and the rest of the lease."""
 
 from datetime import datetime
 from operator import attrgetter
@@ -17,40 +17,45 @@ from keyhouse.wire.client_api import LeaseLeft
 
 _SECOND: Final = "%Y-%m-%d %H:%M:%S UTC"
 _SHORT: Final = 4
-"""A lease with less than this part left is short: half of it makes the coordinator renew it."""
+"""A shorter part of a lease counts as short. The coordinator renews a lease at its half."""
 
 
 class Cosignature(msgspec.Struct, frozen=True):
-    """A witness of the manifest, and the time of its cosignature; None: it has not cosigned."""
+    """A witness of the manifest, and the time of its cosignature, or None without a cosignature."""
 
-    witness: str  # its name in the policy
-    key: str  # the name of its key
+    # The name of the witness in the policy.
+    witness: str
+    # The name of the witness's key.
+    key: str
     time: datetime | None
 
 
 class Witnesses(msgspec.Struct, frozen=True, rename="camel"):
-    """The witnesses of the manifest in force, and the newest checkpoint that is shown with them.
+    """The witnesses of the manifest in force, and the newest checkpoint with their cosignatures.
 
-    ``lease``: None if the coordinator is older than this field. ``enforced``: whether the
-    coordinator is held when the lease ends.
+    ``lease`` is None if the coordinator is older than this field. ``enforced``: the coordinator
+    stops serving secrets when the lease expires.
     """
 
     cosignatures: tuple[Cosignature, ...]
-    entries: int  # of the log that the checkpoint covers
-    quorum: bool  # whether those that have cosigned are one
+    # Number of entries that the checkpoint covers.
+    entries: int
+    # Whether the cosignatures form a quorum.
+    quorum: bool
     enforced: bool
     lease: LeaseLeft | None
-    granted: LeaseLeft  # a whole lease, by the manifest
+    # A whole lease, by the manifest.
+    granted: LeaseLeft
 
     @property
     def last(self) -> Cosignature | None:
-        """The latest cosignature."""
+        """The latest cosignature, or None."""
         signed = (each for each in self.cosignatures if each.time is not None)
         return max(signed, key=attrgetter("time"), default=None)
 
     @property
     def is_short(self) -> bool:
-        """Whether the lease has ended or ends soon, so witnesses have not renewed it in time."""
+        """Whether the lease has expired or expires soon: witnesses did not renew it in time."""
         left, whole = self.lease, self.granted
         return left is not None and (
             left.seconds < whole.seconds // _SHORT or left.operations < whole.operations // _SHORT
@@ -60,10 +65,10 @@ class Witnesses(msgspec.Struct, frozen=True, rename="camel"):
 def witnesses_of(
     coordinator: Coordinator, manifest: Manifest, lease: LeaseLeft | None
 ) -> Witnesses | None:
-    """Return the witnesses that ``manifest`` names; None if it names none.
+    """Return the witnesses of ``manifest``, or None if the manifest names no witness.
 
-    ``lease``: from the status of ``coordinator``. Raises ``TrustError`` for a log that does not
-    verify, and for a cosignature of a named witness that does not hold.
+    ``lease`` comes from the status of ``coordinator``. Raises ``TrustError`` for a log that does
+    not verify, and for an invalid cosignature of a named witness.
     """
     rules = manifest.config.transparency
     if rules is None or not rules.witnesses:
@@ -84,7 +89,7 @@ def witnesses_of(
 
 
 def _times(policy: Policy, found: LogCheckpoint) -> dict[VerifierKey, datetime]:
-    """Return the time of each witness that has cosigned ``found``."""
+    """Return the time of each cosignature of ``found``, by the witness's key."""
     note, log = SignedNote.read(found.note), VerifierKey.read(found.verifier)
     with trusting():
         signed = verified(note, [log, *(each.key for each in policy.witnesses)])
@@ -102,12 +107,12 @@ def witness_rows(found: Witnesses) -> dict[str, str]:
 
 
 def seen_in_words(cosignature: Cosignature) -> str:
-    """Return the witness and the time of ``cosignature``."""
+    """Return the witness and the time of ``cosignature`` in words."""
     return f"{cosignature.witness}, {cosignature.time:{_SECOND}}"
 
 
 def cosigned_in_words(found: Witnesses) -> str:
-    """Return which witnesses have cosigned, which have not, and whether that is a quorum."""
+    """Return in words who has cosigned, who is missing, and whether this is a quorum."""
     signed = [each.witness for each in found.cosignatures if each.time is not None]
     others = [each.witness for each in found.cosignatures if each.time is None]
     verb = "has" if len(signed) == 1 else "have"
@@ -119,7 +124,7 @@ def cosigned_in_words(found: Witnesses) -> str:
 
 
 def lease_in_words(found: Witnesses, left: LeaseLeft) -> str:
-    """Return for how long the coordinator serves without another cosignature."""
+    """Return in words how long the coordinator serves without another cosignature."""
     held = "then held" if found.enforced else "then it serves all the same (Serve: Always)"
     if not left.seconds or not left.operations:
         return "ended" if found.enforced else "ended; it serves all the same (Serve: Always)"
@@ -127,7 +132,7 @@ def lease_in_words(found: Witnesses, left: LeaseLeft) -> str:
 
 
 def quorum_in_words(quorum: Group | Witness | None) -> str:
-    """Return whose cosignatures are enough, as ``2 of A, B, (1 of C, D)``."""
+    """Return a quorum in words, for example ``2 of A, B, (1 of C, D)``."""
     if quorum is None:
         return "none"
     if isinstance(quorum, Witness):
