@@ -1,4 +1,4 @@
-"""Answers of the Client API: what a use case gave or refused, in its envelope."""
+"""Answers of the Client API: puts the result or the refusal of a use case into its envelope."""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,20 +11,20 @@ from keyhouse.server.client_api import envelope
 from keyhouse.server.http.exchange import Answer, Head, Refusal
 
 _VERSION_2: Final = "/api/v2/"
-"""Only version 2 of the interface has answers whose word is ``fail``."""
+"""The start of paths of version 2. Only version 2 has answers with the word ``fail``."""
 
 _NO_FAULT: Final = frozenset({501, 503})
-"""What the protocol refuses though the request itself is not wrong: never a ``fail``."""
+"""Statuses of protocol refusals that are not the fault of the request: never a ``fail``."""
 
 SHARED: Final = 5
-"""Public answers kept for all who ask: manifest and update log in both versions, the update."""
+"""Public answers that clients share: manifests and update logs of both versions, pending update."""
 
 
 class Answers:
-    """Makes answers. ``present`` returns the view of now. Used on the event loop's thread.
+    """Builds answers. ``present`` returns the current view. Use on the event loop's thread only.
 
-    ``replica`` names which of several coordinators answers. ``standbys``: how many of the
-    database's keep each change before it is acknowledged, at least.
+    ``replica`` names this coordinator among several. ``standbys``: at least so many standbys of the
+    database store each change before the answer.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Answers:
         self._headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def headers(self, view: View) -> tuple[tuple[bytes, bytes], ...]:
-        """Return the headers that every answer from ``view`` carries."""
+        """Return the headers of every answer from ``view``."""
         if view is not self._headers_of:
             state = ((b"keyhouse-state", view.revision.encode()),) if view.revision else ()
             head = view.log_head
@@ -53,7 +53,7 @@ class Answers:
         return self._headers
 
     def success(self, data: msgspec.Struct | str | None, view: View, message: str = "") -> Answer:
-        """Return 200 with ``data``, of a type of the interface, as seen from ``view``."""
+        """Return 200 with ``data``, of a type of the interface, from ``view``."""
         return envelope.enveloped(msgspec.json.encode(data), self.headers(view), message)
 
     def encoded(self, data: bytes, view: View) -> Answer:
@@ -61,9 +61,9 @@ class Answers:
         return envelope.enveloped(data, self.headers(view))
 
     def shared(self, data: bytes, view: View) -> Answer:
-        """Return ``success`` for public ``data`` that may be large: one answer for all who ask.
+        """Return ``success`` for public ``data`` that may be large: one answer for all clients.
 
-        Clients that are slow to take it, however many, then hold its bytes once.
+        Many slow clients then hold the bytes once.
         """
         headers = self.headers(view)
         for known, answer in self._shared:
@@ -74,13 +74,13 @@ class Answers:
         return answer
 
     def refused(self, problem: KeyhouseError, head: Head) -> Answer:
-        """Return what ``problem`` becomes for the caller of ``head``. Its frames are released."""
+        """Return the answer for ``problem`` in the caller's version. Releases its frames."""
         release_frames(problem)
         headers = self.headers(self.present())
         return envelope.refusal(problem, headers, fails=head.path.startswith(_VERSION_2))
 
     def refused_by_protocol(self, refusal: Refusal) -> Answer:
-        """Return what a refusal of HTTP itself becomes."""
+        """Return the answer for a refusal by HTTP itself."""
         hint = f" ({refusal.hint})" if refusal.hint else ""
         message = refusal.message + hint
         headers = self.headers(self.present())
@@ -90,9 +90,9 @@ class Answers:
         return envelope.error(refusal.status, message, headers)
 
     def not_found(self, head: Head, allowed: tuple[str, ...]) -> Answer:
-        """Return 405, also where no method is ``allowed``.
+        """Return 405, even for a path without any method in ``allowed``.
 
-        Clients take it for "no such version of the interface".
+        Existing clients understand 405 as "this server lacks this version of the interface".
         """
         path = head.path[:200].encode("unicode_escape").decode("ascii")
         headers = self.headers(self.present())

@@ -1,4 +1,4 @@
-"""Bodies of answers that are the same for many requests, encoded once."""
+"""Bodies of answers that are equal for many requests. Each is encoded once."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -34,19 +34,19 @@ _SIMULATION: Final = " (SIMULATION: proves nothing, protects nothing)"
 
 
 def still_needed(acknowledgements: int) -> str:
-    """Return how many are missing, in words; clients read the number in front."""
+    """Return in words how many acknowledgements are missing. Clients read the number in front."""
     if acknowledgements == 1:
         return "1 more acknowledgement is needed"
     return f"{acknowledgements} more acknowledgements are needed"
 
 
 def warnings_message(warnings: Iterable[str]) -> str:
-    """Return the message of an answer to a first manifest; empty without warnings."""
+    """Return the message of the answer to a first manifest, or "" without warnings."""
     return "; ".join(f"warning: {warning}" for warning in warnings)
 
 
 def status_message(answers: Answers, engine: Engine, view: View) -> str:
-    """Return the phase in words, and what people should know of manifest and database."""
+    """Return the phase in words, with remarks on the manifest and the database."""
     caveats = [TRUSTED_FOR_FRESHNESS] if engine.shares_store else []
     if answers.standbys:
         caveats.append(kept_on(answers.standbys))
@@ -78,7 +78,7 @@ def _manifest_body(raw: bytes, signature: bytes) -> bytes:
 
 @lru_cache(maxsize=2)
 def pending_body(manifest: bytes, missing: int, users: tuple[str, ...]) -> bytes:
-    """Return the data of the update that waits for ``missing`` of ``users``."""
+    """Return the data of an update that needs ``missing`` more acknowledgements of ``users``."""
     return msgspec.json.encode(wire.Pending(manifest, still_needed(missing), users))
 
 
@@ -91,12 +91,12 @@ _NO_MANIFEST_1: Final = msgspec.json.encode(wire.OldManifestData(NULL, "", NULL)
 
 
 def manifest_body_1(state: Running | None) -> bytes:
-    """Return the data of ``GET /manifest``; without a state that runs there is nothing in it."""
+    """Return the data of ``GET /manifest``, with empty fields before the first manifest."""
     return _manifest_body_1(state.manifest, state.signature) if state else _NO_MANIFEST_1
 
 
 def manifest_body(state: Running) -> bytes:
-    """Return the data of ``GET /api/v2/manifest``: the bytes as they were uploaded."""
+    """Return the data of ``GET /api/v2/manifest``, with the uploaded bytes."""
     return _manifest_body(state.manifest, state.signature)
 
 
@@ -104,11 +104,12 @@ _LOG_HEAD, _LOG_TAIL = msgspec.json.encode(wire.UpdateLogData(())).split(b"[]")
 
 
 class LogBody:
-    """The data of ``GET /api/v2/update``; only lines that are new since the last call cost."""
+    """The data of ``GET /api/v2/update``. Only lines since the last call are encoded."""
 
     def __init__(self) -> None:
         self._encoded: list[bytes] = []
-        self._of: object = None  # the log whose lines are encoded
+        # The log whose lines are encoded.
+        self._of: object = None
         self._length = -1
         self._body = b""
 
@@ -124,19 +125,19 @@ class LogBody:
         return self._body
 
     def line(self, line: bytes) -> bytes:
-        """Return one entry as it is in the data."""
+        """Return a line of the log in the form of the data."""
         return msgspec.json.encode(line.decode("utf-8"))
 
     def whole(self, encoded: list[bytes]) -> bytes:
-        """Return the data around all entries."""
+        """Return the data with all lines."""
         return b"%b[%b]%b" % (_LOG_HEAD, b",".join(encoded), _LOG_TAIL)
 
 
 class LogText(LogBody):
-    """The data of ``GET /update``: one string that holds a JSON array of objects."""
+    """The data of ``GET /update``: a string with a JSON array of objects."""
 
     def line(self, line: bytes) -> bytes:
-        """Return one entry as a part of a JSON string."""
+        """Return a line of the log as a part of a JSON string."""
         return super().line(line)[1:-1]
 
     def whole(self, encoded: list[bytes]) -> bytes:

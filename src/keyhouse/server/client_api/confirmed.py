@@ -1,11 +1,15 @@
-"""Answers of one of several replicas: each below 500 is made from the newest state that there is.
+"""Answers of one of several replicas, from a state that is confirmed to be current (read index).
 
-A read waits for the gate before it is judged. So does what the present view would refuse, for the
-newest may not. What has a body waits when the body is complete: what is done then, and what is told
-then, is of a state that is newer than the request. What appends a record does not wait: the store
-takes a record only behind the newest state, so success confirms itself, and what is refused is
-judged again behind the gate. Answers from 500 on tell no place, and who sends ``Keyhouse-At-Least``
-is answered only from a state that continues that place.
+With a shared store, another replica may have changed the state. So each answer below 500 comes from
+a state that was current after the request arrived.
+
+A read waits for the read gate before the check of its head. A refusal by the present view also
+waits, because the newest view may permit the request. A request with a body waits after its body is
+complete, so its decision and its answer use a state newer than the request. A request that appends
+a record does not wait. The store appends a record only after the newest state, so a success
+confirms itself. A refusal of such a request is decided again after the gate. Answers from 500 on
+contain no place. A client that sends ``Keyhouse-At-Least`` receives an answer only from a state
+that continues this place.
 """
 
 from collections.abc import Awaitable
@@ -36,7 +40,7 @@ Verdict = Answer | Admission
 
 
 class Confirmed:
-    """Implements ``Application`` over ``dispatcher``, whose views ``gate`` confirms."""
+    """Implements ``Application`` over ``dispatcher``. The read gate ``gate`` confirms its views."""
 
     def __init__(
         self, dispatcher: Dispatcher, engine: Engine, answers: Answers, gate: ReadGate
@@ -47,8 +51,9 @@ class Confirmed:
         self._gate: Final = gate
 
     def admit(self, head: Head) -> Verdict | Deferred[Verdict]:
-        """Judge a request by its head, now or when the view is confirmed."""
-        if self._engine.view.position is None:  # there is nothing that others could have written
+        """Check a request by its head, now or after the view is confirmed."""
+        # Without a position, no other replica can have written.
+        if self._engine.view.position is None:
             return self._judged(head)
         if head.method == "GET":
             return self._judged_later(head)
@@ -60,7 +65,7 @@ class Confirmed:
         return msgspec.structs.replace(verdict, run=run)
 
     def refuse(self, refusal: Refusal) -> Answer | Deferred[Answer]:
-        """Word what the protocol refuses."""
+        """Return the answer for a refusal by the protocol."""
         failed = refusal.status >= HTTPStatus.INTERNAL_SERVER_ERROR
         if failed or self._engine.view.position is None:
             return _without_place(self._dispatcher.refuse(refusal))
@@ -76,7 +81,7 @@ class Confirmed:
         return deferred
 
     async def _run_confirmed(self, head: Head, body: bytes) -> Answer:
-        """Judge a request again, as soon as the view is confirmed, and run it."""
+        """Check a request again after the view is confirmed, and run it."""
         verdict = await self._gate.confirmed(partial(self._judged, head))
         if isinstance(verdict, Answer):
             return verdict
@@ -84,10 +89,10 @@ class Confirmed:
         return outcome if isinstance(outcome, Answer) else await outcome
 
     def _appended(self, head: Head, body: bytes) -> Answer | Awaitable[Answer]:
-        """Run what appends a record without a look at the store, unless it is refused.
+        """Run a request that appends a record without a read of the store, unless it is refused.
 
-        While the store is not known to answer it is looked at first: what fails then has not
-        happened, for certain.
+        If the store does not answer at present, read the store first. Then a failure is certain not
+        to have changed anything.
         """
         verdict = self._judged(head)
         if isinstance(verdict, Answer) or not self._engine.is_settled:
@@ -97,7 +102,7 @@ class Confirmed:
     def _final(
         self, head: Head, body: bytes, outcome: Answer | Awaitable[Answer]
     ) -> Answer | Awaitable[Answer]:
-        """Return ``outcome``, or that of the newest state if this one refuses."""
+        """Return ``outcome``, or the outcome under the newest state if this one refuses."""
         if isinstance(outcome, Later):
             conclude = outcome.conclude
             return Later(outcome.done, lambda done: self._final(head, body, conclude(done)))
@@ -116,7 +121,7 @@ class Confirmed:
         return deferred
 
     def _judged(self, head: Head, problem: KeyhouseError | None = None) -> Verdict:
-        """Judge a request by the present view, which is confirmed if there is no ``problem``."""
+        """Check a request by the present view, which is confirmed if there is no ``problem``."""
         plain = _plain(head)
         try:
             if problem is not None:
@@ -132,9 +137,9 @@ class Confirmed:
         return msgspec.structs.replace(admission, run=lambda body: _told(admission.run(body)))
 
     def _require_place(self, text: bytes) -> None:
-        """Require that the view continues the place ``text``, which the client has seen.
+        """Require that the view continues the place ``text`` of the client.
 
-        Raises ``BadRequestError``, and as ``ReadGate.require``.
+        Raises ``BadRequestError``, and the errors of ``ReadGate.require``.
         """
         wanted = place_in(text.decode("latin-1"))
         if wanted is None:
@@ -151,7 +156,7 @@ def _plain(head: Head) -> Head:
 
 
 def _told(outcome: Answer | Awaitable[Answer]) -> Answer | Awaitable[Answer]:
-    """Return ``outcome``, of which nothing that is not confirmed is told."""
+    """Return ``outcome`` without any statement about an unconfirmed view."""
     if isinstance(outcome, Later):
         conclude = outcome.conclude
         return Later(outcome.done, lambda done: _told(conclude(done)))
@@ -163,7 +168,7 @@ async def _awaited_told(outcome: Awaitable[Answer]) -> Answer:
 
 
 def _without_place(answer: Answer) -> Answer:
-    """Return ``answer``; one from 500 on without ``Keyhouse-State``: its view is not confirmed."""
+    """Return ``answer``. From 500 on it loses ``Keyhouse-State``: its view is unconfirmed."""
     if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
         return answer
     headers = tuple(header for header in answer.headers if header[0] != _STATE)

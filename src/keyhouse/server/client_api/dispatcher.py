@@ -1,8 +1,8 @@
-"""Checks each request of the Client API by its head, then lets the handler of its route answer.
+"""Checks each request of the Client API by its head, then calls the handler of its route.
 
-Answers to reads are kept for as long as their view is the current one. Who called what is told at
-the level debug, for development: names of users and secrets are the manifest's, which is public; no
-value is told.
+Answers to reads stay in memory while their view is current. At the level debug, the log names the
+caller and the call. Names of users and secrets are public, because the manifest is public. The log
+contains no value of a secret.
 """
 
 from asyncio import Future
@@ -22,27 +22,28 @@ from keyhouse.server.http.query import values
 from keyhouse.server.services.feature_gates import identify_marble, require_enabled
 
 ROOM: Final = 12 * 1024 * 1024
-"""Bytes of the answers that are kept at a time, and as much again of those kept before them.
+"""Bytes of the young generation of stored answers. The old generation has the same size.
 
-Enough for ten thousand secrets that one user reads one by one. Memory is taken as it is used.
+This suffices for ten thousand secrets that a user reads one by one. Memory is allocated on use.
 """
 
 LARGEST: Final = 16 * 1024
-"""Bytes of the largest body that is kept, and of the longest target and certificate together."""
+"""Largest body of a stored answer, and largest sum of target and certificate, in bytes."""
 
 _OVERHEAD: Final = 512
-"""Bytes that an answer takes beside its body, its target and its certificate."""
+"""Estimated bytes of an answer besides body, target and certificate."""
 
 
 class ViewAnswers:
-    """What was answered to exactly this request, by exactly this caller, from exactly this view.
+    """Stored answers: for an equal request by the same caller from the same view.
 
-    A view never changes, so the same question has the same answer until the next change publishes
-    another view. From then on no kept answer is given: a lost permission counts at once. Refusals
-    are not kept: anonymous clients cannot fill this.
+    A view never changes, so an equal request has an equal answer until a change publishes another
+    view. After that, no stored answer is used, so a lost permission has effect at once. Refusals
+    are not stored, so anonymous clients cannot fill the memory.
 
-    Two generations: when the room of the young one is used up it becomes the old one, and what was
-    old and not asked for again meanwhile is forgotten. So nothing is looked through to make room.
+    There are two generations. When the young generation is full, it becomes the old generation, and
+    the former old generation is dropped. An answer of the old generation moves to the young
+    generation on use. So no search is needed to make room.
     """
 
     def __init__(self, room: int = ROOM) -> None:
@@ -50,10 +51,11 @@ class ViewAnswers:
         self._view: View | None = None
         self._young: dict[Head, Answer] = {}
         self._old: dict[Head, Answer] = {}
-        self._used = 0  # by the young generation
+        # Bytes of the young generation.
+        self._used = 0
 
     def get(self, view: View, head: Head) -> Answer | None:
-        """Return the answer that ``view`` gave to an equal ``head``, if it is still kept."""
+        """Return the stored answer of ``view`` to an equal ``head``, or None."""
         if view is not self._view:
             return None
         answer = self._young.get(head)
@@ -64,7 +66,7 @@ class ViewAnswers:
         return answer
 
     def keep(self, view: View, head: Head, answer: Answer | Admission) -> None:
-        """Keep a complete answer that is not too large."""
+        """Store a complete answer that is not too large."""
         if isinstance(answer, Admission) or len(answer.body) > LARGEST:
             return
         if _asked(head) > LARGEST:
@@ -89,18 +91,18 @@ _NOBODY: Final = "nobody"
 
 
 class CallLog:
-    """Used on the event loop's thread. What ``view`` has in its update log already is not told."""
+    """Logs calls. Use on the event loop's thread only. Lines of the update log are not repeated."""
 
     def __init__(self, view: View) -> None:
         self._told = len(view.log)
 
     @classmethod
     def if_wanted(cls, view: View) -> Self | None:
-        """Return a log; None at a higher level: calls are not slowed down by what is not told."""
+        """Return a log, or None at a higher log level, so that calls cost nothing then."""
         return cls(view) if log.tells("debug") else None
 
     def answered(self, view: View, head: Head, route: Route) -> None:
-        """Tell which secrets were read, and what has changed."""
+        """Log which secrets a call read, or which lines it added to the update log."""
         if route.operation is Operation.READ_SECRETS:
             names = [beginning(name) for name in values(head.query, "s")]
             log.debug("secrets were read", user=_caller(view, head), secrets=names)
@@ -109,13 +111,13 @@ class CallLog:
         self._told = len(view.log)
 
     def refused(self, view: View, head: Head, problem: KeyhouseError) -> None:
-        """Tell why a call was refused."""
+        """Log the reason of a refusal."""
         call = f"{head.method} {beginning(head.path)}"
         log.debug("a call was refused", call=call, user=_caller(view, head), reason=problem.message)
 
 
 def _caller(view: View, head: Head) -> str:
-    """Return the name of the user who calls."""
+    """Return the name of the calling user."""
     state = view.state
     if not isinstance(state, Running) or head.identity is None:
         return _NOBODY
@@ -123,7 +125,7 @@ def _caller(view: View, head: Head) -> str:
 
 
 class Dispatcher:
-    """Implements ``Application`` over the engine's current view."""
+    """Implements ``Application`` over the current view of the engine."""
 
     def __init__(self, routes: Iterable[Route], use_cases: UseCases) -> None:
         self._use_cases: Final = use_cases
@@ -136,7 +138,7 @@ class Dispatcher:
         self._log: Final = CallLog.if_wanted(use_cases.engine.view)
 
     def admit(self, head: Head) -> Answer | Admission:
-        """Check a request by its head; reads are answered at once, from one view."""
+        """Check a request by its head. Reads are answered at once, from a single view."""
         view = self._engine.view
         known = self._known.get(view, head)
         if known is not None and (not self._lease.is_enforced or self._may_give(head)):
@@ -171,17 +173,17 @@ class Dispatcher:
         )
 
     def refuse(self, refusal: Refusal) -> Answer:
-        """Word what the protocol refuses."""
+        """Return the answer for a refusal by the protocol."""
         return self._answers.refused_by_protocol(refusal)
 
     def forget_answers(self) -> None:
-        """Make each answer again when it is asked for: with time, certificates expire."""
+        """Drop all stored answers, because certificates expire with time."""
         self._known = ViewAnswers()
 
     def _may_give(self, head: Head) -> bool:
-        """Tell whether a kept answer still holds where witnesses decide, and count it.
+        """Return whether a stored answer may be used under witnesses, and count its use.
 
-        The status is not always that of the view; what is held is refused elsewhere.
+        The status depends on more than the view. A held coordinator refuses at another place.
         """
         if self._known_route(head).operation in OPEN_WHILE_HELD or self._lease.held:
             return False
@@ -192,11 +194,11 @@ class Dispatcher:
         return self._routes[head.method, self._grammars.path_of(head.path)]
 
     def _is_bound(self, route: Route) -> bool:
-        """Tell whether witnesses decide over ``route``."""
+        """Return whether a held coordinator must refuse ``route``."""
         return self._lease.is_enforced and route.operation not in OPEN_WHILE_HELD
 
     def _count(self, route: Route) -> None:
-        """Count what is served now, unless its callers could use up the lease.
+        """Count an operation of the lease, unless callers of the route could exhaust it.
 
         Raises ``HeldError``.
         """
@@ -208,7 +210,7 @@ class Dispatcher:
             self._lease.spend()
 
     def _require_allowed(self, route: Route, view: View, identity: bytes | None) -> None:
-        """Refuse what the phase, the feature gate or the caller's certificate rules out."""
+        """Refuse a request that phase, feature gate or certificate do not permit."""
         require_enabled(view, route.operation, route.gate)
         state = view.state
         if not isinstance(state, Running):
@@ -222,7 +224,8 @@ class Dispatcher:
         self, route: Route, write: Write, head: Head, body: bytes
     ) -> Answer | Awaitable[Answer]:
         try:
-            self._count(route)  # the lease may have ended while the body came
+            # The lease may have expired while the body arrived.
+            self._count(route)
             outcome = write(self._use_cases, head, body)
         except KeyhouseError as problem:
             return self._refused(problem, head)
@@ -258,5 +261,5 @@ class Dispatcher:
         return self._answers.refused(problem, head)
 
     def _methods(self, path: str) -> tuple[str, ...]:
-        """Return the methods that ``path`` has; none for an unknown path."""
+        """Return the methods of ``path``, or none for an unknown path."""
         return tuple(sorted(method for method, known in self._routes if known == path))

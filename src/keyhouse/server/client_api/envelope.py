@@ -1,7 +1,7 @@
-"""JSend: the one shape of every answer over HTTP.
+"""JSend: the form of every answer over HTTP.
 
-``{"status": ..., "data": ..., "message": ...}`` and a newline, in this order; ``data`` is always
-there, ``message`` is left out when empty. Source: wire reference of the interface, "Envelope".
+``{"status": ..., "data": ..., "message": ...}`` and a newline, in this order. ``data`` is always
+present. An empty ``message`` is left out. Source: wire reference of the interface, "Envelope".
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from keyhouse.wire.client_api import Problems
 Headers = tuple[tuple[bytes, bytes], ...]
 
 Details = Mapping[str, str] | Problems | None
-"""Reasons by the field at fault, or the findings of a check."""
+"""Reasons by the name of the wrong field, or the findings of a check."""
 
 
 class _Refused(msgspec.Struct, frozen=True):
@@ -35,17 +35,17 @@ def enveloped(data: bytes, headers: Headers = (), message: str = "") -> Answer:
 
 
 def fail(status: int, message: str, data: Details, headers: Headers) -> Answer:
-    """Return a ``fail``: the request itself is at fault. ``data`` maps fields to reasons."""
+    """Return a ``fail``: the request itself is wrong. ``data`` maps fields to reasons."""
     return _worded(status, "fail", data, message, headers)
 
 
 def error(status: int, message: str, headers: Headers = ()) -> Answer:
-    """Return an ``error``: everything else that went wrong."""
+    """Return an ``error``: any failure that is not the fault of the request."""
     return _worded(status, "error", None, message, headers)
 
 
 def refusal(problem: KeyhouseError, headers: Headers = (), *, fails: bool = True) -> Answer:
-    """Return what ``problem`` becomes. Without ``fails`` (version 1) every one is an ``error``."""
+    """Return the answer for ``problem``. Without ``fails`` (version 1), it is an ``error``."""
     worded = wording(problem)
     status, word = worded.http, worded.word if fails else "error"
     data: Details = None
@@ -53,7 +53,8 @@ def refusal(problem: KeyhouseError, headers: Headers = (), *, fails: bool = True
         data = problem.fields
     elif isinstance(problem, InvalidError):
         data = Problems(problem.problems)
-    if isinstance(problem, UnsettledError):  # a client that comes again by itself would repeat it
+    # A client that repeats the request automatically would repeat the change.
+    if isinstance(problem, UnsettledError):
         headers = (*headers, (b"keyhouse-outcome", b"unknown"))
     elif status == 503:  # noqa: PLR2004 the one status that asks to come again
         headers = (*headers, (b"retry-after", b"1"))

@@ -1,4 +1,4 @@
-"""The nonce of a caller, which a quote covers: the parameter ``nonce`` of a query."""
+"""Reads the nonce of a caller for a quote: the parameter ``nonce`` of a query."""
 
 from keyhouse.base.errors import BadRequestError
 from keyhouse.server.http.query import short_values
@@ -7,7 +7,7 @@ from keyhouse.wire.base64_text import decode_base64url
 
 
 def nonce_in(query: bytes) -> bytes:
-    """Return the nonce; empty if there is none. Raises ``BadRequestError``."""
+    """Return the nonce, or empty bytes without a nonce. Raises ``BadRequestError``."""
     if not query:
         return b""
     given = short_values(query, "nonce")

@@ -1,4 +1,4 @@
-"""The transparency log, as any client of C2SP logs reads it, and the key that signs it."""
+"""Serves the transparency log in the form of C2SP logs, and the key of the log."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,13 +22,13 @@ TILE: Final = "/api/v2/log/tile/"
 OBJECT: Final = "/api/v2/log/object/"
 
 SHORTEST_NONCE: Final = 16
-"""Bytes of the nonce of a quote over a checkpoint, or over the line."""
+"""Bytes of the nonce of a quote over a checkpoint or over the line."""
 
 AT_ONCE: Final = 8
-"""Tiles and objects that are read from the disk at a time."""
+"""Largest number of simultaneous reads of tiles and objects from the disk."""
 
 KEPT: Final = 32 * 1024 * 1024
-"""Bytes of tiles and objects that are kept, so that many slow readers of one hold it once."""
+"""Bytes of stored tiles and objects. Many slow readers of a tile then hold its bytes once."""
 
 _Part = tuple[str, Tile | str]
 """The key of a log, and a tile or the name of an object."""
@@ -41,7 +41,7 @@ _BYTES: Final = (
 
 
 class PublicLog:
-    """Answers from the tiles and objects of ``engine``."""
+    """Serves the tiles and objects of ``engine``."""
 
     def __init__(self, engine: Engine, answers: Answers, quotes: Quotes) -> None:
         self._engine: Final = engine
@@ -49,24 +49,27 @@ class PublicLog:
         self._answers: Final = answers
         self._reading: Final = asyncio.Semaphore(AT_ONCE)
         self._signed: tuple[PublicLogState | None, bytes] = None, b""
-        self._largest = 0  # of the checkpoints that were answered
+        # The size of the largest served checkpoint.
+        self._largest = 0
         self._kept: dict[_Part, bytes] = {}
-        self._size = 0  # of what is kept
+        # Bytes of the stored parts.
+        self._size = 0
 
     def checkpoint(self, view: View, head: Head) -> Answer:
-        """Answer the checkpoint of the whole log, or the newest that a quorum has cosigned.
+        """Return the checkpoint of the whole log, or the newest with a quorum of cosignatures.
 
-        It is never one of a smaller log than was answered before. With ``newest`` in the query it
-        is that of the whole log, which need not be cosigned: who has seen the head of an answer
-        asks whether the log continues that. Raises ``BadRequestError``.
+        The size of the log in answers never decreases. With ``newest`` in the query, the checkpoint
+        covers the whole log, even without cosignatures. A client that knows the head from another
+        answer uses this to verify that the log continues the head. Raises ``BadRequestError``.
         """
         note = self._checkpoint(view, newest=_wants_newest(head.query))
         return Answer(200, note, (*self._answers.headers(view), _TEXT))
 
     def quote(self, view: View, head: Head) -> Admission:
-        """Answer the checkpoint with a quote over it and the caller's nonce, made for this call.
+        """Return the checkpoint with a quote over the checkpoint and the caller's nonce.
 
-        Raises ``BadRequestError`` for a nonce that others could have used.
+        The quote is new for each call. Raises ``BadRequestError`` for a nonce that is too short to
+        be unique.
         """
         nonce, note = _required_nonce(head, "the log"), self._checkpoint(view, newest=False)
 
@@ -82,10 +85,10 @@ class PublicLog:
         return Admission(0, fresh)
 
     def line(self, view: View, head: Head) -> Admission:
-        """Answer the line of the root, with a quote over its last entry and the caller's nonce.
+        """Return the line of the root, with a quote over its last entry and the caller's nonce.
 
-        Raises ``BadRequestError`` for a nonce that others could have used, and ``NotFoundError``
-        where the line is still to begin.
+        Raises ``BadRequestError`` for a nonce that is too short to be unique, and ``NotFoundError``
+        before the line begins.
         """
         nonce, state = _required_nonce(head, "the line"), view.running
         if not state.line:
@@ -120,13 +123,13 @@ class PublicLog:
         return note
 
     def key(self, view: View, head: Head) -> Answer:
-        """Answer the key of the log, and the root's statement that it is."""
+        """Return the key of the log, with the statement of the root key about this key."""
         del head
         log = _log_of(view)
         return self._answers.success(LogKeyData(log.origin, log.verifier, log.signature), view)
 
     def tile(self, view: View, head: Head) -> Answer | Admission:
-        """Answer a tile or a bundle of entries, never beyond the newest checkpoint."""
+        """Return a tile or a bundle of entries, never beyond the newest checkpoint."""
         try:
             tile = Tile.read(head.path.removeprefix(TILE))
         except LogInvalidError:
@@ -139,17 +142,19 @@ class PublicLog:
         return self._read(view, head, tile, lambda: self._engine.public_log.tile(tile))
 
     def object(self, view: View, head: Head) -> Answer | Admission:
-        """Answer an object that leaves name."""
+        """Return an object that leaves name."""
         name = head.path.removeprefix(OBJECT)
         return self._read(view, head, name, lambda: self._engine.public_log.object(name))
 
     def _read(
         self, view: View, head: Head, part: Tile | str, read: Callable[[], Awaitable[bytes]]
     ) -> Answer | Admission:
-        log = _log_of(view).verifier  # another deployment may take the place of this one
+        # Another deployment may replace this deployment.
+        log = _log_of(view).verifier
         kept = self._kept.pop((log, part), None)
         if kept is not None:
-            self._kept[log, part] = kept  # the newest is the last
+            # The newest entry is the last.
+            self._kept[log, part] = kept
             return self._immutable(kept, view)
 
         async def answered(body: bytes) -> Answer:
@@ -162,15 +167,17 @@ class PublicLog:
         return Admission(0, answered)
 
     async def _part(self, part: _Part, read: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Return a part, of which all who ask at about the same time hold the same bytes."""
+        """Return a part. Simultaneous requests for a part share the same bytes."""
         async with self._reading:
             found = self._kept.pop(part, None)
             if found is None:
                 raw = await read()
-                found = self._kept.pop(part, None)  # another has read it meanwhile
+                # A simultaneous request may have read the part.
+                found = self._kept.pop(part, None)
                 if found is None:
                     found, self._size = raw, self._size + len(raw)
-            self._kept[part] = found  # the newest is the last
+            # The newest entry is the last.
+            self._kept[part] = found
             while self._size > KEPT and len(self._kept) > 1:
                 self._size -= len(self._kept.pop(next(iter(self._kept))))
             return found

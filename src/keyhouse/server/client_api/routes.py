@@ -1,7 +1,6 @@
-"""A path and method of the Client API, as data: what each needs before its body is read.
+"""A route of the Client API as data: the requirements that are checked before the body is read.
 
-The authorization tests are generated from the tables of routes, so a route without a row there
-fails.
+The authorization tests are generated from the tables of routes, so a route without a test fails.
 """
 
 import re
@@ -28,16 +27,16 @@ from keyhouse.server.services.updates import Updates
 from keyhouse.server.services.user_secrets import SecretWrites
 
 INLINE: Final = 1024
-"""Bodies up to this size are read and checked on the event loop: microseconds. Others go off it."""
+"""Bodies up to this size are decoded on the event loop, in microseconds; others in a thread."""
 
 _WITH_GRAMMAR: Final = "/api/v2/log/"
 
 NO_BODY: Final = 64 * 1024
-"""Bytes of a write's body that needs none, as that of a cancellation; they are not looked at."""
+"""Largest body of a write that needs no body, such as a cancellation. The body is ignored."""
 
 
 class UseCases(msgspec.Struct, frozen=True):
-    """What handlers answer from, and let do what is asked."""
+    """The use cases and tables that handlers call."""
 
     engine: Engine
     answers: Answers
@@ -57,14 +56,14 @@ class UseCases(msgspec.Struct, frozen=True):
 
 
 Read = Callable[[UseCases, View, Head], Answer | Admission]
-"""Answers from one view, at once: no body, no task."""
+"""Answers at once from a single view, without a body and without a task."""
 
 Write = Callable[[UseCases, Head, bytes], Awaitable[Answer]]
-"""Answers after its body was read, and waits for the engine."""
+"""Answers after its body is complete, and may wait for the engine."""
 
 
 class Caller(StrEnum):
-    """Whose certificate a route asks for."""
+    """The kind of certificate that a route requires."""
 
     ANYBODY = "anybody"
     USER = "user"
@@ -72,22 +71,25 @@ class Caller(StrEnum):
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """One method on one path, whose handler is ``read`` or ``write``: exactly one of them."""
+    """A method on a path. It has exactly one handler: ``read`` or ``write``."""
 
     method: str
     path: str
     operation: Operation
-    grammar: str = ""  # of what the last part of the path may be, which is a name in braces
+    # A regular expression for the last part of the path, the placeholder in braces.
+    grammar: str = ""
     caller: Caller = Caller.ANYBODY
     gate: FeatureGate | None = None
     read: Read | None = None
     write: Write | None = None
-    body_limit: int = NO_BODY  # bytes
-    appends: bool = False  # success is a record in the journal, always; a refusal changes nothing
+    # In bytes.
+    body_limit: int = NO_BODY
+    # Whether each success is a record in the journal, and each refusal changes nothing.
+    appends: bool = False
 
 
 class Grammars:
-    """The routes whose paths end with something that has a grammar, as tiles of a log."""
+    """The routes whose last part of the path has a grammar, for example tiles of a log."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._known = [
@@ -97,7 +99,7 @@ class Grammars:
         ]
 
     def path_of(self, path: str) -> str:
-        """Return the path in the table for ``path``: itself, if no grammar is its own."""
+        """Return the path in the table: of a route with a matching grammar, or ``path``."""
         if path.startswith(_WITH_GRAMMAR):
             for grammar, route in self._known:
                 if grammar.fullmatch(path):
@@ -129,7 +131,7 @@ def post(
     limit: int = NO_BODY,
     appends: bool = False,
 ) -> Route:
-    """Return the route of a write, whose body has at most ``limit`` bytes."""
+    """Return the route of a write with a body of at most ``limit`` bytes."""
     return Route(
         method="POST",
         path=path,
@@ -143,6 +145,6 @@ def post(
 
 
 def user_of(head: Head) -> bytes:
-    """Return the DER of the certificate of a user, which the route has asked for."""
+    """Return the DER of the user's certificate. The route has checked that there is one."""
     assert head.identity is not None  # noqa: S101 see above
     return head.identity

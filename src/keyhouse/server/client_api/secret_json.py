@@ -1,7 +1,7 @@
-"""A secret as ``GET /api/v2/secrets`` shows it: the one place where values leave for a user.
+"""A secret in the form of ``GET /api/v2/secrets``: the only place where values go to a user.
 
-What a type does not have is left out; ``private`` and ``public`` are always there, null while a
-user-defined secret was not uploaded. Source: wire reference, GET secrets.
+Fields that a type does not have are left out. ``private`` and ``public`` are always present, and
+null before the upload of a user-defined secret. Source: wire reference, GET secrets.
 """
 
 import msgspec
@@ -18,7 +18,7 @@ from keyhouse.wire.secret_types import SecretDefinition, SecretType
 from keyhouse.wire.sent import LEFT_OUT, NULL
 
 DEFAULT_DAYS = 365
-"""What ``validFor`` says of a generated certificate whose validity was not given."""
+"""The ``validFor`` of a generated certificate without a stated validity."""
 
 
 def secret_object(definition: SecretDefinition, value: StoredSecret | None) -> SecretObject:
@@ -44,7 +44,7 @@ def _days(definition: SecretDefinition) -> int:
 
 
 def encode_secrets(data: SecretsData | dict[str, SecretObject]) -> bytes:
-    """Return an answer with secrets as JSON. Their values are readable in it."""
+    """Return an answer with secrets as JSON. The JSON contains the values in the clear."""
     return _ENCODER.encode(data)
 
 
@@ -57,10 +57,10 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_revealed)
 
 
 def read_named_secrets(view: View, head: Head) -> dict[str, SecretObject]:
-    """Return the secrets that the query names, if the caller may read every one of them.
+    """Return the secrets of the query, if the caller may read all of them.
 
-    Raises:
-        BadRequestError: none is named. UnauthenticatedError, ForbiddenError: as the manifest says.
+    Raises: BadRequestError for a query without a secret; UnauthenticatedError and ForbiddenError by
+    the rules of the manifest.
     """
     names = dict.fromkeys(values(head.query, "s"))
     if not names or "" in names:

@@ -1,6 +1,6 @@
-"""Version 1 of the Client API: the shapes that differ, and the table of its routes.
+"""Version 1 of the Client API: its different bodies, and the table of its routes.
 
-Manifests are raw, and nothing is in a field of its own. Nothing in it is ever a ``fail``.
+Manifests are raw bytes. No answer has the word ``fail``.
 """
 
 from functools import partial
@@ -32,13 +32,13 @@ def _read_status(to: UseCases, view: View, _head: Head) -> Answer:
 
 
 def _read_manifest(to: UseCases, view: View, _head: Head) -> Answer:
-    """Answer the manifest; before there is one, 200 with nothing in it, as clients expect."""
+    """Return the manifest. Before the first manifest: 200 with empty fields, as clients expect."""
     state = view.state
     return to.answers.shared(manifest_body_1(state if isinstance(state, Running) else None), view)
 
 
 def _read_quote(to: UseCases, view: View, _head: Head) -> Answer:
-    """Answer the certificates and the quote without a nonce, whatever the query says."""
+    """Return the certificates and a quote without a nonce, whatever the query contains."""
     return to.answers.encoded(evidence_body(to.quotes.without_nonce(view.state.keys)), view)
 
 
@@ -47,17 +47,17 @@ def _read_secrets(to: UseCases, view: View, head: Head) -> Answer:
 
 
 def _read_update_log(to: UseCases, view: View, _head: Head) -> Answer:
-    """Answer every line of the update log, oldest first, as one text."""
+    """Return every line of the update log, oldest first, as one text."""
     return to.answers.shared(to.log_text.of(view.log), view)
 
 
 def _recover(_to: UseCases, _view: View, _head: Head) -> Answer:
-    """Refuse: version 1 never had what recovery needs now."""
+    """Refuse: version 1 lacks the fields that a recovery needs."""
     raise GoneError("recovery has moved", hint="use POST /api/v2/recover")
 
 
 async def _set_manifest(to: UseCases, _head: Head, body: bytes) -> Answer:
-    """Enforce the first manifest: the body as it is. Without recovery keys the data is null."""
+    """Enforce the first manifest, which is the raw body. Without recovery keys the data is null."""
     enforced = await to.first_manifest.set(lambda: _manifest(body))
     shares = enforced.recovery_secrets
     data = OldSetManifestData(shares, shares) if shares else None
@@ -73,7 +73,8 @@ def _manifest(body: bytes) -> bytes:
 
 
 def _proposal(body: bytes) -> Proposal:
-    return Proposal(_manifest(body))  # version 1 has no plans
+    # Version 1 has no plans.
+    return Proposal(_manifest(body))
 
 
 def _uploads(body: bytes) -> dict[str, UserSecret]:
@@ -81,11 +82,13 @@ def _uploads(body: bytes) -> dict[str, UserSecret]:
 
 
 _USER: Final = Caller.USER
-_RAW: Final = DECODED_BYTES  # manifests are not encoded here
+# Manifests are not encoded in version 1.
+_RAW: Final = DECODED_BYTES
 
 ROUTES: Final = (
     get("/status", Operation.READ_STATUS, _read_status),
-    # Without a manifest it answers 200 with nothing in it, so every phase allows it.
+    # Before the first manifest the answer is 200 with empty fields, so every phase permits the
+    # route.
     get("/manifest", Operation.READ_STATUS, _read_manifest),
     post("/manifest", Operation.SET_MANIFEST, _set_manifest, limit=_RAW),
     get("/quote", Operation.READ_QUOTE, _read_quote),
@@ -120,6 +123,6 @@ ROUTES: Final = (
         partial(writes.cancel_update, lambda _: None, CANCELLED),
         _USER,
     ),
-    # Being told that recovery has moved needs no phase.
+    # The answer that recovery has moved needs no phase.
     Route(method="POST", path="/recover", operation=Operation.READ_STATUS, read=_recover),
 )

@@ -1,7 +1,7 @@
-"""When the certificates of users and secrets end, as metrics: read once, kept while they are.
+"""Metrics of the expiry of users' and secrets' certificates. Each certificate is read once.
 
-The ends never change while a certificate stays, so each line is written once. Which names there
-are is the manifest's to say.
+The expiry of a certificate never changes, so its line is written once. The manifest determines the
+names.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ from keyhouse.coordinator import Running, State, policy_of, user_expiry
 from keyhouse.server.metrics.families import labelled, lines_of
 
 SLICE: Final = 32
-"""Certificates that are read at once: each takes some 40 us."""
+"""Certificates that are read without a pause: each needs about 40 us."""
 
 _USERS: Final = "keyhouse_user_certificate_expiry_seconds"
 _SECRETS: Final = "keyhouse_secret_certificate_expiry_seconds"
 
 
 class CertificateMetrics:
-    """The lines of the state that was asked about last."""
+    """The lines of the state of the last scrape."""
 
     def __init__(self) -> None:
         self._manifest = b""
@@ -30,7 +30,7 @@ class CertificateMetrics:
         self._text = b""
 
     async def text(self, state: State) -> bytes:
-        """Return both metrics for ``state``. One call at a time."""
+        """Return both metrics for ``state``. Await a call before the next call."""
         if state is not self._state:
             manifest = state.manifest if isinstance(state, Running) else b""
             if manifest != self._manifest:

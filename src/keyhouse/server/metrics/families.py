@@ -1,7 +1,7 @@
-"""What is measured, as families of the Prometheus client: read from counts kept elsewhere.
+"""All metrics as families of the Prometheus client, from counts that other rooms keep.
 
-Nothing here is registered globally, and nothing happens before a scrape asks. Their text is written
-a little at a time, so that requests are not kept waiting.
+No metric is registered globally, and no work is done before a scrape. The text is written in
+pieces, so that requests do not wait.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from keyhouse.server.services.quotes import Quotes
 from keyhouse.server.workload_api.listener import WorkloadListener
 
 Sample = tuple[tuple[str, ...], float]
-"""The values of the labels, in their order, and the value."""
+"""The values of the labels, in the order of the labels, and the value of the sample."""
 
 _HTTP: Final = "server_client_api_http"
 
 
 class Sources(NamedTuple):
-    """Where the numbers are kept."""
+    """The objects that keep the counts."""
 
     engine: Engine
     quotes: Quotes
@@ -50,7 +50,7 @@ class Sources(NamedTuple):
 
 
 def families(sources: Sources) -> Iterator[Metric]:
-    """Yield every metric but those of certificates, as they are now."""
+    """Yield the present value of every metric, except the metrics of certificates."""
     yield from _coordinator(sources)
     yield from _requests(sources.requests)
     yield from _connections(sources)
@@ -66,7 +66,7 @@ def families(sources: Sources) -> Iterator[Metric]:
 
 
 def _collateral(health: CollateralHealth | None) -> Iterator[Metric]:
-    """Without collateral there are no samples."""
+    """Yield the metrics of collateral. Without collateral there are no samples."""
     end = health.expires() if health else None
     fetches = health.fetches() if health else {}
     name = "keyhouse_collateral_expiry_seconds"
@@ -108,13 +108,13 @@ def _by_outcome(counts: Mapping[str, int]) -> list[Sample]:
 def _coordinator(sources: Sources) -> Iterator[Metric]:
     engine = sources.engine
     yield _plain("coordinator_state", 0 if engine.is_broken else engine.view.phase)
-    # The commit is not known to a built distribution; the interface has the label.
+    # A built distribution does not contain the commit, but the interface has the label.
     yield labelled("coordinator_version_info", [((sources.version, "unknown"), 0)])
     yield _plain("keyhouse_simulation", sources.simulated)
 
 
 def _requests(counts: RequestCounts) -> Iterator[Metric]:
-    """Yield one after the other: each costs something where many labels are in use."""
+    """Yield the metrics one by one, because each is costly if many labels are in use."""
     yield labelled(f"{_HTTP}_request_total", counts.answers().items())
     durations = counts.durations()
     yield _histogram(f"{_HTTP}_request_duration_histogram_seconds", durations.items())
@@ -126,7 +126,7 @@ def _requests(counts: RequestCounts) -> Iterator[Metric]:
 
 def _connections(sources: Sources) -> Iterator[Metric]:
     listener, label = sources.listener, sources.requests.label
-    # A gauge that goes away when it is 0 cannot be told from a coordinator that has gone.
+    # If a gauge disappeared at 0, users could not distinguish 0 from a stopped coordinator.
     in_flight = dict.fromkeys(sorted(sources.requests.paths), 0)
     for path, count in listener.in_flight().items():
         in_flight[label(path)] = in_flight.get(label(path), 0) + count
@@ -151,7 +151,7 @@ def _calls(workloads: WorkloadListener) -> Iterator[Metric]:
 
 
 def _activations(counts: ActivationCounts, engine: Engine) -> Iterator[Metric]:
-    """Without the label of the interface for UUIDs: it would grow with every workload."""
+    """Yield the metrics of activations, without the label ``uuid``: it would grow forever."""
     yield labelled("coordinator_marble_activations_total", _by_outcome(counts.attempts))
     yield labelled("coordinator_marble_activations_success_total", _by_outcome(counts.successes))
     yield labelled("keyhouse_activations_refused_total", _by_outcome(counts.refusals))
@@ -168,7 +168,7 @@ def _changes(engine: Engine) -> Iterator[Metric]:
 
 
 def _public_log(engine: Engine) -> Iterator[Metric]:
-    """Without a log, or without witnesses of it, there are no samples."""
+    """Yield the metrics of the log. Without a log, or without witnesses, there are no samples."""
     state, lease = engine.view.state, engine.lease
     log = state.public_log if isinstance(state, Running) else None
     numbers = {
@@ -181,7 +181,7 @@ def _public_log(engine: Engine) -> Iterator[Metric]:
 
 
 def _journal(engine: Engine) -> Iterator[Metric]:
-    """Without a journal there are no samples: a zero would be a number."""
+    """Yield the metrics of the journal. Without a journal there are no samples, not a 0."""
     position, weight = engine.view.position, engine.weight
     numbers = {
         "keyhouse_journal_epoch": position.epoch if position else None,
@@ -194,23 +194,23 @@ def _journal(engine: Engine) -> Iterator[Metric]:
 
 
 SLICE: Final = 100
-"""Samples that are written at once: each takes some 10 us."""
+"""Samples that are written without a pause: each needs about 10 us."""
 
 
 class _Piece(Collector):
-    """Some samples of one metric, in the form that the client library writes."""
+    """Some samples of a metric, in the form that the client library writes."""
 
     def __init__(self, family: Metric, samples: Iterable[MetricSample]) -> None:
         self._metric = Metric(family.name, family.documentation, family.type)
         self._metric.samples = list(samples)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield it."""
+        """Yield the metric."""
         yield self._metric
 
 
 async def text_of(families: Iterable[Metric]) -> bytes:
-    """Return all of ``families``; other work of the event loop continues meanwhile."""
+    """Return the text of all ``families``. Other work of the event loop continues in between."""
     return b"".join([piece async for piece in _pieces(families)])
 
 

@@ -1,8 +1,7 @@
-"""The listener for those who watch, over plain HTTP: metrics, events, and whether it is ready.
+"""The listener for monitoring, over plain HTTP: metrics, events, and readiness.
 
-Nobody is asked who, and everything on it is public. It listens as long as the process runs; what
-there is to see is shown when the coordinator answers clients. Several scrapes at a time share one
-writing of the metrics.
+There is no authentication, because all content is public. The listener runs as long as the process.
+It has content while the coordinator answers clients. Simultaneous scrapes share one text.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ from keyhouse.server.net.plain_transport import PLAINTEXT
 from keyhouse.server.services.events import Events
 
 CONNECTIONS: Final = 64
-"""Connections to the metrics listener at a time: it answers machines, and few of them."""
+"""Simultaneous connections to the metrics listener: few programs use it."""
 
 _LIMITS: Final = Limits(connections=CONNECTIONS, body_memory=64 * 1024, linger_bytes=64 * 1024)
 _METHODS: Final = ("GET", "HEAD")
@@ -41,7 +40,7 @@ class _Shown(NamedTuple):
 
 
 class Observability:
-    """Implements ``Application`` over what is counted, while that is shown."""
+    """Implements ``Application`` over the present counts."""
 
     def __init__(self) -> None:
         self._shown: _Shown | None = None
@@ -53,7 +52,7 @@ class Observability:
 
     @contextmanager
     def showing(self, sources: Sources, events: Events) -> Iterator[None]:
-        """Show ``sources`` and ``events`` until the context ends."""
+        """Serve ``sources`` and ``events`` until the context ends."""
         self._shown = _Shown(sources, events)
         try:
             yield
@@ -61,7 +60,7 @@ class Observability:
             self._shown = None
 
     def admit(self, head: Head) -> Answer | Admission:
-        """Answer at once, but let ``/metrics`` be written."""
+        """Answer at once, except ``/metrics``, whose text takes time."""
         if head.path not in _PATHS:
             return envelope.error(404, f"there is nothing here; try one of {', '.join(_PATHS)}")
         if head.method not in _METHODS:
@@ -82,24 +81,24 @@ class Observability:
         return Admission(0, self._metrics)
 
     def refuse(self, refusal: Refusal) -> Answer:
-        """Word what the protocol refuses."""
+        """Return the answer for a refusal by the protocol."""
         hint = f" ({refusal.hint})" if refusal.hint else ""
         return envelope.error(refusal.status, refusal.message + hint)
 
     async def _metrics(self, body: bytes) -> Answer:
-        """Answer all metrics. Who comes while they are written gets what is being written."""
+        """Return all metrics. A request during the creation of the text receives the same text."""
         del body
         if self._shown is None:
             return _unready("it stops")
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._written(self._shown.sources))
-        # Shielded: one watcher who leaves does not take the text from the others.
+        # Shielded: a client that disconnects must not cancel the text of the other clients.
         return Answer(200, await asyncio.shield(self._writing), _TEXT)
 
     async def _written(self, sources: Sources) -> bytes:
         own = await text_of(families(sources))
         certificates = await self._certificates.text(sources.engine.view.state)
-        # It reads /proc, and a directory there with an entry for each connection.
+        # This reads /proc, and a directory there with an entry for each connection.
         process = await asyncio.to_thread(self._collect_process)
         return own + certificates + await text_of(process)
 
@@ -108,14 +107,15 @@ class Observability:
 
 
 def metrics_listener(observability: Observability) -> Listener:
-    """Return the listener, not started yet."""
+    """Return the listener. The caller starts it."""
     return Listener(observability, PLAINTEXT, _LIMITS)
 
 
 def _not_ready(sources: Sources) -> str:
-    """Return why clients should ask another coordinator; empty if they need not.
+    """Return why clients should use another coordinator, or "" if this one is ready.
 
-    In recovery mode one with a store of its own is ready: there is no other, and it waits for keys.
+    In recovery mode, a coordinator with its own store is ready, because it waits for recovery
+    shares and there is no other coordinator.
     """
     engine: Engine = sources.engine
     if not sources.listener.is_listening:

@@ -1,8 +1,8 @@
-"""Every metric of Keyhouse's own: what it is called, counts, and is split by.
+"""Every metric of Keyhouse: its name, meaning and labels.
 
-The names without ``keyhouse_`` are those of the interface (wire reference, "Observability").
-Labels take few values, whatever anonymous clients send: paths of the table of routes, methods of
-HTTP, names of the manifest.
+The names without ``keyhouse_`` belong to the interface (wire reference, "Observability"). Anonymous
+clients cannot increase the number of label values: labels are paths of the routes, methods of HTTP,
+and names of the manifest.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 
 class Described(NamedTuple):
-    """One metric. The name of a counter, and of no other, ends with ``_total``."""
+    """A metric. The names of counters end with ``_total``, and no other names do."""
 
     name: str
     help: str
@@ -20,7 +20,7 @@ class Described(NamedTuple):
 
     @property
     def kind(self) -> Literal["counter", "gauge", "histogram"]:
-        """Its type, as Prometheus calls it."""
+        """The type of the metric in the terms of Prometheus."""
         if self.is_histogram:
             return "histogram"
         return "counter" if self.name.endswith("_total") else "gauge"

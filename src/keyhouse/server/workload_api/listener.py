@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 ACTIVATE: Final = "/rpc.Marble/Activate"
 
 _MODULES: Final = ("keyhouse.server.grpc.connection", "keyhouse.wire.marble_pb2")
-"""HTTP/2 and protobuf, a tenth of all that a start would import."""
+"""Imported on the first connection: HTTP/2 and protobuf are a tenth of all imports of a start."""
 
 Activate = Callable[[ActivationRequest, bytes | None, bytes], Awaitable[Parameters]]
 """Decides on the request of a workload.
 
-Takes the DER of the certificate that the workload presented, and of the marble root it was shown.
+Parameters: the DER of the workload's certificate, and the DER of the marble root in the handshake.
 """
 
 
 class WorkloadListener(Acceptor):
-    """Serves ``activate`` to anyone who has a TLS client certificate, any one.
+    """Serves ``activate`` to every client with any TLS client certificate.
 
-    It presents the marble root of the engine's present state, which ``gate`` confirms where there
-    are other writers: workloads refuse parameters of another one. ``simulated`` shows itself in the
-    headers of every answer.
+    The server certificate is the marble root of the engine's present state. With several replicas,
+    ``gate`` confirms that state, because workloads refuse parameters of another root. With
+    ``simulated``, the headers of every answer state the simulation.
     """
 
     def __init__(
@@ -63,20 +63,20 @@ class WorkloadListener(Acceptor):
 
     @property
     def counts(self) -> GrpcCounts:
-        """What was called and answered."""
+        """Counts of calls and answers."""
         return self._service.counts
 
     @property
     def calls_in_flight(self) -> int:
-        """How many calls run, or wait for their client to take the answer."""
+        """Number of calls that run, or whose answer the client has not taken completely."""
         return self._service.calls.held
 
 
 class _MarbleRoot:
-    """The TLS context of the marble root, made again for a state with another one.
+    """The TLS context of the marble root. A state with another root has another context.
 
-    Asked for each connection: who connects after a change was published, and so before it was
-    answered, gets the certificate of that state, whatever the change was.
+    Each connection requests the context. So a connection after the publication of a change, which
+    precedes the answer to the change, receives the certificate of the new state.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -84,7 +84,7 @@ class _MarbleRoot:
         self._made: tuple[CoordinatorKeys, TlsContext] | None = None
 
     def context(self) -> TlsContext:
-        """Return the context of now. Making one takes less than a millisecond."""
+        """Return the present context. The creation of a context takes less than a millisecond."""
         keys = self._engine.view.state.keys
         made = self._made
         if made is not None and (made[0] is keys or _same_marble_root(made[0], keys)):
@@ -119,7 +119,8 @@ def _decoded(message: bytes) -> ActivationRequest:
 
     try:
         request = ActivationReq.FromString(message)
-    except DecodeError:  # its text may show what was sent
+    # The text of this error may contain bytes of the request.
+    except DecodeError:
         hint = "send an ActivationReq as the interface defines it"
         raise InvalidError("the request", [Problem("", "is no ActivationReq", hint)]) from None
     return ActivationRequest(

@@ -1,8 +1,8 @@
-"""The OpenAPI 3.1 description of the Client API, made from its routes and its wire types.
+"""Generates the OpenAPI 3.1 description of the Client API from its routes and wire types.
 
-The statuses of a call follow from the table of phases, its caller, its gate, its own row of
-``DESCRIPTIONS``, and what the protocol refuses of any request. The server imports this only when
-a client asks for the description. Source: OpenAPI Specification 3.1; Client API, "Endpoints".
+The statuses of a call come from the table of phases, the caller, the feature gate, the row in
+``DESCRIPTIONS``, and the refusals of the protocol. The server imports this module only for a client
+that requests the description. Source: OpenAPI Specification 3.1; Client API, "Endpoints".
 """
 
 import re
@@ -24,7 +24,7 @@ from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.wire.client_api import Problems
 
 _PROTOCOL: Final = (400, 408, 413, 414, 415, 431, 500, 501, 503)
-"""What any request may get: malformed, slow, too large, or at a bad time."""
+"""Statuses that every request can receive: malformed, slow, too large, or at a wrong time."""
 
 _NO_FAULT: Final = frozenset({500, 501, 503})  # never a ``fail``
 
@@ -122,7 +122,7 @@ def openapi(routes: Iterable[Route]) -> Schema:
 
 
 def _schema(kind: Any, components: dict[str, Schema], *, sent: bool) -> Schema:
-    """Return the schema of a body, or of data that are ``sent``."""
+    """Return the schema of a body. ``sent``: the coordinator sends the data."""
     if kind is None:
         return {"type": "null"}
     if kind is RawManifest:
@@ -196,7 +196,8 @@ def _responses(route: Route, row: Described, components: dict[str, Schema]) -> S
     if row.media != "application/json":
         return {"200": _answer("Done.", {}, media=row.media), **refused}
     if row.refused and not (row.data or row.body):
-        return refused  # a call that is only ever refused
+        # The coordinator always refuses this call.
+        return refused
     return {
         "200": _success(
             _schema(row.data, components, sent=True), wrapped=row.data is not RawObject
@@ -214,7 +215,7 @@ _OUTCOMES: Final = {
 
 
 def _refused(route: Route, row: Described) -> Iterable[int]:
-    """Yield the statuses of refusals that are this route's own."""
+    """Yield the statuses of refusals that belong to this route only."""
     yield from (_OUTCOMES[met] for met in TABLE[route.operation] if met is not Outcome.YES)
     errors: list[type[KeyhouseError]] = [*row.refused]
     if route.caller is not Caller.ANYBODY:
@@ -266,7 +267,7 @@ def _refusal(version: str, status: int) -> Schema:
 
 
 def _words(status: int) -> set[str]:
-    """Return the words of JSend that version 2 has for ``status``."""
+    """Return the words of JSend in version 2 for ``status``."""
     own = {row.word for row in ERRORS.values() if row.http == status}
     if status not in _PROTOCOL:
         return own

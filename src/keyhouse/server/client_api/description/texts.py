@@ -1,7 +1,7 @@
-"""What each call of the Client API is for, takes, and answers, beyond what the routes say.
+"""Describes each call of the Client API: purpose, body and answer, in addition to its route.
 
-Every route has a row, which a test holds. Statuses that follow from phase, caller, gate and the
-protocol itself are not repeated here.
+Every route has a row; a test requires this. The statuses of phase, caller, feature gate and
+protocol are not repeated here.
 """
 
 from collections.abc import Mapping
@@ -24,23 +24,27 @@ from keyhouse.wire.secret_types import UserSecret
 
 
 class RawManifest:
-    """Stands for a manifest as it is, neither encoded nor wrapped."""
+    """Stands for the bytes of a manifest, without encoding and without an envelope."""
 
 
 class RawObject:
-    """Stands for an answer that is a JSON object of its own, without an envelope."""
+    """Stands for an answer that is a JSON object without an envelope."""
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """A call. ``data`` is what a success carries, ``body`` what the call takes; None: nothing."""
+    """A call. ``data``: the data of a success. ``body``: the body of the request. None: empty."""
 
     summary: str
     body: Any = None
-    may_be_empty: bool = False  # the body
+    # Whether the body may be empty.
+    may_be_empty: bool = False
     data: Any = None
-    query: Mapping[str, Mapping[str, Any]] = {}  # OpenAPI parameters without name and place
-    media: str = "application/json"  # of a success; another than this has no envelope
-    part: str = ""  # what the last part of the path is
+    # OpenAPI parameters without name and place.
+    query: Mapping[str, Mapping[str, Any]] = {}
+    # The media type of a success. Only JSON has an envelope.
+    media: str = "application/json"
+    # The meaning of the last part of the path.
+    part: str = ""
     refused: tuple[type[KeyhouseError], ...] = ()
 
 
@@ -271,7 +275,7 @@ _VERSION_1: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
         "refused": (GoneError,),
     },
 }
-"""What is not as in version 2."""
+"""Differences between version 1 and version 2."""
 
 DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
     **_VERSION_2,

@@ -1,7 +1,7 @@
-"""JSON Schemas of wire types, for the description of the interface.
+"""Generates JSON Schemas of wire types for the description of the interface.
 
-msgspec's own generator stops at integers of 64 bits without sign, which the interface has, and
-knows nothing of what is always sent though a reader could do without it.
+msgspec's own generator fails on unsigned 64-bit integers, which the interface has. And it marks
+fields with a default as optional, even in answers that always contain them.
 """
 
 import inspect
@@ -38,21 +38,22 @@ _COMPONENTS: Final[dict[type, str]] = {
     client_api.Status: "StatusData",
     client_api.UpdateAnswer: "UpdateData",
 }
-"""Names in the description where those of the SDK are others."""
+"""Names of types in the description, if the name in the SDK is another."""
 
 
 def schema_of(kind: Any, components: dict[str, Schema], *, sent: bool = False) -> Schema:
-    """Return the schema of ``kind``. Structs are added to ``components`` and referred to.
+    """Return the schema of ``kind``. Structs are added to ``components`` and referenced.
 
-    ``sent``: as the coordinator sends it; else as it reads it, without the fields that have a
-    default.
+    ``sent``: the form that the coordinator sends, with all fields. Otherwise the form that the
+    coordinator reads, where fields with a default are optional.
     """
     if kind in _PLAIN:
         return dict(_PLAIN[kind])
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         name = _COMPONENTS.get(kind, kind.__name__)
         if name not in components:
-            components[name] = {}  # holds the place, should it contain itself
+            # A placeholder, in case the type contains itself.
+            components[name] = {}
             components[name].update(_object(kind, components, sent=sent))
         return {"$ref": f"#/components/schemas/{name}"}
     return _generic(kind, components, sent=sent)
@@ -75,7 +76,7 @@ def _generic(kind: Any, components: dict[str, Schema], *, sent: bool) -> Schema:
 
 
 def _noted(schema: Schema, notes: tuple[Any, ...]) -> Schema:
-    """Return ``schema`` with what the notes of its type say."""
+    """Return ``schema`` with the constraints in the notes of its type."""
     for note in notes:
         if isinstance(note, msgspec.Meta):
             least, greatest = bounds_of(note)

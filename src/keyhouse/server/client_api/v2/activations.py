@@ -1,4 +1,4 @@
-"""The audit trail of activations, page by page, what was counted, and what was refused."""
+"""Routes for the audit trail of activations in pages, for counters, and for refused activations."""
 
 from itertools import accumulate
 from typing import Final
@@ -15,17 +15,18 @@ from keyhouse.wire.client_api import ActivationLimit, Activations, Counters, Wor
 from keyhouse.wire.sent import encoded
 
 PAGE: Final = 1000
-"""Activations in one answer."""
+"""Largest number of activations in an answer."""
 
 PAGE_BYTES: Final = 1024 * 1024
-"""Bytes of them, unless the first alone has more."""
+"""Largest sum of their bytes. A page has at least one activation, whatever its size."""
 
 _LARGEST: Final = 2**63 - 1
-_DIGITS: Final = 19  # of the largest
+# Digits of the largest number.
+_DIGITS: Final = 19
 
 
 class _Who(msgspec.Struct, frozen=True, rename="camel"):
-    """The workload of a line of the trail."""
+    """The workload in a line of the trail."""
 
     marble_type: str
     uuid: str
@@ -35,11 +36,11 @@ _WHO: Final = msgspec.json.Decoder(_Who)
 
 
 def read_activations(to: UseCases, view: View, head: Head) -> Answer:
-    """Answer a page of the trail, oldest first, to a user who may update the manifest.
+    """Return a page of the trail, oldest first, to a user who may update the manifest.
 
-    Numbers count from the first activation of the deployment. ``from`` is where the page begins,
-    else it is the newest one; ``next`` is where the following begins. Older activations than the
-    newest 100,000 are forgotten.
+    Activations are numbered from the first activation of the deployment. ``from`` is the first
+    number of the page. Without ``from``, the page is the newest page. ``next`` is the first number
+    of the next page. The trail keeps the newest 100,000 activations.
     """
     begin, following, lines = _page(view, head)
     lines = _bounded(lines)
@@ -48,9 +49,9 @@ def read_activations(to: UseCases, view: View, head: Head) -> Answer:
 
 
 def read_refused(to: UseCases, view: View, head: Head) -> Admission:
-    """Answer which activations this process has refused, to a user who may update the manifest.
+    """Return the activations that this process refused, to a user who may update the manifest.
 
-    They are not of a view, whose answers are kept: this one is made for each call.
+    Refusals belong to no view, so the answer is built for each call.
     """
     policy_of(view.running.manifest).authorize_update(head.identity)
 
@@ -62,11 +63,11 @@ def read_refused(to: UseCases, view: View, head: Head) -> Admission:
 
 
 def read_counters(to: UseCases, view: View, head: Head) -> Answer:
-    """Answer what was counted, to a user who may update the manifest.
+    """Return the counters, to a user who may update the manifest.
 
-    That is all limits of activations, of the types in the manifest, and the monotonic counters of
-    the workloads in a page as ``read_activations`` has it. The page ends before it would have more
-    than ``COUNTERS``, which one workload may have alone.
+    The answer has all activation limits of the types in the manifest, and the monotonic counters of
+    the workloads in a page of ``read_activations``. The page ends before it exceeds ``COUNTERS``
+    counters. A single workload may have that many.
     """
     begin, following, lines = _page(view, head)
     state, room = view.running, COUNTERS
@@ -95,11 +96,10 @@ def _limits(state: Running) -> dict[str, ActivationLimit]:
 
 
 def _page(view: View, head: Head) -> tuple[int, int, list[bytes]]:
-    """Return where the page begins, the number of its first line, if any, and its lines.
+    """Return the start of the page, the number of its first line, if any, and its lines.
 
-    The two numbers differ for a place beyond the end.
-
-    Raises ``UnauthenticatedError``, ``ForbiddenError``, ``BadRequestError``.
+    The two numbers differ for a start beyond the end. Raises ``UnauthenticatedError``,
+    ``ForbiddenError``, ``BadRequestError``.
     """
     policy_of(view.running.manifest).authorize_update(head.identity)
     audit = view.log.audit
@@ -108,7 +108,7 @@ def _page(view: View, head: Head) -> tuple[int, int, list[bytes]]:
 
 
 def _bounded(lines: list[bytes]) -> list[bytes]:
-    """Return the first of ``lines`` that together are not too large; at least one."""
+    """Return the first ``lines`` whose sum is within the limit, but at least one line."""
     fitting = sum(size <= PAGE_BYTES for size in accumulate(map(len, lines)))
     return lines[: max(fitting, 1)]
 
@@ -128,6 +128,6 @@ def _begin(query: bytes, newest: int) -> int:
 
 
 def _is_place(text: str) -> bool:
-    """Tell whether ``text`` is a number that can be a place; a long one is never converted."""
+    """Return whether ``text`` is a valid start of a page. A long text is never converted."""
     digits = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
     return digits and int(text) <= _LARGEST

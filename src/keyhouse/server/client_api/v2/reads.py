@@ -1,4 +1,4 @@
-"""What version 2 of the Client API answers without waiting: one view, no body."""
+"""Reads of version 2 of the Client API: from a single view, without a body and without waiting."""
 
 from functools import cache
 
@@ -30,7 +30,7 @@ def encoded_openapi() -> bytes:
 
 
 def read_openapi(to: UseCases, view: View, _head: Head) -> Answer | Admission:
-    """Answer the OpenAPI document itself: generic tools know nothing of envelopes."""
+    """Return the OpenAPI document without an envelope, because generic tools expect none."""
     headers = to.answers.headers(view)
     if encoded_openapi.cache_info().currsize:
         return Answer(200, encoded_openapi(), headers)
@@ -42,7 +42,7 @@ def read_openapi(to: UseCases, view: View, _head: Head) -> Answer | Admission:
 
 
 def read_status(to: UseCases, view: View, _head: Head) -> Answer:
-    """Answer the phase. Probes look at the HTTP status alone: it is 200 in every phase."""
+    """Return the phase. The HTTP status is always 200, because probes read only the status."""
     phase = int(view.phase)
     message = status_message(to.answers, to.engine, view)
     left = to.engine.lease.left
@@ -51,12 +51,12 @@ def read_status(to: UseCases, view: View, _head: Head) -> Answer:
 
 
 def read_manifest(to: UseCases, view: View, _head: Head) -> Answer:
-    """Answer the manifest as it was uploaded, its fingerprint, and the root key's signature."""
+    """Return the uploaded manifest, its fingerprint, and the root key's signature."""
     return to.answers.shared(manifest_body(view.running), view)
 
 
 def read_quote(to: UseCases, view: View, head: Head) -> Answer | Admission:
-    """Answer the certificates and a quote over the root certificate and the caller's nonce."""
+    """Return the certificates and a quote over the root certificate and the caller's nonce."""
     nonce = nonce_in(head.query)
     if not nonce:
         return to.answers.encoded(evidence_body(to.quotes.without_nonce(view.state.keys)), view)
@@ -72,18 +72,18 @@ def read_quote(to: UseCases, view: View, head: Head) -> Answer | Admission:
 
 
 def read_secrets(to: UseCases, view: View, head: Head) -> Answer:
-    """Answer the named secrets, if the user may read every one of them."""
+    """Return the named secrets, if the user may read all of them."""
     data = SecretsData(read_named_secrets(view, head))
     return to.answers.encoded(encode_secrets(data), view)
 
 
 def read_update_log(to: UseCases, view: View, _head: Head) -> Answer:
-    """Answer every line of the update log, oldest first."""
+    """Return every line of the update log, oldest first."""
     return to.answers.shared(to.log_body.of(view.log), view)
 
 
 def read_pending(to: UseCases, view: View, _head: Head) -> Answer:
-    """Answer the manifest that waits for acknowledgements. The same in both versions."""
+    """Return the pending manifest. The answer is equal in both versions."""
     pending = require_pending(view.running)
     body = pending_body(pending.manifest, pending.missing, pending.missing_users)
     return to.answers.shared(body, view)

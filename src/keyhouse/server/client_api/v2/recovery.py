@@ -1,4 +1,4 @@
-"""What version 2 of the Client API answers about recovery: the key, the shares, the ciphertexts."""
+"""Routes of version 2 for a recovery: the public key, uploads of shares, encrypted shares."""
 
 from functools import lru_cache
 
@@ -15,7 +15,7 @@ from keyhouse.wire.sent import LEFT_OUT
 
 
 def read_public_key(to: UseCases, _view: View, head: Head) -> Admission:
-    """Answer the key to encrypt shares to, signed by the temporary root; and who can recover."""
+    """Return the public key for shares, signed by the temporary root, and the holders of shares."""
 
     async def answer(body: bytes) -> Answer:
         del body
@@ -29,7 +29,7 @@ def read_public_key(to: UseCases, _view: View, head: Head) -> Admission:
 
 
 async def upload_share(to: UseCases, _head: Head, body: bytes) -> Answer:
-    """Take in a share; answer how many are missing. The last one recovers the state."""
+    """Accept a share. Return the number of missing shares. The last one recovers the state."""
     upload = read_body(body, wire.RecoverBody)
     missing = {
         name: "is missing or empty"
@@ -50,7 +50,7 @@ async def upload_share(to: UseCases, _head: Head, body: bytes) -> Answer:
 
 
 def read_ciphertexts(to: UseCases, view: View, head: Head) -> Answer:
-    """Answer the encrypted shares again, to a user who may update the manifest."""
+    """Return the encrypted shares again, to a user who may update the manifest."""
     policy_of(view.running.manifest).authorize_update(head.identity)
     to.engine.lease.require_decisions()
     data = wire.RecoverySecretsData(view.running.recovery.ciphertexts)

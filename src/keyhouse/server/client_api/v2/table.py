@@ -30,7 +30,7 @@ def _log(
 
 
 ROUTES: Final = (
-    # Public and always the same, so every phase allows it.
+    # These are public and immutable, so every phase permits them.
     get("/api/v2/openapi.json", Operation.READ_STATUS, reads.read_openapi),
     get("/api/v2/status", Operation.READ_STATUS, reads.read_status),
     get("/api/v2/manifest", Operation.READ_MANIFEST, reads.read_manifest),

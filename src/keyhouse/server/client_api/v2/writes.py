@@ -1,4 +1,4 @@
-"""What the Client API changes. Of what version 1 has, too, a row of the table says the shapes."""
+"""Handlers of requests that change state, for version 2 and, with other body readers, version 1."""
 
 import re
 from asyncio import Future
@@ -26,7 +26,7 @@ _NOT_WITNESSED: Final = "no quorum of the witnesses has cosigned this yet: a hos
 
 
 def _unwitnessed(agreement: Agreement) -> tuple[str, ...]:
-    """Return what to say of a change that no quorum of the witnesses knows yet, if that is so."""
+    """Return a warning if no quorum of witnesses has cosigned the change yet."""
     return (_NOT_WITNESSED,) if agreement.witnessed is False else ()
 
 
@@ -42,7 +42,7 @@ def _data(kind: type[wire.UpdateAnswer], agreement: Agreement, message: str) -> 
 
 
 LONGEST_NAME: Final = 256
-"""Bytes of a counter's name in UTF-8; it may be empty."""
+"""Largest name of a counter, in bytes of UTF-8. The name may be empty."""
 
 Uploads = Mapping[str, UserSecret]
 Prepare = Callable[[], UploadSecrets]
@@ -53,7 +53,7 @@ _MANIFEST_HINT: Final = 'send {"manifest": its JSON text in base64}'
 
 
 async def set_manifest(to: UseCases, _head: Head, body: bytes) -> Answer:
-    """Enforce the first manifest; answer the recovery secrets for the holders of the keys."""
+    """Enforce the first manifest. Return the recovery secrets for the holders of the keys."""
     enforced = await to.first_manifest.set(lambda: _manifest(body))
     data = wire.SetManifestData(enforced.recovery_secrets, enforced.recovery_secrets)
     return to.answers.success(data, enforced.view, warnings_message(enforced.warnings))
@@ -62,10 +62,11 @@ async def set_manifest(to: UseCases, _head: Head, body: bytes) -> Answer:
 def write_secrets(
     read: Callable[[bytes], Uploads], within: str, to: UseCases, head: Head, body: bytes
 ) -> Awaitable[Answer]:
-    """Store what a user uploads: all of it or nothing. ``within``: what findings call the place.
+    """Store an upload of a user, completely or not at all.
 
-    A small one is read and checked here, a large one in a thread, and so is one that has to be
-    checked again because the state has changed. Raises what refuses a small one.
+    ``within`` is the prefix of places in findings. A small upload is decoded and checked on the
+    event loop. A large upload is checked in a thread, and so is an upload that must be checked
+    again after a change of the state. Raises the refusal of a small upload.
     """
     prepare = partial(to.secrets.prepared, head.identity, partial(_bounded, read, body), within)
     if len(body) > INLINE:
@@ -87,7 +88,7 @@ async def _written(to: UseCases, prepare: Prepare) -> Answer:
 
 
 async def plan_update(to: UseCases, head: Head, body: bytes) -> Answer:
-    """Tell what an update would do, with a digest that it can be bound to. Changes nothing."""
+    """Return the effects of an update, and a digest to bind the update to them. No change."""
     plan, view = await to.updates.plan(head.identity, lambda: _manifest(body))
     data = await to.preparation.off_loop(lambda: msgspec.json.encode(plan))
     return to.answers.encoded(data, view)
@@ -96,7 +97,7 @@ async def plan_update(to: UseCases, head: Head, body: bytes) -> Answer:
 async def update_manifest(
     read: Callable[[bytes], Proposal], to: UseCases, head: Head, body: bytes
 ) -> Answer:
-    """Raise security versions of packages, or initiate a full update."""
+    """Raise security versions of packages, or propose a full update."""
     agreement = await to.updates.propose(head.identity, lambda: read(body))
     notes = "; ".join((*agreement.notes, *_unwitnessed(agreement)))
     return to.answers.success(_data(wire.UpdateAnswer, agreement, LEFT_OUT), agreement.view, notes)
@@ -124,13 +125,13 @@ async def cancel_update(
     head: Head,
     body: bytes,
 ) -> Answer:
-    """Give the pending manifest up; answer ``data``. ``read`` returns the approval in a body."""
+    """Cancel the pending manifest and return ``data``. ``read`` returns the approval in a body."""
     agreement = await to.updates.cancel(user_of(head), lambda: read(body))
     return to.answers.success(data, agreement.view, "; ".join(_unwitnessed(agreement)))
 
 
 async def sign_quote(to: UseCases, _head: Head, body: bytes) -> Answer:
-    """Answer the quote's TCB status, and the root key's signature over quote and status.
+    """Return the TCB status of a quote, and the root key's signature over quote and status.
 
     Source: Client API, "sign-quote".
     """
@@ -151,7 +152,7 @@ async def sign_quote(to: UseCases, _head: Head, body: bytes) -> Answer:
 
 
 async def raise_counter(to: UseCases, head: Head, body: bytes) -> Answer:
-    """Raise a counter of the calling workload, if it is lower; answer its value before.
+    """Raise a counter of the calling workload to a higher value, and return the previous value.
 
     Source: wire reference, "Monotonic counters".
     """
@@ -170,7 +171,7 @@ def _manifest(body: bytes) -> bytes:
 
 
 def proposal_of(body: bytes) -> Proposal:
-    """Return what is proposed or agreed to. Raises ``BadRequestError``, ``InvalidError``."""
+    """Return the proposed or approved manifest. Raises ``BadRequestError``, ``InvalidError``."""
     read = read_body(body, wire.UpdateBody)
     if read.plan is not None and not _DIGEST.fullmatch(read.plan):
         raise BadRequestError(
@@ -182,9 +183,9 @@ def proposal_of(body: bytes) -> Proposal:
 
 
 def cancellation_of(body: bytes) -> bytes | None:
-    """Return the approval of a cancellation, if any. Raises ``BadRequestError``.
+    """Return the approval of a cancellation, or None. Raises ``BadRequestError``.
 
-    What is not a JSON object is not looked at, as it always was.
+    A body that is not a JSON object is ignored, as earlier versions did.
     """
     return read_body(body, wire.CancelBody).approval if body.lstrip().startswith(b"{") else None
 
@@ -202,9 +203,10 @@ def uploads_of(body: bytes) -> Uploads:
 
 
 def _bounded(read: Callable[[bytes], Uploads], body: bytes) -> Uploads:
-    """Return what ``read`` finds. Raises ``TooLargeError`` for more than one upload may have."""
+    """Return the uploads of ``read``. Raises ``TooLargeError`` beyond the limits of an upload."""
     uploads = read(body)
-    if len(body) > DECODED_BYTES:  # no value is longer than its text
+    # A value is never longer than its text.
+    if len(body) > DECODED_BYTES:
         require_size(sum(upload.size for upload in uploads.values()))
     return uploads
 
@@ -212,7 +214,7 @@ def _bounded(read: Callable[[bytes], Uploads], body: bytes) -> Uploads:
 def _quote(body: bytes) -> bytes:
     """Return the quote.
 
-    Raises ``BadRequestError`` with a reason for the one field that there is.
+    Raises ``BadRequestError`` with a reason for the single field.
     """
     try:
         return read_body(body, wire.SignQuoteBody).sgx_quote
