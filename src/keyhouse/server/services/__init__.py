@@ -1,1 +1,1 @@
-"""The use cases of the coordinator: what a request does, whatever its protocol."""
+"""The use cases of the coordinator: the effect of a request, independent of its protocol."""

@@ -1,4 +1,4 @@
-"""What an activation has to pass before anything is made for it: each check names what failed.
+"""The checks of an activation, before the coordinator creates anything. Each error names its check.
 
 Source: workload API, "Checks in order".
 """
@@ -29,11 +29,11 @@ def require_identity(identity: bytes | None) -> bytes:
 
 
 def require_shown(state: Running, shown: bytes | None) -> None:
-    """Refuse a workload whose handshake has shown another marble root than that of ``state``.
+    """Refuse a workload whose handshake showed another marble root than that of ``state``.
 
-    What it would get is issued by the present root, and it could not trust that: nothing may be
-    counted for it. Raises ``OutdatedConnectionError``; on a new connection it is served. None: the
-    request did not come over a connection.
+    The present root issues the workload's certificates, and the workload could not verify them. So
+    the activation must not be counted. Raises ``OutdatedConnectionError``; the workload succeeds on
+    a new connection. ``shown`` is None if the request did not come over a connection.
     """
     if shown is not None and shown != state.keys.marble_root_cert:
         raise OutdatedConnectionError(
@@ -43,9 +43,9 @@ def require_shown(state: Running, shown: bytes | None) -> None:
 
 
 def require_recipe(state: Running, marble_type: str) -> Recipe:
-    """Return what the type takes.
+    """Return the recipe of the type: the parameters of an activation.
 
-    Raises ``ForbiddenError`` if the manifest has none of this name.
+    Raises ``ForbiddenError`` if the manifest has no type of this name.
     """
     recipe = policy_of(state.manifest).recipe(marble_type)
     if recipe is None:
@@ -57,7 +57,7 @@ def require_recipe(state: Running, marble_type: str) -> Recipe:
 
 
 def read_uuid(text: str) -> UUID:
-    """Return the UUID that a workload chose. Raises ``InvalidError``, also for the nil UUID."""
+    """Return the UUID that a workload chose. Raises ``InvalidError``, even for the nil UUID."""
     uuid = uuid_of(text)
     if uuid is None:
         raise _uuid_refused("is not a UUID", "send 36 characters, such as those of uuidgen")
@@ -67,10 +67,11 @@ def read_uuid(text: str) -> UUID:
 
 
 def require_quote(quote: bytes, *, simulated: bool) -> bool:
-    """Return whether there is a quote to verify; only in simulation there need be none.
+    """Return whether the request has a quote to verify. A quote may be missing only in simulation.
 
     Raises:
-        ForbiddenError: there is none. Invalid: it is too large to be one.
+        ForbiddenError: there is no quote.
+        InvalidError: the quote is too large.
     """
     if len(quote) > MAX_QUOTE:
         problem = Problem("Quote", f"is larger than {MAX_QUOTE} bytes", "send a DCAP quote")
@@ -86,7 +87,7 @@ def require_quote(quote: bytes, *, simulated: bool) -> bool:
 def require_admitted(
     state: Running, recipe: Recipe, verdict: Verdict | None, identity: bytes
 ) -> None:
-    """Raise ``ForbiddenError`` with the rule unless the package in force admits the enclave."""
+    """Raise ``ForbiddenError`` with the failed rule unless the package admits the enclave."""
     if verdict is None:
         return
     package = recipe.marble.package
@@ -100,7 +101,7 @@ def require_admitted(
 
 
 def is_made_for(verdict: Verdict, identity: bytes) -> bool:
-    """Tell whether the quote was made for ``identity``: anybody can show one that others made."""
+    """Return whether the quote binds ``identity``. Everybody can send a foreign quote."""
     try:
         require_binding(verdict.report_data, quote_binding(identity))
     except IdentityRefusedError:

@@ -1,8 +1,9 @@
-"""What became of activations since the process began: counted, logged, and refusals kept.
+"""The outcomes of activations in this process: counters, log entries, and stored refusals.
 
-Refusals are kept in fixed room, for those who look for the reason. Anybody may ask to join, with
-any names. Equal refusals are counted, not kept again; a type's push out only its own; and those of
-workloads that have not proven what they are never push out one of a workload that has.
+Refusals help users to find the reason, so the newest stay in memory, within fixed limits. Everybody
+can send activations with any names. So equal refusals are counted and stored once. A refusal
+displaces only refusals of the same type. Workloads without a verified quote never displace the
+refusals of workloads with a verified quote.
 """
 
 import time
@@ -23,17 +24,19 @@ from keyhouse.server.services.events import LONGEST_REASON, Events, Refusal
 from keyhouse.wire.client_api import RefusedActivation, RefusedActivations
 
 UNKNOWN: Final = "unknown"
-"""The label of all types that no manifest in force has had: one, whatever clients send."""
+"""The label of all types that no manifest in force had. A single label, whatever clients send."""
 
 
 class ActivationCounts:
-    """Attempts and successes by marble type, refusals by code. Used on the event loop's thread."""
+    """Counts attempts, successes and refusals. Use on the event loop's thread only."""
 
     def __init__(self) -> None:
         self.attempts: Final[dict[str, int]] = {}
         self.successes: Final[dict[str, int]] = {}
-        self.refusals: Final[dict[str, int]] = {}  # by the code of the error
-        self.without_quote = 0  # successes; only in simulation there are any
+        # By the code of the error.
+        self.refusals: Final[dict[str, int]] = {}
+        # Successes without a quote, which exist only in simulation.
+        self.without_quote = 0
 
     def attempted(self, label: str) -> None:
         """Count a request."""
@@ -45,12 +48,12 @@ class ActivationCounts:
         self.without_quote += not quoted
 
     def refused(self, problem: KeyhouseError) -> None:
-        """Count a refusal. The codes are those of the classes: few."""
+        """Count a refusal. There are as many codes as error classes, which is few."""
         self.refusals[problem.code] = self.refusals.get(problem.code, 0) + 1
 
 
 class RefusalLog:
-    """Used on the event loop's thread. ``pace``: the clock of a ``Pace``."""
+    """Logs refusals. Use on the event loop's thread only. ``pace`` is the clock of a ``Pace``."""
 
     def __init__(
         self, events: Events | None = None, pace: Callable[[], float] = time.monotonic
@@ -59,7 +62,7 @@ class RefusalLog:
         self._pace = Pace(pace)
 
     def refused(self, now: int, request: ActivationRequest, problem: KeyhouseError) -> None:
-        """Tell of one refusal, or count it. ``now`` is microseconds since 1970."""
+        """Log a refusal, or count it if there are too many. ``now`` is microseconds since 1970."""
         if untold := self._pace.finished():
             log.warning("more activations were refused", untold=untold)
         if not self._pace.admits():
@@ -78,14 +81,14 @@ class RefusalLog:
 
 
 MOST: Final = 256
-"""Different refusals that are kept of workloads whose quote was proven, and as many of others."""
+"""Largest number of stored refusals with a verified quote, and of stored refusals without."""
 
 MOST_OF_TYPE: Final = 16
-"""Of these, those of one marble type; all types that the manifest does not have are one."""
+"""Largest number of these for a marble type. All unknown types count as a single type."""
 
 
 class _Times(msgspec.Struct, frozen=True):
-    """When equal refusals happened, in microseconds since 1970; the UUID of the newest."""
+    """The times of equal refusals, in microseconds since 1970, and the UUID of the newest."""
 
     first: int
     newest: int
@@ -94,7 +97,7 @@ class _Times(msgspec.Struct, frozen=True):
 
 
 class Refusals:
-    """Used on the event loop's thread. ``since``: when the process began, microseconds."""
+    """Stores refusals. Use on the event loop's thread only. ``since``: microseconds."""
 
     def __init__(self, since: int) -> None:
         self._since: Final = since
@@ -109,10 +112,11 @@ class Refusals:
         verdict: Verdict | None,
         problem: KeyhouseError,
     ) -> None:
-        """Keep a refusal, or count it.
+        """Store a refusal, or count it if an equal refusal is stored.
 
-        ``recipe``: of its type; None: the manifest has no such type. ``verdict``: what its quote
-        proves; None if it does not verify, or was not made for this workload.
+        ``recipe`` belongs to its type, or is None for a type that is not in the manifest.
+        ``verdict`` contains the facts of its quote, or is None if the quote does not verify or
+        binds another workload.
         """
         about = RefusedActivation(
             marble_type=beginning(request.marble_type),
@@ -127,7 +131,7 @@ class Refusals:
             self._proven.add(recipe, _measured(about, verdict), now, request.uuid)
 
     def newest_first(self) -> RefusedActivations:
-        """Return all that are kept."""
+        """Return all stored refusals."""
         kept = sorted((*self._proven.items, *self._claimed.items), key=lambda each: -each[1].newest)
         found = tuple(
             msgspec.structs.replace(
@@ -143,7 +147,7 @@ class Refusals:
 
 
 class _Kept:
-    """Different refusals without times and UUIDs, in the order in which they happened last."""
+    """Different refusals without times and UUIDs, in the order of their last occurrence."""
 
     def __init__(self) -> None:
         self._times: dict[tuple[str, RefusedActivation], _Times] = {}

@@ -1,9 +1,9 @@
-"""Lets workloads join: checks a request, and answers what its marble type is started with.
+"""Activates workloads: checks a request, and returns the parameters of its marble type.
 
-A quote is verified once, on its thread; whether the package admits it is asked again of the state
-that the answer comes from. So an update between the two cannot be passed by. With a limit the
-activation is durable before the answer; without one its record follows within a second.
-Source: workload API, "Checks in order".
+A quote is verified once, in a thread. The package is compared again under the state of the answer,
+so an update in between cannot be bypassed. With a limit of activations, the activation is durable
+before the answer. Without a limit, its record follows within a second. Source: workload API,
+"Checks in order".
 """
 
 import time
@@ -63,28 +63,31 @@ from keyhouse.server.services.events import Activation, Events
 from keyhouse.server.services.quote_checks import QuoteChecks
 
 WAITING: Final = 4096
-"""Activations that may wait for their turn to have slow certificates made.
+"""Largest number of activations that wait for a thread to create slow certificates.
 
-As many as there can be calls: workloads have their turns in rounds, and none is locked out.
+The number equals the largest number of calls. Clients take turns, so a flood excludes nobody.
 """
 
 
 class _Workload(msgspec.Struct, frozen=True):
-    """A request, read and checked as far as the request alone can be."""
+    """A request after the checks that need only the request."""
 
     request: ActivationRequest
-    identity: bytes  # DER of its TLS certificate
-    shown: bytes | None  # DER of the marble root in its handshake; None: not over a connection
+    # DER of the workload's TLS certificate.
+    identity: bytes
+    # DER of the marble root in the handshake, or None without a connection.
+    shown: bytes | None
     marble: UUID
     signing: SigningRequest
-    verdict: Verdict | None  # None: without a quote, in simulation
+    # None without a quote, in simulation.
+    verdict: Verdict | None
 
 
 class Activations:
-    """Decides on activations by the engine's current view.
+    """Decides on activations by the current view of the engine.
 
-    ``gate`` confirms views where there are other writers. ``lifetime`` is that of the certificates
-    of workloads. ``pace`` bounds what is told of refusals; ``refusals`` keeps them.
+    With several replicas, ``gate`` confirms the views. ``lifetime`` is the validity of workload
+    certificates. ``pace`` limits log entries about refusals, and ``refusals`` stores refusals.
     """
 
     def __init__(
@@ -116,21 +119,21 @@ class Activations:
     async def activate(
         self, request: ActivationRequest, identity: bytes | None, shown: bytes | None = None
     ) -> Parameters:
-        """Return what the workload is started with, once its activation is counted or noted.
+        """Return the parameters of the workload, after its activation is counted or noted.
 
-        ``identity`` is the DER of the leaf that the workload presented, ``shown`` of the marble
-        root that its handshake has shown.
+        ``identity`` is the DER of the workload's leaf certificate. ``shown`` is the DER of the
+        marble root in the handshake.
 
         Raises:
-            WrongPhaseError: no manifest is enforced.
-            UnauthenticatedError: no client certificate.
+            WrongPhaseError: no manifest is in force.
+            UnauthenticatedError: there is no client certificate.
             InvalidError: UUID, CSR or size of the quote.
             ForbiddenError: unknown marble type, no quote, not admitted, or the limit is reached.
             QuoteRefusedError: the quote does not verify.
-            ConflictError: a secret that users have to upload is missing; it is named.
-            OutdatedConnectionError: the marble root is another one than ``shown``.
+            ConflictError: a user still has to upload a secret, which the error names.
+            OutdatedConnectionError: the marble root is not ``shown``.
             UnavailableError: not now.
-            BrokenError: whether the activation counts is not known until a restart.
+            BrokenError: only a restart reveals whether the activation counts.
         """
         recipe = self._recipe(request.marble_type)
         label = UNKNOWN if recipe is None else recipe.marble_type
@@ -146,14 +149,15 @@ class Activations:
         return given
 
     def close(self) -> None:
-        """Give the thread back."""
+        """Release the thread."""
         self._executor.close()
 
     async def _read(
         self, request: ActivationRequest, identity: bytes | None, shown: bytes | None
     ) -> _Workload:
-        """Check the request in the order of the interface, the cheap before the quote."""
-        await self._confirmed()  # what is refused is refused by the newest manifest
+        """Check the request in the order of the interface: cheap checks before the quote."""
+        # The newest manifest decides about a refusal.
+        await self._confirmed()
         state = self._running()
         require_shown(state, shown)
         self._engine.lease.require()
@@ -166,7 +170,7 @@ class Activations:
         return _Workload(request, presented, shown, marble, signing, verdict)
 
     async def _join(self, workload: _Workload) -> tuple[Parameters, Activated]:
-        """Activate: decided, made and recorded on one state; again if it has moved on."""
+        """Activate: decide, create and record under one state. Repeat if the state has changed."""
 
         async def change() -> tuple[Parameters, Activated]:
             state = self._running()
@@ -176,7 +180,8 @@ class Activations:
             require_below_limit(state, recipe.marble_type)
             self._engine.lease.require()
             given = await self._made(state, recipe, workload)
-            self._engine.lease.spend()  # it may have ended while this one waited for its turn
+            # The lease may have expired while this activation waited for its turn.
+            self._engine.lease.spend()
             activated = self._activated(recipe, workload)
             await self._recorded(state, activated)
             return given, activated
@@ -203,20 +208,21 @@ class Activations:
         return await self._executor.run(make, workload.identity)
 
     async def _recorded(self, state: Running, activated: Activated) -> None:
-        """Return once the activation counts, or will be audited. Raises ``StaleError``."""
+        """Return after the activation counts, or is in the audit queue. Raises ``StaleError``."""
         manifest, intermediate = state.manifest, state.keys.intermediate_cert
         if activated.counted:
             await self._engine.submit(Activate(manifest, intermediate, activated))
             await self._engine.lease.anchor(Anchored.LIMITED_ACTIVATIONS)
             return
-        await self._confirmed()  # nothing is written that another writer's update could outrun
+        # Otherwise an update of another replica could come before this record.
+        await self._confirmed()
         current = self._running()
         if (current.manifest, current.keys.intermediate_cert) != (manifest, intermediate):
             raise StaleError
         self._engine.record(activated)
 
     async def _confirmed(self) -> None:
-        """Return when the view shows what others wrote before now. Raises ``UnavailableError``."""
+        """Return when the view has all earlier writes of others. Raises ``UnavailableError``."""
         if self._gate is not None:
             await self._gate.passed()
 
@@ -278,7 +284,7 @@ class Activations:
 
 
 def _proven(workload: _Workload | None) -> Verdict | None:
-    """Return what the quote proves of the workload itself; None: nothing."""
+    """Return the facts that the quote proves of this workload, or None."""
     if workload is None or workload.verdict is None:
         return None
     return workload.verdict if is_made_for(workload.verdict, workload.identity) else None

@@ -1,4 +1,4 @@
-"""How new collateral was that quotes have verified with: asked before, told after each check."""
+"""Remembers the age of verified collateral. Verifications read it before, and raise it after."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -11,19 +11,19 @@ class CollateralMemory(Protocol):
     """Knows the marks (``attestation.marks_of``) of the newest collateral so far."""
 
     def known(self) -> Mapping[str, Mark]:
-        """Return the marks; they never go down. Called on any thread."""
+        """Return the marks. They never decrease. Any thread may call this."""
         ...
 
     async def remember(self, marks: Mapping[str, Mark]) -> None:
-        """Return once what is newer in ``marks`` is known for good.
+        """Return after newer ``marks`` are stored durably.
 
-        Raises ``UnavailableError`` or ``BrokenError`` if it cannot be kept.
+        Raises ``UnavailableError`` or ``BrokenError`` if they cannot be stored.
         """
         ...
 
 
 class ProcessMarks:
-    """Knows what this process has seen, and no other."""
+    """Marks in the memory of this process."""
 
     def __init__(self) -> None:
         self._known: dict[str, Mark] = {}
@@ -33,24 +33,24 @@ class ProcessMarks:
         return self._known
 
     async def remember(self, marks: Mapping[str, Mark]) -> None:
-        """Keep what is newer in ``marks``."""
+        """Store newer ``marks``."""
         self._known = {**self._known, **newer_marks(marks, self._known)}
 
 
 class JournalledMarks:
-    """Knows what the journal says: it survives restarts, and no clock takes it back.
+    """Marks in the journal: they survive restarts, and a clock cannot reduce them.
 
-    While there is no journal nothing is known, and nothing is kept.
+    Without a journal there are no marks, and nothing is stored.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def known(self) -> Mapping[str, Mark]:
-        """Return the marks of the state of now."""
+        """Return the marks of the present state."""
         state = self._engine.view.state
         return state.collateral_marks if isinstance(state, Running) else {}
 
     async def remember(self, marks: Mapping[str, Mark]) -> None:
-        """Journal what is newer in ``marks``."""
+        """Append newer ``marks`` to the journal."""
         await self._engine.submit(SeeCollateral(dict(marks)))

@@ -1,4 +1,4 @@
-"""The newest events of this process, for monitoring. The audit is another: it is journalled.
+"""The newest events of this process, for monitoring. The audit trail is in the journal instead.
 
 Source: wire reference of the interface, "Observability".
 """
@@ -13,22 +13,22 @@ import msgspec
 from keyhouse.base.printable import beginning
 
 MOST: Final = 10_000
-"""Activations that are kept; older ones are forgotten."""
+"""Largest number of stored activations. Older activations are dropped."""
 
 MOST_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of them, as JSON: a workload chooses how long its quote is, up to 64 KiB."""
+"""Largest size of stored activations as JSON. A workload chooses the size of its quote: 64 KiB."""
 
 MOST_REFUSALS: Final = 1_000
-"""Refusals that are kept beside them: anonymous clients cannot push an activation out."""
+"""Largest number of stored refusals. Refusals of anonymous clients never displace activations."""
 
 LONGEST_REASON: Final = 1_000
-"""Characters of the reason of a refusal; of a longer one the beginning is shown."""
+"""Largest number of characters of a refusal's reason. The rest is cut."""
 
 _SECOND: Final = 1_000_000_000
 
 
 class Activation(msgspec.Struct, frozen=True, rename="camel"):
-    """A workload that was activated. ``quote`` is base64 in JSON; None where there was none."""
+    """A successful activation. ``quote`` is base64 in JSON, or None without a quote."""
 
     marble_type: str
     uuid: str
@@ -36,9 +36,9 @@ class Activation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Refusal(msgspec.Struct, frozen=True, rename="camel"):
-    """A workload that was not. Type and UUID are what it claimed, at most 100 characters of each.
+    """A refused activation. Type and UUID are claims of the client, cut at 100 characters.
 
-    ``code`` is that of the error, as in metrics and logs; ``reason`` is its text.
+    ``code`` is the code of the error, as in metrics and logs. ``reason`` is its text.
     """
 
     marble_type: str
@@ -48,7 +48,7 @@ class Refusal(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One of both, and when it happened (RFC 3339)."""
+    """An activation or a refusal, and its time (RFC 3339)."""
 
     time: str
     activation: Activation | None = None
@@ -56,20 +56,23 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Events:
-    """The last ``MOST`` activations and ``MOST_REFUSALS`` refusals, each kept as it is answered.
+    """The newest ``MOST`` activations and ``MOST_REFUSALS`` refusals, in the form of the answer.
 
-    The activations are fewer where they would have more than ``MOST_BYTES``.
+    There are fewer activations if their size exceeds ``MOST_BYTES``.
     """
 
     def __init__(self) -> None:
-        self._numbers = count()  # tells in which order they happened
+        # Numbers events in the order of their occurrence.
+        self._numbers = count()
         self._activations: deque[tuple[int, bytes]] = deque()
-        self._bytes = 0  # of them
+        # Bytes of all activations.
+        self._bytes = 0
         self._refusals: deque[tuple[int, bytes]] = deque(maxlen=MOST_REFUSALS)
-        self._json: bytes | None = None  # all of them, until there is another one
+        # The JSON of all events, until the next event.
+        self._json: bytes | None = None
 
     def activated(self, activation: Activation, *, at: int) -> None:
-        """Add a successful activation; ``at`` is nanoseconds since 1970, UTC."""
+        """Add a successful activation. ``at`` is nanoseconds since 1970, UTC."""
         activations = self._activations
         number, event = self._event(_Event(time=rfc3339(at), activation=activation))
         activations.append((number, event))
@@ -78,15 +81,15 @@ class Events:
             self._bytes -= len(activations.popleft()[1])
 
     def refused(self, refusal: Refusal, *, at: int) -> None:
-        """Add a refused one. Who calls this bounds how often."""
+        """Add a refused activation. The caller limits the rate."""
         shown = beginning(refusal.reason, LONGEST_REASON)
         refusal = msgspec.structs.replace(refusal, reason=shown)
         self._refusals.append(self._event(_Event(time=rfc3339(at), refusal=refusal)))
 
     def as_json(self) -> bytes:
-        """Return all events as a JSON array, oldest first: one text for all who ask meanwhile."""
+        """Return all events as a JSON array, oldest first. Simultaneous callers share the text."""
         if self._json is None:
-            # Two runs that are sorted already: this only merges them.
+            # Both runs are sorted, so the sort only merges them.
             ordered = sorted((*self._activations, *self._refusals))
             self._json = b"[%b]\n" % b",".join(event for _, event in ordered)
         return self._json

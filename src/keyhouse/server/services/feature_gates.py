@@ -1,7 +1,7 @@
-"""What a manifest has to enable: monotonic counters of workloads, signatures over quotes.
+"""Operations that a manifest must enable: monotonic counters, and signatures over quotes.
 
-A signature over a quote is for clients that trust the root key and no vendor of CPUs. Source: wire
-reference, "Authentication and permissions", "Monotonic counters".
+A signature over a quote serves clients that trust the root key, and no vendor of processors.
+Source: wire reference, "Authentication and permissions", "Monotonic counters".
 """
 
 import msgspec
@@ -25,10 +25,11 @@ from keyhouse.server.services.quote_checks import QuoteChecks
 
 
 def require_enabled(view: View, operation: Operation, gate: FeatureGate | None) -> None:
-    """Refuse what the phase does not allow, or what the manifest in force has to enable first.
+    """Refuse an operation that the phase forbids, or that the manifest in force does not enable.
 
     Raises:
-        WrongPhaseError: not in this phase. Forbidden: the manifest does not have ``gate``.
+        WrongPhaseError: not in this phase.
+        ForbiddenError: the manifest lacks ``gate``.
     """
     require(operation, view.phase)
     state = view.state
@@ -42,12 +43,12 @@ def require_enabled(view: View, operation: Operation, gate: FeatureGate | None) 
 
 
 def identify_marble(state: Running, identity: bytes | None, *, now: int) -> MarbleIdentity:
-    """Return which workload has the certificate ``identity`` (DER of the leaf).
+    """Return the workload of the certificate ``identity`` (DER of the leaf).
 
-    Its certificate alone decides, against ``state``; ``now`` is security time.
-
-    Raises ``UnauthenticatedError``: none, not issued by the present marble root (also one from
-    before an update), not in its time, or of a type that the manifest does not have.
+    Only the certificate decides, under ``state``. ``now`` is security time. Raises
+    ``UnauthenticatedError`` for a missing certificate, for a certificate of another marble root
+    (even of the root before an update), outside of its validity, or of a type that is not in the
+    manifest.
     """
     marble = None
     if identity is not None:
@@ -70,9 +71,9 @@ class Counters:
         self._engine = engine
 
     async def raise_to(self, identity: bytes | None, name: str, value: int) -> tuple[int, View]:
-        """Raise a counter of the workload that calls, if it is lower; return its value before.
+        """Raise a counter of the calling workload to a higher value. Return the previous value.
 
-        What is returned is durable.
+        The returned value is durable.
         """
         view = self._engine.view
         require_enabled(view, Operation.COUNT, FeatureGate.MONOTONIC_COUNTER)
@@ -87,11 +88,13 @@ class Counters:
 
 
 class Signed(msgspec.Struct, frozen=True):
-    """A quote that verified."""
+    """A verified quote, and the root key's signature."""
 
     tcb_status: TcbStatus
-    signature: bytes  # by the root key, over quote and status
-    view: View  # the view whose manifest enables this
+    # By the root key, over quote and status.
+    signature: bytes
+    # The view whose manifest enables the signature.
+    view: View
 
 
 class QuoteSigning:

@@ -21,29 +21,31 @@ from keyhouse.base.pem import certificate_pem
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, TooManyRequestsError
 
 NONCE_BYTES = 1024
-"""The longest nonce, decoded."""
+"""Largest nonce in bytes, after decoding."""
 
 AT_ONCE = 2
-"""Quotes made at the same time: the platform is one machine."""
+"""Quotes that are created at the same time: the platform is a single machine."""
 
 WAITING = 12_000
-"""Requests that may wait for a quote; anyone may ask for one, so they are bounded.
+"""Largest number of requests that wait for a quote. Everybody may request a quote.
 
-As many as there can be connections, each of which has its turn: a flood locks no client out.
+The number equals the largest number of connections. Clients take turns, so a flood excludes nobody.
 """
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What lets a client trust the coordinator."""
+    """The certificates and the quote that a client verifies to trust the coordinator."""
 
-    certificates: str  # PEM: intermediate, then root
-    quote: bytes  # with its header, if it is of an enclave
+    # PEM: intermediate, then root.
+    certificates: str
+    # With its header, if the quote comes from an enclave.
+    quote: bytes
 
 
 class Quotes:
-    """Makes quotes, off the event loop and never too many at once.
+    """Creates quotes in threads, with a limited number at the same time.
 
-    ``counts``: requests for a fresh quote by what became of them. A client that leaves is in none.
+    ``counts``: requests for a fresh quote by outcome. A client that disconnects is not counted.
     """
 
     def __init__(self, platform: Platform, keys: CoordinatorKeys) -> None:
@@ -55,32 +57,32 @@ class Quotes:
         self._without_nonce = self._quote(report_data(quote_binding(self._root)))
 
     def without_nonce(self, keys: CoordinatorKeys) -> Evidence:
-        """Return the quote that was made at the start, with the certificates of now."""
+        """Return the quote of the start, with the present certificates."""
         if keys.root_cert != self._root:
             raise BrokenError("the quotes are made for another root certificate")
         return _evidence(keys, self._without_nonce)
 
     async def fresh(self, keys: CoordinatorKeys, nonce: bytes) -> Evidence:
-        """Return evidence over ``nonce``: made for this call alone.
+        """Return evidence over ``nonce``, with a quote for this call only.
 
         Raises:
-            TooManyRequestsError: too many callers wait for a quote already.
+            TooManyRequestsError: too many callers wait for a quote.
         """
         root = keys.root_cert
         return _evidence(keys, await self._made(report_data(quote_binding(root, nonce))))
 
     async def of_head(self, root_der: bytes, nonce: bytes, text: bytes) -> bytes:
-        """Return a quote over the ``text`` of a checkpoint and ``nonce``: made for this call alone.
+        """Return a quote over the ``text`` of a checkpoint and ``nonce``, for this call only.
 
-        It is made in turn with the others. Raises as ``fresh``.
+        Requests take turns with all other quotes. Raises the errors of ``fresh``.
         """
         return await self._made(head_report_data(root_der, nonce, text))
 
     async def of_line(self, root_der: bytes, nonce: bytes, last: bytes, text: bytes) -> bytes:
-        """Return a quote over the line that ends with the entry of the hash ``last``.
+        """Return a quote over the line whose last entry has the hash ``last``.
 
-        ``text``: of the checkpoint beside it. It is made in turn with the others. Raises as
-        ``fresh``.
+        ``text`` is the checkpoint beside the line. Requests take turns with all other quotes.
+        Raises the errors of ``fresh``.
         """
         return await self._made(line_report_data(root_der, nonce, last, text))
 
@@ -97,7 +99,7 @@ class Quotes:
         return quote
 
     def successor(self, keys: CoordinatorKeys) -> Callable[[], None]:
-        """Make the quote over another root; return what begins to serve it."""
+        """Create the quote over another root. Return a function that begins to serve this quote."""
         root = keys.root_cert
         quote = self._quote(report_data(quote_binding(root)))
 
@@ -107,7 +109,7 @@ class Quotes:
         return serve
 
     def close(self) -> None:
-        """Give the threads back."""
+        """Release the threads."""
         self._executor.close()
 
     def _quote(self, bound: bytes) -> bytes:

@@ -1,11 +1,12 @@
-"""The recovery session: holders of recovery keys submit their shares while recovery mode lasts.
+"""The recovery session: holders of recovery keys submit their shares in recovery mode.
 
-Submitted shares stay in the memory of this process: after a restart all are needed again. Each is
-verified at once against the recovery index, which may only refuse: a bad one spoils nothing. The
-last one that is missing lets the engine open the journal, where everything is checked again.
+Submitted shares stay in the memory of this process, so after a restart all shares are needed again.
+Each share is verified at once against the recovery index. The index can only refuse, so a wrong
+share has no effect on other shares. With the last missing share, the engine decrypts the journal
+and checks everything again.
 
-Anyone may upload, so garbage has to be cheap: one upload is verified at a time, off the event loop,
-and the private key is used only for an upload whose signature verifies over a share's hash.
+Everybody can upload, so a wrong upload has to be cheap. One upload at a time is verified, in a
+thread. The private key decrypts only an upload with a valid signature over the hash of a share.
 """
 
 import asyncio
@@ -25,26 +26,30 @@ from keyhouse.coordinator import Engine, MakeReady, Operation, Recovering, Recov
 from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue
 
 WAITING: Final = 12_000
-"""Uploads, and callers who wait for the public key, at a time; one more is told to try again.
+"""Largest number of uploads, and of callers who wait for the public key.
 
-As many as there can be connections, each of which has its turn: a flood locks no holder out.
+The number equals the largest number of connections. Clients take turns, so a flood excludes no
+holder.
 """
 
 
 class PublicKey(msgspec.Struct, frozen=True):
-    """What a holder needs to know before a share is submitted."""
+    """The facts that a holder needs before the submission of a share."""
 
-    public_key: bytes  # SubjectPublicKeyInfo DER, RSA 4096
-    signature: bytes  # by the temporary root over the context and ``public_key``
+    # SubjectPublicKeyInfo DER, RSA 4096.
+    public_key: bytes
+    # By the temporary root, over the context and ``public_key``.
+    signature: bytes
     index: authority.RecoveryIndex
-    received: tuple[str, ...]  # names of the recovery keys whose shares are in
+    # Names of the recovery keys with a submitted share.
+    received: tuple[str, ...]
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far the recovery has come. ``remaining`` 0: the state is recovered.
+    """The progress of the recovery. With ``remaining`` 0, the state is recovered.
 
-    Then ``witnessed`` tells whether a quorum of the witnesses has cosigned that state, if the
-    manifest names any, and ``note`` what follows if not.
+    Then ``witnessed`` states whether a quorum of the witnesses cosigned this state, if the manifest
+    names witnesses. ``note`` states the consequence if not.
     """
 
     remaining: int
@@ -55,7 +60,7 @@ class Progress(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """Return it in words."""
+        """Return the progress in words."""
         names = ", ".join(quoted(name) for name in self.received)
         if self.remaining:
             return f"shares are in of: {names}; {self.remaining} more needed"
@@ -64,7 +69,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class RecoverySession:
-    """Takes shares in while ``engine`` is in recovery mode. Lives on the event loop's thread."""
+    """Accepts shares while ``engine`` is in recovery mode. Use on the event loop's thread only."""
 
     def __init__(
         self,
@@ -77,25 +82,28 @@ class RecoverySession:
         self._make_key = make_key
         self._submitted: tuple[authority.SubmittedShare, ...] = ()
         self._key: Future[authority.EphemeralKey] | None = None
-        self._signature = b""  # over the public key
-        # One makes the key, which takes seconds; the other verifies one upload at a time.
+        # Over the public key.
+        self._signature = b""
+        # The first thread creates the key, which takes seconds. The second verifies uploads one by
+        # one.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="recovery")
         self._waiting = ConcurrencyLimit(WAITING, "too many recovery requests are waiting")
         self._uploads = FairQueue(self._waiting)
 
     @property
     def received(self) -> tuple[str, ...]:
-        """Return the names of the recovery keys whose shares are in, sorted."""
+        """Return the names of the recovery keys with a submitted share, sorted."""
         return tuple(sorted(submission.name for submission in self._submitted))
 
     async def public_key(self) -> PublicKey:
-        """Return the key to encrypt shares to, and what the index says.
+        """Return the public key for shares, and the facts of the recovery index.
 
-        The key is made when the first caller asks for it, and then serves all of them.
+        The first call creates the key for all callers.
 
         Raises:
-            WrongPhaseError, ConflictError, IndexDamagedError: nothing to recover, or no holders.
-            UnavailableError: too many wait for it.
+            WrongPhaseError, ConflictError, IndexDamagedError: there is nothing to recover, or there
+                are no holders.
+            UnavailableError: too many callers wait.
         """
         state = self._recovering()
         self._require_holders()
@@ -103,36 +111,40 @@ class RecoverySession:
             if self._key is None:
                 self._key = self._threads.submit(self._make_key)
             made = await asyncio.wrap_future(_unshared(self._key))
-        if not self._signature:  # deterministic: made once, for all callers
+        # The signature is deterministic, so it is created once for all callers.
+        if not self._signature:
             self._signature = authority.sign_ephemeral_key(state.keys, made.public_key)
         return PublicKey(made.public_key, self._signature, self._index, self.received)
 
     async def upload(self, share: Secret, signature: bytes) -> Progress:
-        """Take in a share, plain or encrypted to the public key, with its holder's signature.
+        """Accept a share, plain or encrypted to the public key, with the signature of its holder.
 
-        A caller who leaves before its turn leaves nothing behind; one that has begun continues.
+        If the caller disconnects before its turn, the upload has no effect. After the start of its
+        turn it continues.
 
         Raises:
-            BadRequestError, ShareRefusedError: this upload is not taken; what is in stays in.
-            RecoveryRefusedError: it was the last one, and what all of them opened may not be
-                recovered. Nothing stays in.
-            WrongPhaseError, ConflictError, IndexDamagedError: nothing to recover, or no holders.
-            UnavailableError: not now; only this upload has to be repeated.
+            BadRequestError, ShareRefusedError: this upload is refused; submitted shares stay.
+            RecoveryRefusedError: the last share decrypted a state that must not be recovered; all
+                shares are dropped.
+            WrongPhaseError, ConflictError, IndexDamagedError: there is nothing to recover, or there
+                are no holders.
+            UnavailableError: not now; repeat only this upload.
         """
         self._recovering()
         self._require_holders()
         return await self._uploads.run(lambda: self._take(share, signature))
 
     def end(self) -> None:
-        """Forget key and shares: recovery mode is over."""
+        """Drop the key and all shares, because recovery mode has ended."""
         self._key, self._submitted = None, ()
 
     def close(self) -> None:
-        """Give the threads back."""
+        """Release the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _take(self, share: Secret, signature: bytes) -> Progress:
-        self._recovering()  # it may have ended while this one waited
+        # Recovery mode may have ended while this upload waited.
+        self._recovering()
         loop = asyncio.get_running_loop()
         submission = await loop.run_in_executor(self._threads, self._verify, share, signature)
         submitted = (*self._submitted, submission)
@@ -164,7 +176,8 @@ class RecoverySession:
             dek = authority.data_key(self._index, submitted)
             view = await self._engine.recover(Recovery(dek, submitted, self._make_ready))
         except UnavailableError:
-            raise  # the shares before this one are as good as they were
+            # The earlier shares stay valid.
+            raise
         except KeyhouseError as error:
             self._submitted = ()
             log.warning("the recovery failed; all shares are needed again", reason=str(error))
@@ -175,7 +188,7 @@ class RecoverySession:
         return Progress(0, received, view, await lease.told(), lease.note)
 
     def _recovering(self) -> Recovering:
-        """Return the state; raise ``WrongPhaseError`` and forget everything when it is over."""
+        """Return the state. After recovery mode, drop all and raise ``WrongPhaseError``."""
         view = self._engine.view
         if not isinstance(view.state, Recovering):
             self.end()
@@ -196,7 +209,7 @@ class RecoverySession:
 
 
 def _unshared(future: Future[authority.EphemeralKey]) -> Future[authority.EphemeralKey]:
-    """Return a future that ends as ``future`` does, and that a leaving caller may cancel."""
+    """Return a future with the result of ``future``. A caller that disconnects may cancel it."""
     own: Future[authority.EphemeralKey] = Future()
 
     def copy(made: Future[authority.EphemeralKey]) -> None:

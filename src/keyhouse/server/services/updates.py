@@ -1,4 +1,4 @@
-"""Updates of the manifest: planned, proposed, agreed to by those who have to, or cancelled."""
+"""Updates of the manifest: plan, proposal, agreement of the required users, cancellation."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,38 +30,42 @@ if TYPE_CHECKING:
     from keyhouse.wire.plan import PlanData
 
 PLANS: Final = 16
-"""Plans that are being made or wait for that; one is made at a time, beside the updates."""
+"""Largest number of plans in progress or waiting. One plan at a time is computed."""
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """What is proposed or agreed to, the digest of the plan that it is bound to, and an approval.
+    """A proposed or approved manifest, the digest of its plan, and the approval.
 
-    The last two may not be given.
+    Plan and approval are optional.
     """
 
     manifest: bytes
-    plan: str = ""  # 64 lower-case hex digits, or nothing
-    approval: bytes | None = None  # a DSSE envelope
+    # 64 lower-case hex digits, or "".
+    plan: str = ""
+    # A DSSE envelope.
+    approval: bytes | None = None
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """How far an update has come. Nothing missing: it is applied, or cancelled.
+    """The progress of an update. With nothing missing, the update is applied or cancelled.
 
-    ``witnessed``: whether a quorum of the witnesses knows it; None: there are none.
+    ``witnessed`` states whether a quorum of the witnesses cosigned the change; None without
+    witnesses.
     """
 
     view: View
     missing: int = 0
     missing_users: tuple[str, ...] = ()
     witnessed: bool | None = None
-    recovery_secrets: dict[str, bytes] = {}  # by key name, if the update renewed them
+    # By key name, if the update renewed the recovery secrets.
+    recovery_secrets: dict[str, bytes] = {}
     notes: tuple[str, ...] = ()
 
 
 class Updates:
     """Updates the manifest of ``engine``.
 
-    What a caller sends is read on a thread: ``read`` returns it, or raises ``BadRequestError``.
+    A thread decodes the caller's body: ``read`` returns the result, or raises ``BadRequestError``.
     ``identity`` is the DER of the caller's certificate.
     """
 
@@ -73,7 +77,7 @@ class Updates:
     async def plan(
         self, identity: bytes | None, read: Callable[[], bytes]
     ) -> "tuple[PlanData, View]":
-        """Return what an update to a manifest would do, and the view it would be made from."""
+        """Return the effects of an update to a manifest, and the view of this plan."""
 
         def work() -> "tuple[PlanData, View]":
             from keyhouse.coordinator import prepare_plan
@@ -86,7 +90,7 @@ class Updates:
         return await self._plans.run(work)
 
     async def propose(self, identity: bytes | None, read: Callable[[], Proposal]) -> Agreement:
-        """Raise security versions, or initiate a full update; return how far it has come."""
+        """Raise security versions, or propose a full update. Return its progress."""
         sent = await self._preparation.off_loop(read)
         approved = await self._approved(identity, sent.approval)
 
@@ -104,9 +108,10 @@ class Updates:
         return await self._told(_agreement(view, command, (*command.notes, *notes)))
 
     async def acknowledge(self, identity: bytes | None, read: Callable[[], Proposal]) -> Agreement:
-        """Agree to the pending manifest; the last agreement that is needed applies it.
+        """Agree to the pending manifest. The last required agreement applies the manifest.
 
-        Raises ``CannotBeAppliedError`` if it cannot take effect; then it is not pending any more.
+        Raises ``CannotBeAppliedError`` if the manifest cannot take effect. Then it is not pending
+        any more.
         """
         sent = await self._preparation.off_loop(read)
         approved = await self._approved(identity, sent.approval)
@@ -121,16 +126,17 @@ class Updates:
         try:
             command, view = await self._preparation.submitted(prepare)
         except CannotBeAppliedError:
-            with suppress(RefusedError):  # another may have cancelled it, or replaced it, meanwhile
+            # Another user may have cancelled or replaced the update meanwhile.
+            with suppress(RefusedError):
                 await self._engine.submit(CancelUpdate(identity=None, manifest=sent.manifest))
             raise
         notes = command.application.notes if command.application else ()
         return await self._told(_agreement(view, command, notes))
 
     async def cancel(self, identity: bytes, read: Callable[[], bytes | None]) -> Agreement:
-        """Give the pending manifest up; return that nothing is missing.
+        """Cancel the pending manifest. Return a progress with nothing missing.
 
-        ``read`` returns the caller's approval of that, if there is one.
+        ``read`` returns the caller's approval of the cancellation, or None.
         """
         approved = await self._approved(identity, await self._preparation.off_loop(read))
 
@@ -144,7 +150,7 @@ class Updates:
         return await self._told(Agreement(view))
 
     async def _told(self, agreement: Agreement) -> Agreement:
-        """Return ``agreement`` when the witnesses know of it, or have had some seconds for that."""
+        """Return ``agreement`` after the witnesses cosigned the change, or after some seconds."""
         lease = self._engine.lease
         agreement = msgspec.structs.replace(agreement, witnessed=await lease.told())
         try:
@@ -156,18 +162,20 @@ class Updates:
         return agreement
 
     async def _approved(self, identity: bytes | None, envelope: bytes | None) -> Approved | None:
-        """Return what the caller has signed, if anything: bound to a head that this log has had.
+        """Return the caller's signed approval, or None. Its head must be a head of this log.
 
         Raises ``ApprovalRefusedError``, ``ApprovalOutdatedError``, ``UnavailableError``.
         """
-        if identity is None or envelope is None:  # without a certificate it is refused in any case
+        # A caller without a certificate is refused later in any case.
+        if identity is None or envelope is None:
             return None
         policy_of(self._engine.view.running.manifest).identify(identity)
         approved = await self._preparation.off_loop(lambda: read_approval(envelope, identity))
         log, size = self._engine.view.running.public_log, approved.approval.head.size
         if log is None or size > log.frontier.size:
             raise ApprovalOutdatedError("the head of the approval is not known here")
-        here = size == log.frontier.size  # true also if the files of the log are damaged
+        # This holds even if the files of the log are damaged.
+        here = size == log.frontier.size
         root = log.frontier.root if here else await self._engine.public_log.root_at(size)
         if root.hex() != approved.approval.head.root:
             raise ApprovalRefusedError(
@@ -177,7 +185,7 @@ class Updates:
         return approved
 
     def close(self) -> None:
-        """Give the thread back."""
+        """Release the thread."""
         self._plans.close()
 
 

@@ -1,4 +1,4 @@
-"""Secrets as users read and write them."""
+"""Reads and writes of secrets by users."""
 
 from asyncio import Future
 from collections.abc import Callable, Collection, Mapping
@@ -17,10 +17,9 @@ _HINT: Final = "send at least one secret by its name"
 def read_secrets(
     view: View, identity: bytes | None, names: Collection[str]
 ) -> dict[str, tuple[SecretDefinition, StoredSecret | None]]:
-    """Return how the secrets are defined, and their values: None for one not uploaded yet.
+    """Return the definitions of the secrets, and their values; None before an upload.
 
-    Raises ``UnauthenticatedError`` or ``ForbiddenError`` unless the caller may read every one of
-    them.
+    Raises ``UnauthenticatedError`` or ``ForbiddenError`` unless the caller may read all of them.
     """
     state = view.running
     policy = policy_of(state.manifest)
@@ -30,7 +29,7 @@ def read_secrets(
 
 
 class SecretWrites:
-    """Stores on ``engine`` what users upload."""
+    """Stores uploads of users through ``engine``."""
 
     def __init__(self, engine: Engine, preparation: Preparation) -> None:
         self._engine = engine
@@ -39,10 +38,9 @@ class SecretWrites:
     def prepared(
         self, identity: bytes | None, read: Callable[[], Mapping[str, UserSecret]], within: str
     ) -> UploadSecrets:
-        """Return the change that stores the uploads that ``read`` returns, all or nothing.
+        """Return the change that stores the uploads of ``read``, all or nothing.
 
-        ``within`` is what findings name as the place of the uploads, empty for none. It may be
-        called on any thread.
+        ``within`` is the prefix of places in findings. Any thread may call this.
         """
         from keyhouse.coordinator import prepare_upload
 
@@ -53,10 +51,10 @@ class SecretWrites:
         return prepare_upload(state, identity, uploads, within=within)
 
     def submitted(self, command: UploadSecrets) -> "Future[Decision]":
-        """Return the result of ``command``, prepared just now, as ``Engine.decision``."""
+        """Return the result of the prepared ``command``, in the form of ``Engine.decision``."""
         return self._engine.decision(command)
 
     async def write(self, prepare: Callable[[], UploadSecrets]) -> View:
-        """Store what ``prepare`` returns, which is called on a thread; return the view with it."""
+        """Store the uploads of ``prepare``, which runs in a thread. Return the view with them."""
         _, view = await self._preparation.submitted(prepare)
         return view
