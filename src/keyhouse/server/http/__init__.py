@@ -1,1 +1,1 @@
-"""HTTP/1.1: requests in, answers out. Knows no coordinator."""
+"""HTTP/1.1: requests in, answers out. Independent of the coordinator."""

@@ -1,4 +1,4 @@
-"""Reading a request's JSON body: the first value of it, bounded, into a typed value."""
+"""Decodes the JSON body of a request: its first value, within limits, into a typed value."""
 
 from typing import Final, TypeVar
 
@@ -10,19 +10,18 @@ from keyhouse.wire.json_decoder import decode
 T = TypeVar("T", bound=msgspec.Struct)
 
 DECODED_BYTES: Final = 16 * 1024 * 1024
-"""A manifest, or all the secrets of one upload, after base64 decoding."""
+"""Largest manifest, or sum of all secrets of an upload, in bytes after base64 decoding."""
 
 ENCODED_BYTES: Final = DECODED_BYTES * 4 // 3 + 1024 * 1024
-"""The body that this takes: base64, with room for line ends and names."""
+"""Largest body for this content: base64, with room for line ends and names."""
 
 
 def read_body(body: bytes, shape: type[T]) -> T:
-    """Return the first JSON value of ``body`` as ``shape``; what follows it is not looked at.
+    """Return the first JSON value of ``body`` as ``shape``. Bytes after this value are ignored.
 
-    Field names match in any case, unknown fields are ignored, of repeated ones the last counts.
+    Field names match in any case. Unknown fields are ignored. Of repeated fields the last counts.
 
-    Raises:
-        BadRequestError: the body is empty or cannot be read, with the fields at fault.
+    Raises: BadRequestError: the body is empty or unreadable; the error names the wrong fields.
     """
     if not body.strip():
         raise BadRequestError(

@@ -1,4 +1,4 @@
-"""Takes a chunked body apart, by the strict grammar of RFC 9112 section 7.1."""
+"""Decodes a chunked body by the strict grammar of RFC 9112, section 7.1."""
 
 import re
 from typing import Final
@@ -12,28 +12,33 @@ _SIZE_LINE: Final = re.compile(
     rb"(?:[ \t]*;[ \t]*" + _TOKEN + rb"(?:[ \t]*=[ \t]*(?:" + _TOKEN + rb"|" + _QUOTED + rb"))?)*"
 )
 _LONGEST_LINE: Final = 256
-_EXCUSED_BY: Final = 4  # bytes of data for each byte of framing
-_MOST_OVERHEAD: Final = 16 * 1024  # bytes of framing beyond that, over the whole body
+# Bytes of data that permit one byte of framing.
+_EXCUSED_BY: Final = 4
+# Bytes of framing that a body may have in addition.
+_MOST_OVERHEAD: Final = 16 * 1024
 
 
 class ChunkedBody:
-    """Decodes one chunked body as its bytes come in. Extensions are ignored, trailers refused.
+    """Decodes a chunked body from its bytes. Extensions are ignored, and trailers are refused.
 
-    ``size`` is the number of bytes that the body has or has announced so far: a limit on it is
-    checked before a chunk's data is kept.
+    ``size`` is the number of bytes that the body has or has announced. The caller compares it with
+    the limit before the data of a chunk are stored.
     """
 
     def __init__(self) -> None:
         self.size = 0
         self.complete = False
         self._wire = b""
-        self._data = bytearray()  # a list of pieces would cost 40 times a one-byte piece
-        self._left = 0  # of the current chunk
-        self._ends_line = False  # the CRLF after a chunk's data is due
+        # One buffer: a list of pieces would cost 40 times the size of a one-byte piece.
+        self._data = bytearray()
+        # Remaining bytes of the current chunk.
+        self._left = 0
+        # The CRLF after the data of a chunk is due.
+        self._ends_line = False
         self._overhead = 0
 
     def feed(self, data: bytes, limit: int) -> None:
-        """Take ``data`` in. Stop where the body ends, or where ``size`` is over ``limit``."""
+        """Decode ``data``. Stop at the end of the body, or when ``size`` exceeds ``limit``."""
         wire = self._wire + data if self._wire else data
         at = 0
         while not self.complete and self.size <= limit:
@@ -48,11 +53,11 @@ class ChunkedBody:
         return bytes(self._data)
 
     def rest(self) -> bytes:
-        """Return what followed the body."""
+        """Return the bytes after the body."""
         return self._wire
 
     def _step(self, wire: bytes, at: int) -> int:
-        """Read the next piece at ``at``; return where it ends, or ``at`` if it is incomplete."""
+        """Read the next piece at ``at``. Return its end, or ``at`` if the piece is incomplete."""
         if self._left:
             piece = wire[at : at + self._left]
             if piece:
@@ -100,7 +105,7 @@ class ChunkedBody:
         return end + 2
 
     def _count_overhead(self, line: int, size: int) -> None:
-        """Bound the framing: the smallest chunks cost a hundred times what their bytes do."""
+        """Limit the framing: the smallest chunks cost a hundred times as much as their bytes."""
         self._overhead = max(0, self._overhead + line + 2 - size // _EXCUSED_BY)
         if self._overhead > _MOST_OVERHEAD:
             raise _malformed("the chunks of the body are more framing than data")

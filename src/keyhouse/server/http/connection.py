@@ -1,18 +1,20 @@
-"""HTTP/1.1 on one connection: requests in, each answered before the next is read.
+"""HTTP/1.1 on a connection: each request is answered before the next request is read.
 
 Theory of operation. A connection is in one of six phases:
 
     HANDSHAKE ─▶ IDLE ─first bytes─▶ HEAD ─admitted─▶ BODY ─complete─▶ RUNNING ─answer─▶ IDLE
       every phase ─refusal, last answer, deadline─▶ CLOSING
 
-A head that the application cannot judge yet is RUNNING until it can.
+If the application cannot decide about a head yet, the connection is in the phase RUNNING until the
+decision.
 
-A small request that comes in one piece and is answered at once passes through all of them in one
-call of ``data_received``, without a task and with one write. While an answer is awaited, or the
-client does not take what was written, reading is held, so a connection never keeps more than one
-request and a buffer of bytes. A turn of a connection is counted in bytes of answers, however its
-requests came; after it the connection continues behind all others that are ready. No timer is set
-per request: each phase has a deadline, and the listener sweeps over all connections.
+A small request that comes in one piece, with an immediate answer, passes all phases in one call of
+``data_received``, without a task and with one write. While an answer is awaited, or the client does
+not read its answers, the connection reads nothing. So a connection never stores more than one
+request and one buffer of bytes. The bytes of its answers limit a turn of a connection, whatever the
+form of its requests. Afterwards the connection waits behind all other ready connections. There is
+no timer for each request: each phase has a deadline, and the listener checks all connections
+periodically.
 """
 
 import asyncio
@@ -45,12 +47,14 @@ from keyhouse.server.net.transport import Transport
 T = TypeVar("T")
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_LEAST_COST: Final = 1024  # bytes of a turn: what a smaller answer counts as
-_JOINED: Final = 8192  # bytes of the longest body that is copied to go out with its head
+# A smaller answer counts as this many bytes of a turn.
+_LEAST_COST: Final = 1024
+# Bytes of the longest body that is copied, so that head and body need one write.
+_JOINED: Final = 8192
 
 
 class Phase(Enum):
-    """What a connection is doing."""
+    """The phase of a connection."""
 
     HANDSHAKE = auto()
     IDLE = auto()
@@ -60,14 +64,15 @@ class Phase(Enum):
     CLOSING = auto()
 
 
-_HANDSHAKE, _IDLE, _HEAD, _BODY, _RUNNING, _CLOSING = Phase  # looked up once, not for each request
+# Looked up once, not for each request.
+_HANDSHAKE, _IDLE, _HEAD, _BODY, _RUNNING, _CLOSING = Phase
 
 
 class HttpConnection:
-    """One client. ``generation`` numbers the TLS context under which it connected.
+    """A connection of a client. ``generation`` numbers the TLS context of its handshake.
 
-    It counts as a connection from its making until ``connection_lost``, which comes also where the
-    handshake fails.
+    The connection counts against the limit from its creation until ``connection_lost``, which is
+    called even after a failed handshake.
     """
 
     def __init__(self, service: HttpService, generation: int) -> None:
@@ -76,15 +81,20 @@ class HttpConnection:
         self._transport: Transport | None = None
         self._phase = _HANDSHAKE
         self._deadline = math.inf
-        self._since = service.now  # of its beginning, or of its last answer
+        # Time of the connection's start, or of its last answer.
+        self._since = service.now
         service.add(self)
         self._buffer = bytearray()
-        self._at = 0  # what of the buffer has been read
-        self._beginning = Beginning()  # of an incomplete head
-        self._last = False  # the next answer is the last one
+        # Number of buffer bytes that were read.
+        self._at = 0
+        # State of an incomplete head.
+        self._beginning = Beginning()
+        # The next answer is the last answer.
+        self._last = False
         self._writable = True
         self._yielded = False
-        self._turn = service.limits.turn_bytes  # what is left of it
+        # Remaining bytes of the turn.
+        self._turn = service.limits.turn_bytes
         self._held = False
         self._known = NOTHING
         self._request = NO_REQUEST
@@ -92,32 +102,33 @@ class HttpConnection:
         self._body: IncomingBody | None = None
         self._awaited: asyncio.Future[Any] | Deferred[Any] | None = None
         self._counts = service.counts
-        self._began = 0.0  # when the head was complete
+        # Time of the complete head.
+        self._began = 0.0
         self._chunked_size = 0
 
     @property
     def in_flight(self) -> str | None:
-        """The path of the request that was admitted and not answered yet, if there is one."""
+        """The path of the admitted request without an answer, or None."""
         return self._request.path if self._phase in {_BODY, _RUNNING} else None
 
-    # What the transport tells.
+    # Calls of the transport.
 
     def connecting(self, transport: Transport) -> None:
-        """The TCP connection is there, and the time for the handshake runs."""
+        """Handle the new TCP connection, and start the deadline of the handshake."""
         self._transport = transport
         self._deadline = self._service.after(self._service.limits.handshake_timeout)
         if self._service.is_unwelcome(self.generation):
             transport.abort()
 
     def connection_made(self) -> None:
-        """Begin: the handshake is complete."""
+        """Handle the complete handshake."""
         self._phase = _IDLE
         self._deadline = self._service.after(self._service.limits.idle_timeout)
         if self._service.is_unwelcome(self.generation):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End. What still works for this client is cancelled where it waits."""
+        """Handle the end. Waiting work for this client is cancelled."""
         del exc
         if self._phase is _HANDSHAKE:
             self._service.failed_handshakes += 1
@@ -126,17 +137,18 @@ class HttpConnection:
         self._buffer.clear()
         if self._awaited is not None:
             self._awaited.cancel()
-        if not isinstance(self._awaited, asyncio.Future):  # that has the body until it ends
+        # A future has the body until its end.
+        if not isinstance(self._awaited, asyncio.Future):
             self._forget_body()
         self._service.remove(self)
 
     def eof_received(self) -> None:
-        """The client sent close_notify: what was written still goes out, nothing else."""
+        """Handle the client's close_notify: written answers still leave, and nothing else."""
         self._phase = _CLOSING
         self._deadline = self._service.now + self._service.limits.idle_timeout
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes in and answer what they complete."""
+        """Read ``data``, and answer the complete requests."""
         if self._phase is _IDLE and data == self._known.raw and self._is_fresh():
             self._repeat()
         elif self._phase is not _CLOSING:
@@ -144,23 +156,23 @@ class HttpConnection:
             self._work()
 
     def pause_writing(self) -> None:
-        """The client does not take its answers: read no more of its requests."""
+        """Stop reading requests, because the client does not read its answers."""
         self._writable = False
 
     def resume_writing(self) -> None:
-        """The client has taken its answers."""
+        """Continue, because the client has read its answers."""
         self._writable = True
         self._work()
 
-    # What the listener tells.
+    # Calls of the listener.
 
     def waits_since(self) -> float:
-        """Return the time of the last answer, or of the beginning, unless a request runs."""
+        """Return the time of the last answer or of the start. Infinite while a request runs."""
         works = self._phase is _RUNNING or self._transport is None
         return math.inf if works else self._since
 
     def expire(self, now: float) -> None:
-        """End what has passed its deadline."""
+        """End a phase that has passed its deadline."""
         if now < self._deadline:
             return
         if self._phase is _CLOSING or self._phase is _HANDSHAKE:
@@ -175,7 +187,7 @@ class HttpConnection:
             self._refuse(MalformedError(408, "body", "the body took too long", "send it faster"))
 
     def close(self) -> None:
-        """Close now if idle; otherwise answer the request that has begun, then close."""
+        """Close now if idle. Otherwise answer the present request first."""
         self._last = True
         if self._phase is _HANDSHAKE:
             self.abort()
@@ -183,14 +195,14 @@ class HttpConnection:
             self._close()
 
     def abort(self) -> None:
-        """Close at once. What was not sent yet is lost."""
+        """Close at once. Unsent bytes are lost."""
         if self._transport is not None:
             self._transport.abort()
 
-    # Reading.
+    # Input.
 
     def _work(self) -> None:
-        """Read and answer until bytes run out, an answer is awaited, or others have their turn."""
+        """Read and answer until bytes run out, an answer is awaited, or the turn ends."""
         try:
             while self._at < len(self._buffer) and self._turn > 0 and not self._is_blocked():
                 if not (self._read_head() if self._phase is not _BODY else self._read_body()):
@@ -201,31 +213,32 @@ class HttpConnection:
         self._end_step()
 
     def _drop_read(self) -> None:
-        """Forget the bytes that were read."""
+        """Drop the bytes that were read."""
         del self._buffer[: self._at]
         self._at = 0
 
     def _continue(self) -> None:
-        """Read on after an answer that was awaited."""
+        """Continue to read after an awaited answer."""
         if self._buffer:
             self._work()
         else:
             self._end_step()
 
     def _repeat(self) -> None:
-        """Act on the head that was read last, which came again and alone. A short ``_work``."""
+        """Handle the same head as before, alone in the buffer. A shorter ``_work``."""
         self._request = self._known.request
         try:
             self._admit()
         except MalformedError as malformed:
             self._refuse(malformed)
-        if self._phase is _BODY:  # as long as it lasts nothing is held
+        # During this phase the connection is never held.
+        if self._phase is _BODY:
             return
         if self._phase is not _IDLE or not self._writable or self._turn <= 0:
             self._end_step()
 
     def _is_fresh(self) -> bool:
-        """Whether no byte waits, and nothing keeps the next request from being read."""
+        """Return whether the buffer is empty and the connection may read the next request."""
         return not self._buffer and self._writable and not self._yielded
 
     def _is_blocked(self) -> bool:
@@ -237,7 +250,7 @@ class HttpConnection:
         )
 
     def _end_step(self) -> None:
-        """End the turn if it is used up; take bytes from the transport only if they can be read."""
+        """End an exhausted turn. Resume the transport only if the connection can read."""
         if self._turn <= 0 and not self._yielded:
             self._yielded = True
             asyncio.get_running_loop().call_soon(self._begin_turn)
@@ -255,10 +268,10 @@ class HttpConnection:
         self._work()
 
     def _read_head(self) -> bool:
-        """Read one head and act on it; return False if it is incomplete."""
+        """Read and handle a head. Return False if the head is incomplete."""
         buffer, at = self._buffer, self._at
         self._request = NO_REQUEST
-        # Clients repeat themselves: the bytes that gave a head once give it again.
+        # Clients repeat requests: equal bytes are the same head again.
         if buffer.startswith(self._known.raw, at):
             self._at = at + self._known.size
         else:
@@ -294,7 +307,7 @@ class HttpConnection:
             self._carry_out(verdict)
 
     def _carry_out(self, verdict: Answer | Admission | Deferred[Answer | Admission]) -> None:
-        """Do what the application says to the head."""
+        """Follow the decision of the application about the head."""
         length = self._request.length
         if isinstance(verdict, Answer):
             if length == 0:
@@ -309,14 +322,14 @@ class HttpConnection:
             self._begin_body(verdict, length)
 
     def _wait_for(self, deferred: Deferred[T], then: Callable[[T | Exception], None]) -> None:
-        """Read nothing until the application has said to ``then`` what it cannot say yet."""
+        """Read nothing until the application has called ``then`` with its decision."""
         self._phase = _RUNNING
         self._deadline = math.inf
         self._awaited = deferred
         deferred.then(then)
 
     def _judged(self, said: Answer | Admission | Exception) -> None:
-        """Do what the application says now to the head, then continue to read."""
+        """Follow the late decision about the head, then continue to read."""
         if self._still_awaited():
             verdict = _internal_error(said) if isinstance(said, Exception) else said
             try:
@@ -326,7 +339,7 @@ class HttpConnection:
             self._continue()
 
     def _answer_without_body(self, answer: Answer, length: int) -> None:
-        """Answer a request whose body is not wanted: skip it if it is here, else close."""
+        """Answer a request without its body: skip a body that is here, and otherwise close."""
         unread = length == CHUNKED or length > len(self._buffer) - self._at
         if not unread:
             self._at += length
@@ -345,7 +358,7 @@ class HttpConnection:
             self._transport.write(_CONTINUE)
 
     def _lose_body(self) -> None:
-        """Give up the request whose body comes, or waits for its turn: others hold less."""
+        """Drop the request whose body arrives or waits, because other clients hold less memory."""
         awaited = self._awaited
         self._refuse(too_many_bodies())
         self._forget_body()
@@ -353,7 +366,7 @@ class HttpConnection:
             awaited.cancel()
 
     def _read_body(self) -> bool:
-        """Read what there is of the body; run the request and return True once it is complete."""
+        """Read the available part of the body. Once complete, run the request and return True."""
         admission, body = self._admission, self._body
         if admission is None or body is None:
             raise BrokenError("a body came without an admission")
@@ -363,7 +376,7 @@ class HttpConnection:
         self._run(admission, whole)
         return True
 
-    # Answering.
+    # Output.
 
     def _run(self, admission: Admission, body: bytes) -> None:
         self._phase = _RUNNING
@@ -375,7 +388,7 @@ class HttpConnection:
         self._take_outcome(outcome)
 
     def _take_outcome(self, outcome: Answer | Awaitable[Answer]) -> None:
-        """Send an answer, now or when it is there."""
+        """Send an answer, now or when it is ready."""
         if isinstance(outcome, Answer):
             self._send(outcome)
             return
@@ -395,7 +408,7 @@ class HttpConnection:
         self._awaited.add_done_callback(self._answered)
 
     def _concluded(self, conclude: Conclude, future: "asyncio.Future[Any]") -> None:
-        """Answer by what was awaited, or wait for the rest of it."""
+        """Answer with the result of the future, or wait for the rest of the work."""
         self._awaited = None
         if self._transport is None or self._phase is not _RUNNING or future.cancelled():
             self._answered(future)
@@ -411,21 +424,21 @@ class HttpConnection:
             self._take_outcome(outcome)
 
     def _answered(self, future: asyncio.Future[Answer]) -> None:
-        """Send the answer that was awaited, then continue to read."""
+        """Send the awaited answer, then continue to read."""
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
         if self._still_awaited():
             self._send(future.result() if error is None else _internal_error(error))
             self._continue()
 
     def _still_awaited(self) -> bool:
-        """Wait no more; return whether the client still waits for what was awaited."""
+        """End the wait. Return whether the client still waits."""
         self._awaited = None
         if self._body is not None:
             self._forget_body()
         return self._transport is not None and self._phase is _RUNNING
 
     def _send(self, answer: Answer, *, unread: bool = False) -> None:
-        """Write an answer. It is the last one if the client, a stop or unread bytes say so."""
+        """Write an answer: the last one if the client, a stop or unread bytes require this."""
         service, request, transport = self._service, self._request, self._transport
         if self._body is not None:
             self._forget_body()
@@ -440,7 +453,8 @@ class HttpConnection:
         body = b"" if request.method == "HEAD" else answer.body
         if len(body) <= _JOINED:
             transport.write(head + body)
-        else:  # its bytes may be shared by many answers
+        # Several answers may share these bytes.
+        else:
             transport.write(head)
             transport.write(body)
         self._turn -= max(_LEAST_COST, len(body))
@@ -458,7 +472,7 @@ class HttpConnection:
     def _count(
         self, counts: RequestCounts, request: RequestHead, status: int, response: int
     ) -> None:
-        """Count an answer. A body counts as announced, a chunked one as far as it came."""
+        """Count an answer. Bodies count as announced, chunked bodies as received."""
         if request is NO_REQUEST:
             counts.refused(status)
             return
@@ -475,7 +489,7 @@ class HttpConnection:
         )
 
     def _refuse(self, malformed: MalformedError) -> None:
-        """Answer what the protocol itself refuses, and close."""
+        """Answer a request that the protocol refuses, and close."""
         refusal = Refusal(
             status=malformed.status,
             part=malformed.part,
@@ -495,18 +509,18 @@ class HttpConnection:
         self._send(answer, unread=True)
 
     def _refused(self, said: Answer | Exception) -> None:
-        """Send the refusal that was awaited, and close."""
+        """Send the awaited refusal, and close."""
         if self._still_awaited():
             answer = _internal_error(said) if isinstance(said, Exception) else said
             self._send(answer, unread=True)
 
     def _refused_path(self) -> str:
-        """Return the path of the head that could not be read, as far as it can be told."""
+        """Return the path of an unreadable head, if it is known."""
         end = self._at + self._service.limits.request_line
         return readable_path(bytes(self._buffer[self._at : end]))
 
     def _close(self, *, unread: bool = False, time_to_take: int = 0) -> None:
-        """Close after what has been written. ``unread``: the client may still be sending."""
+        """Close after the written answers. ``unread``: the client may still be sending."""
         limits = self._service.limits
         self._phase = _CLOSING
         self._deadline = self._service.now + limits.linger_timeout + time_to_take
@@ -526,7 +540,7 @@ class HttpConnection:
 
 
 def _internal_error(error: BaseException) -> Answer:
-    """Log an unexpected exception by id and type alone, and return the answer that names the id."""
+    """Log an unexpected exception by an id and its type. Return the answer with this id."""
     release_frames(error)
     number = secrets.token_hex(8)
     log.error("request failed", id=number, error=type(error).__qualname__)

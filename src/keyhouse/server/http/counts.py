@@ -1,7 +1,7 @@
-"""Counts requests as they are answered: a few list operations each, under labels that are bounded.
+"""Counts requests when they are answered, under a limited number of labels, in a few operations.
 
-A path that no route has, and a method that HTTP does not know, come under one label each: whatever
-anonymous clients send, the number of series stays what the table of routes allows.
+A path without a route, and a method that is not in HTTP, have a common label each. So anonymous
+clients cannot create more series than the table of routes has.
 """
 
 from bisect import bisect_left
@@ -12,26 +12,29 @@ from typing import Final
 from keyhouse.base.tally import Tally
 
 UNKNOWN: Final = "unknown"
-"""The label of all paths and methods that are not known. No path: those begin with a slash."""
+"""The label of all unknown paths and methods. It cannot be a path, as paths begin with a slash."""
 
-METHODS: Final = frozenset(  # labelled in lower case, as the interface's metrics have them
+# The metrics of the interface have lower-case labels.
+METHODS: Final = frozenset(
     {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}
 )
 
 SECONDS: Final = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 5)
-SIZES: Final = (100, 1000, 2000, 5000, 10000)  # bytes
+# Bytes.
+SIZES: Final = (100, 1000, 2000, 5000, 10000)
 
 _STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
 
 
 class _Cell:
-    """What was answered to one method on one path with one status. Flat, for speed."""
+    """The answers to a method on a path with a status. A flat object, for speed."""
 
     __slots__ = ("answered", "bytes_in", "bytes_out", "seconds", "sizes_in", "sizes_out", "times")
 
     def __init__(self) -> None:
         self.answered = 0
-        self.times = [0] * (len(SECONDS) + 1)  # by bound; the last is above every bound
+        # By upper bound. The last count is above every bound.
+        self.times = [0] * (len(SECONDS) + 1)
         self.seconds = 0.0
         self.sizes_in = [0] * (len(SIZES) + 1)
         self.bytes_in = 0
@@ -40,20 +43,20 @@ class _Cell:
 
 
 class RequestCounts:
-    """The answers of one listener since the process began. Used on the event loop's thread."""
+    """The answers of a listener since the process began. Use on the event loop's thread only."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.paths: Final = frozenset(paths)
         self._cells: dict[tuple[str, str, int], _Cell] = {}
 
     def label(self, path: str) -> str:
-        """Return the label under which ``path`` is counted."""
+        """Return the label of ``path``."""
         return path if path in self.paths else UNKNOWN
 
     def answered(
         self, path: str, method: str, status: int, seconds: float, request: int, response: int
     ) -> None:
-        """Count one answer to a request whose head was read. Written for speed."""
+        """Count an answer to a request with a readable head. Written for speed."""
         cell = self._cells.get((path, method, status)) or self._cell(path, method, status)
         cell.answered += 1
         cell.times[bisect_left(SECONDS, seconds)] += 1
@@ -64,7 +67,7 @@ class RequestCounts:
         cell.bytes_out += response
 
     def refused(self, status: int) -> None:
-        """Count the refusal of what never became a request: it has no path and no duration."""
+        """Count a refusal without a readable head. It has no path and no duration."""
         self._cell("", "", status).answered += 1
 
     def answers(self) -> dict[tuple[str, str, str], int]:
@@ -83,27 +86,27 @@ class RequestCounts:
         return found
 
     def request_sizes(self) -> dict[tuple[str], Tally]:
-        """Return the bytes of heads and bodies that came, by path."""
+        """Return the received bytes of heads and bodies, by path."""
         found: dict[tuple[str], Tally] = {}
         for (path, _, _), cell in self._labelled(measured=True):
             found.setdefault((path,), Tally(SIZES)).include(cell.sizes_in, cell.bytes_in)
         return found
 
     def response_sizes(self) -> dict[tuple[str], Tally]:
-        """Return the bytes of bodies that were answered, by path."""
+        """Return the bytes of the answers' bodies, by path."""
         found: dict[tuple[str], Tally] = {}
         for (path, _, _), cell in self._labelled(measured=True):
             found.setdefault((path,), Tally(SIZES)).include(cell.sizes_out, cell.bytes_out)
         return found
 
     def _labelled(self, *, measured: bool = False) -> Iterator[tuple[tuple[str, str, int], _Cell]]:
-        """Yield the cells, methods in lower case; ``measured``: only those with a duration."""
+        """Yield the cells, with methods in lower case. ``measured``: only cells with a duration."""
         for (path, method, code), cell in self._cells.items():
             if not measured or any(cell.times):
                 yield (path, method.lower(), code), cell
 
     def _cell(self, path: str, method: str, status: int) -> _Cell:
-        """Return the cell of what the request counts as: the keys stay few."""
+        """Return the cell of the request's labels, so that the number of cells is limited."""
         key = (
             self.label(path),
             method if method in METHODS else UNKNOWN,

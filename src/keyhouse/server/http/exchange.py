@@ -1,8 +1,9 @@
-"""One function between HTTP and the routes: a request's head in, an answer out.
+"""The interface between HTTP and the routes: the head of a request in, an answer out.
 
-Routes know no server and the server knows no routes. The protocol parses a head and asks
-``Application.admit`` at once, before a byte of the body is taken: paths, identity and gates are
-judged there. Only an ``Admission`` lets the body in, up to its own limit, and is then run with it.
+Routes do not know the server, and the server does not know the routes. The protocol reads a head
+and calls ``Application.admit`` before it reads the body. ``admit`` checks path, identity and
+feature gates. Only an ``Admission`` lets the body in, up to its own limit, and then runs with the
+body.
 """
 
 from asyncio import Future
@@ -17,12 +18,12 @@ Values = TypeVarTuple("Values")
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What is known of a request before its body.
+    """The facts of a request before its body.
 
-    ``method`` is upper case as received (any method that HTTP knows). ``path`` begins with ``/``
-    and is percent-decoded UTF-8; ``query`` is everything after the first ``?`` as received, empty
-    without one. ``identity`` is the DER of the certificate whose key signed the TLS handshake, or
-    None: taken once per connection and never verified.
+    ``method`` is in upper case as received: any method of HTTP. ``path`` begins with ``/`` and is
+    percent-decoded UTF-8. ``query`` is the received text after the first ``?``, or empty.
+    ``identity`` is the DER of the certificate whose key signed the TLS handshake, or None. It is
+    read once per connection, and its chain is never verified.
     """
 
     method: str
@@ -32,9 +33,9 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class PlacedHead(Head, frozen=True):
-    """A head with ``Keyhouse-At-Least``, where that is looked at.
+    """A head with the value of ``Keyhouse-At-Least``, for applications that use it.
 
-    ``at_least`` is its value, of several all with commas between them; ``plain`` the head without.
+    ``at_least`` joins several values by commas. ``plain`` is the head without the value.
     """
 
     at_least: bytes
@@ -44,9 +45,10 @@ class PlacedHead(Head, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """A complete answer.
 
-    ``headers`` are extra fields only, names in lower case. The protocol itself adds
+    ``headers`` contains only additional fields, with names in lower case. The protocol adds
     content-type (``application/json``), content-length, x-content-type-options, cache-control and
-    connection; it leaves out its own of the first and of cache-control when ``headers`` has one.
+    connection. If ``headers`` contains content-type or cache-control, the protocol adds no second
+    field.
     """
 
     status: int
@@ -55,28 +57,30 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """Leave to send the body: at most ``body_limit`` bytes of it.
+    """The permission to send the body: at most ``body_limit`` bytes.
 
-    ``run`` gets the whole body and answers at once (reads: no task is created) or returns an
-    awaitable (writes, which wait for the engine; see ``Later``). It is called on the event loop's
-    thread. The awaitable is cancelled when its client has gone: what must not stop half-way is
-    shielded by its owner.
+    ``run`` receives the whole body. It answers at once (reads, without a task) or returns an
+    awaitable (writes that wait for the engine; see ``Later``). It runs on the event loop's thread.
+    The awaitable is cancelled when the client disconnects. The owner of work that must not stop
+    half-way shields this work.
     """
 
     body_limit: int
     run: Callable[[bytes], Answer | Awaitable[Answer]]
-    known: bool = False  # the caller was identified: anonymous clients' bodies leave room
-    appends: bool = False  # success is a record in the journal, always; a refusal changes nothing
+    # The caller is a known user: bodies of anonymous clients leave room for such bodies.
+    known: bool = False
+    # Whether each success is a record in the journal, and each refusal changes nothing.
+    appends: bool = False
 
 
 Conclude = Callable[[Future[Any]], Answer | Awaitable[Answer]]
 
 
 class Later(msgspec.Struct, frozen=True):
-    """An answer that ``conclude`` makes of ``done`` once that is done. No task waits for it.
+    """An answer that ``conclude`` creates after the future ``done``. No task waits for it.
 
-    For a write that waits for one future and nothing else. ``conclude`` may return an awaitable, if
-    the write has to be tried again.
+    For a write that waits only for a single future. ``conclude`` may return an awaitable if the
+    write has to be repeated.
     """
 
     done: Future[Any]
@@ -87,19 +91,19 @@ class Later(msgspec.Struct, frozen=True):
         return self._awaited().__await__()
 
     async def _awaited(self) -> Answer:
-        with suppress(Exception):  # it is for ``conclude``
+        # ``conclude`` handles the error.
+        with suppress(Exception):
             await self.done
         outcome = self.conclude(self.done)
         return outcome if isinstance(outcome, Answer) else await outcome
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """What the protocol itself refuses.
+    """A refusal by the protocol.
 
-    ``status`` is one of 400, 408, 413, 414, 415, 431, 501, 503; ``part`` names the part at fault:
-    ``body``, ``query``, ``headers``, ``connection``, or empty for the request as a whole.
-    ``path`` is the request's decoded path where it is known, else empty: versions of the
-    interface word their failures differently.
+    ``status`` is one of 400, 408, 413, 414, 415, 431, 501, 503. ``part`` names the wrong part:
+    ``body``, ``query``, ``headers``, ``connection``, or "" for the whole request. ``path`` is the
+    decoded path if it is known, because the versions of the interface have different errors.
     """
 
     status: int
@@ -110,9 +114,10 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Deferred(Generic[T]):
-    """What an application cannot say yet.
+    """A decision of the application that comes later.
 
-    Not a future: many are told in one turn of the event loop, and each would be one more callback.
+    This is not a future: one turn of the event loop can decide many requests, and each future would
+    need one more callback.
     """
 
     __slots__ = ("_told",)
@@ -121,15 +126,15 @@ class Deferred(Generic[T]):
         self._told: Callable[[T | Exception], None] | None = None
 
     def then(self, told: Callable[[T | Exception], None]) -> None:
-        """Have ``told`` called with what is said, or with why that failed, once."""
+        """Let ``told`` be called once, with the decision or with the error."""
         self._told = told
 
     def cancel(self) -> None:
-        """Wait no more."""
+        """Drop the callback."""
         self._told = None
 
     def tell(self, say: Callable[[*Values], T], *values: *Values) -> None:
-        """Say what ``say`` returns of ``values``; it is not called if nobody waits."""
+        """Publish the result of ``say(*values)``. Without a callback, ``say`` is not called."""
         told, self._told = self._told, None
         if told is None:
             return
@@ -142,15 +147,15 @@ class Deferred(Generic[T]):
 
 
 class Application(Protocol):
-    """What answers. Both methods return at once and never raise on purpose.
+    """The application. Both methods return at once, and never raise on purpose.
 
-    Where that cannot be told yet they say it later, unless the client has gone.
+    If the decision needs time, they return a ``Deferred``.
     """
 
     def admit(self, head: Head) -> Answer | Admission | Deferred[Answer | Admission]:
-        """Judge a request by its head. An ``Answer`` ends it: its body is never read."""
+        """Decide on a request by its head. After an ``Answer``, its body is never read."""
         ...
 
     def refuse(self, refusal: Refusal) -> Answer | Deferred[Answer]:
-        """Word a refusal of the protocol. Extra headers of the answer are kept."""
+        """Return the answer for a refusal by the protocol. Additional headers are kept."""
         ...

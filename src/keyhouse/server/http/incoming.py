@@ -1,4 +1,4 @@
-"""A body on its way in, and while its request waits: its bytes, and the memory that they take."""
+"""The body of a request while it arrives and while its request waits: bytes and memory."""
 
 from collections.abc import Callable
 
@@ -8,11 +8,11 @@ from keyhouse.server.net.fair_share import Pool, Share
 
 
 class IncomingBody:
-    """The body of one request, announced with ``length``, of at most ``limit`` bytes.
+    """The body of a request with the announced ``length``, at most ``limit`` bytes.
 
-    Its memory counts until ``forget``, also while its request runs. ``lose`` gives up its request,
-    and is called when other bodies need the memory. Raises ``MalformedError`` for a body that is
-    too long, or that there is no memory for.
+    Its memory counts until ``forget``, also while its request runs. ``lose`` drops the request; the
+    pool calls it when other bodies need the memory. Raises ``MalformedError`` for a body that is
+    too long, or that finds no memory.
     """
 
     __slots__ = ("_chunks", "_length", "_limit", "_lose", "_piece", "_share", "chunked_size")
@@ -26,15 +26,16 @@ class IncomingBody:
         self._share: Share | None = Share(pool)
         self._chunks = ChunkedBody() if length == CHUNKED else None
         self._piece = bytearray()
-        self.chunked_size = 0  # of a chunked body: how much of it has come
+        # Received bytes of a chunked body.
+        self.chunked_size = 0
         if self._chunks is None:
             self._reserve(length)
 
     def read(self, buffer: bytearray, at: int) -> tuple[bytes | None, int]:
-        """Take the bytes of the body that ``buffer`` has from ``at`` on.
+        """Read the body from ``buffer``, beginning at ``at``.
 
-        Return the body once it is complete, and the place of the first byte that is not read.
-        Raises ``MalformedError``.
+        Return the complete body or None, and the place of the first unread byte. Raises
+        ``MalformedError``.
         """
         if self._chunks is not None:
             return self._read_chunks(self._chunks, buffer, at)
@@ -47,7 +48,7 @@ class IncomingBody:
         return whole, end
 
     def in_queue(self, waits: bool) -> None:  # noqa: FBT001 - the one thing it takes
-        """Let the body be lost while its request only waits; what is worked on is kept."""
+        """Let the pool drop the body while its request waits. A body in work is never dropped."""
         share = self._share
         if share is not None and waits:
             share.pool.note(share, share.held, self._lose)
@@ -55,7 +56,7 @@ class IncomingBody:
             share.pool.keep(share)
 
     def forget(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         share, self._share = self._share, None
         if share is not None:
             share.give(share.held)
@@ -80,7 +81,7 @@ class IncomingBody:
 
 
 def too_many_bodies() -> MalformedError:
-    """Return what the client is told whose body there is no memory for."""
+    """Return the error for a body without memory."""
     return MalformedError(503, "connection", "too many bodies are being sent", "try again later")
 
 

@@ -15,8 +15,8 @@ from keyhouse.server.net.tls import TlsContext
 class Listener(Acceptor):
     """Serves an application over HTTPS.
 
-    ``PLAINTEXT`` in place of a context serves HTTP without TLS; with ``counts`` each answer is
-    counted there. With ``places`` heads have the place that their client has seen.
+    With ``PLAINTEXT`` instead of a context, it serves HTTP without TLS. ``counts`` counts each
+    answer. With ``places``, heads contain the client's ``Keyhouse-At-Least``.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Listener(Acceptor):
         )
 
     def in_flight(self) -> Counter[str]:
-        """Return how many requests are admitted and not answered, by path. Costs a look at all."""
+        """Return the number of admitted requests without an answer, by path. Cost: O(n)."""
         found: Counter[str] = Counter()
         for connection in self._connections.all():
             if isinstance(connection, HttpConnection) and connection.in_flight is not None:
@@ -47,9 +47,9 @@ class Listener(Acceptor):
         return found
 
     def replace_context(self, context: TlsContext) -> int:
-        """Serve new connections under ``context``; return the number of its generation.
+        """Serve new connections under ``context``. Return the number of its generation.
 
-        Connections that are open, or in their handshake, continue under the context they have.
+        Open connections, and connections in their handshake, keep their context.
         """
         self._context = context
         return self.begin_generation()

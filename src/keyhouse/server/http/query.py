@@ -1,4 +1,4 @@
-"""Query strings: repeated parameters in order, malformed pairs dropped.
+"""Query strings: repeated parameters in their order, without malformed pairs.
 
 Source: wire reference of the interface, "Query strings".
 """
@@ -11,13 +11,13 @@ from keyhouse.base.errors import BadRequestError
 from keyhouse.server.http.head import MOST_ESCAPES, has_more
 
 MOST: Final = 128
-"""Parameters of a query that anybody may send; 400 beyond. 16 KB of ``&`` took 5 ms, measured."""
+"""Parameters of a query of an anonymous client; 400 beyond. 16 KB of ``&`` took 5 ms, measured."""
 
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})|;")
 
 
 def short_values(query: bytes, wanted: str) -> list[str]:
-    """Return ``values`` of a query that anybody may send. Raises ``BadRequestError``."""
+    """Return ``values`` of a query of an anonymous client. Raises ``BadRequestError``."""
     if has_more(query, b"&", MOST - 1) or has_more(query, b"%", MOST_ESCAPES):
         raise BadRequestError(
             f"the query has more than {MOST} parameters or {MOST_ESCAPES} percent escapes",
@@ -28,9 +28,9 @@ def short_values(query: bytes, wanted: str) -> list[str]:
 
 
 def values(query: bytes, wanted: str) -> list[str]:
-    """Return the values of the parameter ``wanted``, in order.
+    """Return the values of the parameter ``wanted``, in their order.
 
-    Pairs with bad escapes, with a semicolon, or that are not UTF-8 are dropped.
+    Pairs with bad escapes, with a semicolon, or with invalid UTF-8 are left out.
     """
     found = []
     for pair in query.split(b"&"):
@@ -43,7 +43,8 @@ def values(query: bytes, wanted: str) -> list[str]:
 
 
 def _text(encoded: bytes) -> str | None:
-    if b"%" in encoded or b"+" in encoded:  # rarely, and the rest costs a read most of its time
+    # Escapes are rare, and the decoding is the largest cost of a read.
+    if b"%" in encoded or b"+" in encoded:
         encoded = unquote_to_bytes(encoded.replace(b"+", b" "))
     try:
         return encoded.decode("utf-8")

@@ -1,7 +1,6 @@
-"""What all HTTP connections of a listener share: its application, its limits, heads.
+"""The objects that all HTTP connections of a listener share: application, limits, heads.
 
-A connection knows the head that it read last: clients repeat theirs, and the same bytes say the
-same.
+A connection remembers its last head. Clients repeat heads, and equal bytes have an equal meaning.
 """
 
 import re
@@ -22,13 +21,14 @@ from keyhouse.server.net.limits import Limits
 
 _LONGEST: Final = 2048
 _AT_LEAST: Final = re.compile(rb"\r\n(?i:keyhouse-at-least):[ \t]*([^\r]*)")
-_NO_BYTES: Final[bytes | tuple[()]] = ()  # equals no bytes, and none begin with it
+# Equal to no bytes, and no bytes begin with it.
+_NO_BYTES: Final[bytes | tuple[()]] = ()
 
 
 class KnownHead(msgspec.Struct, frozen=True):
-    """A head as it came, and what it says to the protocol and to the application.
+    """The bytes of a head, and their meaning for the protocol and for the application.
 
-    ``raw`` equals no bytes where they are too many to be remembered; ``size`` is their number.
+    ``raw`` is empty if there are too many bytes to store. ``size`` is their number.
     """
 
     raw: bytes | tuple[()]
@@ -40,13 +40,13 @@ class KnownHead(msgspec.Struct, frozen=True):
 NO_REQUEST: Final = RequestHead("", "", b"", 0, keep_alive=False, expects_continue=False)
 
 NOTHING: Final = KnownHead(_NO_BYTES, 0, NO_REQUEST, Head("", "", b"", None))
-"""Of a connection that has read no head."""
+"""The head of a connection without any head yet."""
 
 
 def read_known(raw: bytes, limits: Limits, identity: bytes | None, *, places: bool) -> KnownHead:
-    """Return what ``raw``, a whole head, says. Raises ``MalformedError``.
+    """Return the content of the complete head ``raw``. Raises ``MalformedError``.
 
-    ``places``: whether the application looks at the place that a client has seen.
+    ``places``: the application uses the client's ``Keyhouse-At-Least``.
     """
     request = read_head(raw, limits)
     head = Head(request.method, request.path, request.query, identity)
@@ -66,11 +66,11 @@ _REPLACED: Final = frozenset({b"content-type", b"cache-control"})
 
 
 class HttpService(Connections):
-    """The ``application`` and what its callers use. Used on the event loop's thread only.
+    """The ``application`` and the memory of its callers. Use on the event loop's thread only.
 
-    Bodies in flight share ``known_bodies`` if their caller was identified, else
-    ``anonymous_bodies``: each is half of the memory for them. With ``places`` the application gets
-    heads with the place that their client has seen.
+    Bodies of known users share ``known_bodies``, and all other bodies share ``anonymous_bodies``.
+    Each is half of the memory for bodies. With ``places``, heads contain the client's ``Keyhouse-
+    At-Least``.
     """
 
     def __init__(
@@ -92,12 +92,13 @@ class HttpService(Connections):
         self._fields = _fields(())
 
     def read_head(self, raw: bytes, identity: bytes | None) -> KnownHead:
-        """Return what the head ``raw`` says. Raises ``MalformedError``."""
+        """Return the content of the head ``raw``. Raises ``MalformedError``."""
         return read_known(raw, self.limits, identity, places=self.places)
 
     def head(self, answer: Answer, *, close: bool) -> bytes:
-        """Return the bytes of an answer up to its body."""
-        if answer.headers is not self._headers:  # those of one state are the same object
+        """Return the bytes of an answer before its body."""
+        # The headers of a state are a single object.
+        if answer.headers is not self._headers:
             self._headers, self._fields = answer.headers, _fields(answer.headers)
         last = b"connection: close\r\n" if close else b""
         return b"%b%b%bcontent-length: %d\r\n\r\n" % (
@@ -109,7 +110,7 @@ class HttpService(Connections):
 
 
 def _fields(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
-    """Return the fields of an answer with ``headers``, up to those that each answer has itself."""
+    """Return the fields of an answer with ``headers``, before the fields of this answer alone."""
     names = dict(headers)
     own = _OWN if _REPLACED.isdisjoint(names) else _own_but(names)
     fields = b"".join([b"%b: %b\r\n" % field for field in headers])
@@ -119,7 +120,7 @@ def _fields(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
 
 
 def _own_but(names: Container[bytes]) -> bytes:
-    """Return what every answer has, but for the fields ``names``."""
+    """Return the fields of every answer without the fields ``names``."""
     left = (each for each in _OWN_FIELDS if each.partition(b":")[0] not in names)
     return b"".join(field + b"\r\n" for field in left)
 

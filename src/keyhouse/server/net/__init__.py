@@ -1,1 +1,1 @@
-"""Connections: TLS, plain TCP, limits, and fairness between clients. Knows no coordinator."""
+"""Connections: TLS, plain TCP, limits, and fairness. Independent of the coordinator."""

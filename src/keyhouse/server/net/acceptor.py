@@ -1,8 +1,8 @@
-"""Accepts connections, gives each the TLS context of the moment, ends them in order.
+"""Accepts connections, gives each the present TLS context, and ends them in order.
 
-Connections are accepted here and not by the event loop's own server, for three reasons: a
-connection counts against the limit from its first byte on, not only after its handshake; one over
-the limit costs no handshake; and the context of new connections can change at any time.
+The event loop's own server lacks three properties. A connection counts against the limit from its
+first byte, not after its handshake. A connection over the limit costs no handshake. And the context
+of new connections can change at any time.
 """
 
 import asyncio
@@ -25,25 +25,28 @@ from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.net.tls_transport import TlsTransport
 
 _ACCEPTS_PER_TURN: Final = 100
-_CLOSED_PER_TURN: Final = 32  # for others: until the turn ends they keep their descriptors
-_OTHER_DESCRIPTORS: Final = 64  # kept for the store and whatever else opens files
-_PAUSE_WITHOUT_DESCRIPTORS: Final = 0.2  # seconds
+# Connections that a turn closes for others: each keeps its descriptor until the turn ends.
+_CLOSED_PER_TURN: Final = 32
+# Descriptors for the store and for other files.
+_OTHER_DESCRIPTORS: Final = 64
+# Seconds.
+_PAUSE_WITHOUT_DESCRIPTORS: Final = 0.2
 _EXHAUSTED: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Acceptor:
-    """Serves one protocol on one address. Everything happens on the running event loop.
+    """Serves a protocol on an address. All calls belong to the running event loop.
 
     Args:
-        connections: what the connections share.
-        connect: makes the connection of a generation.
-        context: gives the TLS context of the next connection.
-        modules: what only connections need; imported when the first one waits to be accepted.
-        ready: waited for before a connection gets its context. Where it raises
-            ``UnavailableError`` the connection is closed: its client tries again.
+        connections: the common state of the connections.
+        connect: creates a connection of a generation.
+        context: returns the TLS context of the next connection.
+        modules: modules that only connections need, imported when the first connection waits.
+        ready: awaited before a connection receives its context. If it raises
+            ``UnavailableError``, the connection is closed, and the client may connect again.
 
-    ``turned_away`` counts connections over the limit: each was closed, or another one for it. It
-    counts idle ones over their limit, too.
+    ``turned_away`` counts connections over the limit, whether the connection itself or another
+    connection was closed. It also counts idle connections over their limit.
     """
 
     def __init__(
@@ -71,10 +74,10 @@ class Acceptor:
         self._pause: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int, inherited: socket.socket | None = None) -> None:
-        """Listen on ``host`` (empty: all addresses) and ``port`` (0: any free one).
+        """Listen on ``host`` (empty: all addresses) and ``port`` (0: any free port).
 
-        ``inherited`` is bound there already, for other processes too. Raises ``UnavailableError``
-        if nobody can listen at the address.
+        ``inherited`` is a socket that is already bound there, possibly for several processes.
+        Raises ``UnavailableError`` if nobody can listen at the address.
         """
         listening = inherited or await bound_socket(host, port)
         listen(listening)
@@ -86,35 +89,35 @@ class Acceptor:
 
     @property
     def port(self) -> int:
-        """The TCP port listened on."""
+        """The TCP port of the listener."""
         if self._socket is None:
             raise UnavailableError("the listener does not listen")
         return int(self._socket.getsockname()[1])
 
     @property
     def is_listening(self) -> bool:
-        """Whether connections are accepted."""
+        """Whether the listener accepts connections."""
         return self._socket is not None
 
     @property
     def open_connections(self) -> int:
-        """How many connections there are, those in their handshake included."""
+        """Number of connections, including connections in their handshake."""
         return len(self._connections)
 
     @property
     def failed_handshakes(self) -> int:
-        """How many connections never came to speak the protocol."""
+        """Number of connections that never completed their handshake."""
         return self._connections.failed_handshakes
 
     def begin_generation(self) -> int:
-        """Begin a generation with the next connection; return its number."""
+        """Begin a generation with the next connection. Return its number."""
         self.generation += 1
         return self.generation
 
     def close_before(self, generation: int) -> None:
-        """Close what connected under an older context than that of ``generation``.
+        """Close connections under an older context than that of ``generation``.
 
-        A request that has begun is answered first; a handshake under way is abandoned.
+        A request in progress is answered first. A handshake in progress is aborted.
         """
         connections = self._connections
         connections.oldest = max(connections.oldest, generation)
@@ -123,14 +126,15 @@ class Acceptor:
                 connection.close()
 
     async def stop(self, grace: float) -> None:
-        """Stop accepting, answer what has been accepted, and close; after ``grace`` seconds abort.
+        """Stop accepting, answer accepted requests, and close; after ``grace`` seconds abort.
 
-        Idle connections are closed at once. Nothing is open after the call.
+        Idle connections close at once. No connection is open after the call.
         """
         self._stop_accepting()
         connections = self._connections
         connections.stopping = True
-        await asyncio.sleep(0)  # a task that never began would not close the socket it was given
+        # A task that never began would not close its socket.
+        await asyncio.sleep(0)
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
@@ -159,7 +163,7 @@ class Acceptor:
             self._socket = None
 
     def _begin(self) -> None:
-        """Import what connections need, off the loop, while the first one waits in the backlog."""
+        """Import the modules of connections in a thread, while the first connection waits."""
         if self._socket is None:
             return
         loop = asyncio.get_running_loop()
@@ -175,7 +179,7 @@ class Acceptor:
             asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
 
     def _accept(self) -> None:
-        """Accept what waits, some at a time so that open connections have their turn."""
+        """Accept waiting connections, a few at a time, so that open connections continue."""
         turned_away = self.turned_away
         for _ in range(_ACCEPTS_PER_TURN):
             if self._socket is None or self.turned_away - turned_away >= _CLOSED_PER_TURN:
@@ -201,7 +205,7 @@ class Acceptor:
             task.add_done_callback(self._accepting.discard)
 
     def _pause_accepting(self) -> None:
-        """Out of descriptors or memory: the backlog waits, so that the loop does not spin."""
+        """Pause: without descriptors or memory, the loop would spin on the backlog."""
         listening = self._socket
         if listening is None:
             return
@@ -213,7 +217,7 @@ class Acceptor:
         )
 
     async def _serve(self, accepted: socket.socket, connection: Connection) -> None:
-        """Hand the socket to the event loop; from then on the connection lives by itself."""
+        """Give the socket to the event loop. Afterwards the connection needs no task."""
         begun = False
         try:
             if self._ready is not None:
@@ -222,7 +226,8 @@ class Acceptor:
             loop = asyncio.get_running_loop()
             await loop.connect_accepted_socket(lambda: transport, accepted)
             begun = True
-        except (OSError, UnavailableError):  # the client has gone already, or shall come again
+        # The client has disconnected, or has to connect again.
+        except (OSError, UnavailableError):
             pass
         except Exception as error:  # noqa: BLE001 - this task is not awaited; its type is logged
             log.error("connection failed", error=type(error).__qualname__)
@@ -248,7 +253,7 @@ class Acceptor:
 
 
 def _possible_connections(wanted: int) -> int:
-    """Return how many connections there may be, so that no other part runs out of descriptors."""
+    """Return the largest number of connections that leaves descriptors for other parts."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY or limit >= wanted + _OTHER_DESCRIPTORS:
         return wanted

@@ -1,7 +1,8 @@
-"""Costly work: how much of it runs at once, how much may wait, and who is next.
+"""Limits costly work: how much runs at once, how much waits, and who is next.
 
-Without a bound, callers who ask often enough keep all others waiting, and their requests in memory.
-In the order of arrival, a client with a hundred requests takes a hundred turns before the next one.
+Without a limit, frequent callers would delay all other callers and fill the memory with their
+requests. In the order of arrival, a client with a hundred requests would have a hundred turns
+before the next client.
 """
 
 import asyncio
@@ -17,9 +18,9 @@ from keyhouse.base.errors import UnavailableError
 T = TypeVar("T")
 
 QUEUED: Final[ContextVar[Callable[[bool], None] | None]] = ContextVar("QUEUED", default=None)
-"""Is told True when a caller begins to wait in a ``FairQueue``, and False when its turn comes.
+"""Receives True when a caller begins to wait in a ``FairQueue``, and False in its turn.
 
-So what has a body in memory knows whether it may still be given up.
+So the owner of a body knows whether the request may still be dropped.
 """
 
 
@@ -28,9 +29,9 @@ class TooManyRequestsError(UnavailableError):
 
 
 class ConcurrencyLimit:
-    """``most`` callers at a time; one more is refused with ``refusal``.
+    """Admits ``most`` callers at a time, and refuses further callers with ``refusal``.
 
-    Used on the event loop's thread.
+    Use on the event loop's thread only.
     """
 
     def __init__(self, most: int, refusal: str) -> None:
@@ -40,7 +41,7 @@ class ConcurrencyLimit:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Take a place for as long as the context lasts. Raises ``TooManyRequestsError``."""
+        """Occupy a place during the context. Raises ``TooManyRequestsError``."""
         if self._taken >= self._most:
             raise TooManyRequestsError(self._refusal, hint="try again later")
         self._taken += 1
@@ -51,10 +52,10 @@ class ConcurrencyLimit:
 
 
 class FairQueue:
-    """Runs ``at_once`` pieces of work; clients that wait in ``limit`` have their turns in rounds.
+    """Runs ``at_once`` pieces of work. Clients that wait in ``limit`` take turns in rounds.
 
-    A client waits for one piece of work of each other client at most, whatever they ask for.
-    Used on the event loop's thread. Source: "fair queueing", RFC 970.
+    A client waits for at most one piece of work of each other client, however many requests they
+    send. Use on the event loop's thread only. Source: "fair queueing", RFC 970.
     """
 
     def __init__(self, limit: ConcurrencyLimit, at_once: int = 1) -> None:
@@ -64,12 +65,11 @@ class FairQueue:
         self._running: set[asyncio.Task[Any]] = set()
 
     async def run(self, work: Callable[[], Awaitable[T]], client: Hashable = None) -> T:
-        """Return what ``work`` returns, which begins in the client's turn.
+        """Return the result of ``work``, which begins in the client's turn.
 
-        ``client`` is equal for all callers that share turns; without it each caller is one. A
-        caller who leaves while it waits leaves nothing behind; what has begun runs to its end.
-
-        Raises ``TooManyRequestsError``.
+        ``client`` is equal for all callers with common turns. Without ``client``, each caller has
+        its own turns. If a caller leaves while it waits, its work never begins. Work that has begun
+        continues to its end. Raises ``TooManyRequestsError``.
         """
         with self._limit.one():
             await self._turn(object() if client is None else client)
@@ -79,7 +79,8 @@ class FairQueue:
             try:
                 return await asyncio.shield(task)
             finally:
-                del task  # an error of the task has this frame, which would have the task
+                # An error of the task refers to this frame, which would refer to the task.
+                del task
 
     async def _turn(self, client: Hashable) -> None:
         if self._free:
@@ -94,7 +95,8 @@ class FairQueue:
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._forget(client, turn)
-            else:  # it came and the caller left at the same time
+            # The turn came, and the caller left at the same time.
+            else:
                 self._pass_on()
             raise
         tell(False)  # noqa: FBT003 - as above
@@ -106,7 +108,7 @@ class FairQueue:
             self._waiting.pop(client, None)
 
     def _pass_on(self) -> None:
-        """Give a turn that is over to the client whose last one is the longest ago."""
+        """Give the free turn to the client whose last turn is the longest ago."""
         while self._waiting:
             client, turns = self._waiting.popitem(last=False)
             turn = next(iter(turns))
@@ -121,29 +123,30 @@ class FairQueue:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # told to the caller, if there still is one
+            # The caller receives the exception, if there still is a caller.
+            task.exception()
         self._pass_on()
 
 
 class BoundedExecutor:
-    """``at_once`` threads called ``name``, with a ``FairQueue`` of callers in ``limit``."""
+    """A pool of ``at_once`` threads with a ``FairQueue`` of callers in ``limit``."""
 
     def __init__(self, name: str, limit: ConcurrencyLimit, at_once: int = 1) -> None:
         self._queue = FairQueue(limit, at_once)
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=name)
 
     async def run(self, work: Callable[[], T], client: Hashable = None) -> T:
-        """Return what ``work`` returns, off the event loop: as ``FairQueue.run`` does."""
+        """Return the result of ``work`` in a thread, in turn as in ``FairQueue.run``."""
         loop = asyncio.get_running_loop()
         return await self._queue.run(lambda: loop.run_in_executor(self._threads, work), client)
 
     def close(self) -> None:
-        """Give the threads back."""
+        """Release the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _say_nothing(_: bool) -> None:  # noqa: FBT001 - as above
-    """Nobody asked to be told."""
+    """Ignore the call: no owner needs it."""
 
 
 async def _awaited(work: Callable[[], Awaitable[T]]) -> T:

@@ -1,4 +1,4 @@
-"""What the connections of one listener share, whatever protocol they speak."""
+"""The state that all connections of a listener share, whatever their protocol."""
 
 import asyncio
 import math
@@ -13,64 +13,71 @@ from keyhouse.server.net.transport import ConnectionHandler
 
 T = TypeVar("T")
 
-_LOOKS: Final = 16  # per so many closed for others there is at most one look at all of as many
+# Scan all connections at most once for 16 evictions, so a scan costs O(n/16) for each.
+_LOOKS: Final = 16
 
 
 class Connection(ConnectionHandler, Protocol):
-    """One client of a listener, which tells it more than its transport does.
+    """A connection of a client, with the calls of the listener.
 
-    It counts as a connection from its making until ``connection_lost``, which comes also where the
-    handshake fails.
+    The connection counts against the limit from its creation until ``connection_lost``, which is
+    called even after a failed handshake.
     """
 
-    generation: int  # of the TLS context under which it connected
+    # The number of the TLS context of its handshake.
+    generation: int
 
     def waits_since(self) -> float:
-        """Return the time since when it waits for its client, on the listener's clock.
+        """Return the time since which the connection waits for its client, on the listener's clock.
 
-        That is infinite while the server works for the client.
+        The time is infinite while the server works for the client.
         """
 
     def expire(self, now: float) -> None:
-        """End what has passed its deadline at ``now``, the loop's time."""
+        """End a phase that has passed its deadline at ``now``, the loop's time."""
 
     def close(self) -> None:
-        """Close in order: what has begun is answered first."""
+        """Close in order: a request in progress is answered first."""
 
     def abort(self) -> None:
         """Close at once."""
 
 
 class Connections:
-    """The connections of a listener, and what it tells all of them.
+    """The connections of a listener, and the listener's calls to all of them.
 
-    ``now`` is the loop's time at the last sweep. Used on the event loop's thread only.
+    ``now`` is the loop's time at the last periodic check. Use on the event loop's thread only.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.now = 0.0
         self.stopping = False
-        self.oldest = 0  # connections of an older generation are closed
+        # Connections of older generations are closed.
+        self.oldest = 0
         self.failed_handshakes = 0
         self.none_left = asyncio.Event()
         self.none_left.set()
         self.waiting: set[asyncio.Future[Any]] = set()
         self._limits = limits
-        self._open: dict[Connection, None] = {}  # in the order of their making
-        self._longest = deque[tuple[float, Connection]]()  # that waited at the last look
-        self._looked = -math.inf  # when
-        self._closed = 0  # for others since then
+        # In the order of their creation.
+        self._open: dict[Connection, None] = {}
+        # Connections that waited longest at the last scan.
+        self._longest = deque[tuple[float, Connection]]()
+        # Time of the last scan.
+        self._looked = -math.inf
+        # Evictions since the last scan.
+        self._closed = 0
 
     def __len__(self) -> int:
         return len(self._open)
 
     def look_at_clock(self, now: float) -> None:
-        """Take over the loop's time, and forget what waited at an earlier one."""
+        """Store the loop's time, and drop the result of an earlier scan."""
         self.now = now
         self._longest.clear()
 
     def all(self) -> tuple[Connection, ...]:
-        """Return those that are open now, handshakes included."""
+        """Return the open connections, including connections in their handshake."""
         return tuple(self._open)
 
     def add(self, connection: Connection) -> None:
@@ -79,16 +86,16 @@ class Connections:
         self.none_left.clear()
 
     def remove(self, connection: Connection) -> None:
-        """Count it no more."""
+        """Stop counting ``connection``."""
         self._open.pop(connection, None)
         if not self._open:
             self.none_left.set()
 
     def make_room(self) -> bool:
-        """Close the connection that waits longest for its client; return False if none waits.
+        """Close the connection that waits longest for its client. Return False if none waits.
 
-        Who comes last is then served, unless it takes longer for its request than others need to
-        fill all places with newer connections.
+        So the newest connection is served, unless other clients fill all places with newer
+        connections before its request arrives.
         """
         while True:
             while self._longest:
@@ -108,9 +115,10 @@ class Connections:
                 return False
 
     def close_idle(self, since: float) -> int:
-        """Close those that wait longest while too many have waited since before ``since``.
+        """Close the longest waiting connections while too many have waited since before ``since``.
 
-        Return how many. What a wait of the process costs may grow with each of them.
+        Return their number. In a library OS, the cost of each wait of the process may grow with the
+        number of idle connections.
         """
         excess = len(self._open) - self._limits.idle_connections
         if excess <= 0:
@@ -124,16 +132,16 @@ class Connections:
         return len(closed)
 
     def is_unwelcome(self, generation: int) -> bool:
-        """Tell whether a connection of ``generation`` is to end."""
+        """Return whether a connection of ``generation`` has to end."""
         return self.stopping or generation < self.oldest
 
     def after(self, seconds: float) -> float:
-        """Return the time that has surely come ``seconds`` from now."""
+        """Return a time that is certainly at least ``seconds`` after now."""
         return self.now + seconds + self._limits.sweep_interval
 
     def wait_for(self, outcome: Awaitable[T]) -> "asyncio.Future[T]":
-        """Run ``outcome`` to its end and keep it until then."""
-        # As ``ensure_future``, which takes five times as long to find that out.
+        """Run ``outcome`` to its end, and keep a reference until then."""
+        # As ``ensure_future``, which needs five times as long for this decision.
         if isinstance(outcome, CoroutineType):
             future = asyncio.get_running_loop().create_task(outcome)
         else:

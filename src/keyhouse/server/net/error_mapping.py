@@ -1,4 +1,4 @@
-"""What each class of errors becomes for its caller, over HTTP and over gRPC.
+"""Maps each class of errors to its answer over HTTP and over gRPC.
 
 Source: wire reference of the interface, "Envelope" and "Workload API".
 """
@@ -15,7 +15,7 @@ from keyhouse.server.net.grpc_status import Status
 
 
 class OutdatedConnectionError(errors.UnavailableError):
-    """The client was shown a certificate that is no longer in use: it has to connect again.
+    """The certificate in the client's handshake is no longer in use: the client must connect again.
 
     The connection ends with the answer.
     """
@@ -24,10 +24,11 @@ class OutdatedConnectionError(errors.UnavailableError):
 
 
 class Wording(msgspec.Struct, frozen=True):
-    """What a class of errors becomes for its caller."""
+    """The answer for a class of errors."""
 
     http: int
-    word: str  # of JSend in version 2; in version 1 it is always "error"
+    # The word of JSend in version 2. Version 1 always has "error".
+    word: str
     grpc: Status
 
 
@@ -52,5 +53,5 @@ ERRORS: Final[Mapping[type[KeyhouseError], Wording]] = {
 
 
 def wording(problem: KeyhouseError) -> Wording:
-    """Return what ``problem`` becomes: the row of its nearest class."""
+    """Return the answer for ``problem``: the row of its nearest class."""
     return next(ERRORS[base] for base in type(problem).__mro__ if base in ERRORS)

@@ -1,9 +1,10 @@
-"""Fair shares of what all clients of a listener have together: streams, calls, memory.
+"""Fair shares of a common resource of all clients: streams, calls, memory.
 
-A bound that belongs to those who come first lets a few clients lock all others out. Here, when a
-pool is full, the client that holds the most loses something, and a client that asks is refused only
-if it would hold about as much as that one. So of n clients each can have half of its n-th part,
-whatever the others do. Sizes are compared as powers of two, which makes each step constant work.
+With a limit for all clients together, a few early clients can lock out all other clients. Here,
+when a pool is full, the client with the largest share loses a part. A request for more is refused
+only if the requesting client would then have about the largest share. So each of n clients can have
+half of the n-th part, whatever the other clients do. Sizes are compared as powers of two, which
+makes each step constant work.
 
 Source: "longest queue drop": Suter, Lakshman, Stiliadis, Choudhury, "Design considerations for
 supporting TCP with per-flow queueing", IEEE INFOCOM 1998.
@@ -16,18 +17,18 @@ _Lose = Callable[[], None]
 
 
 class Pool:
-    """At most ``most`` units, of which ``held`` are in use. For the event loop's thread only."""
+    """At most ``most`` units, of which ``held`` are in use. Use on the event loop's thread only."""
 
     def __init__(self, most: int) -> None:
         self.held = 0
         self.most = most
-        # By the bit length of what they hold; within one, who has been there longest comes first.
+        # Shares by the bit length of their size. Within a length, the oldest share comes first.
         self._holders = [OrderedDict[Share, _Lose]() for _ in range(most.bit_length() + 1)]
 
     def make_room(self, count: int, held: int) -> bool:
-        """Make room for ``count`` more units for a client that would then have ``held``.
+        """Free ``count`` more units for a client that would then have ``held``.
 
-        Return False if it is refused; those who hold much more may have lost something even so.
+        Return False if the client is refused. Larger shares may have lost a part even then.
         """
         if held > self.most:
             return False
@@ -42,7 +43,7 @@ class Pool:
         return True
 
     def note(self, share: "Share", held: int, lose: _Lose | None) -> None:
-        """Count what ``share`` holds now. Without ``lose`` nothing is taken back from it."""
+        """Record the size of ``share``. Without ``lose``, the pool takes nothing back."""
         before, size = share.held.bit_length(), held.bit_length()
         self.held += held - share.held
         known = self._holders[before].get(share)
@@ -53,12 +54,12 @@ class Pool:
             self._holders[size][share] = lose
 
     def forget(self, share: "Share") -> None:
-        """Count nothing any more of what ``share`` holds."""
+        """Remove ``share`` from the pool."""
         self._holders[share.held.bit_length()].pop(share, None)
         self.held -= share.held
 
     def keep(self, share: "Share") -> None:
-        """Take nothing back from ``share`` until it takes more."""
+        """Take nothing back from ``share`` until it requests more."""
         self._holders[share.held.bit_length()].pop(share, None)
 
     def _largest(self) -> "tuple[Share | None, _Lose]":
@@ -69,7 +70,7 @@ class Pool:
 
 
 class Share:
-    """What one client holds of ``pool``."""
+    """The units of ``pool`` that a client holds."""
 
     __slots__ = ("held", "pool")
 
@@ -78,10 +79,10 @@ class Share:
         self.pool = pool
 
     def take(self, count: int, lose: _Lose) -> bool:
-        """Take ``count`` units, or return False and take none.
+        """Request ``count`` units. Return False, and hold no more, if they are refused.
 
-        ``lose`` gives at least one unit back at once. It is called when others hold less and need
-        room, and is forgotten when nothing is held.
+        ``lose`` must give back at least one unit at once. The pool calls it when smaller shares
+        need room. The pool drops ``lose`` when the share is empty.
         """
         pool, held = self.pool, self.held + count
         if pool.held + count > pool.most and not pool.make_room(count, held):

@@ -1,4 +1,4 @@
-"""The status codes of gRPC, and how a refusal is written with them.
+"""The status codes of gRPC, and the encoding of their messages.
 
 Source: gRPC, "Status codes and their use in gRPC", and "gRPC over HTTP2", "Responses".
 """
@@ -7,12 +7,13 @@ from enum import IntEnum
 from typing import Final
 from urllib.parse import quote
 
-_LONGEST: Final = 2048  # bytes of a message: clients take 8 KiB of trailers, all in all
+# Bytes of a message: clients accept 8 KiB of trailers in all.
+_LONGEST: Final = 2048
 _AS_THEY_ARE: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 
 class Status(IntEnum):
-    """A status of gRPC. ``label`` is how metrics of Go programs name it."""
+    """A status of gRPC. ``label`` is its name in metrics of Go programs."""
 
     OK = 0
     CANCELED = 1
@@ -36,11 +37,11 @@ class Status(IntEnum):
 
 
 def as_message(text: str) -> bytes:
-    """Return ``text`` as the value of ``grpc-message``: percent-encoded UTF-8, not too long."""
+    """Return ``text`` as the value of ``grpc-message``: percent-encoded UTF-8, cut if too long."""
     encoded = quote(text, safe=_AS_THEY_ARE).encode("ascii")
     if len(encoded) <= _LONGEST:
         return encoded
     cut = encoded[: _LONGEST - 3]
-    # No escape is cut in two: of its three characters the percent sign is the first.
+    # The cut never divides an escape, whose first of three characters is the percent sign.
     broken = cut.rfind(b"%", len(cut) - 2)
     return (cut if broken < 0 else cut[:broken]) + b"..."

@@ -1,4 +1,4 @@
-"""What the handshakes of a listener may cost, and what its log tells of those it refuses."""
+"""Limits the cost of a listener's handshakes, and logs refused handshakes."""
 
 from typing import Final
 
@@ -10,9 +10,9 @@ TOO_LARGE: Final = "what the client sends is too large, its certificates above a
 
 
 class Handshakes:
-    """Used on the event loop's thread.
+    """Use on the event loop's thread only.
 
-    ``most_bytes``: what a client may send until its handshake is complete.
+    ``most_bytes``: the bytes that a client may send before its handshake is complete.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -20,7 +20,7 @@ class Handshakes:
         self._pace = Pace()
 
     def refused(self, reason: str) -> None:
-        """Tell the log of one refusal, or count it."""
+        """Log a refusal, or count it if there are too many."""
         if untold := self._pace.finished():
             log.warning("more TLS handshakes were refused", untold=untold)
         if self._pace.admits():

@@ -1,7 +1,7 @@
-"""Opens the sockets that connections come to.
+"""Opens the sockets of listeners.
 
-An address is bound first and listened on later, so that a parent can bind it for its children: who
-connects before one of them listens is refused, and does not wait.
+Binding and listening are separate steps, so a parent can bind an address for its children. Until a
+child listens, the system refuses connections, and no connection waits.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ _NO_ADDRESS: Final = ("no address of this machine is found there", "write an IP 
 
 
 async def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a socket at ``host`` (empty: all addresses) and ``port`` (0: a free one).
+    """Return a socket at ``host`` (empty: all addresses) and ``port`` (0: a free port).
 
-    It does not listen yet, and does not block. Raises ``UnavailableError`` if the address cannot be
-    had.
+    The socket does not listen yet, and does not block. Raises ``UnavailableError`` if the address
+    is not available.
     """
     with _explained(host, port):
         family, address = await _address(host, port)
@@ -44,7 +44,7 @@ async def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def listen(bound: socket.socket) -> None:
-    """Let ``bound`` take connections, if it does not yet. Raises ``UnavailableError``."""
+    """Let ``bound`` accept connections, if it does not yet. Raises ``UnavailableError``."""
     with _explained(*bound.getsockname()[:2]):
         try:
             bound.listen(_BACKLOG)
@@ -68,7 +68,8 @@ async def _address(host: str, port: int) -> tuple[socket.AddressFamily, tuple[st
 def _explained(host: str, port: int) -> Iterator[None]:
     try:
         yield
-    except (OSError, UnicodeError) as error:  # the latter for a name that no host can have
+    # UnicodeError: a name that no host can have.
+    except (OSError, UnicodeError) as error:
         problem, hint = _UNUSABLE.get(getattr(error, "errno", None) or 0, _NO_ADDRESS)
         raise UnavailableError(
             f"cannot listen on {host or 'all addresses'} port {port}: {problem}", hint=hint

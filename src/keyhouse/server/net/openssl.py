@@ -1,10 +1,10 @@
-"""OpenSSL as ``cryptography`` binds it: the one file that uses what the libraries do not promise.
+"""OpenSSL through ``cryptography``: the only file that uses unpromised names of the libraries.
 
-pyOpenSSL's own connections have no public way to what TLS here needs: reading into one buffer of
-all connections, a verdict on a client's key, the list of groups. So sessions are made of OpenSSL's
-functions. They come from the binding of ``cryptography`` by its public name, but which of them it
-has may change with a version; and a context of pyOpenSSL gives its pointer by a private name only.
-``tests/server/net/test_openssl_binding.py`` fails where a version changes either.
+pyOpenSSL's own connections have no public way for three needs of TLS here: a common read buffer of
+all connections, a check of a client's key, and the list of groups. So sessions use OpenSSL's
+functions. The functions come from the binding of ``cryptography`` by its public name, but each
+version may have other functions. The pointer of a pyOpenSSL context has a private name only.
+``tests/server/net/test_openssl_binding.py`` fails if a version changes either.
 """
 
 from typing import Any
@@ -17,5 +17,5 @@ lib: Any = Binding().lib
 
 
 def pointer(context: SSL.Context) -> Any:
-    """Return the ``SSL_CTX *`` of ``context``, which lives no longer than that."""
+    """Return the ``SSL_CTX *`` of ``context``. The pointer is valid as long as ``context``."""
     return context._context  # noqa: SLF001 - there is no public way, see above

@@ -1,18 +1,18 @@
-"""How much the log tells of what anonymous clients do: they cannot fill a disk."""
+"""Limits log entries about anonymous clients, so that these clients cannot fill a disk."""
 
 import time
 from collections.abc import Callable
 from typing import Final
 
 A_SECOND: Final = 20
-"""Events of one kind that are told in one second; of the others only how many there were."""
+"""Logged events of a kind per second. Further events are only counted."""
 
 
 class Pace:
-    """Lets ``A_SECOND`` events of each second be told. Used on the event loop's thread.
+    """Admits ``A_SECOND`` events per second to the log. Use on the event loop's thread only.
 
-    ``clock``: seconds that never stand still. The security time does while the host's clock is
-    behind the journal: nothing would be told for as long.
+    ``clock`` returns seconds and must never stand still. Security time stands still while the
+    host's clock is behind the journal, and then the log would be silent.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -22,7 +22,7 @@ class Pace:
         self._untold = 0
 
     def finished(self) -> int:
-        """Return how many events were not told, once the second in which they came is over."""
+        """Return the number of events that were not logged, after the end of their second."""
         present = self._clock()
         if present - self._began < 1:
             return 0
@@ -31,7 +31,7 @@ class Pace:
         return untold
 
     def admits(self) -> bool:
-        """Count one more event; return whether it is to be told."""
+        """Count an event. Return whether to log it."""
         if self._told >= A_SECOND:
             self._untold += 1
             return False

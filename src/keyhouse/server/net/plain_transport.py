@@ -1,7 +1,7 @@
-"""HTTP without TLS, for what is public anyway: the metrics listener. Never for the Client API.
+"""HTTP without TLS for public content: the metrics listener. Never for the Client API.
 
-The counterpart of ``tls_transport``, with the same interface to the connection above and the same
-end: what was written, the end of the stream, and a client that still sends is heard out.
+The counterpart of ``tls_transport``. The interface to the connection above and the end of the
+connection are equal.
 """
 
 import asyncio
@@ -11,38 +11,42 @@ from keyhouse.server.net.transport import ConnectionHandler
 
 
 class Plaintext:
-    """Stands where a listener's TLS context stands, so that nobody leaves TLS out unawares."""
+    """Takes the place of a TLS context, so that nobody omits TLS by accident."""
 
 
 PLAINTEXT: Final = Plaintext()
 
 MOST_KEPT: Final = 64 * 1024
-"""Bytes after which the socket is left alone while an answer is awaited."""
+"""Unread bytes after which the socket is not read while an answer is awaited."""
 
 
 class PlainTransport(asyncio.Protocol):
-    """One TCP connection on the side of the server. Nobody is known on it: no ``identity``."""
+    """The server side of a TCP connection without TLS. ``identity`` is always None."""
 
     def __init__(self, handler: ConnectionHandler) -> None:
         self.identity: Final[bytes | None] = None
         self.shown: Final = b""
         self._handler = handler
         self._raw: asyncio.Transport | None = None
-        self._linger: int | None = None  # bytes that are still discarded after the last answer
-        self._held = False  # the connection above takes no more for now
-        self._kept = bytearray()  # what came meanwhile
+        # Bytes to discard after the last answer.
+        self._linger: int | None = None
+        # The connection above accepts no bytes at present.
+        self._held = False
+        # The bytes that arrived meanwhile.
+        self._kept = bytearray()
 
-    # What the TCP transport tells.
+    # Calls of the TCP transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
-        self._raw = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        """Handle the new connection."""
+        # The transport of uvloop is not a subclass.
+        self._raw = cast("asyncio.Transport", transport)
         self._handler.connecting(self)
         if not self._raw.is_closing():
             self._handler.connection_made()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes in."""
+        """Read ``data``."""
         if self._linger is not None:
             self._linger -= len(data)
             if self._linger < 0:
@@ -53,32 +57,32 @@ class PlainTransport(asyncio.Protocol):
             self._handler.data_received(data)
 
     def eof_received(self) -> bool:
-        """The client's stream has ended: what was written goes out, then the socket closes."""
+        """Handle the end of the client's stream: written bytes leave, then the socket closes."""
         if self._linger is None:
             self._handler.eof_received()
         return False
 
     def pause_writing(self) -> None:
-        """The socket takes no more for now."""
+        """Stop writing: the socket accepts no bytes at present."""
         self._handler.pause_writing()
 
     def resume_writing(self) -> None:
-        """The socket has taken what it was given."""
+        """Continue writing: the socket is empty."""
         self._handler.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Handle the end."""
         self._raw = None
         self._handler.connection_lost(exc)
 
-    # What the connection above asks for.
+    # Calls of the connection above.
 
     def pause_reading(self) -> None:
-        """Hold what comes. The socket is read on for a while, so that a client's end is seen."""
+        """Hold incoming bytes. The socket is still read for a while, to notice its end."""
         self._held = True
 
     def resume_reading(self) -> None:
-        """Continue with what came and what comes."""
+        """Continue with held and new bytes."""
         self._held = False
         kept, self._kept = self._kept, bytearray()
         if kept and self._linger is None:
@@ -87,12 +91,12 @@ class PlainTransport(asyncio.Protocol):
             self._raw.resume_reading()
 
     def write(self, data: bytes) -> None:
-        """Send ``data``: now as far as the socket takes it, the rest as it does."""
+        """Send ``data``: at once as much as the socket accepts, the rest later."""
         if self._raw is not None and self._linger is None:
             self._raw.write(data)
 
     def close(self, linger: int = 0) -> None:
-        """Send what was written, then end. ``linger``: bytes of the client's to discard first."""
+        """Send the written bytes, then end. ``linger``: bytes of the client to discard before."""
         raw = self._raw
         if raw is None or raw.is_closing() or self._linger is not None:
             return
@@ -105,7 +109,7 @@ class PlainTransport(asyncio.Protocol):
             raw.close()
 
     def abort(self) -> None:
-        """Close at once. What was not sent yet is lost."""
+        """Close at once. Unsent bytes are lost."""
         if self._raw is not None:
             self._raw.abort()
 

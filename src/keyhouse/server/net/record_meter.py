@@ -25,28 +25,30 @@ MOST_SMALL: Final = 4096
 """Records with one byte of data that a client may send between two answers."""
 
 LEAST: Final = 64
-"""Bytes of data that a record has to bring: shorter ones are counted."""
+"""Bytes of data that a record should have. Shorter records are counted."""
 
 _HEAD: Final = 5
-_MAJOR: Final = 3  # of the version of every TLS
+# Major version of all TLS records.
+_MAJOR: Final = 3
 _LONGEST: Final = _HEAD + 16 * 1024 + 2048  # RFC 5246, 6.2.3; RFC 8446 allows less
 _MOST: Final = MOST_SMALL * (LEAST - 1)
 _EMPTY: Final = _MOST // MOST_EMPTY
 
 
 class RecordMeter:
-    """The records of one client that have come and are not read yet, in ``kept``."""
+    """The received and unread records of a client, in ``kept``."""
 
     __slots__ = ("_missing", "kept")
 
     def __init__(self) -> None:
         self.kept = bytearray()
-        self._missing = 0  # bytes of data that records should have brought
+        # Bytes of data that short records lack.
+        self._missing = 0
 
     def whole(self) -> int:
-        """Return the size of the first record; 0 as long as a part of it is missing.
+        """Return the size of the first record, or 0 if it is incomplete.
 
-        What no TLS record begins with counts as whole: OpenSSL refuses it by its first bytes.
+        Bytes that cannot begin a TLS record count as complete: OpenSSL refuses them.
         """
         kept = self.kept
         if len(kept) < _HEAD:
@@ -57,14 +59,14 @@ class RecordMeter:
         return size if len(kept) >= size else 0
 
     def take(self, size: int) -> bytes:
-        """Return the first ``size`` bytes, and forget them."""
+        """Return the first ``size`` bytes, and remove them."""
         kept = self.kept
         record = bytes(kept[:size])
         del kept[:size]
         return record
 
     def count(self, data: int) -> bool:
-        """Count a record that brought ``data`` bytes. Return False once the client went too far."""
+        """Count a record with ``data`` bytes. Return False if the client exceeds the limit."""
         if data:
             self._missing = max(0, self._missing + LEAST - data)
         else:
@@ -72,5 +74,5 @@ class RecordMeter:
         return self._missing <= _MOST
 
     def excuse(self) -> None:
-        """Begin to count again: the client gets an answer."""
+        """Reset the count, because the client receives an answer."""
         self._missing = 0

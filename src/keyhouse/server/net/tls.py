@@ -1,18 +1,21 @@
-"""TLS that asks for any client certificate: contexts and sessions of OpenSSL.
+"""TLS that requests any client certificate: contexts and sessions of OpenSSL.
 
-CPython's ``ssl`` cannot request a client certificate without verifying it. Here self-signed
-certificates are the rule and identity is decided by exact bytes, so sessions run on the bindings of
-pyOpenSSL; ``tls_transport`` carries connections with them.
+CPython's ``ssl`` cannot request a client certificate without a verification of its chain. Here,
+self-signed certificates are usual, and exact bytes decide about the identity. So sessions use the
+bindings of pyOpenSSL, and ``tls_transport`` carries connections with them.
 
-Rules that this file keeps:
+Rules of this file:
 
 1. The identity is the leaf whose key signed the handshake, never another certificate of the chain.
-2. A context is replaced, never changed. Ticket keys (OpenSSL draws them for each context) and the
-   session-id context are its own, so a session resumes only where it began.
+
+2. A context is replaced, and never changed. Each context has its own ticket keys (from OpenSSL) and
+its own session-id context, so a session resumes only under its context.
+
 3. OpenSSL's error queue belongs to the thread. It is emptied before each call whose outcome it
-   tells, and after each that may leave something in it, so that an error of one connection, or of
-   other cryptography, never ends another connection.
-4. Keys come from memory. No environment variable or configuration file takes part.
+reports, and after each call that may leave an error. So an error of a connection, or of other
+cryptography, never ends another connection.
+
+4. Keys come from memory. No environment variable and no configuration file has an effect.
 """
 
 import secrets
@@ -43,23 +46,25 @@ SIGNATURES: Final = (
     b":rsa_pss_rsae_sha256:rsa_pss_rsae_sha384:rsa_pss_rsae_sha512"
     b":rsa_pkcs1_sha256:rsa_pkcs1_sha384:rsa_pkcs1_sha512"
 )
-_TICKET_SECONDS: Final = 3600  # the identity in a session is looked up again for each request
+# The identity in a session is looked up again for each request.
+_TICKET_SECONDS: Final = 3600
 BUFFER_BYTES: Final = 65536
 _INBOX_BYTES: Final = 32768
 
 _bio_length = lib.BIO_get_mem_data
 _clear_errors = lib.ERR_clear_error
 _NULL: Final = ffi.NULL
-_COSTLY: Final = lib.X509_V_ERR_INVALID_PURPOSE  # the alert for it is unsupported_certificate
+# Its alert is unsupported_certificate.
+_COSTLY: Final = lib.X509_V_ERR_INVALID_PURPOSE
 
 
 @ffi.callback("int (*)(int, X509_STORE_CTX *)", error=0)  # type: ignore[untyped-decorator]  # cffi has no types
 def _judge_chain(_ok: int, store: Any) -> int:
-    """Accept whatever OpenSSL thinks of a client's chain; the handshake proves the leaf's key.
+    """Accept every chain of a client, because the handshake proves the leaf's key.
 
-    OpenSSL asks before it reads that proof, and before it checks the leaf's signature by a
-    certificate that the client appended: nothing is trusted, so it always has something to ask. A
-    chain with a key that makes either costly is refused.
+    OpenSSL calls this before it verifies that proof, and before it verifies the leaf's signature by
+    an appended certificate. It always calls, because no certificate is trusted. This function
+    refuses a chain with a key that makes either verification costly.
     """
     chain = lib.X509_STORE_CTX_get1_chain(store)
     accepted = chain != _NULL
@@ -78,7 +83,7 @@ def _is_costly(certificate: Any) -> bool:
 
 
 def _key_bits(certificate: Any) -> int:
-    """Return the size of the key of an X509 pointer; an unreadable one is endless."""
+    """Return the size of the key of an X509 pointer. An unreadable key counts as infinite."""
     key = lib.X509_get_pubkey(certificate)
     if key == _NULL:
         return sys.maxsize
@@ -89,7 +94,7 @@ def _key_bits(certificate: Any) -> int:
 
 
 def _alpn_chooser(protocol: bytes) -> Any:
-    """Return a callback that selects ``protocol`` where it is offered, else ends the handshake."""
+    """Return a callback that selects ``protocol`` if the client offers it, and otherwise fails."""
     chosen = ffi.new("unsigned char[]", protocol)
     entry = bytes([len(protocol)]) + protocol
 
@@ -122,14 +127,14 @@ class TlsContext:
     Args:
         key: PKCS #8 DER of an EC or RSA private key.
         chain: DER certificates, the served leaf first.
-        alpn: ``http/1.1`` or ``h2``. A client that offers other protocols only is refused; one
-            that offers none is served unless ``required``.
-        required: also insist on a client certificate, and on ``alpn`` having been negotiated. Such
-            a client connects once: nothing is resumed.
+        alpn: ``http/1.1`` or ``h2``. A client that offers only other protocols is refused. A
+            client that offers no protocol is served unless ``required``.
+        required: require a client certificate and a negotiated ``alpn``. Sessions do not resume,
+            because such a client connects once.
 
-    All sessions of one context must live on one thread: they share its buffers. ``inbox`` is where
-    sockets are read into, ``buffer`` where OpenSSL writes to. ``shown`` is the DER of the
-    certificate that clients are shown.
+    All sessions of a context must live on one thread, because they share its buffers. Sockets are
+    read into ``inbox``, and OpenSSL writes into ``buffer``. ``shown`` is the DER of the server
+    certificate.
     """
 
     def __init__(
@@ -150,7 +155,7 @@ class TlsContext:
         self._server = _openssl_context(key, chain, alpn, required=required)
 
     def new_session(self) -> Any:
-        """Return an OpenSSL session of a server, which is freed with its last reference."""
+        """Return an OpenSSL session of a server. The last reference frees the session."""
         if self._thread is None:
             self._thread = threading.get_ident()
         if self._thread != threading.get_ident():
@@ -167,18 +172,20 @@ def _openssl_context(
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
     context.set_options(SSL.OP_CIPHER_SERVER_PREFERENCE | lib.SSL_OP_NO_RENEGOTIATION)
-    context.set_mode(SSL.MODE_RELEASE_BUFFERS)  # an idle connection keeps no 34 KiB
+    # An idle connection then keeps no buffers of 34 KiB.
+    context.set_mode(SSL.MODE_RELEASE_BUFFERS)
     context.set_cipher_list(TLS12_CIPHERS)
-    # No session cache: an entry holds the client's whole chain (up to 100 KiB), 20,480 entries
-    # would be 2 GB. Tickets, which the client stores, resume in both versions without it.
+    # No session cache: an entry contains the client's whole chain (up to 100 KiB), so 20,480
+    # entries would be 2 GB. Clients store tickets instead, which resume in both versions.
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
     context.set_session_id(secrets.token_bytes(32))
     context.set_timeout(_TICKET_SECONDS)
-    # Nothing is trusted, so nothing needs a chain: no signatures of appended certificates are
-    # checked. OpenSSL refuses a client's chain of more than 100 KiB (SSL_MAX_CERT_LIST_DEFAULT).
+    # No certificate is trusted, so no chain is built, and no signatures of appended certificates
+    # are checked. OpenSSL refuses a client's chain above 100 KiB (SSL_MAX_CERT_LIST_DEFAULT).
     context.set_verify_depth(0)
     native = pointer(context)
-    if required:  # a ticket holds the client's chain; two for each connection cost a fifth of it
+    # A ticket contains the client's chain. Two tickets for each connection cost a fifth of it.
+    if required:
         context.set_options(lib.SSL_OP_NO_TICKET)
     mode = lib.SSL_VERIFY_PEER | (lib.SSL_VERIFY_FAIL_IF_NO_PEER_CERT if required else 0)
     lib.SSL_CTX_set_verify(native, mode, _judge_chain)
@@ -196,7 +203,7 @@ def _openssl_context(
 
 
 def _install_identity(context: SSL.Context, key: Secret, chain: Sequence[bytes]) -> None:
-    """Give the context its key and chain; raise ``BrokenError`` where they do not fit together."""
+    """Give key and chain to the context. Raise ``BrokenError`` if they do not match."""
     try:
         certificates = [x509.load_der_x509_certificate(der) for der in chain]
         private = load_der_private_key(key.reveal(), None)
@@ -216,19 +223,19 @@ def _install_identity(context: SSL.Context, key: Secret, chain: Sequence[bytes])
 
 
 def new_memory_bio() -> Any:
-    """Return a memory BIO. Who gives it to a session needs not free it."""
+    """Return a memory BIO. A session that receives it also frees it."""
     return _made(lib.BIO_new(lib.BIO_s_mem()))
 
 
 def negotiated_protocol(session: Any) -> bytes:
-    """Return the application protocol of an OpenSSL session, empty if none was negotiated."""
+    """Return the application protocol of an OpenSSL session, or empty bytes."""
     name, length = ffi.new("const unsigned char **"), ffi.new("unsigned int *")
     lib.SSL_get0_alpn_selected(session, name, length)
     return bytes(ffi.buffer(name[0], length[0])[:]) if length[0] else b""
 
 
 def peer_leaf(session: Any) -> bytes | None:
-    """Return the DER of the certificate whose key signed this handshake or the resumed one."""
+    """Return the DER of the certificate whose key signed the handshake, even if resumed."""
     leaf = lib.SSL_get_peer_certificate(session)
     if leaf == _NULL:
         return None
@@ -239,7 +246,7 @@ def peer_leaf(session: Any) -> bytes | None:
 
 
 def has_refused_key(session: Any) -> bool:
-    """Tell whether a handshake failed because the key of the client's certificate is costly."""
+    """Return whether the handshake failed because of a costly key of the client's certificate."""
     return bool(lib.SSL_get_verify_result(session) == _COSTLY)
 
 
@@ -258,7 +265,7 @@ def _encoded(certificate: Any) -> bytes:
 
 
 def _made(pointer: Any) -> Any:
-    """Return ``pointer``, or raise where OpenSSL had no memory for it."""
+    """Return ``pointer``. Raise if OpenSSL had no memory for it."""
     if pointer == _NULL:
         _clear_errors()
         raise MemoryError

@@ -37,14 +37,17 @@ from keyhouse.server.net.tls import (
 )
 from keyhouse.server.net.transport import ConnectionHandler
 
-_GOODBYE: Final = 512  # bytes that a client may say before its end, while it is held
-_RECORD: Final = 16 * 1024  # bytes of plain text that are encrypted at once
-_RECORDS_PER_TURN: Final = 4  # to one connection before others have their turn
+# Bytes that a held client may send before its end.
+_GOODBYE: Final = 512
+# Bytes of plain text that are encrypted at once.
+_RECORD: Final = 16 * 1024
+# Records to a connection before other connections have their turn.
+_RECORDS_PER_TURN: Final = 4
 
 RECORDS_READ: Final = 16
-"""TLS records of one connection that are read before other connections have their turn."""
+"""TLS records of a connection that are read before other connections have their turn."""
 
-# Bound once: each is called for every request.
+# Bound once, because every request calls each of them.
 _read, _write = lib.SSL_read, lib.SSL_write
 _bio_read, _bio_write, _bio_length = lib.BIO_read, lib.BIO_write, lib.BIO_get_mem_data
 _clear_errors = lib.ERR_clear_error
@@ -55,16 +58,19 @@ _NULL: Final = ffi.NULL
 class _Phase(Enum):
     HANDSHAKE = auto()
     OPEN = auto()
-    FLUSHING = auto()  # what was written still goes out, then close_notify
-    LINGERING = auto()  # the stream has ended; what comes is discarded
+    # Written bytes still leave, then close_notify.
+    FLUSHING = auto()
+    # The stream to the client has ended, and its bytes are discarded.
+    LINGERING = auto()
     CLOSED = auto()
 
 
-_LINGERING, _OPEN = _Phase.LINGERING, _Phase.OPEN  # looked up once, not for each request
+# Looked up once, not for each request.
+_LINGERING, _OPEN = _Phase.LINGERING, _Phase.OPEN
 
 
 class TlsTransport(asyncio.BufferedProtocol):
-    """One TLS connection on the side of the server.
+    """The server side of a TLS connection.
 
     ``identity`` is the DER of the certificate whose key signed the handshake, or None.
     """
@@ -105,39 +111,51 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._context = context
         self._handler = handler
         self._handshakes = handshakes
-        self._unheard = handshakes.most_bytes  # what the client may still send of its handshake
+        # Bytes of the handshake that the client may still send.
+        self._unheard = handshakes.most_bytes
         self._raw: asyncio.Transport | None = None
         self._phase = _Phase.HANDSHAKE
-        self._held = False  # the connection above takes no more for now
-        self._clogged = False  # the socket takes no more for now
-        self._told = False  # the connection above knows that its writing is paused
-        self._reading = True  # the socket is read
+        # The connection above accepts no bytes at present.
+        self._held = False
+        # The socket accepts no bytes at present.
+        self._clogged = False
+        # The connection above knows that writing is paused.
+        self._told = False
+        # The socket is being read.
+        self._reading = True
         self._decrypting = False
-        self._yielded = False  # the backlog continues in the loop's next turn
-        self._rests = False  # reading continues in the loop's next turn
+        # Writing continues in the loop's next turn.
+        self._yielded = False
+        # Reading continues in the loop's next turn.
+        self._rests = False
         self._records = RecordMeter()
-        self._turn = RECORDS_READ  # what is left of it
+        # Remaining records of the turn.
+        self._turn = RECORDS_READ
         self._backlog: deque[memoryview] = deque()
         self._linger = 0
-        self._unsent = 0  # bytes that were encrypted and not yet given to the socket
-        self._ended = False  # the client's stream has ended
+        # Encrypted bytes that the socket has not received.
+        self._unsent = 0
+        # The client's stream has ended.
+        self._ended = False
         self._ssl = context.new_session()
         self._bio_in, self._bio_out = new_memory_bio(), new_memory_bio()
-        lib.SSL_set_bio(self._ssl, self._bio_in, self._bio_out)  # the session owns both now
+        # The session now owns both BIOs.
+        lib.SSL_set_bio(self._ssl, self._bio_in, self._bio_out)
 
-    # What the TCP transport tells.
+    # Calls of the TCP transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
-        self._raw = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        """Handle the new connection."""
+        # The transport of uvloop is not a subclass.
+        self._raw = cast("asyncio.Transport", transport)
         self._handler.connecting(self)
 
     def get_buffer(self, _sizehint: int) -> Any:
-        """Return the buffer of all connections: it is read into and emptied in one go."""
+        """Return the common buffer of all connections. Each read empties it before it returns."""
         return self._context.inbox_view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take ``nbytes`` in that were read."""
+        """Handle ``nbytes`` in the buffer."""
         if self._phase is _OPEN or self._phase is _Phase.FLUSHING:
             self._records.kept += self._context.inbox_view[:nbytes]
         elif self._phase is _LINGERING:
@@ -151,46 +169,46 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._control_reading()
 
     def eof_received(self) -> bool:
-        """The client's stream has ended, with close_notify or without. Returns whether to stay."""
+        """Handle the end of the client's stream. Return whether the transport stays open."""
         self._ended = True
         if self._phase is _Phase.OPEN:
             self._end_of_input()
         return self._phase is _Phase.FLUSHING
 
     def pause_writing(self) -> None:
-        """The socket takes no more for now."""
+        """Stop writing: the socket accepts no bytes at present."""
         self._clogged = True
         self._control_reading()
 
     def resume_writing(self) -> None:
-        """The socket has taken what it was given."""
+        """Continue writing: the socket is empty."""
         self._clogged = False
         self._flush()
         self._decrypt()
         self._control_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Handle the end."""
         self._phase = _Phase.CLOSED
         self._raw = None
         self._backlog.clear()
         self._handler.connection_lost(exc)
 
-    # What the connection above asks for.
+    # Calls of the connection above.
 
     def pause_reading(self) -> None:
-        """Hold what comes."""
+        """Hold incoming bytes."""
         self._held = True
 
     def resume_reading(self) -> None:
-        """Continue with what came and what comes."""
+        """Continue with held and new bytes."""
         self._held = False
         if self._records.kept:
             self._decrypt()
             self._control_reading()
 
     def write(self, data: bytes) -> None:
-        """Send ``data``: now as far as the socket takes it, the rest as it does."""
+        """Send ``data``: at once as much as the socket accepts, the rest later."""
         if self._phase is not _OPEN:
             return
         self._records.excuse()
@@ -204,7 +222,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._handler.pause_writing()
 
     def close(self, linger: int = 0) -> None:
-        """Send what was written, then end. ``linger``: bytes of the client's to discard first."""
+        """Send the written bytes, then end. ``linger``: bytes of the client to discard before."""
         if self._phase is _Phase.HANDSHAKE:
             self.abort()
         elif self._phase is _Phase.OPEN:
@@ -213,18 +231,18 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._flush()
 
     def abort(self) -> None:
-        """Close at once. What was not sent yet is lost."""
+        """Close at once. Unsent bytes are lost."""
         self._phase = _Phase.CLOSED
         if self._raw is not None:
             self._raw.abort()
 
-    # In.
+    # Input.
 
     def _hear(self, count: int) -> None:
-        """Take ``count`` bytes of a handshake in, and what came with its end.
+        """Read ``count`` bytes of a handshake, and the data after its end.
 
-        What OpenSSL gets of a handshake is bounded: 100 KiB of certificates with as many extensions
-        as fit took up to 32 ms, measured. What comes behind the handshake does not count.
+        The bytes of a handshake are limited: 100 KiB of certificates with as many extensions as
+        possible took up to 32 ms, measured. Bytes after the handshake do not count.
         """
         context, heard = self._context, min(count, self._unheard)
         self._unheard -= heard
@@ -235,12 +253,12 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._records.kept += context.buffer_view[:left] + behind
 
     def _give(self, received: Any, count: int) -> None:
-        """Give OpenSSL ``count`` bytes that came."""
+        """Give ``count`` received bytes to OpenSSL."""
         if _bio_write(self._bio_in, received, count) != count:
             raise MemoryError
 
     def _shake_hands(self) -> bool:
-        """Continue with the handshake; return whether it is complete."""
+        """Continue the handshake. Return whether it is complete."""
         _clear_errors()
         result = lib.SSL_do_handshake(self._ssl)
         waits = lib.SSL_get_error(self._ssl, result) == lib.SSL_ERROR_WANT_READ
@@ -254,17 +272,18 @@ class TlsTransport(asyncio.BufferedProtocol):
             waits = False
             self._handshakes.refused(TOO_LARGE)
         self._drain()
-        if not waits:  # the client gets the alert that says why, which a reset would overtake
+        # The alert states the reason to the client. A reset would overtake the alert.
+        if not waits:
             self._phase = _Phase.LINGERING
             self._linger = BUFFER_BYTES
             self._end_output()
         return False
 
     def _begin(self) -> None:
-        """Hand the connection over. What is said goes to the socket with ``_decrypt``, next."""
+        """Start the connection above. Its bytes leave with the next ``_decrypt``."""
         self._phase = _Phase.OPEN
-        # Tickets; they leave with what the connection above says first, if it says it at once.
-        # Holding them for the first answer was measured: it costs.
+        # The tickets leave with the first bytes of the connection above, if it writes at once. To
+        # hold the tickets for the first answer costs more, measured.
         self._unsent = _bio_length(self._bio_out, _NULL)
         self._decrypting = True
         try:
@@ -279,12 +298,12 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def _is_as_required(self) -> bool:
         self.identity = peer_leaf(self._ssl)
-        # That there is an identity, OpenSSL has seen to (SSL_VERIFY_FAIL_IF_NO_PEER_CERT).
+        # OpenSSL has required a certificate (SSL_VERIFY_FAIL_IF_NO_PEER_CERT).
         wanted = self._context.insists_on
         return wanted is None or negotiated_protocol(self._ssl) == wanted
 
     def _decrypt(self) -> None:
-        """Hand up what has come, as far as it is wanted. Not again from within itself."""
+        """Give decrypted data to the connection above, as far as it accepts them. Not reentrant."""
         if self._decrypting:
             return
         self._decrypting = True
@@ -315,7 +334,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._control_reading()
 
     def _read(self, record: bytes) -> None:
-        """Hand up the data of one record."""
+        """Give the data of a record to the connection above."""
         context = self._context
         self._give(record, len(record))
         _clear_errors()
@@ -330,7 +349,8 @@ class TlsTransport(asyncio.BufferedProtocol):
     def _nothing_read(self, result: int) -> None:
         kind = lib.SSL_get_error(self._ssl, result)
         _clear_errors()
-        self._drain()  # TLS itself may have answered, or have sent an alert
+        # TLS itself may have answered, or may have sent an alert.
+        self._drain()
         if kind == lib.SSL_ERROR_ZERO_RETURN:
             self._end_of_input()
         elif kind != lib.SSL_ERROR_WANT_READ:
@@ -345,11 +365,11 @@ class TlsTransport(asyncio.BufferedProtocol):
         self.close()
 
     def _control_reading(self) -> None:
-        """Read from the socket unless bytes are kept already that are not taken.
+        """Read from the socket unless there are held bytes.
 
-        While an answer is awaited a few are kept before that: else the end of a client that says
-        close_notify first is not seen, and the server works on for it. What is discarded is always
-        read: else a client that was held could not send the rest and read its answer.
+        While an answer is awaited, a few bytes are read and held. Otherwise the server would not
+        notice a client that sends close_notify, and would work for it in vain. Bytes to discard are
+        always read. Otherwise a held client could not send the rest and read its answer.
         """
         records = self._records
         waits = len(records.kept) > _GOODBYE and records.whole() > 0
@@ -363,23 +383,23 @@ class TlsTransport(asyncio.BufferedProtocol):
         else:
             raw.pause_reading()
 
-    # Out.
+    # Output.
 
     def _encrypt(self, piece: bytes | memoryview) -> None:
-        """Send up to one record."""
+        """Send at most one record."""
         source = piece if isinstance(piece, bytes) else _from_buffer(piece)
         taken = _write(self._ssl, source, len(piece))
         if taken != len(piece):
             _clear_errors()
             self.abort()
             return
-        # Answers to requests that came together leave together.
+        # Answers to requests that arrived together leave together.
         self._unsent += taken
         if not self._decrypting or self._unsent >= _RECORD:
             self._drain()
 
     def _drain(self) -> None:
-        """Give the socket what TLS has for it."""
+        """Give the output of TLS to the socket."""
         raw, context = self._raw, self._context
         self._unsent = 0
         while (count := _bio_read(self._bio_out, context.buffer, BUFFER_BYTES)) > 0:
@@ -389,7 +409,7 @@ class TlsTransport(asyncio.BufferedProtocol):
                 return
 
     def _flush(self) -> None:
-        """Encrypt as much of what waits as the socket takes, then do what waited for the end."""
+        """Encrypt as much as the socket accepts, then complete a pending end."""
         backlog = self._backlog
         turns = _RECORDS_PER_TURN
         while backlog and not self._clogged:
@@ -422,7 +442,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._flush()
 
     def _finish(self) -> None:
-        """Say that this was all, and close, at once or after the client."""
+        """Send close_notify, and close at once or after the client."""
         lib.SSL_shutdown(self._ssl)
         _clear_errors()
         self._drain()
@@ -433,7 +453,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._raw.close()
 
     def _end_output(self) -> None:
-        """End the stream to the client, and discard what it still sends."""
+        """End the stream to the client, and discard its further bytes."""
         raw = self._raw
         if raw is None or raw.is_closing():
             return

@@ -1,14 +1,14 @@
-"""The two sides of one socket of a listener: what carries bytes, and the connection above it.
+"""The two halves of a connection: a transport that carries bytes, and the protocol above it.
 
-``tls_transport`` and ``plain_transport`` carry; HTTP and gRPC connections stand above. All calls
-come on the event loop's thread.
+``tls_transport`` and ``plain_transport`` are transports. HTTP and gRPC connections are above them.
+All calls happen on the event loop's thread.
 """
 
 from typing import Protocol
 
 
 class Transport(Protocol):
-    """Carries the bytes of one client."""
+    """Carries the bytes of a client."""
 
     @property
     def identity(self) -> bytes | None:
@@ -16,44 +16,44 @@ class Transport(Protocol):
 
     @property
     def shown(self) -> bytes:
-        """The DER of the certificate that the client was shown; empty without TLS."""
+        """The DER of the server certificate in the handshake, or empty bytes without TLS."""
 
     def pause_reading(self) -> None:
-        """Hold what comes."""
+        """Hold incoming bytes."""
 
     def resume_reading(self) -> None:
-        """Continue with what came and what comes."""
+        """Continue with held and new bytes."""
 
     def write(self, data: bytes) -> None:
-        """Send ``data``: now as far as the socket takes it, the rest as it does."""
+        """Send ``data``: at once as much as the socket accepts, the rest later."""
 
     def close(self, linger: int = 0) -> None:
-        """Send what was written, then end. ``linger``: bytes of the client's to discard first."""
+        """Send the written bytes, then end. ``linger``: bytes of the client to discard before."""
 
     def abort(self) -> None:
-        """Close at once. What was not sent yet is lost."""
+        """Close at once. Unsent bytes are lost."""
 
 
 class ConnectionHandler(Protocol):
-    """What a transport tells the connection that it carries."""
+    """The calls of a transport to the protocol above it."""
 
     def connecting(self, transport: Transport) -> None:
-        """The TCP connection is there; of TLS the handshake is not."""
+        """Handle the new TCP connection, before the TLS handshake."""
 
     def connection_made(self) -> None:
-        """The handshake is complete: bytes may come."""
+        """Handle the complete handshake: bytes may follow."""
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; under TLS decrypted ones, at most one record."""
+        """Handle bytes. Under TLS they are decrypted, and at most one record."""
 
     def eof_received(self) -> None:
-        """The client will send no more; what was written still goes out."""
+        """Handle the end of the client's input. Written bytes still leave."""
 
     def pause_writing(self) -> None:
-        """The client does not take what was written."""
+        """Stop writing: the client does not read."""
 
     def resume_writing(self) -> None:
-        """The client has taken what was written."""
+        """Continue writing: the client has read."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End; comes exactly once after ``connecting``."""
+        """Handle the end. Called exactly once after ``connecting``."""
