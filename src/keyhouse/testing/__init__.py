@@ -1,9 +1,9 @@
-"""For teams that test their workloads: a coordinator in simulation, with a clock to move.
+"""For teams that test their workloads: a coordinator in simulation, with a movable clock.
 
-It is a real coordinator, over a real state directory, behind its real TLS listeners, in a thread of
-the test; only the platform and the clock are not real. So what is refused here is refused in
-production, by the same code. With pytest there is a fixture, ``keyhouse_deployment``; without it,
-``Deployment`` is a context manager.
+The coordinator is real, with a real state directory and its real TLS listeners, in a thread of the
+test. Only the platform and the clock are simulated. So a refusal in a test is a refusal in
+production, by the same code. With pytest, use the fixture ``keyhouse_deployment``. Without pytest,
+use ``Deployment`` as a context manager.
 """
 
 from keyhouse.attestation import TcbStatus

@@ -1,6 +1,6 @@
-"""A coordinator in a thread: the parts of ``keyhouse serve``, with a clock of the test.
+"""A coordinator in a thread: the parts of ``keyhouse serve``, with the clock of the test.
 
-The clock runs with the host's, and a test can advance it.
+The clock runs with the host's clock, and a test can advance it.
 """
 
 import asyncio
@@ -22,16 +22,18 @@ if TYPE_CHECKING:
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_PATIENCE: Final = 60.0  # seconds until it serves
-_GRACE: Final = 2.0  # seconds for requests that are being answered when it is stopped
+# Seconds until the coordinator serves.
+_PATIENCE: Final = 60.0
+# Seconds for requests in progress after a stop.
+_GRACE: Final = 2.0
 _HERE: Final = "127.0.0.1"
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class MovableClock:
-    """The host's time, less what it begins ``behind``, plus what a test has added.
+    """The host's time, minus ``behind``, plus the time that a test has added.
 
-    May be shared among threads.
+    Threads may share a clock.
     """
 
     def __init__(self, behind: timedelta = timedelta(0)) -> None:
@@ -43,7 +45,7 @@ class MovableClock:
         return time.time_ns() // 1000 + self._ahead
 
     def elapsed(self) -> int:
-        """Return microseconds since some fixed moment; what a test adds counts."""
+        """Return microseconds since a fixed moment, including the time that a test has added."""
         return time.monotonic_ns() // 1000 + self._ahead
 
     def moment(self) -> datetime:
@@ -51,7 +53,7 @@ class MovableClock:
         return _EPOCH + self.now() * _MICROSECOND
 
     def advance(self, by: timedelta) -> None:
-        """Jump ahead. Raises ``ValueError`` for a jump back: a coordinator has none."""
+        """Jump ahead. Raises ``ValueError`` for a jump back: a coordinator never goes back."""
         if by < timedelta(0):
             raise ValueError("time goes ahead only")
         with self._lock:
@@ -59,14 +61,14 @@ class MovableClock:
 
 
 class Ports(NamedTuple):
-    """Where a coordinator serves, on 127.0.0.1."""
+    """The ports of a coordinator on 127.0.0.1."""
 
     client_api: int
     workload_api: int
 
 
 class Coordinator:
-    """A coordinator over ``folder``; ``certificate_days`` as the setting of ``keyhouse serve``."""
+    """A coordinator over ``folder``. ``certificate_days`` is the setting of ``keyhouse serve``."""
 
     def __init__(self, folder: Path, clock: MovableClock, certificate_days: int | None) -> None:
         self._folder = folder
@@ -78,15 +80,16 @@ class Coordinator:
         self._thread = threading.Thread(target=self._run, name="keyhouse")
 
     def start(self) -> Ports:
-        """Return once it serves. Raises what keeps it from that."""
+        """Return once the coordinator serves. Raises the error of a failed start."""
         self._thread.start()
         return self._started.result(_PATIENCE)
 
     def stop(self) -> None:
-        """Let it end in order; return once it has."""
+        """End the coordinator in order. Return after its end."""
         loop = self._loop
         if loop is not None:
-            with suppress(RuntimeError):  # it has ended by itself
+            # The coordinator has ended by itself.
+            with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
@@ -111,7 +114,8 @@ class Coordinator:
         async with opened(self._folder, platform) as home:
             engine = await self._engine(home, platform)
             self._catch_up(engine)
-            simulation()(machine, now=now)  # only now it is known how late it is there
+            # Only now the deployment's present time is known.
+            simulation()(machine, now=now)
             checks, days = self._quote_checks(engine, platform), self._certificate_days
             async with (
                 writing(engine),
@@ -132,12 +136,14 @@ class Coordinator:
             clock=self._clock,
             process=process_on(platform),
             new=NewDeployment("P-256", ("localhost",), (_HERE,)),
-            confirm_clock=True,  # a test means what it does to its clock
-            origin=None,  # it proves nothing anyway, and old folders of tests have no line
+            # A test sets its clock on purpose.
+            confirm_clock=True,
+            # The simulation proves no origin anyway, and old folders of tests have no line.
+            origin=None,
         )
 
     def _catch_up(self, engine: "Engine") -> None:
-        """Let the clock continue from where it was when this state was last in use."""
+        """Continue the clock from the time of the last use of this state."""
         behind = engine.now() - self._clock.now()
         if behind > 0:
             self._clock.advance(timedelta(microseconds=behind))

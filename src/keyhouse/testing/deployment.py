@@ -1,4 +1,4 @@
-"""A deployment under test: a coordinator, its users, and the workloads that join it."""
+"""A deployment under test: a coordinator, its users, and its workloads."""
 
 import asyncio
 import json
@@ -33,18 +33,19 @@ from keyhouse.testing.marble import Marble, marble_of
 from keyhouse.testing.process import Joined, start
 from keyhouse.wire.address import Address
 
-_LIFETIME: Final = timedelta(days=3650)  # tests let years pass
+# Tests advance the clock by years.
+_LIFETIME: Final = timedelta(days=3650)
 
 
 class DeploymentUser(msgspec.Struct, frozen=True):
-    """A user: ``certificate`` belongs into the manifest, ``identity`` to the SDK."""
+    """A user. Put ``certificate`` into the manifest, and give ``identity`` to the SDK."""
 
     certificate: str  # PEM
     identity: PemIdentity
 
 
 def make_user(name: str) -> DeploymentUser:
-    """Return a new user with a certificate for ten years, signed by itself."""
+    """Return a new user with a self-signed certificate for ten years."""
     identity = make_command_user(name, _LIFETIME)
     return DeploymentUser(identity.certificate.decode(), identity)
 
@@ -52,24 +53,28 @@ def make_user(name: str) -> DeploymentUser:
 T = TypeVar("T")
 
 Runs = Enclave | ConfidentialVm | SnpVm
-"""What a workload runs in."""
+"""The environment of a workload: an enclave or a confidential VM."""
 
 _HERE: Final = "127.0.0.1"
-_PATIENCE: Final = 30.0  # seconds for an activation
+# Seconds for an activation.
+_PATIENCE: Final = 30.0
 
 
 class Deployment:
     """A coordinator on the simulated platform, as a context manager.
 
-    ``manifest``: what it enforces, JSON or what becomes it; None: it waits for its first one, which
-    ``set_manifest`` sets. ``folder`` is its state directory (0700; a temporary one if not given);
-    opened again it has the same deployment, at no earlier time than that of its last change, on a
-    machine with the same TCB status. ``certificate_days``: how long
-    certificates of workloads are good, as the setting of ``keyhouse serve``. ``ago``: how long
-    before the machine's time it begins; ``advance`` leads it to the present, with a past.
+    Args:
+        manifest: the manifest to enforce, as JSON or as values for JSON. With None, the coordinator
+            waits for ``set_manifest``.
+        folder: the state directory (0700), by default a temporary one. A deployment continues when
+            the folder is opened again, at a time not before its last change, with the same TCB
+            status of the machine.
+        certificate_days: the validity of workload certificates, as in ``keyhouse serve``.
+        ago: the time between the deployment's beginning and the machine's time. ``advance`` leads
+            the deployment to the present, so it has a past.
 
     Raises ``PlatformMissingError`` without the distribution keyhouse-simulation, and
-    ``CallRefusedError`` for a manifest that has problems.
+    ``CallRefusedError`` for a manifest with problems.
     """
 
     def __init__(
@@ -108,7 +113,7 @@ class Deployment:
 
     @property
     def folder(self) -> Path:
-        """The state directory. ``simulation`` in it has what verifies the coordinator's quotes."""
+        """The state directory. Its folder ``simulation`` verifies the coordinator's quotes."""
         assert self._folder is not None, "enter the context first"  # noqa: S101 a test kit
         return self._folder
 
@@ -124,7 +129,7 @@ class Deployment:
 
     @property
     def trusted(self) -> TrustedCoordinator:
-        """The coordinator, whose quote has been verified."""
+        """The coordinator after the verification of its quote."""
         assert self._trusted is not None, "enter the context first"  # noqa: S101 a test kit
         return self._trusted
 
@@ -134,29 +139,29 @@ class Deployment:
         return x509.load_der_x509_certificate(self.trusted.root_der)
 
     def client(self, identity: UserIdentity | None = None) -> CoordinatorClient:
-        """Return a session of the SDK with the coordinator, as a user or anonymous; close it."""
+        """Return a session of the SDK, as a user or anonymous. The caller closes the session."""
         return CoordinatorClient(self.trusted, identity)
 
     def set_manifest(self, manifest: Mapping[str, Any] | bytes) -> dict[str, bytes]:
-        """Set the first manifest; return the recovery secrets by key name, as the SDK does."""
+        """Set the first manifest. Return the recovery secrets by key name, as the SDK does."""
         with self.client() as client:
             return client.set_manifest(_bytes(manifest))
 
     def advance(self, by: timedelta) -> None:
-        """Let the coordinator's time jump ahead; collateral that ends by that is renewed.
+        """Advance the coordinator's time. Collateral that would expire is renewed.
 
-        Processes, and what a test itself verifies, keep the machine's time.
+        Processes, and verifications by the test itself, keep the machine's time.
         """
         self.clock.advance(by)
         self._keep_up()
 
     def set_tcb(self, status: TcbStatus | str, advisories: Sequence[str] = ()) -> None:
-        """Let the vendor of the machine say from now on that its TCB has this ``status``.
+        """Let the vendor report the TCB ``status`` of the machine from now on.
 
-        It is what a TCB recovery does to machines that were not updated: ``OutOfDate``, or
-        ``SWHardeningNeeded`` with the ``advisories`` that they are open to. Activations are checked
-        against it at once. Raises ``ValueError`` for an unknown status, and for ``Revoked``: no
-        quote of such a machine verifies, so there is nothing that a package could accept.
+        A TCB recovery has this effect on machines without the update: ``OutOfDate``, or
+        ``SWHardeningNeeded`` with ``advisories``. The next activation is checked against the
+        status. Raises ``ValueError`` for an unknown status, and for ``Revoked``: quotes of a
+        revoked machine never verify, so no package can accept them.
         """
         if isinstance(advisories, str):
             raise TypeError(f"the advisories are a list: set_tcb({status!r}, [{advisories!r}])")
@@ -173,14 +178,15 @@ class Deployment:
         names: str = "localhost",
         who: uuid.UUID | None = None,
     ) -> Marble:
-        """Return the workload of type ``kind`` that runs in ``enclave`` or a VM, in this process.
+        """Activate a workload of type ``kind`` in ``enclave`` or a VM, in this process. Return it.
 
-        It is what ``keyhouse run`` does, without files and program. ``enclave``: None shows no
-        quote, which only simulated coordinators accept. ``names`` for the certificate,
-        comma-separated. ``who``: which instance; a new one if not given.
+        The method does the same as ``keyhouse run``, without files and without a program. With
+        ``enclave`` None, the workload sends no quote, which only simulated coordinators accept.
+        ``names`` are the names of the certificate, comma-separated. ``who`` is the UUID of the
+        instance, by default a new UUID.
 
-        Raises ``ActivationRefusedError`` with the coordinator's words, ``NotReadyError`` without a
-        manifest.
+        Raises ``ActivationRefusedError`` with the coordinator's message, and ``NotReadyError``
+        without a manifest.
         """
         credentials = make_credentials(read_names(names))
         quote = b""
@@ -201,10 +207,11 @@ class Deployment:
         names: str = "localhost",
         env: Mapping[str, str] | None = None,
     ) -> Joined:
-        """Return the process that joins as a ``kind`` and becomes ``program``, in ``folder``.
+        """Start a process in ``folder`` that joins as a ``kind`` and becomes ``program``.
 
-        It is a real ``keyhouse run``: files are written below ``folder``, the UUID file too. It has
-        the variables ``env`` and those of the manifest. It is ended with the deployment.
+        The process is a real ``keyhouse run``. It writes files, including the UUID file, below
+        ``folder``. It has the variables ``env`` and the variables of the manifest. It ends with the
+        deployment.
         """
         if isinstance(program, str):
             raise TypeError(f"the program is a list: its path, then its arguments: [{program!r}]")
@@ -223,7 +230,7 @@ class Deployment:
         expected = read_expected_identity((machine / "attestation.json").read_bytes())
         return verify_coordinator(
             self.client_api,
-            # What ``set_tcb`` said of the machine before is about the workloads.
+            # An earlier ``set_tcb`` concerns the workloads only.
             expected=replace(expected, accepted_tcb_statuses=tuple(TcbStatus)),
             root_ca_der=self._machine(None).root_ca,
             collateral=read_collateral((machine / "collateral.json").read_bytes()),
@@ -231,17 +238,17 @@ class Deployment:
         )
 
     def _machine(self, enclave: Runs | None) -> Platform:
-        """Return the simulated machine as ``enclave`` sees it; None: the coordinator."""
+        """Return the simulated machine as ``enclave`` sees it, or as the coordinator for None."""
         now, folder = self.clock.moment, self.folder / "simulation"
         machine = simulation()(folder, now=now, upkeep=False)
         return machine if enclave is None else machine.seen_by(enclave.measurements)
 
     def _keep_up(self, tcb: SimulatedTcb | None = None) -> None:
-        """Let the collateral be of this time, and say ``tcb``; None: what it says already."""
+        """Renew the collateral for the present time, with ``tcb`` or the present status."""
         simulation()(self.folder / "simulation", now=self.clock.moment, tcb=tcb)
 
     def _kept(self, name: str, content: bytes) -> Path:
-        """Return a new file with ``content``, which is removed with the deployment."""
+        """Return a new file with ``content``. It is removed with the deployment."""
         folder = self._ends.enter_context(tempfile.TemporaryDirectory(prefix="keyhouse-testing-"))
         path = Path(folder) / name
         path.write_bytes(content)
@@ -256,6 +263,6 @@ def _bytes(manifest: Mapping[str, Any] | bytes) -> bytes:
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Return what ``work`` returns, also if the caller runs on an event loop itself."""
+    """Return the result of ``work``, even if the caller runs on an event loop."""
     with ThreadPoolExecutor(1, thread_name_prefix="activate") as thread:
         return thread.submit(asyncio.run, work).result()

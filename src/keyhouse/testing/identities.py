@@ -1,4 +1,4 @@
-"""Who workloads are, as the simulated machine measures them: enclaves, or confidential VMs."""
+"""Identities of workloads on the simulated machine: enclaves and confidential VMs."""
 
 import hashlib
 import json
@@ -14,21 +14,25 @@ from keyhouse.wire.tdx import TdxIdentity
 
 
 class Enclave(Readable, frozen=True):
-    """An enclave, as its quotes describe it, and as packages of a manifest do."""
+    """An enclave, as its quotes and the packages of a manifest describe it."""
 
-    unique_id: bytes  # MRENCLAVE, 32 bytes: this build and no other
-    signer_id: bytes  # MRSIGNER, 32 bytes: the signer
-    product_id: int  # ISVPRODID
-    security_version: int  # ISVSVN
+    # MRENCLAVE, 32 bytes: this build only.
+    unique_id: bytes
+    # MRSIGNER, 32 bytes: the signer.
+    signer_id: bytes
+    # ISVPRODID.
+    product_id: int
+    # ISVSVN.
+    security_version: int
 
     @property
     def package(self) -> dict[str, Any]:
-        """An entry of ``Packages`` that admits this build alone."""
+        """An entry of ``Packages`` that admits only this build."""
         return {"UniqueID": self.unique_id.hex()}
 
     @property
     def package_by_signer(self) -> dict[str, Any]:
-        """An entry of ``Packages`` that admits this version of the product, and later ones."""
+        """An entry of ``Packages`` that admits this version of the product, and later versions."""
         return {
             "SignerID": self.signer_id.hex(),
             "ProductID": self.product_id,
@@ -49,10 +53,10 @@ class Enclave(Readable, frozen=True):
 def enclave(
     name: str, *, signer: str = "the team", product_id: int = 1, security_version: int = 1
 ) -> Enclave:
-    """Return the enclave ``name``: the same values give the same enclave, and only they.
+    """Return the enclave ``name``. Equal values, and only equal values, yield the same enclave.
 
-    ``name`` and ``signer`` stand for a build and a key; their SHA-256 stands for the hashes that
-    hardware would measure. ``security_version``, from 1 to 65,535, belongs to the build, too.
+    ``name`` represents a build, and ``signer`` a key. Their SHA-256 takes the place of the hashes
+    that hardware would measure. ``security_version``, from 1 to 65,535, belongs to the build, too.
     """
     build = f"{name}\0{signer}\0{product_id}\0{security_version}"
     return Enclave(_id("build", build), _id("signer", signer), product_id, security_version)
@@ -67,26 +71,29 @@ _Registers = tuple[bytes, bytes, bytes, bytes]
 
 
 class ConfidentialVm(Readable, frozen=True):
-    """A confidential VM (TDX), as its quotes describe it, and as packages of a manifest do."""
+    """A confidential VM (TDX), as its quotes and the packages of a manifest describe it."""
 
-    mrtd: bytes  # 48 bytes: the firmware
-    rtmrs: _Registers  # 48 bytes each: what the boot measured, and the VM itself
-    config_id: bytes  # MRCONFIGID, 48 bytes: zeros if the host gives it none
+    # 48 bytes: the firmware.
+    mrtd: bytes
+    # 48 bytes each: the measurements of the boot, and of the VM itself.
+    rtmrs: _Registers
+    # MRCONFIGID, 48 bytes: zeros if the host sets no value.
+    config_id: bytes
 
     def extended(self, register: int, event: bytes) -> Self:
-        """Return the VM after ``event`` was measured into RTMR ``register``, 0 to 3."""
+        """Return the VM after the measurement of ``event`` into RTMR ``register``, 0 to 3."""
         rtmrs = list(self.rtmrs)
         rtmrs[register] = _extended(rtmrs[register], event)
         return msgspec.structs.replace(self, rtmrs=(*rtmrs,))
 
     @property
     def package(self) -> dict[str, Any]:
-        """An entry of ``Packages`` that admits this image alone, booted as it was."""
+        """An entry of ``Packages`` that admits only this image after the same boot."""
         return {"TDX": msgspec.to_builtins(self.measurements)}
 
     @property
     def measurements(self) -> TdxIdentity:
-        """The identity for the simulated machine; the rest is what that machine has."""
+        """The identity for the simulated machine. Other fields have the values of that machine."""
         owner = owner_config = bytes(_REGISTER)
         values = (self.mrtd, *self.rtmrs, self.config_id, owner, owner_config)
         return TdxIdentity(*(value.hex() for value in values))
@@ -100,11 +107,11 @@ class ConfidentialVm(Readable, frozen=True):
 def confidential_vm(
     name: str, *, firmware: str = "the firmware", command_line: str = "", config: bytes = b""
 ) -> ConfidentialVm:
-    """Return the VM that boots the image ``name``: equal values give equal VMs, and only they.
+    """Return the VM that boots the image ``name``. Only equal values yield the same VM.
 
-    The texts stand for what a boot measures: ``firmware`` (MRTD, RTMR0), the kernel of ``name``
-    (RTMR1), ``command_line`` and the initial RAM disk of ``name`` (RTMR2). RTMR3 is zeros until
-    ``extended``. ``config`` is the document whose SHA-384 is MRCONFIGID.
+    The texts represent the measurements of a boot: ``firmware`` (MRTD, RTMR0), the kernel of
+    ``name`` (RTMR1), ``command_line`` and the initial RAM disk of ``name`` (RTMR2). RTMR3 is zeros
+    until ``extended``. MRCONFIGID is the SHA-384 of the document ``config``.
     """
     empty = bytes(_REGISTER)
     booted = _extended(empty, f"command line\0{command_line}".encode())
@@ -130,14 +137,16 @@ def _digest(content: bytes) -> bytes:
 
 
 class SnpVm(Readable, frozen=True):
-    """A confidential VM (SEV-SNP), as its reports describe it, and as packages of a manifest do."""
+    """A confidential VM (SEV-SNP), as its reports and the packages of a manifest describe it."""
 
-    measurement: bytes  # 48 bytes: what the VM was launched with
-    host_data: bytes  # 32 bytes: zeros if the host gives it none
+    # 48 bytes: the measurement of the launch.
+    measurement: bytes
+    # 32 bytes: zeros if the host sets no value.
+    host_data: bytes
 
     @property
     def package(self) -> dict[str, Any]:
-        """An entry of ``Packages`` that admits this image alone, on the firmware of the machine.
+        """An entry of ``Packages`` that admits only this image, on the firmware of the machine.
 
         ``package["SNP"]["MinimumTCB"]`` has the versions of that firmware.
         """
@@ -145,7 +154,7 @@ class SnpVm(Readable, frozen=True):
 
     @property
     def measurements(self) -> SnpIdentity:
-        """The identity for the simulated machine; the rest is what that machine has."""
+        """The identity for the simulated machine. Other fields have the values of that machine."""
         return SnpIdentity(
             measurement=self.measurement.hex(),
             host_data=self.host_data.hex(),
@@ -162,10 +171,10 @@ class SnpVm(Readable, frozen=True):
 def snp_vm(
     name: str, *, firmware: str = "the firmware", command_line: str = "", config: bytes = b""
 ) -> SnpVm:
-    """Return the VM that boots the image ``name``: equal values give equal VMs, and only they.
+    """Return the VM that boots the image ``name``. Only equal values yield the same VM.
 
-    The launch measurement stands for ``firmware``, the kernel and initial RAM disk of ``name``, and
-    ``command_line``. ``config`` is the document whose SHA-256 is HOST_DATA.
+    The launch measurement represents ``firmware``, the kernel and initial RAM disk of ``name``, and
+    ``command_line``. HOST_DATA is the SHA-256 of the document ``config``.
     """
     launched = json.dumps([firmware, name, command_line]).encode()
     return SnpVm(

@@ -1,4 +1,4 @@
-"""An activated workload, with everything that was delivered to it."""
+"""An activated workload, with its delivered files, variables and arguments."""
 
 import uuid
 from collections.abc import Mapping
@@ -17,15 +17,18 @@ _KEY = "MARBLE_PREDEFINED_PRIVATE_KEY"
 
 
 class Marble(msgspec.Struct, frozen=True):
-    """An activated workload: its files, variables and arguments, as its program would find them.
+    """An activated workload with its files, variables and arguments, as its program would see them.
 
-    The values are plain, for they are secrets of a simulated deployment: a test that fails has to
-    be able to show them.
+    The values are plain bytes, because they are secrets of a simulated deployment, and a failing
+    test must be able to show them.
     """
 
-    files: Mapping[str, bytes]  # path: content
-    env: Mapping[str, bytes]  # name: value, the predefined variables too
-    argv: tuple[str, ...]  # empty: the manifest has none
+    # Content by path.
+    files: Mapping[str, bytes]
+    # Values by name, including the predefined variables.
+    env: Mapping[str, bytes]
+    # Empty if the manifest has no arguments.
+    argv: tuple[str, ...]
 
     @property
     def certificate(self) -> x509.Certificate:
@@ -34,7 +37,7 @@ class Marble(msgspec.Struct, frozen=True):
 
     @property
     def chain(self) -> tuple[x509.Certificate, ...]:
-        """Its certificate, then the intermediate, which the deployment's root has signed."""
+        """The workload's certificate, then the intermediate, signed by the deployment's root."""
         return tuple(x509.load_pem_x509_certificates(self.env[_CHAIN]))
 
     @property
@@ -49,24 +52,24 @@ class Marble(msgspec.Struct, frozen=True):
 
     @property
     def uuid(self) -> uuid.UUID:
-        """Which instance it is, as its certificate says."""
+        """The UUID of the instance in the certificate."""
         [name] = self.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         return uuid.UUID(str(name.value))
 
     @property
     def marble_type(self) -> str:
-        """Its type, as its certificate says."""
+        """The marble type in the certificate."""
         value = self.certificate.extensions.get_extension_for_oid(MARBLE_TYPE).value
         return value.public_bytes().decode()
 
     @property
     def identity(self) -> PemIdentity:
-        """The workload as a client of the coordinator: it may count."""
+        """The workload as a client of the coordinator, for example for counters."""
         return PemIdentity(self.env[_CHAIN], Secret(self.key_pem))
 
 
 def marble_of(delivered: Delivered) -> Marble:
-    """Return what was delivered, in the clear."""
+    """Return the delivered values in the clear."""
     return Marble(
         {path: content.reveal() for path, content in delivered.files.items()},
         {name: value.reveal() for name, value in delivered.env.items()},

@@ -13,7 +13,7 @@ _GRACE: Final = 10.0
 
 
 class Ended(NamedTuple):
-    """How a launcher, or the program that it executed, ended.
+    """The end of a launcher, or of the program that it executed.
 
     Exit codes of the launcher: 1 refused, 3 unreachable, 4 trust failed.
     """
@@ -30,12 +30,12 @@ class Joined:
         self.process: Final = process
 
     def wait(self, timeout: float = _PATIENCE) -> Ended:
-        """Return how it ended. Raises ``subprocess.TimeoutExpired``; ``timeout`` in seconds."""
+        """Wait ``timeout`` seconds for the end. Raises ``subprocess.TimeoutExpired``."""
         output, errors = self.process.communicate(timeout=timeout)
         return Ended(self.process.returncode, output, errors)
 
     def stop(self) -> None:
-        """End it, if it has not ended, and close its pipes."""
+        """End the process, if it has not ended, and close its pipes."""
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGTERM)
         try:

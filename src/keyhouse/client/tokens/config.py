@@ -7,14 +7,16 @@ from keyhouse.wire.json_decoder import decode
 
 
 class TokenFile(msgspec.Struct, frozen=True):
-    """A token: its library and label, and perhaps its PIN; names match in any case."""
+    """A token: its library and label, and possibly its PIN. Names match in any case."""
 
-    path: str = msgspec.field(default="", name="Path")  # the token's library
+    # The library of the token.
+    path: str = msgspec.field(default="", name="Path")
     token: str = msgspec.field(default="", name="TokenLabel")
-    pin: str = msgspec.field(default="", name="Pin")  # not given: asked for
+    # If empty, a command asks for the PIN.
+    pin: str = msgspec.field(default="", name="Pin")
 
     def __repr__(self) -> str:
-        """Show no PIN."""
+        """Return a text without the PIN."""
         return f"<token {self.token!r}>"
 
 
@@ -25,7 +27,7 @@ class TokenFileUnusableError(RefusedError):
 
 
 def read_token_file(content: bytes, path: str) -> TokenFile:
-    """Return what the file ``path`` says.
+    """Return the content of the file ``path``.
 
     Raises ``TokenFileUnusableError``, ``UnreadableError``.
     """
@@ -39,7 +41,7 @@ def read_token_file(content: bytes, path: str) -> TokenFile:
 
 
 def read_key_id(text: str) -> bytes:
-    """Return the id of a key that ``text`` says in hex; b"" for "". Raises ``ValueError``."""
+    """Return the id of a key from hex, or empty bytes for "". Raises ``ValueError``."""
     found = bytes.fromhex(text)
     if text and not found:
         raise ValueError("spaces alone are valid hex, and would match any key")

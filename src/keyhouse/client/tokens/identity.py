@@ -1,7 +1,7 @@
-"""A user whose private key is on a PKCS #11 token, which signs in TLS; the key never leaves it.
+"""A user whose private key signs in TLS on a PKCS #11 token. The key never leaves the token.
 
-The ``openssl`` program carries the connection (``openssl_program``): it and OpenSSL's engine for
-tokens have to be installed (Debian: ``openssl``, ``libengine-pkcs11-openssl``).
+The ``openssl`` program carries the connection (``openssl_program``). This program and OpenSSL's
+engine for tokens must be installed (Debian: ``openssl``, ``libengine-pkcs11-openssl``).
 """
 
 from pathlib import Path
@@ -17,34 +17,37 @@ from keyhouse.client.tokens.session import LOOK, open_token
 
 
 class TokenIdentity(Readable, frozen=True, kw_only=True):
-    """A user: the certificate, and where its private key is.
+    """A user: the certificate, and the place of its private key.
 
     The key has this ``label`` and ``key_id``; at least one of them is given.
     """
 
-    module: Path  # the PKCS #11 library that comes with the token
-    token: str  # its label
+    # The PKCS #11 library of the token.
+    module: Path
+    # The label of the token.
+    token: str
     pin: Secret
-    certificate: bytes  # PEM
+    # PEM.
+    certificate: bytes
     label: str = ""
     key_id: bytes = b""
 
     def __post_init__(self) -> None:
-        """Require what identifies a key. Raises ``ClientSetupError``."""
+        """Require a label or an id of the key. Raises ``ClientSetupError``."""
         if not (self.token and (self.label or self.key_id)):
             raise ClientSetupError(
                 "a key on a token is named by the token's label and its own, or id"
             )
         if not (_is_text(self.token) and _is_text(self.label)):
             raise ClientSetupError("the label of a token, or of a key on it, is not text")
-        # By another path the loader would search elsewhere.
+        # The loader would search another path elsewhere.
         if not self.module.is_absolute() or "\0" in str(self.module):
             raise ClientSetupError("the token's PKCS #11 library is given by its absolute path")
         if any(byte in self.pin.reveal() for byte in b"\0\r\n") or not self.pin.reveal():
             raise ClientSetupError("the PIN is empty or more than one line")
 
     def uri(self, pin_file: str) -> str:
-        """Return the key's URI (RFC 7512); the PIN is in ``pin_file``."""
+        """Return the key's URI (RFC 7512). ``pin_file`` contains the PIN."""
         path = [f"token={quote(self.token, safe='')}"]
         if self.label:
             path.append(f"object={quote(self.label, safe='')}")
@@ -64,11 +67,11 @@ def read_token(
     certificate_label: str = "",
     certificate_id: bytes = b"",
 ) -> TokenIdentity:
-    """Return the user whose key is on the token with the label ``token``.
+    """Return the user with a key on the token with the label ``token``.
 
-    ``certificate``: PEM; without it, it is read from the token, where it has the label and id of
-    the key unless others are given. That needs the extra ``keyhouse[pkcs11]``. Raises
-    ``ClientSetupError``; no message holds the PIN.
+    ``certificate`` is PEM. Without it, the certificate comes from the token, by default under the
+    label and id of the key. This needs the extra ``keyhouse[pkcs11]``. Raises ``ClientSetupError``.
+    Messages never contain the PIN.
     """
     if certificate is None:
         named = bool(certificate_label or certificate_id)
@@ -89,7 +92,7 @@ def _is_text(label: str) -> bool:
 
 
 def _certificate(module: Path, token: str, pin: Secret, label: str, found_by: bytes) -> bytes:
-    """Return the one certificate on the token with this label and id, PEM."""
+    """Return the single certificate on the token with this label and id, PEM."""
     with open_token(module, token, pin) as opened:
         import pkcs11
 

@@ -1,7 +1,7 @@
-"""A holder's recovery key on a PKCS #11 token: it signs and decrypts there, and never leaves it.
+"""A holder's recovery key on a PKCS #11 token: it signs and decrypts there.
 
-Needs the extra ``keyhouse[pkcs11]`` (python-pkcs11) and the token's own library. Users in TLS:
-``tokens.identity``.
+The key never leaves the token. Needs the extra ``keyhouse[pkcs11]`` (python-pkcs11) and the token's
+own library. For users in TLS, see ``tokens.identity``.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class TokenKey:
     def decrypt(self, ciphertext: bytes) -> Secret:
         """Return the plain share. Raises ``ClientSetupError``.
 
-        Not every token can: SoftHSM 2.6 knows RSA-OAEP with SHA-1 only.
+        Not every token can decrypt a share: SoftHSM 2.6 supports RSA-OAEP with SHA-1 only.
         """
         from pkcs11 import MGF, Mechanism, PKCS11Error
 
@@ -46,7 +46,7 @@ class TokenKey:
             ) from None
 
     def sign(self, share: Secret) -> bytes:
-        """Return the signature that goes with the plain share: RSA PKCS #1 v1.5, SHA-256."""
+        """Return the signature over the plain share: RSA PKCS #1 v1.5, SHA-256."""
         from pkcs11 import Mechanism, PKCS11Error
 
         try:
@@ -62,10 +62,10 @@ class TokenKey:
 def open_token_key(
     library: Path, *, token: str, pin: Secret, label: str = "", key_id: bytes = b""
 ) -> Iterator[TokenKey]:
-    """Give the RSA private key with this ``label`` or ``key_id`` on the token with that label.
+    """Yield the RSA private key with this ``label`` or ``key_id`` on the token.
 
-    ``library``: the PKCS #11 module that comes with the token. Raises ``ClientSetupError``; no
-    message holds the PIN.
+    ``library`` is the PKCS #11 module of the token. Raises ``ClientSetupError``. Messages never
+    contain the PIN.
     """
     with open_token(library, token, pin) as opened:
         import pkcs11

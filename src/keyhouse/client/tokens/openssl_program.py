@@ -37,7 +37,8 @@ from keyhouse.wire.address import Address
 ESTABLISHED: Final = b"CONNECTION ESTABLISHED\n"
 LONGEST_TALK: Final = 1 << 16  # bytes
 PIN_REFUSED: Final = b"Login failed"
-_NO_NAME: Final = "coordinator.invalid"  # a placeholder: no DNS records are looked up
+# A placeholder, so that nobody looks up DNS records.
+_NO_NAME: Final = "coordinator.invalid"
 _OPTIONS: Final = (
     *("-brief", "-nocommands", "-alpn", "http/1.1"),
     *("-no-CAfile", "-no-CApath", "-no-CAstore"),
@@ -45,7 +46,8 @@ _OPTIONS: Final = (
     *("-verify", "1", "-verify_return_error", "-dane_ee_no_namechecks"),
     *("-engine", "pkcs11", "-keyform", "engine"),
 )
-_NO_CORE: Final = (1, 1)  # bytes; 0 would still hand it to a program, see core(5)
+# In bytes. With 0, the kernel would still pipe the core to a program: see core(5).
+_NO_CORE: Final = (1, 1)
 _STRANGER: Final = "the peer presented another certificate than the verified root"
 _UNSIGNED: Final = "the token does not sign; is the key allowed to (CKA_SIGN)?"
 _TALK: Final = (
@@ -63,18 +65,18 @@ _TALK: Final = (
     (":PKCS#11 module:", _UNSIGNED),
     (":libp11:", _UNSIGNED),
 )
-"""What the program says, to a problem and what to do: the first that occurs decides."""
+"""Phrases of the program, with problem and hint. The first phrase in the output decides."""
 
 
 class TokenTls(msgspec.Struct, frozen=True):
-    """The user, and the one certificate (DER) that the peer may present."""
+    """The user, and the only accepted certificate of the peer (DER)."""
 
     identity: TokenIdentity
     root_der: bytes
 
 
 class OpensslProgram:
-    """A running program. ``plain`` carries the bytes of the connection, ``talk`` what it says."""
+    """A running program. ``plain`` carries the bytes of the connection, ``talk`` its messages."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], plain: socket.socket, talk: socket.socket
@@ -84,7 +86,7 @@ class OpensslProgram:
         self.talk: Final = talk
 
     def end(self) -> None:
-        """End the program and release all that it had. It may have ended before."""
+        """End the program and release its resources. It may have ended before."""
         self.plain.close()
         self.talk.close()
         self._process.kill()
@@ -92,9 +94,9 @@ class OpensslProgram:
 
 
 def start(tls: TokenTls, where: Address) -> OpensslProgram:
-    """Start connecting to ``where``.
+    """Start a connection to ``where``.
 
-    Raises ``ClientSetupError``, and ``TrustError`` by the date.
+    Raises ``ClientSetupError``, and ``TrustError`` for an expired certificate.
     """
     path = _openssl()
     _require_current(tls.root_der)
@@ -113,7 +115,8 @@ def start(tls: TokenTls, where: Address) -> OpensslProgram:
             stderr=its_talk.fileno(),
             pass_fds=(certificate, pin),
             env=_environment(tls.identity),
-            start_new_session=True,  # no terminal, and not our Ctrl-C
+            # Without a terminal, and without the Ctrl-C of this terminal.
+            start_new_session=True,
         )
         kept.pop_all()
     _leave_no_core(process)
@@ -131,9 +134,9 @@ def _openssl() -> str:
 
 
 def failure(talk: bytes) -> TrustError | ClientSetupError | None:
-    """Return what the failed program's words mean. None: only that there is no connection.
+    """Return the error for the messages of a failed program, or None for a plain disconnection.
 
-    None of its words are shown: they may hold a secret.
+    The error contains no message of the program, because it may contain a secret.
     """
     text = talk.decode(errors="replace")
     meant = next((meaning for words, meaning in _TALK if words in text), None)
@@ -168,7 +171,7 @@ def _name(host: str) -> str:
 
 
 def _environment(identity: TokenIdentity) -> dict[str, str]:
-    """Return our variables, which the token's library may need, without ``SSLKEYLOGFILE``."""
+    """Return the variables of this process, for the token's library, without ``SSLKEYLOGFILE``."""
     kept = {name: value for name, value in os.environ.items() if name != "SSLKEYLOGFILE"}
     return {**kept, "PKCS11_MODULE_PATH": str(identity.module), "LC_ALL": "C"}
 
@@ -180,12 +183,14 @@ def _require_current(root_der: bytes) -> None:
 
 
 def _leave_no_core(process: subprocess.Popen[bytes]) -> None:
-    """Forbid a core file, which would hold the PIN: libraries of tokens do crash at their end."""
-    with suppress(ProcessLookupError):  # it has ended
+    """Forbid a core file, which would contain the PIN: libraries of tokens may crash."""
+    # The program has ended.
+    with suppress(ProcessLookupError):
         resource.prlimit(process.pid, resource.RLIMIT_CORE, _NO_CORE)
 
 
-_LONGEST: Final = 60.0  # seconds: a token may wait for a touch
+# Seconds: a token may wait for a touch.
+_LONGEST: Final = 60.0
 _PSS: Final = (
     *("-sigopt", "rsa_padding_mode:pss"),
     *("-sigopt", "rsa_pss_saltlen:32"),
@@ -194,7 +199,7 @@ _PSS: Final = (
 
 
 def sign_on_token(identity: TokenIdentity, certificate: bytes, message: bytes) -> bytes:
-    """Return the signature over ``message`` by the key of ``certificate`` (DER), on its token.
+    """Return the signature over ``message`` by the token's key of ``certificate`` (DER).
 
     RSA-PSS with a salt of 32 bytes, or ECDSA in DER, with SHA-256. Raises ``ClientSetupError``.
     """
@@ -210,12 +215,14 @@ def sign_on_token(identity: TokenIdentity, certificate: bytes, message: bytes) -
             stderr=subprocess.PIPE,
             pass_fds=(pin,),
             env=_environment(identity),
-            start_new_session=True,  # no terminal, and not our Ctrl-C
+            # Without a terminal, and without the Ctrl-C of this terminal.
+            start_new_session=True,
         )
         _leave_no_core(process)
         try:
             signature, talk = process.communicate(message, _LONGEST)
-        except BaseException as error:  # also Ctrl-C, which does not reach the program
+        # This includes Ctrl-C, which does not reach the program.
+        except BaseException as error:
             process.kill()
             process.communicate()
             if not isinstance(error, subprocess.TimeoutExpired):

@@ -14,10 +14,10 @@ LOOK: Final = "look with pkcs11-tool --list-objects which there are"
 
 @contextmanager
 def open_token(library: Path, token: str, pin: Secret) -> Iterator[Any]:
-    """Give a session with the token with the label ``token``, as its user, on one thread.
+    """Yield a session with the token with the label ``token``, as its user, on one thread.
 
-    ``library``: the PKCS #11 module that comes with the token. Raises ``ClientSetupError``; no
-    message holds the PIN.
+    ``library`` is the PKCS #11 module of the token. Raises ``ClientSetupError``. Messages never
+    contain the PIN.
     """
     try:
         with _opened(library, token, pin) as session:
@@ -53,8 +53,9 @@ def _opened(library: Path, token: str, pin: Secret) -> Any:
 def _forget_errors() -> None:
     """Empty OpenSSL's error queue of this thread, which a token's module may share with ``ssl``.
 
-    SoftHSM leaves an error there when a PIN is wrong, and ``ssl`` would raise it for whatever this
-    thread does next. ``ssl`` has no call for it, but empties the queue when it raises.
+    SoftHSM leaves an error there after a wrong PIN, and ``ssl`` would raise it for the next
+    operation of this thread. ``ssl`` has no function for this, but empties the queue when it
+    raises.
     """
     with suppress(ssl.SSLError):
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=b"no certificate")

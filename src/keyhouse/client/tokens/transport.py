@@ -1,10 +1,10 @@
-"""HTTP over the ``openssl`` program: what httpcore needs of a network, blocking and on event loops.
+"""HTTP over the ``openssl`` program: httpcore's network interface, blocking and on event loops.
 
-The program does the look-up, TCP and TLS, so a stream connects when its TLS is started. Without TLS
-there is no connection: plain HTTP cannot be sent over it.
+The program resolves the name and opens TCP and TLS, so a stream connects when its TLS starts.
+Without TLS there is no connection, so plain HTTP cannot be sent.
 
-A session tries a wrong PIN once. Tokens lock after a few tries, and concurrent calls would use them
-up, so on an event loop handshakes run one at a time.
+A session uses a wrong PIN once. Tokens lock after a few wrong PINs, and concurrent calls would use
+up these tries. So on an event loop, handshakes run one at a time.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _ERRORS: Final = (
     httpcore.TimeoutException,
     httpcore.UnsupportedProtocol,
 )
-"""All that httpcore raises. Each class has one of the same name in httpx."""
+"""All errors of httpcore. Each class has a class of the same name in httpx."""
 
 
 class PoolTransport(httpx.BaseTransport):
@@ -49,7 +49,7 @@ class PoolTransport(httpx.BaseTransport):
         self._connections = pool
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send ``request`` and return its response, whose body is still to be read."""
+        """Send ``request`` and return its response, before its body is read."""
         with _errors_of_httpx():
             answer = self._connections.handle_request(_request(request))
         return _response(answer, _Content(answer))
@@ -66,7 +66,7 @@ class AsyncPoolTransport(httpx.AsyncBaseTransport):
         self._connections = pool
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send ``request`` and return its response, whose body is still to be read."""
+        """Send ``request`` and return its response, before its body is read."""
         with _errors_of_httpx():
             answer = await self._connections.handle_async_request(_request(request))
         return _response(answer, _AsyncContent(answer))
@@ -127,8 +127,10 @@ def _errors_of_httpx() -> Iterator[None]:
 
 
 _PIECE: Final = 4096
-_KEPT: Final = 5.0  # seconds without a call, as httpx does
-_SOONEST: Final = 0.001  # seconds; 0 would mean not to block at all
+# Seconds without a call, as in httpx.
+_KEPT: Final = 5.0
+# Seconds. 0 would mean a non-blocking socket.
+_SOONEST: Final = 0.001
 
 
 class TokenTransport(PoolTransport):
@@ -156,7 +158,7 @@ class AsyncTokenTransport(AsyncPoolTransport):
 
 
 class _Tries:
-    """The identity that connects, and whether the token accepts the PIN."""
+    """The connecting identity, and whether the token accepts its PIN."""
 
     def __init__(self, tls: TokenTls) -> None:
         self._tls = tls
@@ -170,7 +172,7 @@ class _Tries:
         return start(self._tls, where)
 
     def further(self, said: bytes, piece: bytes) -> bytes:
-        """Return all that the program has said. When it has ended, raise what that means."""
+        """Return all messages of the program so far. After its end, raise the error for them."""
         if piece and len(said) < LONGEST_TALK:
             return said + piece
         self._pin_is_wrong = PIN_REFUSED in said
@@ -197,7 +199,7 @@ class _AsyncBackend(httpcore.AsyncNetworkBackend):
 
 
 class _Started:
-    """A program, once it is started."""
+    """A started program."""
 
     def __init__(self, tries: _Tries, where: Address) -> None:
         self._tries = tries
@@ -219,7 +221,7 @@ class _Started:
         return self._program.plain
 
     def get_extra_info(self, info: str) -> Any:
-        """Tell whether there is data, or the end, that no request is waiting for."""
+        """Return whether data, or the end, has arrived without a request."""
         return _is_readable(self._plain) if info == "is_readable" else None
 
 
@@ -251,7 +253,8 @@ class _Stream(_Started, httpcore.NetworkStream):
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         plain = self._plain
         with _httpcore_errors(httpcore.ReadTimeout, httpcore.ReadError):
-            if time.monotonic() > self._context.deadline:  # also of a peer that sends without end
+            # This also limits a peer that sends without end.
+            if time.monotonic() > self._context.deadline:
                 raise TimeoutError("the deadline is over")
             plain.settimeout(self._seconds(timeout))
             return plain.recv(max_bytes)
@@ -267,7 +270,7 @@ class _Stream(_Started, httpcore.NetworkStream):
         self._end()
 
     def _seconds(self, timeout: float | None) -> float:
-        """Return how long one wait may be: never beyond the deadline of the request."""
+        """Return the largest time of a wait: never beyond the deadline of the request."""
         left = max(self._context.deadline - time.monotonic(), _SOONEST)
         return left if timeout is None else min(timeout, left)
 
@@ -299,7 +302,8 @@ class _AsyncStream(_Started, httpcore.AsyncNetworkStream):
         loop = asyncio.get_running_loop()
         with _httpcore_errors(httpcore.ReadTimeout, httpcore.ReadError):
             async with asyncio.timeout(timeout):
-                await asyncio.sleep(0)  # sock_recv does not yield if there is data already
+                # sock_recv does not yield if data is already there.
+                await asyncio.sleep(0)
                 return await loop.sock_recv(self._plain, max_bytes)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
@@ -318,7 +322,8 @@ def _is_connected(said: bytes) -> bool:
 
 def _is_readable(plain: socket.socket) -> bool:
     if plain.fileno() < 0:
-        return True  # as at the end
+        # The end is readable, too.
+        return True
     waiting = select.poll()
     waiting.register(plain, select.POLLIN)
     return bool(waiting.poll(0))
@@ -326,7 +331,7 @@ def _is_readable(plain: socket.socket) -> bool:
 
 @contextmanager
 def _httpcore_errors(late: type[Exception], failed: type[Exception]) -> Iterator[None]:
-    """Raise httpcore's errors for those of sockets."""
+    """Raise httpcore's errors for errors of sockets."""
     try:
         yield
     except TimeoutError as error:
