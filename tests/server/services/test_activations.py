@@ -325,7 +325,7 @@ async def test_a_limit_is_kept_through_restarts_and_updates(tmp_path: Path) -> N
     async with deployment(tmp_path) as opened:
         await raise_version(opened, 3)
         await opened.join(marble=MARBLE)
-        await refused(opened.join(marble=MARBLE), ForbiddenError, "was activated 3 times")
+        await refused(opened.join(marble=MARBLE), ForbiddenError, "MaxActivations of 3")
         await refused(opened.join(), ForbiddenError, "MaxActivations")
         assert [entry["counted"] for entry in opened.audited] == [True] * 3
     async with deployment(tmp_path) as opened:
