@@ -236,12 +236,12 @@ async def test_nobody_joins_whose_turn_comes_after_the_lease(tmp_path: Path) -> 
     async with deployment(tmp_path, slow(Config={"Transparency": rules})) as opened:
         log, lease = opened.engine.view.running.public_log, opened.engine.lease
         assert log is not None
-        lease.granted(log.frontier.size, b"a checkpoint")
+        lease.on_quorum(log.frontier.size, b"a checkpoint")
         gate = threading.Event()
         before = asyncio.create_task(opened.activations._executor.run(gate.wait))
         joining = asyncio.create_task(opened.join())
         await asyncio.sleep(0)  # it waits for its turn
-        lease.refused("forked", lasting=True)
+        lease.on_refusal("forked", lasting=True)
         gate.set()
         await refused(joining, UnavailableError, "the coordinator is held: forked")
         await before
@@ -374,7 +374,7 @@ async def test_a_missing_upload_is_named(tmp_path: Path) -> None:
         await refused(
             opened.join(),
             ConflictError,
-            'secret "token" has no value yet, but Marbles.web.Parameters.Env.A reads it',
+            'secret "token" has no value yet; Marbles.web.Parameters.Env.A needs it',
         )
 
 

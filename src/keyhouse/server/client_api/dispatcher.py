@@ -185,7 +185,7 @@ class Dispatcher:
         """
         if self._known_route(head).operation in OPEN_WHILE_HELD or self._lease.held:
             return False
-        self._lease.spend()
+        self._lease.charge()
         return True
 
     def _known_route(self, head: Head) -> Route:
@@ -205,7 +205,7 @@ class Dispatcher:
         if route.caller is Caller.ANYBODY:
             self._lease.require()
         else:
-            self._lease.spend()
+            self._lease.charge()
 
     def _require_allowed(self, route: Route, view: View, identity: bytes | None) -> None:
         """Refuse what the phase, the feature gate or the caller's certificate rules out."""

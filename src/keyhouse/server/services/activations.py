@@ -176,7 +176,7 @@ class Activations:
             require_below_limit(state, recipe.marble_type)
             self._engine.lease.require()
             given = await self._made(state, recipe, workload)
-            self._engine.lease.spend()  # it may have ended while this one waited for its turn
+            self._engine.lease.charge()  # it may have ended while this one waited for its turn
             activated = self._activated(recipe, workload)
             await self._recorded(state, activated)
             return given, activated

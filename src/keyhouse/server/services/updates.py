@@ -146,7 +146,7 @@ class Updates:
     async def _told(self, agreement: Agreement) -> Agreement:
         """Return ``agreement`` when the witnesses know of it, or have had some seconds for that."""
         lease = self._engine.lease
-        agreement = msgspec.structs.replace(agreement, witnessed=await lease.told())
+        agreement = msgspec.structs.replace(agreement, witnessed=await lease.wait_cosigned())
         try:
             lease.require_decisions()
         except HeldError as held:
