@@ -202,7 +202,7 @@ def prepare_cancellation(
 
 
 def _require_signed(state: Running, sent: SentUpdate, decision: Decision) -> None:
-    """Verify the approval of ``decision`` about ``sent``, if the manifest requires approvals."""
+    """Verify that the approval of ``decision`` about ``sent`` is valid, or not required."""
     user = policy_of(state.manifest).identify(sent.identity)
     require_fits(state, user, sent.approved, decision, sent.raw, sent.plan)
     require_newest(state, sent.approved)
