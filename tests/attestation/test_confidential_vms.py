@@ -358,7 +358,7 @@ def test_kinds_are_told_apart_on_both_sides() -> None:
         ({"TDX": {"RTMR1": "00" * 48}}, "TDX.MRTD: is missing"),
         ({"TDX": {"MRTD": "00" * 47}}, "TDX.MRTD: is not 96 hex digits"),
         ({"TDX": {"MRTD": "00" * 48, "RTMR4": ""}}, "did you mean RTMR"),
-        ({"TDX": {"MRTD": "00" * 48, "XFAM": "00" * 8}}, "TDX.XFAM: admits nobody"),
+        ({"TDX": {"MRTD": "00" * 48, "XFAM": "00" * 8}}, "TDX.XFAM: admits no VM"),
         ({"TDX": {"MRTD": "00" * 48}, "UniqueID": "00" * 32}, "an enclave beside TDX"),
         ({"TDX": {"MRTD": "00" * 48}, "SignerID": "00" * 32}, "an enclave beside TDX"),
         ({"TDX": {"MRTD": "00" * 48}, "ProductID": 1}, "an enclave beside TDX"),
