@@ -339,10 +339,10 @@ def test_a_coordinator_in_another_machine_is_not_the_expected_one(field: str) ->
 
 def test_kinds_are_told_apart_on_both_sides() -> None:
     enclave = ExpectedIdentity(unique_id=b"1" * 32)
-    with pytest.raises(IdentityRefusedError, match="of a confidential VM"):
+    with pytest.raises(IdentityRefusedError, match="describes a confidential VM"):
         appraise(real(), enclave, binding=binding())
     bent = msgspec.structs.replace(real(), tee=Tee.SGX)
-    with pytest.raises(IdentityRefusedError, match="of an SGX enclave"):
+    with pytest.raises(IdentityRefusedError, match="describes an SGX enclave"):
         appraise(bent, expected(), binding=binding())
     with pytest.raises(IdentityRefusedError, match="no measurements"):
         appraise(msgspec.structs.replace(real(), td=None), expected(), binding=binding())
@@ -358,11 +358,11 @@ def test_kinds_are_told_apart_on_both_sides() -> None:
         ({"TDX": {"RTMR1": "00" * 48}}, "TDX.MRTD: is missing"),
         ({"TDX": {"MRTD": "00" * 47}}, "TDX.MRTD: is not 96 hex digits"),
         ({"TDX": {"MRTD": "00" * 48, "RTMR4": ""}}, "did you mean RTMR"),
-        ({"TDX": {"MRTD": "00" * 48, "XFAM": "00" * 8}}, "TDX.XFAM: admits nobody"),
-        ({"TDX": {"MRTD": "00" * 48}, "UniqueID": "00" * 32}, "an enclave beside TDX"),
-        ({"TDX": {"MRTD": "00" * 48}, "SignerID": "00" * 32}, "an enclave beside TDX"),
-        ({"TDX": {"MRTD": "00" * 48}, "ProductID": 1}, "an enclave beside TDX"),
-        ({"TDX": {"MRTD": "00" * 48}, "SecurityVersion": 1}, "an enclave beside TDX"),
+        ({"TDX": {"MRTD": "00" * 48, "XFAM": "00" * 8}}, "TDX.XFAM: admits no VM"),
+        ({"TDX": {"MRTD": "00" * 48}, "UniqueID": "00" * 32}, "both an enclave and TDX"),
+        ({"TDX": {"MRTD": "00" * 48}, "SignerID": "00" * 32}, "both an enclave and TDX"),
+        ({"TDX": {"MRTD": "00" * 48}, "ProductID": 1}, "both an enclave and TDX"),
+        ({"TDX": {"MRTD": "00" * 48}, "SecurityVersion": 1}, "both an enclave and TDX"),
         ({"TDX": "00"}, "TDX: is a string"),
     ],
 )

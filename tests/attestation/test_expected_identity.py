@@ -134,7 +134,7 @@ def test_without_unique_id_signer_product_and_version_are_all_needed(
     if not changes:
         assert read(UniqueID="").unique_id == b""
         return
-    with pytest.raises(ConfigurationRefusedError, match="enclaves of others"):
+    with pytest.raises(ConfigurationRefusedError, match="enclaves of other signers"):
         read(UniqueID="", **changes)
 
 

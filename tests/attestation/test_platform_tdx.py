@@ -59,24 +59,24 @@ def test_a_quote_that_someone_else_wrote_into_is_asked_for_again(tsm: Tsm) -> No
 def test_interruptions_without_end_are_given_up(tsm: Tsm) -> None:
     platform = opened(tsm)
     tsm.interruptions = 100
-    with pytest.raises(QuoteNotMadeError, match="others keep writing"):
+    with pytest.raises(QuoteNotMadeError, match="another program keeps writing"):
         platform.quote(b"n" * 64)
 
 
 @pytest.mark.parametrize("provider", [b"sev_guest\n", b"arm_cca_guest", b"", b"tdx_guest tdx"])
 def test_another_provider_is_refused(tsm: Tsm, provider: bytes) -> None:
     tsm.provider = provider
-    with pytest.raises(PlatformUnusableError, match="another provider"):
+    with pytest.raises(PlatformUnusableError, match="provider of configfs-tsm"):
         opened(tsm)
 
 
 @pytest.mark.parametrize(
     ("quote", "problem"),
     [
-        (SGX_QUOTE, "no raw TDX quote"),
+        (SGX_QUOTE, "not a raw TDX quote"),
         (TDX_QUOTE[:-1], "malformed"),
         (TDX_QUOTE + b"\0", "malformed"),
-        (TDX_QUOTE[:168] + b"\1" + TDX_QUOTE[169:], "can be debugged"),
+        (TDX_QUOTE[:168] + b"\1" + TDX_QUOTE[169:], "debugging"),
     ],
     ids=["sgx", "cut", "longer", "debug"],
 )

@@ -43,5 +43,5 @@ def test_the_environment_chooses_nothing(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("name", ["gramine", "tdx"])
 def test_hardware_is_never_told_who_it_measures(tmp_path: Path, name: str) -> None:
     who = Measurements(bytes(32), bytes(32), 1, 1)
-    with pytest.raises(PlatformMissingError, match="only the simulated platform can be told"):
+    with pytest.raises(PlatformMissingError, match="only the simulated platform accepts"):
         open_for_quotes(name, tmp_path, simulated=who, exists=lambda _: True)

@@ -159,9 +159,9 @@ def test_attestation_files_name_it_by_the_same_rules() -> None:
         appraise(REAL, ExpectedIdentity(snp=other), binding=BOUND)
     with pytest.raises(IdentityRefusedError, match="states no TCB status"):
         appraise(REAL, ExpectedIdentity(unique_id=bytes(32)), binding=BOUND)
-    with pytest.raises(Exception, match="TDX beside SNP"):
+    with pytest.raises(Exception, match="both TDX and SNP"):
         ExpectedIdentity(snp=IDENTITY, tdx=TdxIdentity(mrtd="00" * 48))
-    with pytest.raises(Exception, match="an enclave beside SNP"):
+    with pytest.raises(Exception, match="both an enclave and SNP"):
         ExpectedIdentity(snp=IDENTITY, unique_id=bytes(32))
 
 

@@ -18,7 +18,7 @@ from keyhouse.transparency.approval import Decision, SignedApproval
 
 ROOT = b"the root certificate"
 STATEMENT = Statement(Decision.PROPOSE, b"new", "ab" * 32)
-OUTDATED = CallRefusedError(409, "something was decided since the head of the approval")
+OUTDATED = CallRefusedError(409, "the log has a decision after the head of the approval")
 
 
 def manifest(name: str = "alice", word: str = "") -> bytes:
@@ -117,7 +117,7 @@ def test_a_log_that_does_not_verify_ends_it() -> None:
 def test_a_key_of_another_certificate_signs_nothing() -> None:
     stranger = PemIdentity(user("alice").pem, Secret(user("bob").key_pem))
     at = desk(iter([checkpoint(7)]), manifest, signer_of(stranger))
-    with pytest.raises(ClientSetupError, match="not by the key"):
+    with pytest.raises(ClientSetupError, match="does not verify"):
         run(with_approval(at, STATEMENT, sending(iter([]), [])))
 
 

@@ -15,7 +15,7 @@ from keyhouse.authority import expiry
 from keyhouse.base.errors import BrokenError, ForbiddenError, UnavailableError
 from keyhouse.base.tally import Tally
 from keyhouse.coordinator import Running, StaleError, prepare_upload, user_expiry, warn_of_expiry
-from keyhouse.coordinator.certificate_ends import NOTICE_DAYS, TOLD, secret_expiry
+from keyhouse.coordinator.certificate_ends import MOST_NAMED, NOTICE_DAYS, secret_expiry
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.wire.secret_types import UserSecret
 
@@ -76,12 +76,12 @@ async def test_certificates_of_secrets_are_told_too(tmp_path: Path) -> None:
 async def test_of_many_users_the_first_to_end_are_named_and_the_others_counted(
     tmp_path: Path,
 ) -> None:
-    many = {f"user{number}": moment(NOW) - number * SECOND for number in range(1, TOLD + 6)}
+    many = {f"user{number}": moment(NOW) - number * SECOND for number in range(1, MOST_NAMED + 6)}
 
     lines = told(await running(tmp_path, manifest_with(many)))
 
-    assert lines[0][1] == f'"user{TOLD + 5}"'
-    assert lines[TOLD:] == [("more certificates of users end soon", 5)]
+    assert lines[0][1] == f'"user{MOST_NAMED + 5}"'
+    assert lines[MOST_NAMED:] == [("more certificates of users end soon", 5)]
 
 
 def test_ends_of_all_users_are_in_seconds() -> None:

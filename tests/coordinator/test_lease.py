@@ -53,12 +53,12 @@ def started(size: int = 3) -> tuple[Lease, FixedClock]:
 def test_nothing_is_served_before_the_start_is_cosigned() -> None:
     lease, _ = started()
     with pytest.raises(HeldError, match="have not cosigned the start"):
-        lease.spend()
-    lease.granted(2, b"a checkpoint without the leaf of the start")
+        lease.charge()
+    lease.on_quorum(2, b"a checkpoint without the leaf of the start")
     with pytest.raises(HeldError, match="have not cosigned the start"):
-        lease.spend()
-    lease.granted(3, b"a checkpoint")
-    lease.spend()
+        lease.charge()
+    lease.on_quorum(3, b"a checkpoint")
+    lease.charge()
 
 
 def test_the_leaf_of_another_replica_is_no_proof_of_this_start() -> None:
@@ -66,20 +66,20 @@ def test_the_leaf_of_another_replica_is_no_proof_of_this_start() -> None:
     lease = Lease(FixedClock().elapsed, OWN)
     for size in (3, 4):
         lease.follow(msgspec.structs.replace(state(size), instance=b"o" * 16))
-        lease.granted(size, b"a checkpoint")
+        lease.on_quorum(size, b"a checkpoint")
         with pytest.raises(HeldError, match="have not cosigned the start"):
-            lease.spend()
+            lease.charge()
     lease.follow(state(5))
-    lease.granted(5, b"a checkpoint")
-    lease.spend()
+    lease.on_quorum(5, b"a checkpoint")
+    lease.charge()
 
 
 def test_without_witnesses_nothing_is_held_and_nobody_waits() -> None:
     lease = Lease(FixedClock().elapsed, OWN)
     lease.follow(state(3, Witnesses=""))
-    lease.spend()
+    lease.charge()
     assert (lease.policies, lease.work.is_set(), lease.note) == ((), False, "")
-    assert asyncio.run(lease.told()) is None
+    assert asyncio.run(lease.wait_cosigned()) is None
 
 
 def test_a_start_long_after_the_process_has_its_whole_lease() -> None:
@@ -88,74 +88,74 @@ def test_a_start_long_after_the_process_has_its_whole_lease() -> None:
     clock.let_pass(7200 * SECOND)  # for a manifest, or in recovery mode
     lease.begin()
     lease.follow(state(3))
-    lease.granted(3, b"")
-    lease.spend()
+    lease.on_quorum(3, b"")
+    lease.charge()
     clock.let_pass(3599 * SECOND)
     lease.begin()  # what is decided later renews nothing
     clock.let_pass(SECOND)
     with pytest.raises(HeldError):
-        lease.spend()
+        lease.charge()
 
 
 def test_the_time_of_a_lease_begins_before_it_is_asked_for() -> None:
     lease, clock = started()
     clock.let_pass((LEASE_SECONDS - 100) * SECOND)
-    lease.granted(3, b"")
+    lease.on_quorum(3, b"")
     clock.let_pass(99 * SECOND)
     assert lease.is_due
-    lease.spend()
+    lease.charge()
     clock.let_pass(SECOND)
     with pytest.raises(HeldError, match="for too long"):
-        lease.spend()
+        lease.charge()
 
 
 def test_an_anchor_renews_both_bounds_from_when_it_was_begun() -> None:
     lease, _ = started()
-    lease.granted(3, b"")
+    lease.on_quorum(3, b"")
     for _ in range(5):
-        lease.spend()
+        lease.charge()
     assert lease.is_due is True
     made = lease.mark()
-    lease.spend()
-    lease.anchored(4, made, lease.demands())
+    lease.charge()
+    lease.on_anchor(4, made, lease.take_waiters())
     lease.follow(state(4))
     assert (lease.is_due, lease.is_behind) == (False, True)
-    lease.granted(4, b"")
+    lease.on_quorum(4, b"")
     for _ in range(9):
-        lease.spend()
+        lease.charge()
     with pytest.raises(HeldError):
-        lease.spend()
+        lease.charge()
 
 
 def test_leaves_without_random_bytes_renew_nothing() -> None:
     lease, _ = started()
-    lease.granted(3, b"")
+    lease.on_quorum(3, b"")
     for size in range(4, 14):
-        lease.spend()
+        lease.charge()
         lease.follow(state(size))
-        lease.granted(size, b"")
+        lease.on_quorum(size, b"")
     with pytest.raises(HeldError):
-        lease.spend()
+        lease.charge()
 
 
 def test_only_so_many_leaves_wait() -> None:
     lease, _ = started()
-    lease.granted(3, b"")
+    lease.on_quorum(3, b"")
     lease.follow(state(3 + MOST_WAITING))
-    lease.spend()
+    lease.charge()
     lease.follow(state(4 + MOST_WAITING))
     with pytest.raises(HeldError):
-        lease.spend()
+        lease.charge()
 
 
 def test_a_refusal_that_lasts_outlives_a_lease() -> None:
     lease, _ = started()
-    lease.granted(3, b"")
-    lease.refused("no quorum", lasting=False)
-    lease.spend()
-    lease.refused("forked", lasting=True)
+    lease.on_quorum(3, b"")
+    lease.on_refusal("no quorum", lasting=False)
+    lease.charge()
+    lease.on_refusal("forked", lasting=True)
     with pytest.raises(HeldError, match="forked"):
-        lease.spend()
+        lease.charge()
     assert lease.note == "held: forked"
 
 
@@ -163,11 +163,14 @@ def test_who_waits_is_told_when_no_witness_will_cosign_any_more() -> None:
     async def wait() -> list[bool | None]:
         lease, _ = started()
         lease.follow(state(3, AnchorBefore=["Counters"]))
-        waiting = [lease.told(patience=60.0), lease.anchor(Anchored.COUNTERS, patience=60.0)]
+        waiting = [
+            lease.wait_cosigned(patience=60.0),
+            lease.anchor(Anchored.COUNTERS, patience=60.0),
+        ]
         tasks = [asyncio.create_task(each) for each in waiting]
         await asyncio.sleep(0)
-        lease.refused("forked", lasting=True)
-        late = [lease.told(patience=60.0), lease.anchor(Anchored.COUNTERS, patience=60.0)]
+        lease.on_refusal("forked", lasting=True)
+        late = [lease.wait_cosigned(patience=60.0), lease.anchor(Anchored.COUNTERS, patience=60.0)]
         return [await each for each in (*tasks, *late)]
 
     assert asyncio.run(wait()) == [False] * 4
@@ -175,16 +178,16 @@ def test_who_waits_is_told_when_no_witness_will_cosign_any_more() -> None:
 
 def test_other_witnesses_begin_where_those_before_agree() -> None:
     lease, _ = started()
-    lease.granted(3, b"")
+    lease.on_quorum(3, b"")
     lease.follow(replaced(POLICY))
     assert [each.witnesses[0].name for each in lease.policies] == ["W", "V"]
     with pytest.raises(HeldError):
-        lease.spend()
-    lease.granted(4, b"")
-    lease.spend()
+        lease.charge()
+    lease.on_quorum(4, b"")
+    lease.charge()
     lease.follow(replaced())
     assert [each.witnesses[0].name for each in lease.policies] == ["V"]
-    lease.spend()
+    lease.charge()
 
 
 def test_what_waits_for_an_anchor_is_told_when_it_is_cosigned() -> None:
@@ -192,16 +195,16 @@ def test_what_waits_for_an_anchor_is_told_when_it_is_cosigned() -> None:
         lease, _ = started()
         rules = {"AnchorBefore": ["Counters"]}
         lease.follow(state(3, **rules))
-        lease.granted(3, b"")
+        lease.on_quorum(3, b"")
         first = asyncio.create_task(lease.anchor(Anchored.COUNTERS))
         await asyncio.sleep(0)
         assert lease.is_due
-        lease.anchored(4, lease.mark(), lease.demands())
+        lease.on_anchor(4, lease.mark(), lease.take_waiters())
         lease.follow(state(4, **rules))
         late = asyncio.create_task(lease.anchor(Anchored.COUNTERS, patience=0))
-        all_of_it = asyncio.create_task(lease.told())
+        all_of_it = asyncio.create_task(lease.wait_cosigned())
         await asyncio.sleep(0)
-        lease.granted(4, b"")
+        lease.on_quorum(4, b"")
         unasked = await lease.anchor(Anchored.LIMITED_ACTIVATIONS)
         return [await first, await late, await all_of_it, unasked]
 
@@ -211,10 +214,10 @@ def test_what_waits_for_an_anchor_is_told_when_it_is_cosigned() -> None:
 def test_the_rest_of_a_lease_ends_with_it() -> None:
     lease, clock = started()
     assert lease.left == Left(0, 0)
-    lease.granted(3, b"")
+    lease.on_quorum(3, b"")
     assert lease.left == Left(LEASE_SECONDS, 10)
     clock.let_pass(1500 * MILLISECOND)
-    lease.spend()
+    lease.charge()
     assert lease.left == Left(LEASE_SECONDS - 2, 9)
     clock.let_pass(LEASE_SECONDS * SECOND)
     assert lease.left == Left(0, 0)
@@ -224,10 +227,10 @@ def test_nobody_counts_single_reads_by_the_rest_of_a_lease() -> None:
     clock = FixedClock()
     lease = Lease(clock.elapsed, OWN)
     lease.follow(state(3, LeaseOperations=1000))
-    lease.granted(3, b"")
+    lease.on_quorum(3, b"")
     seen = []
     for _ in range(101):
-        lease.spend()
+        lease.charge()
         assert lease.left is not None
         seen.append(lease.left.operations)
     assert set(seen) == {900, 800}

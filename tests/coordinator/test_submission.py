@@ -9,7 +9,7 @@ from support.cosigner import Cosigner
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import signed_checkpoint
 from keyhouse.coordinator.core.state import PublicLog
-from keyhouse.coordinator.witnessing.submission import TURNS, Outcome, Submission
+from keyhouse.coordinator.witnessing.submission import MOST_RETRIES, Submission, WitnessOutcome
 from keyhouse.journal import LogStore, StoreUnreadableError
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.log_files import DirectoryParts, LogFiles
@@ -77,7 +77,7 @@ def erase(folder: Path) -> None:
 
 async def submitted(
     folder: Path, peer: Peer, old: int = 0, *, fault: Exception | None = None, damage: bool = False
-) -> Outcome:
+) -> WitnessOutcome:
     parts = Parts(LogFiles(made(folder), "ab" * 16, Disk()))
     store = LogStore(parts)
     store.extend(LEAVES)
@@ -92,15 +92,15 @@ async def submitted(
 async def test_a_witness_that_others_ask_as_well_is_asked_again_as_its_log_grows(
     tmp_path: Path,
 ) -> None:
-    peer = Peer(*range(120, 120 + TURNS))
+    peer = Peer(*range(120, 120 + MOST_RETRIES))
     outcome = await submitted(tmp_path / "a", peer, 100)
     assert outcome.note is not None
-    assert peer.asked == [100, *range(120, 120 + TURNS)]
+    assert peer.asked == [100, *range(120, 120 + MOST_RETRIES)]
 
     endless = Peer(*range(120, SIZE))
     outcome = await submitted(tmp_path / "b", endless, 100)
     assert (outcome.note, outcome.contradicts, outcome.has) == (None, False, 0)
-    assert len(endless.asked) == 1 + TURNS
+    assert len(endless.asked) == 1 + MOST_RETRIES
 
 
 async def test_a_larger_size_is_a_claim_and_an_equal_one_after_it_a_contradiction(
@@ -115,7 +115,7 @@ async def test_damaged_files_are_told_from_a_store_that_does_not_answer(tmp_path
     away = StoreUnreadableError("the database does not answer")
     peer = Peer()
     outcome = await submitted(tmp_path / "a", peer, 100, fault=away)
-    assert outcome == Outcome(why="the database does not answer")
+    assert outcome == WitnessOutcome(why="the database does not answer")
     outcome = await submitted(tmp_path / "b", peer, 100, damage=True)
     assert outcome.damaged
     assert peer.asked == []

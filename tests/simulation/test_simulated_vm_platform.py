@@ -110,7 +110,7 @@ def test_another_writer_that_does_not_stop_is_given_up(temporary: Path) -> None:
     rival = Rival(temporary)
     vm = SimulatedVm(rival, MACHINE)
     rival.times = 100
-    with pytest.raises(QuoteNotMadeError, match="others keep writing to its report"):
+    with pytest.raises(QuoteNotMadeError, match="another program keeps writing"):
         quote_over(CERTIFICATE, vm)
     assert rival.times == 97
 
@@ -139,6 +139,6 @@ def test_no_variable_moves_the_directory_of_the_hardware(
 
     with pytest.raises(PlatformMissingError, match="/sys/kernel/config/tsm/report"):
         open_for_quotes("tdx", tmp_path, exists=exists)
-    with pytest.raises(PlatformMissingError, match="only the simulated platform can be told"):
+    with pytest.raises(PlatformMissingError, match="only the simulated platform accepts"):
         open_for_quotes("tdx", tmp_path, simulated=NAMED, exists=exists)
     assert asked == [Path("/sys/kernel/config/tsm/report")]

@@ -101,7 +101,7 @@ def test_a_line_that_is_not_whole_is_refused() -> None:
     for raw in wrong:
         with pytest.raises(LogInvalidError):
             read_line(raw, ROOT)
-    with pytest.raises(LogInvalidError, match="another root"):
+    with pytest.raises(LogInvalidError, match="different root"):
         read_line(WHOLE, ROOT + b"\0")
 
 

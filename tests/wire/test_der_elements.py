@@ -25,7 +25,7 @@ def test_elements_are_those_that_were_written(elements: list[tuple[int, bytes]])
 @given(ELEMENTS.filter(bool), st.integers(min_value=1, max_value=400))
 def test_what_is_cut_off_is_refused(elements: list[tuple[int, bytes]], missing: int) -> None:
     *_, last = [_der(*each) for each in elements]
-    with pytest.raises(ValueError, match=r"cut off|length"):
+    with pytest.raises(ValueError, match=r"truncated|length"):
         list(der_elements(last[: -min(missing, len(last) - 1)]))
 
 
@@ -38,5 +38,5 @@ def test_lengths_without_an_end_or_without_a_bound_are_refused(length: str) -> N
 def test_elements_before_the_damage_are_given() -> None:
     elements = der_elements(bytes.fromhex("0201070204"))
     assert next(elements) == (2, b"\x07")
-    with pytest.raises(ValueError, match="cut off"):
+    with pytest.raises(ValueError, match="truncated DER element"):
         next(elements)

@@ -1,4 +1,11 @@
-"""Quotes and who may be trusted: the verifier, collateral, and the platform protocol."""
+"""Quotes: their verification, their collateral, and the platforms that make them.
+
+A quote is a statement that the hardware vendor's keys sign: this enclave or confidential VM, with
+these measurements, runs on this platform and asked for these 64 bytes of report data. ``verifier``
+proves that a quote is true. ``appraisal`` and ``identity`` decide whether a true quote suffices.
+``quote.binding`` defines the report data, which connects a quote to a certificate, a nonce or a
+message.
+"""
 
 from keyhouse.attestation.collateral.amd import AmdCollateral, read_amd_collateral
 from keyhouse.attestation.collateral.bundle import Collateral, read_collateral, write_collateral

@@ -1,9 +1,9 @@
-"""Whether a package of the manifest admits the enclave that a verified quote is of.
+"""Decides whether a package admits the enclave or VM of a verified quote.
 
-The rules are asked in the order of the manifest format, "Packages", and each has the name of the
-field that states it: TCB status, advisories, what the quote binds, then which kind of environment
-it is of, and who that is. A quote that does not verify never comes here, and neither does one of a
-debug enclave, which the verifier refuses: no quote matches a package with ``Debug``.
+The rules follow the order of the manifest format, "Packages". Each rule has the name of its field:
+TCB status, advisories, the binding of the quote, the kind of environment, and the identity. A quote
+must be verified before it arrives here. The verifier refuses debug enclaves, so a package with
+``Debug`` matches no quote.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -33,7 +33,7 @@ def accept_tcb(
     accepted_statuses: Collection[str] = (),
     accepted_advisories: Collection[str] = (),
 ) -> None:
-    """Raise ``IdentityRefusedError`` unless the platform's state is accepted.
+    """Raise ``IdentityRefusedError`` unless the state of the platform is accepted.
 
     Source: manifest format, "TCB status and advisories".
     """
@@ -44,14 +44,14 @@ def accept_tcb(
 def accept_status(status: TcbStatus | None, accepted: Collection[str]) -> None:
     """Raise ``IdentityRefusedError`` unless ``status`` is accepted.
 
-    ``UpToDate`` always is; ``Revoked`` never, listed or not; any other only if listed, where an
-    empty list means ``SWHardeningNeeded``. Names match exactly. ``None``, which no vendor has
-    stated, is never accepted here.
+    ``UpToDate`` is always accepted, and ``Revoked`` never. Any other status must be listed. An
+    empty list means ``SWHardeningNeeded``. Names match exactly. ``None`` means that the vendor
+    states no status; this function never accepts ``None``.
     """
     if status is None:
         raise IdentityRefusedError(
             "the platform's vendor states no TCB status",
-            hint="name it by SNP, whose MinimumTCB says what the platform has to have",
+            hint="identify the VM with SNP; its MinimumTCB states the required versions",
         )
     if status is TcbStatus.UP_TO_DATE:
         return
@@ -65,26 +65,26 @@ def accept_status(status: TcbStatus | None, accepted: Collection[str]) -> None:
 def accept_advisories(
     status: TcbStatus | None, found: Collection[str], accepted: Collection[str]
 ) -> None:
-    """Raise ``IdentityRefusedError`` if software hardening is needed for what is not ``accepted``.
+    """Raise ``IdentityRefusedError`` for an advisory about software hardening that is not accepted.
 
-    Advisories count for exactly ``SWHardeningNeeded``: each must be listed (in any case of
-    letters) unless no list is given.
+    Advisories count only with the status ``SWHardeningNeeded``. Each must be in ``accepted``, in
+    any case of letters. An empty ``accepted`` means no restriction.
     """
     if status is not TcbStatus.SW_HARDENING_NEEDED or not accepted:
         return
     listed = {name.casefold() for name in accepted}
-    others = sorted(name for name in found if name.casefold() not in listed)
-    if others:
+    missing = sorted(name for name in found if name.casefold() not in listed)
+    if missing:
         raise IdentityRefusedError(
-            f"the platform needs software hardening for {', '.join(others)}",
-            hint="make sure that the enclave is hardened, then list them in AcceptedAdvisories",
+            f"the platform needs software hardening for {', '.join(missing)}",
+            hint="verify that the enclave is hardened, then list them in AcceptedAdvisories",
         )
 
 
 class Rule(StrEnum):
-    """What an enclave can fail by: fields of a package, and what the quote itself has to be.
+    """The rules that an enclave can violate: fields of a package, and requirements on the quote.
 
-    A confidential VM also fails by a field of its identity, such as ``TDX.MRTD``.
+    A confidential VM can also violate a field of its identity, such as ``TDX.MRTD``.
     """
 
     TCB_STATUS = "AcceptedTCBStatuses"
@@ -100,7 +100,7 @@ class Rule(StrEnum):
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """A rule that the enclave fails: which one, what was found, and what can be done."""
+    """A violated rule, with the found value and advice."""
 
     rule: str  # a ``Rule``, or a field of a confidential VM
     problem: str
@@ -108,7 +108,7 @@ class Mismatch(msgspec.Struct, frozen=True):
 
 
 class PackageRefusedError(IdentityRefusedError):
-    """A true quote, but the package does not admit it; ``rule`` says by what."""
+    """A true quote that the package does not admit; ``rule`` is the violated rule."""
 
     code = "package-refused"
 
@@ -118,28 +118,31 @@ class PackageRefusedError(IdentityRefusedError):
 
 
 def admit(verdict: Verdict, package: "Package", *, binding: bytes) -> None:
-    """Raise ``PackageRefusedError`` for the first rule of ``package`` that fails.
+    """Raise ``PackageRefusedError`` for the first violated rule of ``package``.
 
-    Its ``security_version`` is the one in force. ``binding``: the 32 bytes that the quote has to
-    bind (``quote_binding``).
+    The ``security_version`` of ``package`` must be the version in force. ``binding``: the 32 bytes
+    that the quote must bind (``quote_binding``).
     """
     for mismatch in _all(verdict, package, binding):
         raise PackageRefusedError(mismatch)
 
 
 def mismatches(verdict: Verdict, package: "Package") -> tuple[Mismatch, ...]:
-    """Return every rule that fails, in order, but what the quote binds: nothing admits by this."""
+    """Return every violated rule except the binding of the quote, in order.
+
+    An empty result therefore admits nothing.
+    """
     return tuple(_all(verdict, package, None))
 
 
 def _all(verdict: Verdict, package: "Package", binding: bytes | None) -> Iterator[Mismatch]:
-    # AMD states neither: a package with SNP has its MinimumTCB in their place.
+    # AMD states no TCB status and no advisories. A package with SNP has MinimumTCB instead.
     if not (verdict.tee is Tee.SNP and isinstance(package.vm, SnpIdentity)):
         yield from _platform(verdict, package)
     if binding is not None:
-        yield from _asked(Rule.REPORT_DATA, lambda: require_binding(verdict.report_data, binding))
+        yield from _check(Rule.REPORT_DATA, lambda: require_binding(verdict.report_data, binding))
     if verdict.tee is not tee_of(package.vm):
-        yield _other_kind(verdict.tee, tee_of(package.vm))
+        yield _wrong_kind(verdict.tee, tee_of(package.vm))
     elif package.vm is None:
         yield from _enclave(verdict, package)
     else:
@@ -148,21 +151,21 @@ def _all(verdict: Verdict, package: "Package", binding: bytes | None) -> Iterato
 
 def _platform(verdict: Verdict, package: "Package") -> Iterator[Mismatch]:
     status = verdict.tcb_status
-    yield from _asked(Rule.TCB_STATUS, lambda: accept_status(status, package.accepted_tcb_statuses))
-    yield from _asked(
+    yield from _check(Rule.TCB_STATUS, lambda: accept_status(status, package.accepted_tcb_statuses))
+    yield from _check(
         Rule.ADVISORIES,
         lambda: accept_advisories(status, verdict.advisories, package.accepted_advisories),
     )
 
 
-def _asked(rule: Rule, require: Callable[[], None]) -> Iterator[Mismatch]:
+def _check(rule: Rule, require: Callable[[], None]) -> Iterator[Mismatch]:
     try:
         require()
     except IdentityRefusedError as refused:
         yield Mismatch(rule, refused.message, refused.hint)
 
 
-def _other_kind(found: Tee, wanted: Tee) -> Mismatch:
+def _wrong_kind(found: Tee, wanted: Tee) -> Mismatch:
     return Mismatch(
         Rule.TEE,
         f"the quote is of {found.in_words}, the package for {wanted.in_words}",
@@ -178,9 +181,9 @@ def _confidential_vm(
         yield _debug(wanted=False)
     both = bool(package.debug or package.unique_id or package.signer_id)
     if both or package.product_id is not None or package.security_version is not None:
-        # The check of manifests refuses such a package, and the next one.
+        # The check of manifests refuses such a package, and a package without a VM's identity.
         yield Mismatch(
-            Rule.IDENTITY, f"the package names an enclave beside {kind}", "keep one of the two"
+            Rule.IDENTITY, f"the package names both an enclave and {kind}", "keep one of the two"
         )
     first = wanted.measurement if isinstance(wanted, SnpIdentity) else wanted.mrtd
     if not first or verdict.vm is None:
@@ -188,25 +191,25 @@ def _confidential_vm(
         yield Mismatch(Rule.IDENTITY, "the package names no confidential VM", hint)
         return
     for each in verdict.differences(wanted):
-        yield _other(f"{kind}.{each.field}", each.found, each.wanted, what="confidential VM")
+        yield _difference(f"{kind}.{each.field}", each.found, each.wanted, what="confidential VM")
 
 
 def _enclave(verdict: Verdict, package: "Package") -> Iterator[Mismatch]:
     if verdict.debug is not package.debug:
         yield _debug(package.debug)
-    if not (package.debug or _names_someone(package)):
-        # The check of manifests refuses such a package; here it must never mean "anybody".
+    if not (package.debug or _has_identity(package)):
+        # The check of manifests refuses such a package. It must never mean any enclave.
         yield Mismatch(
             Rule.IDENTITY,
             "the package names no enclave",
             "give UniqueID, or SignerID, ProductID and SecurityVersion",
         )
     if package.unique_id and package.unique_id.lower() != verdict.mrenclave.hex():
-        yield _other(Rule.UNIQUE_ID, verdict.mrenclave.hex(), package.unique_id)
+        yield _difference(Rule.UNIQUE_ID, verdict.mrenclave.hex(), package.unique_id)
     if package.signer_id and package.signer_id.lower() != verdict.mrsigner.hex():
-        yield _other(Rule.SIGNER_ID, verdict.mrsigner.hex(), package.signer_id)
+        yield _difference(Rule.SIGNER_ID, verdict.mrsigner.hex(), package.signer_id)
     if package.product_id is not None and verdict.isvprodid != package.product_id:
-        yield _other(Rule.PRODUCT_ID, str(verdict.isvprodid), str(package.product_id))
+        yield _difference(Rule.PRODUCT_ID, str(verdict.isvprodid), str(package.product_id))
     if package.security_version is not None and verdict.isvsvn < package.security_version:
         yield Mismatch(
             Rule.SECURITY_VERSION,
@@ -215,24 +218,24 @@ def _enclave(verdict: Verdict, package: "Package") -> Iterator[Mismatch]:
         )
 
 
-def _names_someone(package: "Package") -> bool:
+def _has_identity(package: "Package") -> bool:
     triple = package.signer_id and None not in {package.product_id, package.security_version}
     return bool(package.unique_id or triple)
 
 
-def _debug(wanted: bool) -> Mismatch:  # noqa: FBT001  private, and named where it is called
+def _debug(wanted: bool) -> Mismatch:  # noqa: FBT001 private; a caller passes a named field
     if wanted:
         return Mismatch(
             Rule.DEBUG,
-            "the package is for debug enclaves, whose quotes are refused: it admits nobody",
+            "the package is for debug enclaves; their quotes are always refused",
             "remove Debug from the package",
         )
     return Mismatch(
-        Rule.DEBUG, "it is a debug enclave, whose memory anybody can read", "sign it without debug"
+        Rule.DEBUG, "it is a debug enclave: its host can read its memory", "sign it without debug"
     )
 
 
-def _other(rule: str, found: str, wanted: str, *, what: str = "enclave") -> Mismatch:
+def _difference(rule: str, found: str, wanted: str, *, what: str = "enclave") -> Mismatch:
     return Mismatch(
         rule,
         f"the {what}'s is {found}, must be {wanted}",

@@ -1,17 +1,17 @@
-"""Why a quote, its collateral or the identity in it was refused.
+"""Errors for quotes, collateral and identities.
 
 ::
 
     RefusedError
      +-- QuoteRefusedError          the quote does not verify; ``reason`` says why
      +-- CollateralRefusedError     the bundle of collateral is unreadable
-     |    +-- CollateralUnusableError   readable but not true, not now, or not of this platform
-     +-- IdentityRefusedError       a valid quote, but of another identity than expected
-     +-- ConfigurationRefusedError  what was expected is itself incomplete or unreadable
+     |    +-- CollateralUnusableError   readable, but not true, not in time, or for another platform
+     +-- IdentityRefusedError       a true quote with another identity than expected
+     +-- ConfigurationRefusedError  the expected identity is incomplete or unreadable
     UnavailableError
-     +-- CollateralUnavailableError  no collateral is available now, so the quote cannot be verified
+     +-- CollateralUnavailableError  no collateral is available now, so no quote can be verified
 
-What the quote library refuses has our words: its own text is never shown.
+Errors of the quote library get our own texts; the text of the library is never shown.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from keyhouse.base.errors import Problem, RefusedError, UnavailableError
 
 
 class QuoteProblem(StrEnum):
-    """Why a quote does not verify: stable words for programs."""
+    """Reasons why a quote does not verify: stable words for programs."""
 
     MALFORMED = "malformed"
     SIGNATURE = "signature"
@@ -29,15 +29,15 @@ class QuoteProblem(StrEnum):
     EXPIRED = "expired"
     NOT_YET_VALID = "not-yet-valid"
     REVOKED = "revoked"
-    WRONG_PLATFORM = "wrong-platform"  # FMSPC or pceId of another platform
+    WRONG_PLATFORM = "wrong-platform"  # FMSPC or pceId differ
     COLLATERAL = "collateral"
     QUOTING_ENCLAVE = "quoting-enclave"
     TCB_LEVEL = "no-tcb-level"
     DEBUG = "debug"
-    TD_ATTRIBUTES = "td-attributes"  # some that weaken a confidential VM
+    TD_ATTRIBUTES = "td-attributes"  # attributes that weaken a confidential VM
     SERVICE_TD = "service-td"
     TDX_MODULE = "tdx-module"
-    GUEST_POLICY = "guest-policy"  # of SNP: one that lets its host in
+    GUEST_POLICY = "guest-policy"  # of SNP: the host could read the VM
     OTHER = "not-verified"
 
 
@@ -58,7 +58,7 @@ class CollateralRefusedError(RefusedError):
 
 
 class CollateralUnusableError(CollateralRefusedError):
-    """The collateral is not true, not in its time, or of another platform: see ``reason``."""
+    """The collateral is not true, not in its time, or for another platform: see ``reason``."""
 
     def __init__(self, reason: QuoteProblem, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -72,9 +72,9 @@ class CollateralUnavailableError(UnavailableError):
 
 
 class ConfigurationRefusedError(RefusedError):
-    """What was expected is incomplete, contradictory or unreadable.
+    """The expected identity is incomplete, contradictory or unreadable.
 
-    ``problems``: every finding, each at its place in the file; empty if it is about no place.
+    ``problems``: every finding, each at its place in the file; empty if the problem has no place.
     """
 
     code = "attestation-configuration"
@@ -85,17 +85,17 @@ class ConfigurationRefusedError(RefusedError):
 
 
 class IdentityRefusedError(RefusedError):
-    """The quote is true, but is of another enclave, or its platform is not accepted."""
+    """The quote is true, but its identity differs, or its platform is not accepted."""
 
     code = "identity-refused"
 
 
 _CLOCK = "check this machine's clock; fetch the collateral again if it is right"
 _FETCH = "use the collateral and the root of the platform that made the quote"
-_FORGED = "do not trust it: it was changed on the way, or made by nobody we know"
+_FORGED = "do not trust it: it was changed on the way, or an unknown party made it"
 _UPDATE = "the platform's operator has to update or replace it"
 
-# The first row with a word that occurs in the library's text, in lower case, decides.
+# The first row with a word in the library's text, in lower case, decides.
 _WORDS: tuple[tuple[QuoteProblem, tuple[str, ...]], ...] = (
     (QuoteProblem.DEBUG, ("debug mode is enabled", "debug")),
     (QuoteProblem.REVOKED, ("revoked",)),
@@ -157,7 +157,7 @@ _MESSAGES: dict[QuoteProblem, tuple[str, str]] = {
 
 
 def reason_for(text: str) -> QuoteProblem:
-    """Return the reason that the library's ``text`` stands for."""
+    """Return the reason for the library's error ``text``."""
     folded = text.lower()
     for reason, words in _WORDS:
         if any(word in folded for word in words):
@@ -166,6 +166,6 @@ def reason_for(text: str) -> QuoteProblem:
 
 
 def refusal(reason: QuoteProblem) -> QuoteRefusedError:
-    """Return the refusal for ``reason``, in our words."""
+    """Return the refusal for ``reason``, with our own text."""
     message, hint = _MESSAGES[reason]
     return QuoteRefusedError(reason, f"the quote does not verify: {message}", hint=hint)

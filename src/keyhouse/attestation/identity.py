@@ -1,4 +1,4 @@
-"""The identity that a client expects, and whether a verified quote is of it."""
+"""The identity that a client expects, and the comparison with a verified quote."""
 
 import binascii
 from collections.abc import Sequence
@@ -27,19 +27,18 @@ _VM = "confidential VM"
 
 
 class ExpectedIdentity(Readable, frozen=True, kw_only=True):
-    """The one coordinator (or several versions of it) that a client is ready to trust.
+    """The coordinator, or several versions of it, that a client trusts.
 
-    Making one that would admit anybody raises ``ConfigurationRefusedError``: it names a
-    ``unique_id``, or a ``signer_id`` with ``product_id`` and ``security_version`` that are not 0;
-    or ``tdx`` or ``snp`` and none of these. ``b""``, 0 and ``()`` mean: not given. A string in
-    place of a tuple raises ``TypeError``.
-    Source: wire reference, "Attestation configuration file".
+    An identity that would admit any enclave raises ``ConfigurationRefusedError``. It must have a
+    ``unique_id``, or a ``signer_id`` with ``product_id`` and ``security_version`` above 0; or
+    ``tdx`` or ``snp`` and none of these. ``b""``, 0 and ``()`` mean not given. A string in place of
+    a tuple raises ``TypeError``. Source: wire reference, "Attestation configuration file".
     """
 
     unique_id: bytes = b""  # MRENCLAVE, 32 bytes
     signer_id: bytes = b""  # MRSIGNER, 32 bytes
-    product_id: int = 0  # ISVPRODID, equal
-    security_version: int = 0  # ISVSVN, at least
+    product_id: int = 0  # equals ISVPRODID
+    security_version: int = 0  # minimum of ISVSVN
     debug: bool = False
     accepted_tcb_statuses: tuple[TcbStatus, ...] = ()
     accepted_advisories: tuple[str, ...] = ()
@@ -49,16 +48,16 @@ class ExpectedIdentity(Readable, frozen=True, kw_only=True):
 
     @property
     def vm(self) -> VmIdentity | None:
-        """The confidential VM that is expected, if it is one."""
+        """The expected confidential VM, or None for an enclave."""
         return self.tdx if self.snp is None else self.snp
 
     def __post_init__(self) -> None:
         for field in ("accepted_tcb_statuses", "accepted_advisories"):
             listed = getattr(self, field)
-            if isinstance(listed, str):  # a part of a text would be accepted as an entry
+            if isinstance(listed, str):  # `in` would accept any part of the text as an entry
                 raise TypeError(f"{field} is a tuple: {field}=({listed!r},)")
         if self.tdx is not None and self.snp is not None:
-            raise _configuration("it names TDX beside SNP")
+            raise _configuration("it names both TDX and SNP")
         if self.vm is not None:
             self._require_only(self.vm)
             return
@@ -71,12 +70,12 @@ class ExpectedIdentity(Readable, frozen=True, kw_only=True):
                 raise _configuration(f"{name} is not a number from 0 to {_MAX_NUMBER}")
         triple = self.signer_id and self.product_id and self.security_version
         if not (self.unique_id or triple):
-            raise _configuration("it would accept enclaves of others")
+            raise _configuration("it would accept enclaves of other signers")
 
     def _require_only(self, vm: VmIdentity) -> None:
         kind = kind_of_vm(vm)
         if self.unique_id or self.signer_id or self.product_id or self.security_version:
-            raise _configuration(f"it names an enclave beside {kind}")
+            raise _configuration(f"it names both an enclave and {kind}")
         if problems := [
             Problem(f"{kind}.{found.at}", found.problem, found.hint)
             for found in problems_of_identity(vm)
@@ -101,8 +100,8 @@ class _File(msgspec.Struct, frozen=True):
 def read_expected_identity(data: bytes) -> ExpectedIdentity:
     """Return the identity in an attestation configuration file, JSON.
 
-    Field names match in any case; unknown and repeated ones are refused, for a misspelt
-    restriction must never mean none. Raises ``ConfigurationRefusedError``.
+    Field names match in any case. Unknown and repeated fields are refused, because a misspelt
+    restriction must never mean no restriction. Raises ``ConfigurationRefusedError``.
     """
     if len(data) > _MAX_FILE:
         raise _configuration(f"it has more than {_MAX_FILE} bytes")
@@ -114,7 +113,7 @@ def read_expected_identity(data: bytes) -> ExpectedIdentity:
         raise _configuration("; ".join(map(str, found.problems[:5])), found.problems)
     file = found.value
     if file.skip:
-        raise _configuration("InsecureSkipVerify is true, and verification is never skipped")
+        raise _configuration("InsecureSkipVerify is true, but verification is never skipped")
     return ExpectedIdentity(
         unique_id=_identifier("UniqueID", file.unique_id),
         signer_id=_identifier("SignerID", file.signer_id),
@@ -130,7 +129,7 @@ def read_expected_identity(data: bytes) -> ExpectedIdentity:
 
 
 def write_expected_identity(expected: ExpectedIdentity) -> bytes:
-    """Return an attestation configuration file, JSON, without what is not given."""
+    """Return an attestation configuration file, JSON, with the given fields only."""
     fields: dict[str, object] = {
         "UniqueID": expected.unique_id.hex(),
         "SignerID": expected.signer_id.hex(),
@@ -148,13 +147,13 @@ def write_expected_identity(expected: ExpectedIdentity) -> bytes:
 
 
 def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) -> None:
-    """Raise ``IdentityRefusedError`` unless ``verdict`` is of ``expected`` and binds ``binding``.
+    """Raise ``IdentityRefusedError`` unless ``verdict`` matches ``expected`` and binds ``binding``.
 
-    In this order, so that the first that fails is named: TCB status, advisories, report data
-    (the 32 bytes of ``quote_binding``), the kind of environment, debug, unique id, signer id,
-    product id, security version; of a confidential VM its fields in their order.
-    Sources: wire reference, "Attestation configuration file"; manifest format, "TCB status and
-    advisories". Of SEV-SNP there is no TCB status, and ``MinimumTCB`` is in its place.
+    The error names the first failed check in this order: TCB status, advisories, report data (the
+    32 bytes of ``quote_binding``), the kind of environment, debug, unique id, signer id, product
+    id, security version. For a confidential VM, its fields follow in their order. SEV-SNP has no
+    TCB status; ``MinimumTCB`` replaces it. Sources: wire reference, "Attestation configuration
+    file"; manifest format, "TCB status and advisories".
     """
     if not (verdict.snp is not None and expected.snp is not None):
         accept_tcb(
@@ -166,7 +165,7 @@ def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) ->
     require_binding(verdict.report_data, binding)
     if verdict.tee is not tee_of(expected.vm):
         raise IdentityRefusedError(
-            f"the quote is of {verdict.tee.in_words}, which is not the kind that is expected",
+            f"the quote describes {verdict.tee.in_words}, which is not the expected kind",
             hint="do not trust it; if it was moved on purpose, take its new configuration",
         )
     if verdict.debug and (expected.vm is not None or not expected.debug):
@@ -185,7 +184,7 @@ def _match_confidential_vm(verdict: Verdict, wanted: VmIdentity) -> None:
 
 
 class EnclaveCode(NamedTuple):
-    """The code of an enclave, as a quote has it, or as a leaf of a log states it."""
+    """The code of an enclave, from a quote or from a leaf of a log."""
 
     mrenclave: bytes
     mrsigner: bytes
@@ -194,7 +193,7 @@ class EnclaveCode(NamedTuple):
 
 
 def require_enclave(code: EnclaveCode | Verdict, expected: ExpectedIdentity) -> None:
-    """Raise ``IdentityRefusedError`` unless ``code`` is of ``expected``, an enclave."""
+    """Raise ``IdentityRefusedError`` unless ``code`` matches ``expected``, an enclave."""
     if expected.unique_id and code.mrenclave != expected.unique_id:
         raise _mismatch("UniqueID", f"the enclave's is {code.mrenclave.hex()}")
     if expected.signer_id and code.mrsigner != expected.signer_id:
@@ -217,7 +216,7 @@ def _status(index: int, text: str) -> TcbStatus:
         return TcbStatus(text)
     except ValueError:
         here = f"AcceptedTCBStatuses[{index}]"
-        raise _field(here, "is no TCB status", nearest(text, tuple(TcbStatus))) from None
+        raise _field(here, "is not a TCB status", nearest(text, tuple(TcbStatus))) from None
 
 
 def _nonce(text: str) -> bytes:

@@ -1,16 +1,16 @@
-"""The vendors' root certificates: the trust anchors of hardware quotes. They are pinned whole.
+"""The vendors' root certificates: the trust anchors of hardware quotes.
 
-Another certificate with the same key would not be taken. The digests beside them are what people
-compare with what the vendors publish.
+A certificate is pinned as a whole, so another certificate with the same key is refused. People can
+compare the digests with the vendors' publications.
 
-Public origin of Intel's, for SGX and TDX:
+Public origin of Intel's root, for SGX and TDX:
 https://certificates.trustedservices.intel.com/IntelSGXRootCA.der ("Intel SGX Root CA", valid until
 the end of 2049).
 
-Those of AMD (ARK), for SEV-SNP, one for each line of CPUs:
-https://kdsintf.amd.com/vcek/v1/Milan/cert_chain, and the same for Genoa and Turin, where each is
-the second certificate. Taken from github.com/google/go-sev-guest 0.15.0 (``verify/trust``) and
-compared with those of the crate sev 8.0.0 (``src/certs/snp/builtin``), both Apache-2.0.
+Public origin of AMD's roots (ARK), for SEV-SNP, one for each line of CPUs:
+https://kdsintf.amd.com/vcek/v1/Milan/cert_chain, and the same for Genoa and Turin. The root is the
+second certificate. Taken from github.com/google/go-sev-guest 0.15.0 (``verify/trust``) and compared
+with the crate sev 8.0.0 (``src/certs/snp/builtin``), both Apache-2.0.
 """
 
 import ssl
@@ -179,4 +179,4 @@ AMD_ROOTS: Final[Mapping[str, bytes]] = MappingProxyType(
         "Turin": ssl.PEM_cert_to_DER_cert(_TURIN),
     }
 )
-"""The certificates, DER, by the name of the line; Bergamo and Siena are under that of Genoa."""
+"""The certificates, DER, by name of the line. Bergamo and Siena use the root of Genoa."""

@@ -1,22 +1,23 @@
-"""Verifies quotes: the same way for Intel's root and for a simulated one.
+"""Verifies quotes, in the same way for Intel's root and for a simulated root.
 
-The cryptography is dcap-qvl's: signatures, certificate chains, revocation, the match of TCB
-levels, the quoting enclave, no debug. Around it stand the checks that it leaves open:
+dcap-qvl does the cryptography: signatures, certificate chains, revocation, TCB levels, the quoting
+enclave, no debug. This module adds the checks that dcap-qvl leaves open:
 
-0. the exact length of the quote (it ignores trailing bytes), when its form is read;
-1. all certificate chains end in the pinned root (it ignores what stands there), and they and
-   what they sign are authentic, so that forged bytes cannot make it abort the process;
-2. TCB info and QE identity are of the known versions (it does not look) and carry the same
-   evaluation number: else an old, laxer one of them can be used with the newer other; the TCB info
-   is for the TEE of the quote;
-3. dcap-qvl verifies;
-4. pceId of the PCK certificate and of the TCB info are equal, on what has just been verified;
-5. every part of the collateral, revocation lists too, is in its time.
+0. Check the exact length of the quote, because dcap-qvl ignores trailing bytes (``read_form``).
+1. Check that all certificate chains end in the pinned root, because dcap-qvl ignores their last
+   certificates. Verify the chains and the signed parts, so that forged bytes cannot abort the
+   process (``authentic``).
+2. Check that TCB info and QE identity have the known versions, which dcap-qvl does not check. Their
+   evaluation numbers must be equal; otherwise an attacker could combine an old, more permissive
+   part with a newer part. The TCB info must be for the TEE of the quote.
+3. Verify with dcap-qvl.
+4. Compare the pceId of the verified PCK certificate with the TCB info.
+5. Check that every part of the collateral is in its time, including revocation lists.
 
-Its messages are never shown: they are searched for known words, which choose one of our own.
+Messages of dcap-qvl are never shown. A search for known words selects our own text.
 
-Reports of SEV-SNP have another format, other roots and other collateral: ``snp.verify`` verifies
-them, and nothing of one kind serves for the other.
+Reports of SEV-SNP have another format, other roots and other collateral. ``snp.verify`` verifies
+them. Data of one kind never counts for the other kind.
 """
 
 import functools
@@ -49,7 +50,7 @@ _Byte = Annotated[int, msgspec.Meta(ge=0, le=255)]
 Octets = tuple[_Byte, ...]
 
 
-# The platform is up to date, but the confidential VM was started before it was: it is old itself.
+# The platform is up to date, but the confidential VM was started before its update.
 _RELAUNCH: Final = {
     "TDRelaunchAdvised": TcbStatus.OUT_OF_DATE,
     "TDRelaunchAdvisedConfigurationNeeded": TcbStatus.OUT_OF_DATE_CONFIGURATION_NEEDED,
@@ -59,17 +60,17 @@ _RELAUNCH: Final = {
 class TcbClaims(msgspec.Struct, kw_only=True):
     """The merged state of platform, quoting enclave and (TDX) module."""
 
-    said: str = msgspec.field(name="status")
+    stated: str = msgspec.field(name="status")
     advisory_ids: tuple[str, ...]
     eval_data_number: int
 
     def __post_init__(self) -> None:
-        _ = self.status  # an unknown one is an error here, where claims are read
+        _ = self.status  # an unknown status is an error as early as here
 
     @property
     def status(self) -> TcbStatus:
-        """What ``said`` means in the words of manifests."""
-        return _RELAUNCH.get(self.said) or TcbStatus(self.said)
+        """What ``stated`` means in the words of manifests."""
+        return _RELAUNCH.get(self.stated) or TcbStatus(self.stated)
 
 
 class PckClaims(msgspec.Struct):
@@ -81,7 +82,7 @@ class PckClaims(msgspec.Struct):
 
 
 class TcbLevel(msgspec.Struct):
-    """The level of the TCB info that matched."""
+    """The matching level of the TCB info."""
 
     tcb_date: datetime = msgspec.field(name="tcbDate")
 
@@ -96,7 +97,7 @@ class PlatformClaims(msgspec.Struct):
 
 
 class Claims(msgspec.Struct):
-    """The parts of ``dcap_qvl.QuoteClaims`` that are used. Dates are Unix seconds."""
+    """The used parts of ``dcap_qvl.QuoteClaims``. Dates are Unix seconds."""
 
     tcb: TcbClaims
     platform: PlatformClaims
@@ -120,14 +121,14 @@ _decoder = msgspec.json.Decoder(Claims)
 
 
 def read_claims(text: str) -> Claims:
-    """Return the claims in the library's JSON. A new status or shape is an error, never a guess."""
+    """Return the claims in the library's JSON. An unknown status or shape is an error."""
     return _decoder.decode(text)
 
 
 class _TcbInfo(msgspec.Struct, frozen=True):
     id: Literal["SGX", "TDX"]
     version: Literal[3]
-    tcb_type: Literal[0] = msgspec.field(name="tcbType")  # how levels are compared
+    tcb_type: Literal[0] = msgspec.field(name="tcbType")  # the rule for comparing levels
     pce_id: str = msgspec.field(name="pceId")
     evaluation_number: int = msgspec.field(name="tcbEvaluationDataNumber")
 
@@ -142,10 +143,10 @@ _qe_identity_decoder = msgspec.json.Decoder(_QeIdentity)
 
 
 class Verifier:
-    """Verifies quotes under pinned root certificates, DER. May be shared among threads.
+    """Verifies quotes under pinned root certificates, DER. Threads may share it.
 
-    ``root_ca``: that of quotes of SGX and TDX; ``amd_roots``: those of SEV-SNP by line of
-    processors, without which its reports are refused. Raises ``ConfigurationRefusedError`` if
+    ``root_ca``: the root for quotes of SGX and TDX. ``amd_roots``: the roots for SEV-SNP by line of
+    processors; without them its reports are refused. Raises ``ConfigurationRefusedError`` if
     ``root_ca`` is not a root certificate.
     """
 
@@ -160,14 +161,14 @@ class Verifier:
         return self._root_ca
 
     def load(self) -> None:
-        """Load the library now; otherwise the first quote waits for it."""
+        """Load the library now, so that the first quote does not wait."""
         _ = self._verifier
 
     def verify(self, quote: bytes, collateral: Collateral | AmdCollateral, at: datetime) -> Verdict:
-        """Return what ``quote`` (raw, or with the 16-byte header) says, if it verifies at ``at``.
+        """Return the verdict of ``quote`` (raw, or with the 16-byte header) at the time ``at``.
 
-        Raises ``QuoteRefusedError`` with its reason, and nothing else, whatever the bytes are.
-        ``at`` is a time with a zone. TCB status and identity still have to be appraised.
+        For any bytes, the only possible exception is ``QuoteRefusedError`` with its reason. ``at``
+        is a time with a zone. An appraisal still has to check TCB status and identity.
         """
         if at.tzinfo is None:
             raise ValueError("the time of verification needs a zone")
@@ -196,7 +197,7 @@ class Verifier:
 
     @functools.cached_property
     def _verifier(self) -> "dcap_qvl.QuoteVerifier":
-        import dcap_qvl  # with the first quote: with what it imports it would delay a start
+        import dcap_qvl  # imported at the first quote, because the import would delay a start
 
         return dcap_qvl.QuoteVerifier(self._root_ca)
 
@@ -211,8 +212,8 @@ class Verifier:
             return read_claims(found.to_json())
         except (KeyboardInterrupt, SystemExit, MemoryError):
             raise
-        # A panic arrives as PanicException, which is no Exception, unless the library was built to
-        # abort (0.7.0's wheels are: see authentic.py).
+        # A panic arrives as PanicException, which is not an Exception. A library built to abort
+        # raises nothing; the wheels of 0.7.0 are built so (see authentic.py).
         except BaseException as exc:  # noqa: BLE001
             reason = reason_for(str(exc))
         if reason is QuoteProblem.CHAIN:
@@ -220,8 +221,8 @@ class Verifier:
         raise refusal(reason)
 
 
-# What belongs to the collateral alone is done once for each: a coordinator verifies many quotes
-# with the same one.
+# Results that depend on the collateral alone are cached, because a coordinator verifies many quotes
+# with the same collateral.
 @functools.lru_cache(maxsize=64)
 def _for_library(collateral: Collateral) -> "dcap_qvl.QuoteCollateralV3":
     import dcap_qvl
@@ -242,14 +243,14 @@ def _for_library(collateral: Collateral) -> "dcap_qvl.QuoteCollateralV3":
 def require_dcap(quote: bytes) -> None:
     """Raise ``QuoteRefusedError`` if ``quote``, of a coordinator, is a report of SEV-SNP.
 
-    Those of workloads are verified by coordinators, which have AMD's collateral in their settings.
+    Coordinators verify the reports of workloads, because their settings include AMD's collateral.
     """
     if read_form(quote).tee is Tee.SNP:
         raise QuoteRefusedError(
             QuoteProblem.WRONG_PLATFORM,
-            "the coordinator attests with a report of SEV-SNP, which only other coordinators"
-            " verify so far",
-            hint="run the coordinator that others verify in SGX or TDX",
+            "the coordinator attests with a report of SEV-SNP; so far only other coordinators"
+            " verify such reports",
+            hint="run a coordinator that clients verify in SGX or TDX",
         )
 
 
@@ -261,7 +262,7 @@ def _matching_tcb_info(collateral: Collateral) -> _TcbInfo:
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         raise QuoteRefusedError(
             QuoteProblem.COLLATERAL,
-            "the collateral's TCB info or QE identity is unreadable or of another version",
+            "the collateral's TCB info or QE identity is unreadable or has an unknown version",
             hint="fetch the collateral again, TCB info of version 3 and QE identity of version 2",
         ) from None
     if tcb_info.evaluation_number != qe_identity.evaluation_number:
@@ -278,7 +279,7 @@ def _require_tee(form: QuoteForm, tcb_info: _TcbInfo) -> None:
         raise QuoteRefusedError(
             QuoteProblem.WRONG_PLATFORM,
             f"the collateral is for {tcb_info.id} quotes, and this is one of {form.tee.upper()}",
-            hint="SGX and TDX each need their own collateral: fetch that of this quote, too",
+            hint="SGX and TDX each need their own collateral: fetch the collateral for this quote",
         )
 
 
@@ -291,10 +292,10 @@ def _require_in_time(claims: Claims, at: int) -> None:
 
 def _verdict(form: QuoteForm, claims: Claims) -> Verdict:
     report = read_report(form)
-    if report.debug:  # the library has refused it already; this keeps it so
+    if report.debug:  # a second check: the library refuses debug quotes as well
         raise refusal(QuoteProblem.DEBUG)
     if report.td is not None:
-        require_sound(report.td)  # likewise, where the library knows the reason
+        require_sound(report.td)  # a second check, for reasons that the library knows
     return Verdict(
         **msgspec.structs.asdict(report),
         tee=form.tee,

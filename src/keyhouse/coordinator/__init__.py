@@ -1,4 +1,4 @@
-"""The trusted state: what may change it, how it changes, and the one writer."""
+"""The trusted state: rules and preparation of its changes, and the single writer."""
 
 from typing import TYPE_CHECKING
 
@@ -53,8 +53,8 @@ from keyhouse.coordinator.engine.start_quotes import MakeQuote, StartQuote
 from keyhouse.coordinator.origin.checks import Origin
 from keyhouse.coordinator.prepared_again import until_current
 
-# What checks a manifest and prepares a change is imported when that is done, or a second after the
-# start: it is a large part of the code, of which nothing is needed before.
+# These modules check a manifest and prepare a change. They are a large part of the code, and a
+# start needs none of them. So they are imported at their first use, or a second after the start.
 if TYPE_CHECKING:
     from keyhouse.coordinator.full_check import check_fully
     from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload

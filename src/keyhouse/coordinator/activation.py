@@ -1,9 +1,9 @@
-"""Activations of workloads: what each has to be, and what it is started with.
+"""Activations of workloads: the requirements and the parameters of a workload.
 
-Its parameters are its rendered templates, and its identity. Only the secrets that the marble type
-uses are made or derived. Nothing is stored: the same UUID has the same keys at each start, and new
-certificates. Source: manifest format, "Templates" and "Secrets"; workload API, "Delivered
-parameters".
+The parameters are the rendered templates and the identity of the workload. An activation makes or
+derives only the secrets that the marble type uses, and stores nothing. A UUID has the same keys at
+each start, and new certificates. Source: manifest format, "Templates" and "Secrets"; workload API,
+"Delivered parameters".
 """
 
 from collections.abc import Callable, Mapping
@@ -27,14 +27,17 @@ from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
 
 def package_in_force(state: Running, name: str) -> Package:
-    """Return one package, with the SecurityVersion that updates have raised."""
+    """Return the package ``name`` with the SecurityVersion in force.
+
+    Package updates may have raised the version above the manifest.
+    """
     package = policy_of(state.manifest).manifest.packages[name]
     version = state.security_versions.get(name, package.security_version)
     return replace(package, security_version=version)
 
 
 class ActivationRequest(msgspec.Struct, frozen=True):
-    """The request of one workload as received: nothing in it is checked yet.
+    """The request of a workload as received, without any check.
 
     Source: workload API, "Definition".
     """
@@ -46,7 +49,7 @@ class ActivationRequest(msgspec.Struct, frozen=True):
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """What a workload is started with. All of it is secret, because secrets are in it."""
+    """The parameters of a workload. All of them are secret, because they contain secrets."""
 
     files: Mapping[str, bytes]  # by path
     env: Mapping[str, bytes]  # by name
@@ -57,24 +60,24 @@ class Parameters(msgspec.Struct, frozen=True):
 
 
 class Joining(msgspec.Struct, frozen=True):
-    """The workload that is being activated, and when."""
+    """The workload of an activation, and the time."""
 
     marble: UUID
-    leaf: StoredSecret  # its certificate and key, just issued
+    leaf: StoredSecret  # its new certificate and key
     now: datetime
 
 
 def parameters(state: Running, recipe: Recipe, joining: Joining) -> Parameters:
-    """Return the parameters of ``joining``, a workload of the recipe's type.
+    """Return the parameters of the workload ``joining``, which has the marble type of ``recipe``.
 
-    Raises ``ConflictError`` if a value is missing (a user has to upload it first) or cannot be made
-    (its certificate would have ended).
+    Raises ``ConflictError`` for a value that a user has to upload first, and for a certificate that
+    would already have expired.
     """
-    secrets = _named(state, recipe, joining, _current(state, recipe))
+    secrets = _secret_values(state, recipe, joining, _current(state, recipe))
     values = Values(
         marblerun=_reserved(state, joining.leaf),
         secrets=secrets,
-        previous=_named(state, recipe, joining, _previous(state, recipe)),
+        previous=_secret_values(state, recipe, joining, _previous(state, recipe)),
     )
     place = ("Marbles", recipe.marble_type, "Parameters")
     files = {
@@ -94,12 +97,12 @@ def parameters(state: Running, recipe: Recipe, joining: Joining) -> Parameters:
 
 
 class _Source(msgspec.Struct, frozen=True):
-    """Where the values of ``.Secrets``, or of ``.Previous.Secrets``, come from."""
+    """The source of the values of ``.Secrets`` or of ``.Previous.Secrets``."""
 
     used: Mapping[str, SecretDefinition]
     stored: Callable[[str], StoredSecret | None]
     root_secret: Secret
-    sizes: Mapping[str, int]  # bits of derived keys, where they differ from the definition
+    sizes: Mapping[str, int]  # bits of derived keys with a size unlike the definition
 
 
 def _current(state: Running, recipe: Recipe) -> _Source:
@@ -108,16 +111,16 @@ def _current(state: Running, recipe: Recipe) -> _Source:
 
 def _previous(state: Running, recipe: Recipe) -> _Source:
     def stored(name: str) -> StoredSecret | None:
-        # Until the first update both are equal, also where the value was uploaded since.
+        # Before the first update the previous value is the value, even if it was uploaded later.
         return state.previous.get(name) or state.secrets.get(name)
 
     return _Source(recipe.previous, stored, state.previous_root_secret, state.previous_sizes)
 
 
-def _named(
+def _secret_values(
     state: Running, recipe: Recipe, joining: Joining, source: _Source
 ) -> dict[str, StoredSecret]:
-    """Return the values of all names that the recipe uses; those that are missing are left out."""
+    """Return the values of the names in the recipe. Missing values are left out."""
     values: dict[str, StoredSecret] = {}
     for name, definition in source.used.items():
         if definition.user_defined or definition.shared:
@@ -148,7 +151,7 @@ def _derived(
 def _generated(
     name: str, definition: SecretDefinition, joining: Joining, state: Running
 ) -> StoredSecret:
-    from keyhouse.authority import generate  # which no start needs
+    from keyhouse.authority import generate  # a start does not need this import
 
     try:
         return generate(definition, name=name, keys=state.keys, now=joining.now)
@@ -180,15 +183,15 @@ def _rendered(template: Template, values: Values, place: tuple[str, ...]) -> byt
         return template.render(values)
     except MissingValueError as missing:
         raise ConflictError(
-            f"secret {quoted(missing.call.name)} has no value yet, but {at(*place)} reads it",
-            hint="a user has to upload it: keyhouse secret set",
+            f"secret {quoted(missing.call.name)} has no value yet; {at(*place)} needs it",
+            hint="upload the value with keyhouse secret set",
         ) from None
     except BadRequestError as refused:
         raise ConflictError(f"{at(*place)}: {refused.message}", hint=refused.hint) from None
 
 
 def _predefined(state: Running, leaf: StoredSecret) -> dict[str, bytes]:
-    """Return the variables that every workload has; they win over the manifest's own."""
+    """Return the variables of every workload. They override variables of the manifest."""
     keys = state.keys
     own = certificate_pem(leaf.cert).encode()
     return {
@@ -202,16 +205,16 @@ def _predefined(state: Running, leaf: StoredSecret) -> dict[str, bytes]:
 
 @lru_cache(maxsize=8)
 def _coordinators_pem(der: bytes) -> bytes:
-    """Return one of the coordinator's own certificates in PEM: the same in every answer."""
+    """Return a certificate of the coordinator in PEM, cached because every answer contains it."""
     return certificate_pem(der).encode()
 
 
 def _tls_config(
     recipe: Recipe, *, leaf: StoredSecret, secrets: Mapping[str, StoredSecret], marble_root: bytes
 ) -> bytes:
-    """Return the JSON text for a marble type with TLS tags. As secret as the keys in it.
+    """Return the JSON text for a marble type with TLS tags, as secret as its keys.
 
-    Raises ``ConflictError`` if a secret that a port is served with has no certificate or key yet.
+    Raises ``ConflictError`` if the certificate or key of a port has no value yet.
     """
     trusted = certificate_pem(marble_root)
     own = _entry(trusted, leaf)
@@ -236,7 +239,7 @@ def _entry(trusted: str, identity: StoredSecret) -> dict[str, str]:
 def _complete(name: str, value: StoredSecret | None) -> StoredSecret:
     if value is None or not (value.cert and value.private):
         raise ConflictError(
-            f"secret {quoted(name)}, which a port is served with, has no certificate or key yet",
-            hint="a user has to upload both: keyhouse secret set",
+            f"secret {quoted(name)} of a TLS port has no certificate or no key yet",
+            hint="upload both with keyhouse secret set",
         )
     return value

@@ -1,4 +1,4 @@
-"""The full check of a manifest: its rules, and a trial run of issuing its certificates."""
+"""The full check of a manifest: its rules, and a trial of issuing its certificates."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -24,9 +24,9 @@ def check_fully(
 ) -> Checked:
     """Return the manifest and its warnings, or raise ``InvalidError`` with every problem at once.
 
-    ``keys`` are the coordinator's: certificates are issued on trial under its intermediate CA, and
-    may not have its own names. All templates are checked. A caller that issues some certificates
-    itself right afterwards selects with ``building`` which others are issued on trial.
+    The check issues certificates on trial under the intermediate CA in ``keys``. A certificate must
+    not have the names of the coordinator. The check covers all templates. A caller that issues some
+    certificates itself right afterwards leaves them out of the trial with ``building``.
     """
     try:
         checked = check(raw, now=now)
@@ -39,17 +39,19 @@ def check_fully(
 
 
 def _trial_of(raw: bytes, keys: CoordinatorKeys, now: datetime) -> list[Problem]:
-    """Return the problems that the trial finds; none if the manifest cannot be decoded.
+    """Return the problems of the trial; none if the manifest cannot be decoded.
 
-    None either if it asks for more certificates than may be generated, for which it is refused:
-    nobody gets so many issued on trial.
+    A manifest with too many generated certificates gets no trial. The rules refuse such a manifest,
+    and an attacker must not make the coordinator issue that number.
     """
     try:
         manifest = decode(raw)
     except InvalidError:
         return []
-    generated = (one for one in manifest.secrets.values() if not one.user_defined)
-    if sum(one.type.is_certificate for one in generated) > MOST_COST:
+    generated = (
+        definition for definition in manifest.secrets.values() if not definition.user_defined
+    )
+    if sum(definition.type.is_certificate for definition in generated) > MOST_COST:
         return []
     return _trials(manifest, keys, now, lambda _definition: True)
 
@@ -67,13 +69,13 @@ def _trials(
         if definition.user_defined:
             problems += _initial_problems(name, definition)
         elif definition.type.is_certificate:
-            built = building(definition)
-            problems += trial(definition, name=name, keys=keys, now=now, building=built)
+            is_tried = building(definition)
+            problems += trial(definition, name=name, keys=keys, now=now, building=is_tried)
     return problems
 
 
 def _initial_problems(name: str, definition: SecretDefinition) -> list[Problem]:
-    """Return why the value that a manifest gives to a user-defined secret is invalid."""
+    """Return the problems of the value that a manifest gives to a user-defined secret."""
     try:
         initial_secret(name, definition)
     except InvalidError as invalid:
@@ -85,7 +87,7 @@ def _initial_problems(name: str, definition: SecretDefinition) -> list[Problem]:
 
 
 def initial_secret(name: str, definition: SecretDefinition) -> StoredSecret | None:
-    """Return the value that a manifest gives to a user-defined secret; None without one.
+    """Return the value that a manifest gives to a user-defined secret; None without a value.
 
     Raises:
         InvalidError: the value does not fit the definition.
@@ -103,7 +105,7 @@ _FIELDS = {"key": "Private", "private": "Private", "cert": "Cert", "public": "Pu
 
 
 def _merged(invalid: InvalidError, more: list[Problem]) -> InvalidError:
-    """Return all problems; if a rule and the trial both found one at a place, that of the rule."""
+    """Return all problems. At a place with two problems, the problem of the rules wins."""
     known = {problem.at for problem in invalid.problems}
-    others = (found for found in more if found.at not in known)
-    return InvalidError("the manifest", reported((*invalid.problems, *others)))
+    further = (found for found in more if found.at not in known)
+    return InvalidError("the manifest", reported((*invalid.problems, *further)))

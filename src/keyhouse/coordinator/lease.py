@@ -1,10 +1,16 @@
-"""How long this process may serve by what witnesses have cosigned.
+"""The lease: the time and the operations that cosignatures of witnesses permit to this process.
 
-A host can start a coordinator from an old disk, or twice. So, where the manifest says so, nothing
-is served before a quorum has cosigned a checkpoint that covers a leaf with random bytes of this
-process: no cosignature over it can exist before. That lasts for a time and for a number of
-operations, whichever ends first: a host can stop the clock. Then another such leaf, an anchor,
-must be cosigned. What is not served meanwhile is held.
+A host can start a coordinator from an old disk, or start it twice. Each copy would serve secrets
+with valid keys. With ``Serve: Witnessed`` in the manifest, a process serves only under a lease:
+
+1. A process appends a leaf with its random bytes to the transparency log. No earlier cosignature
+   covers these bytes.
+2. Witnesses cosign a checkpoint that covers the leaf, if the log continues the log that they know.
+   They refuse an older copy and a second history.
+3. A quorum of cosignatures grants a lease. The lease ends after a time or after a number of
+   operations, whichever comes first, because a host can stop the clock.
+4. Before the end, the process appends another such leaf, an anchor, and submits again. Without a
+   lease, requests are refused with the code ``held``.
 """
 
 import asyncio
@@ -21,10 +27,10 @@ from keyhouse.manifest import Anchored, Serving, Transparency
 from keyhouse.transparency.policy import Policy
 
 MOST_WAITING: Final = 256
-"""Leaves that may wait for witnesses while the coordinator serves."""
+"""Maximum of leaves without a cosignature while the coordinator serves."""
 
 PATIENCE: Final = 5.0
-"""Seconds that an answer waits for witnesses, where it waits for them."""
+"""Seconds that a request waits for a cosignature."""
 
 _SECOND: Final = 1_000_000
 
@@ -32,41 +38,41 @@ STARTING: Final = "witnesses have not cosigned the start of this process yet"
 NO_QUORUM: Final = "no quorum of the witnesses has cosigned for too long"
 ROLLED_BACK: Final = "rolled back: witnesses have seen a newer state of this deployment"
 FORKED: Final = "forked: witnesses have seen another history of this deployment"
-DAMAGED: Final = "files of the transparency log are damaged, so witnesses cannot be shown a proof"
+DAMAGED: Final = "files of the transparency log are damaged, so no proof for the witnesses exists"
 
 
 class HeldError(UnavailableError):
-    """The coordinator serves nothing of this kind until witnesses have cosigned its state."""
+    """Requests of this kind are refused until witnesses have cosigned the state."""
 
     code = "held"
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A moment: microseconds of this process, and operations that it has carried out."""
+    """A moment: microseconds of this process, and the number of its operations so far."""
 
     elapsed: int
     operations: int
 
 
 class Left(msgspec.Struct, frozen=True):
-    """The rest of a lease: whole seconds, and operations in tenths of the manifest's number."""
+    """The rest of a lease: whole seconds, and operations rounded down (see ``Lease.left``)."""
 
     seconds: int
     operations: int
 
 
 class _Nonce(msgspec.Struct, frozen=True):
-    """A leaf with random bytes of this process: a log of ``size`` leaves has it."""
+    """A leaf with random bytes of this process, contained in a log of ``size`` leaves."""
 
     size: int
-    made: Mark  # before the leaf
+    made: Mark  # a moment before the leaf
 
 
 class Lease:
-    """Used by the event loop only. ``elapsed`` returns microseconds, which never decrease.
+    """Used by the event loop only. ``elapsed`` returns microseconds that never decrease.
 
-    ``instance`` is what the start of this process has in the log. ``work`` is set when there may be
-    something to submit.
+    ``instance``: the random bytes in the leaf of this process's start. ``work`` is set when a new
+    submission may be necessary.
     """
 
     def __init__(self, elapsed: Callable[[], int], instance: bytes) -> None:
@@ -78,16 +84,16 @@ class Lease:
         self._size = 0
         self._decided = 0
         self._nonce: _Nonce | None = None
-        self._ends: Mark | None = None  # None: nothing of this process is cosigned
+        self._ends: Mark | None = None  # None: no leaf of this process is cosigned
         self._trouble = ""
         self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
-        self._demanded: list[asyncio.Future[bool]] = []
+        self._anchor_waiters: list[asyncio.Future[bool]] = []
         self._began = self.mark()
         self.former: tuple[str, ...] = ()
-        self.policies: tuple[Policy, ...] = ()  # the quorum of each is needed, in this order
-        self.witnessed = 0  # the size of the log that a quorum has cosigned
-        self.checkpoint = b""  # of that size, with the cosignatures
-        self.is_condemned = False  # until a restart
+        self.policies: tuple[Policy, ...] = ()  # each needs a quorum, in this order
+        self.witnessed = 0  # size of the newest checkpoint with a quorum
+        self.checkpoint = b""  # that checkpoint, with cosignatures
+        self.is_condemned = False  # no lease until a restart
         self.is_enforced = False
         self.work: Final = asyncio.Event()
 
@@ -96,12 +102,12 @@ class Lease:
         return Mark(self._elapsed(), self._operations)
 
     def begin(self) -> None:
-        """Take this moment for that of the start, if its leaf is not in the log yet."""
+        """Start the time of the first lease now, if the leaf of the start is not in the log yet."""
         if self._nonce is None:
             self._began = self.mark()
 
     def follow(self, state: State) -> None:
-        """Take over ``state``, which is published."""
+        """Adopt the published ``state``."""
         if not isinstance(state, Running) or state.public_log is None:
             return
         former = state.public_log.former
@@ -116,28 +122,28 @@ class Lease:
             self.work.set()
 
     def require(self) -> None:
-        """Return if the coordinator may serve. Raises ``HeldError``."""
+        """Verify that the coordinator may serve. Raises ``HeldError``."""
         if self.is_enforced and (reason := self.held):
             raise HeldError(
                 f"the coordinator is held: {reason}",
-                hint="see keyhouse status; its operator has to make sure that this is the newest"
-                " state, and that it reaches the witnesses",
+                hint="see keyhouse status; the operator has to verify that this is the newest"
+                " state, and that the coordinator reaches the witnesses",
             )
 
     def require_decisions(self) -> None:
-        """Return if a quorum has cosigned every decision, where the manifest says ``Witnessed``.
+        """Verify that a quorum has cosigned every decision, if the manifest requires witnesses.
 
-        New holders and newly admitted code get nothing before. Else an update that nobody outside
-        has seen gives the data key away, and an older copy, which is cosigned, shows nothing of it.
-        Raises ``HeldError``.
+        New shareholders and newly admitted code receive nothing before. Otherwise an update without
+        an outside observer could disclose the data key. An older copy of the log would be cosigned
+        and show no trace of the update. Raises ``HeldError``.
         """
         if self.is_enforced and self.witnessed < self._decided:
             raise HeldError(
                 "witnesses have not cosigned the newest manifest yet", hint="try again later"
             )
 
-    def spend(self) -> None:
-        """Count an operation that is served now. Raises ``HeldError``."""
+    def charge(self) -> None:
+        """Count an operation. Raises ``HeldError``."""
         self.require()
         self._operations += 1
         if self.is_due:
@@ -145,7 +151,7 @@ class Lease:
 
     @property
     def held(self) -> str:
-        """Why nothing is served where the manifest says ``Witnessed``; empty: it is served."""
+        """The reason for refusing requests, if the manifest requires witnesses; empty: none."""
         ends, now = self._ends, self.mark()
         if self.is_condemned:
             return self._trouble
@@ -157,16 +163,16 @@ class Lease:
 
     @property
     def note(self) -> str:
-        """What to tell people of what witnesses have not cosigned; empty: there is nothing."""
+        """A text for people about missing cosignatures; empty: nothing is missing."""
         reason = self.held if self.policies else ""
         return reason and (f"held: {reason}" if self.is_enforced else f"served although {reason}")
 
     @property
     def left(self) -> Left | None:
-        """The rest of the lease, both numbers 0 if it has ended; None: there are no witnesses.
+        """The rest of the lease, with zeros after its end; None without witnesses.
 
-        Anybody may read it. The operations are rounded down to a tenth of ``LeaseOperations``, so
-        no caller can count single reads of others.
+        The value is public. The operations are rounded down to a tenth of ``LeaseOperations``, so a
+        client cannot count single reads of other clients.
         """
         if not self.policies:
             return None
@@ -178,8 +184,11 @@ class Lease:
 
     @property
     def is_due(self) -> bool:
-        """Whether an anchor has to be made: half of what the last one is good for is used up."""
-        if self._demanded:
+        """True if an anchor is necessary: half of the lease is used.
+
+        The second half is the time for the next quorum, so the coordinator serves without a pause.
+        """
+        if self._anchor_waiters:
             return True
         nonce = self._nonce
         if nonce is None or nonce.size > self.witnessed:
@@ -190,24 +199,24 @@ class Lease:
 
     @property
     def seconds_left(self) -> float:
-        """Seconds until an anchor is due by time."""
+        """Seconds until an anchor is necessary because of time."""
         made = self._nonce.made.elapsed if self._nonce is not None else 0
         return self._rules.lease_seconds / 2 - (self._elapsed() - made) / _SECOND
 
     @property
     def is_behind(self) -> bool:
-        """Whether there are leaves that no quorum has cosigned."""
+        """True if the log has leaves without a quorum."""
         return self._ends is None or self.witnessed < self._size
 
     @property
     def is_urgent(self) -> bool:
-        """Whether someone waits for witnesses, or an anchor does, or many leaves do."""
+        """True if a request, an anchor, or many leaves wait for witnesses."""
         pending = self._nonce is None or self._nonce.size > self.witnessed
         many = self._size - self.witnessed > MOST_WAITING // 4
-        return bool(pending or many or self._waiting or self._demanded or self._ends is None)
+        return bool(pending or many or self._waiting or self._anchor_waiters or self._ends is None)
 
-    def granted(self, size: int, checkpoint: bytes) -> None:
-        """Take over that all quorums cosigned ``checkpoint``, of the first ``size`` leaves."""
+    def on_quorum(self, size: int, checkpoint: bytes) -> None:
+        """Record that all quorums cosigned ``checkpoint`` over the first ``size`` leaves."""
         self.witnessed, self.checkpoint = size, checkpoint
         nonce, rules = self._nonce, self._rules
         if nonce is not None and size >= nonce.size:
@@ -216,37 +225,42 @@ class Lease:
                 nonce.made.operations + rules.lease_operations,
             )
             self._trouble = ""
-        for wanted, waiting in self._waiting:
-            if wanted <= size and not waiting.done():
+        for size_needed, waiting in self._waiting:
+            if size_needed <= size and not waiting.done():
                 waiting.set_result(True)
         self._waiting = [each for each in self._waiting if not each[1].done()]
 
-    def refused(self, trouble: str, *, lasting: bool) -> None:
-        """Take over that there was no quorum, and why; if ``lasting``, until a restart."""
+    def on_refusal(self, trouble: str, *, lasting: bool) -> None:
+        """Record ``trouble``: there was no quorum.
+
+        ``lasting``: there will be none until a restart.
+        """
         self._trouble = trouble
         self.is_condemned = lasting
-        if lasting:  # nobody waits for what will not come
-            for waiting in (*(each for _, each in self._waiting), *self.demands()):
+        if lasting:  # no quorum will come, so no request may wait for it
+            for waiting in (*(each for _, each in self._waiting), *self.take_waiters()):
                 if not waiting.done():
                     waiting.set_result(False)
             self._waiting = []
 
-    def demands(self) -> "list[asyncio.Future[bool]]":
-        """Return who waits for an anchor that begins from now on."""
-        found, self._demanded = self._demanded, []
-        return found
+    def take_waiters(self) -> "list[asyncio.Future[bool]]":
+        """Return and remove the requests that wait for an anchor not yet begun."""
+        waiters, self._anchor_waiters = self._anchor_waiters, []
+        return waiters
 
-    def demand(self, waiting: "list[asyncio.Future[bool]]") -> None:
-        """Have an anchor made for those who are ``waiting``."""
-        self._demanded += [each for each in waiting if not each.done()]
+    def add_waiters(self, waiting: "list[asyncio.Future[bool]]") -> None:
+        """Request an anchor for the requests in ``waiting``."""
+        self._anchor_waiters += [each for each in waiting if not each.done()]
 
-    def anchored(self, size: int, made: Mark, demands: "list[asyncio.Future[bool]]") -> None:
-        """Take over that an anchor, begun at ``made``, is in the log of ``size``."""
+    def on_anchor(self, size: int, made: Mark, take_waiters: "list[asyncio.Future[bool]]") -> None:
+        """Record that an anchor is in the log of ``size``; its preparation began at ``made``."""
         self._nonce = _Nonce(size, made)
-        self._waiting += [(size, each) for each in demands]
+        self._waiting += [(size, each) for each in take_waiters]
 
-    async def told(self, *, patience: float = PATIENCE) -> bool | None:
-        """Wait until a quorum has cosigned all that is durable now; tell whether it has.
+    async def wait_cosigned(self, *, patience: float = PATIENCE) -> bool | None:
+        """Wait until a quorum has cosigned all durable leaves.
+
+        Return False after ``patience`` seconds.
 
         None: there are no witnesses.
         """
@@ -256,20 +270,21 @@ class Lease:
             return not self.is_condemned
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((self._size, waiting))
-        return await self._awaited(waiting, patience)
+        return await self._wait(waiting, patience)
 
     async def anchor(self, what: Anchored, *, patience: float = PATIENCE) -> bool:
-        """Wait until a quorum has cosigned where the journal stands now, if ``what`` has to.
+        """Wait until a quorum has cosigned the present position of the journal.
 
-        Tell whether it has.
+        Return whether this happened. Return False at once if the manifest requires no anchor before
+        an operation of the kind ``what``.
         """
         if not self.policies or self.is_condemned or what not in self._rules.anchor_before:
             return False
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.demand([waiting])
-        return await self._awaited(waiting, patience)
+        self.add_waiters([waiting])
+        return await self._wait(waiting, patience)
 
-    async def _awaited(self, waiting: "asyncio.Future[bool]", patience: float) -> bool:
+    async def _wait(self, waiting: "asyncio.Future[bool]", patience: float) -> bool:
         self.work.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
@@ -277,7 +292,7 @@ class Lease:
         return False
 
     def _adopt(self, rules: Transparency) -> None:
-        """Go by ``rules`` from now on: other witnesses begin where those before agree."""
+        """Adopt ``rules``. New witnesses count only after the former witnesses have cosigned."""
         before, self._rules = self._rules, rules
         policy = Policy.read(rules.witnesses) if rules.witnesses else None
         former = tuple(map(Policy.read, self.former))

@@ -1,8 +1,8 @@
 """The slow and impure work before a decision: keys, certificates, shares, imported values.
 
-Called off the event loop. Reads one state, changes nothing, and returns a command that names the
-state it read. The command counts only if that state is still the present one when it is decided, so
-it is prepared again when another change was first (``until_current``).
+The functions run off the event loop. Each reads one state, changes nothing, and returns a command
+with the name of that state. A decision accepts the command only in the same state. After another
+change, the command is prepared again (``until_current``).
 """
 
 import os
@@ -29,16 +29,16 @@ from keyhouse.wire.secret_types import SecretDefinition, UserSecret
 
 
 def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: int) -> SetManifest:
-    """Check ``raw`` completely, and make everything that it needs.
+    """Check ``raw`` completely, and make all keys, secrets and shares of the deployment.
 
     Raises:
         InvalidError: every problem of the manifest.
     """
-    checked = check_fully(raw, keys=state.keys, now=moment(now), building=_is_not_made_below)
+    checked = check_fully(raw, keys=state.keys, now=moment(now), building=_is_only_tried)
     manifest = checked.manifest
     dek, store_id = Secret(os.urandom(DEK_SIZE)), os.urandom(STORE_ID_SIZE)
     secrets = _initial_secrets(manifest, state.keys, moment(now))
-    remember_policy(manifest)  # made here, off the loop
+    remember_policy(manifest)  # made here, off the event loop
     recovery = authority.make_recovery(
         dek,
         {name: key.public_key for name, key in manifest.recovery_keys.items()},
@@ -67,20 +67,20 @@ def prepare_upload(
     *,
     within: str = "secrets",
 ) -> UploadSecrets:
-    """Check and import the secrets that a user uploads. The permission is checked first.
+    """Check and import the secrets that a user uploads. The check of the permission is first.
 
-    ``within``: the field of the request with the uploads; empty if the request is the map itself.
+    ``within``: the field of the request with the uploads; empty if the request itself is the map.
 
     Raises:
         UnauthenticatedError, ForbiddenError: the caller may not write all of these names.
-        BadRequestError: an upload mixes a key with a certificate.
-        InvalidError: every problem of the values, or of the templates that would read them.
+            BadRequestError: an upload mixes a key with a certificate. InvalidError: every problem
+            of the values, and of templates with these values.
     """
     policy = policy_of(state.manifest)
     policy.authorize(identity, Action.WRITE_SECRET, uploads)
-    waiting = _waiting_templates(state)
+    check_pending = _pending_check(state)
     problems: list[Problem] = []
-    ready: list[Uploaded] = []
+    imported: list[Uploaded] = []
     for name, upload in sorted(uploads.items()):
         definition = policy.manifest.secrets[name]
         try:
@@ -93,8 +93,8 @@ def prepare_upload(
             place = at(within, name) if within else at(name)
             raise _placed(place, mixed) from None
         problems += policy.templates.check_upload(name, value)
-        problems += waiting(name, value)
-        ready.append(Uploaded(name=name, type=definition.type, value=value))
+        problems += check_pending(name, value)
+        imported.append(Uploaded(name=name, type=definition.type, value=value))
     if problems:
         raise InvalidError("the upload", problems)
     assert identity is not None  # noqa: S101 it was authorized
@@ -102,16 +102,16 @@ def prepare_upload(
         identity=identity,
         manifest=state.manifest,
         pending=state.pending.manifest if state.pending else None,
-        uploads=tuple(ready),
+        uploads=tuple(imported),
     )
 
 
-def _waiting_templates(
+def _pending_check(
     state: Running,
 ) -> Callable[[str, authority.StoredSecret], tuple[Problem, ...]]:
-    """Return the check of a value against the pending manifest.
+    """Return the check of a value against the templates of the pending manifest.
 
-    Without it, the last acknowledgement could find that an upload does not fit.
+    Without this check, an upload could prevent the last acknowledgement.
     """
     if state.pending is None:
         return lambda _name, _value: ()
@@ -121,7 +121,7 @@ def _waiting_templates(
     def check(name: str, value: authority.StoredSecret) -> tuple[Problem, ...]:
         definition = policy.manifest.secrets.get(name)
         if definition is None or not equal_definitions(now.get(name), definition):
-            return ()  # the update would drop the value
+            return ()  # the update will drop the value
         return tuple(map(_in_pending, policy.templates.check_upload(name, value)))
 
     return check
@@ -132,24 +132,24 @@ def _in_pending(problem: Problem) -> Problem:
 
 
 def _below(place: str, problem: Problem) -> Problem:
-    """Return a problem of the upload at ``place`` with its place in the whole request."""
+    """Return ``problem`` of the upload at ``place`` with its place in the whole request."""
     return msgspec.structs.replace(problem, at=f"{place}.{problem.at}")
 
 
 def _placed(place: str, mixed: BadRequestError) -> BadRequestError:
-    """Return a refusal of the upload at ``place`` with its fields' places in the whole request."""
+    """Return the refusal ``mixed`` with the places of its fields in the whole request."""
     fields = {f"{place}.{field}": why for field, why in mixed.fields.items()}
     return BadRequestError(mixed.message, fields=fields, hint=mixed.hint)
 
 
-def _is_not_made_below(definition: SecretDefinition) -> bool:
+def _is_only_tried(definition: SecretDefinition) -> bool:
     return not authority.is_generated_with_manifest(definition)
 
 
 def _initial_secrets(
     manifest: Manifest, keys: authority.CoordinatorKeys, now: datetime
 ) -> dict[str, authority.StoredSecret]:
-    """Make the shared secrets; per-marble ones are made at activation.
+    """Make the shared secrets. An activation makes the secrets of a workload.
 
     Raises:
         InvalidError: every certificate that cannot be made.

@@ -1,4 +1,4 @@
-"""Preparing a change again, while others change the state that it was prepared from."""
+"""Repeats the preparation of a change while other changes replace its state."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
@@ -9,14 +9,17 @@ from keyhouse.coordinator.core.commands import StaleError
 T = TypeVar("T")
 
 ATTEMPTS: Final = 3
-"""Attempts to prepare a change before it is refused because others change the state too fast."""
+"""Attempts to prepare a change before the refusal.
+
+After three conflicts in a row, changes come too fast for this one.
+"""
 
 
 async def until_current(change: Callable[[], Awaitable[T]], *, too_fast: str) -> T:
-    """Return the result of ``change``, which prepares from the present state and submits.
+    """Return the result of ``change``, a function that prepares a command and submits it.
 
-    It is called again after ``StaleError``. Raises ``UnavailableError`` with the message
-    ``too_fast`` after ``ATTEMPTS`` calls, and other errors of ``change``.
+    Calls ``change`` again after ``StaleError``. Raises ``UnavailableError`` with the message
+    ``too_fast`` after ``ATTEMPTS`` calls, and all other errors of ``change``.
     """
     for _ in range(ATTEMPTS):
         try:

@@ -1,14 +1,14 @@
-"""Approvals that users sign: what they propose, agree to or cancel, and in which history.
+"""Approvals: statements about an update, signed by a user.
 
-An approval is a DSSE envelope (v1) with one signature, in the one form of JSON that a log has. Its
-payload is a JSON object in the same form. The signature is by the key of the user's certificate,
-over ``DSSEv1 <length of type> <type> <length of payload> <payload>`` in decimal and with single
-spaces: ECDSA on P-256, P-384 or P-521 with SHA-256, in DER; RSASSA-PSS with SHA-256 and a salt of
-32 bytes; or Ed25519. Nothing that TLS or X.509 signs begins with ``DSSEv1``.
+An approval is a DSSE envelope (v1) with one signature, in canonical JSON. The payload is a JSON
+object in canonical form as well. The key of the user's certificate signs ``DSSEv1 <length of type>
+<type> <length of payload> <payload>``, with decimal lengths and single spaces. The algorithm is
+ECDSA on P-256, P-384 or P-521 with SHA-256, in DER; RSASSA-PSS with SHA-256 and a salt of 32 bytes;
+or Ed25519. No message of TLS or X.509 begins with ``DSSEv1``, so a signature has no second meaning.
 
-An approval counts once. Its head is one that its log has had, and has in it everything that was
-decided before: the first manifest, and each proposal, cancellation and update. Agreements of others
-are not among these, so several people can agree at the same time.
+An approval counts once. Its head is a former or present tree of the log. The head must cover all
+earlier decisions: the first manifest, and each proposal, cancellation and update. Approvals by
+further users are not decisions in this sense, so several users can approve at the same time.
 """
 
 from collections.abc import Callable
@@ -39,16 +39,16 @@ from keyhouse.transparency.errors import LogInvalidError
 
 APPROVAL_TYPE: Final = "application/vnd.keyhouse.approval.v1+json"
 APPROVAL_BYTES: Final = 16_384
-"""Bytes of the longest envelope that is read."""
+"""Maximum length in bytes of an envelope."""
 
 _SHA256: Final = hashes.SHA256()
 _PSS: Final = padding.PSS(padding.MGF1(_SHA256), _SHA256.digest_size)
 
 
 class Decision(StrEnum):
-    """What a user decides."""
+    """The decision of a user."""
 
-    PROPOSE = "propose"  # a manifest, which is an agreement to it as well
+    PROPOSE = "propose"  # a manifest; also approves this manifest
     APPROVE = "approve"  # the pending manifest
     CANCEL = "cancel"  # the pending manifest
     PACKAGES = "packages"  # security versions of packages
@@ -62,16 +62,16 @@ class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a user signs. Hashes are SHA-256 in lower-case hex."""
+    """The signed content. Hashes are SHA-256 in lower-case hex."""
 
     origin: Line  # of the log
     root: Hash  # of the root certificate, DER
     decision: Decision
-    user: Name  # as leaves write it
+    user: Name  # as written in leaves
     base: Hash  # the manifest in force
-    manifest: Hash  # the bytes that are proposed, agreed to or cancelled
+    manifest: Hash  # the proposed, approved or cancelled bytes
     plan: HashOrNone  # the digest of the plan that the user saw; empty: none
-    head: Head  # that the user's client has verified
+    head: Head  # verified by the user's client
     time: Whole  # microseconds since 1970, as the user's client claims
     v: Literal[1] = 1
 
@@ -91,17 +91,17 @@ _ENVELOPES: Final = msgspec.json.Decoder(_Envelope)
 
 
 class SignedApproval(msgspec.Struct, frozen=True):
-    """An approval as it was read; its signature is not verified."""
+    """A parsed approval. Its signature is not verified."""
 
     approval: Approval
-    message: bytes  # that is signed
+    message: bytes  # the signed bytes
     signature: bytes
 
     @classmethod
     def read(cls, raw: bytes) -> "SignedApproval":
         """Return the approval in the envelope ``raw``.
 
-        Raises ``LogInvalidError``, which repeats nothing of it, for every other form of it.
+        Raises ``LogInvalidError`` for every other content. The error repeats no part of ``raw``.
         """
         envelope = read_canonical(raw, _ENVELOPES) if len(raw) <= APPROVAL_BYTES else None
         approval = None if envelope is None else read_canonical(envelope.payload, _PAYLOADS)
@@ -113,7 +113,10 @@ class SignedApproval(msgspec.Struct, frozen=True):
         return cls(approval, _message(envelope.payload), envelope.signatures[0].sig)
 
     def verify(self, certificate: bytes) -> None:
-        """Return if the key of ``certificate`` (DER) has signed it. Raises ``LogInvalidError``."""
+        """Verify the signature with the key of ``certificate`` (DER).
+
+        Raises ``LogInvalidError``.
+        """
         key = _public_key(certificate)
         try:
             if isinstance(key, Ed25519PublicKey):
@@ -124,25 +127,26 @@ class SignedApproval(msgspec.Struct, frozen=True):
                 key.verify(self.signature, self.message, ec.ECDSA(_SHA256))
         except (InvalidSignature, ValueError):
             raise LogInvalidError(
-                "the signature of an approval is not by the key of the user's certificate"
+                "the signature of an approval does not verify with the user's certificate"
             ) from None
 
 
 def sign_approval(approval: Approval, sign: Callable[[bytes], bytes]) -> bytes:
     """Return the envelope of ``approval``; ``sign`` returns the signature over a message.
 
-    Raises ``LogInvalidError`` if it would not be read as it is, and what ``sign`` raises.
+    Raises ``LogInvalidError`` if a reader would not accept the envelope, and all errors of
+    ``sign``.
     """
     payload = canonical(approval)
     signature = _Signature(sign(_message(payload)))
     raw = canonical(_Envelope(payload, APPROVAL_TYPE, (signature,)))
     if SignedApproval.read(raw).approval != approval:
-        raise LogInvalidError("an approval would be read as another one")
+        raise LogInvalidError("an approval does not decode to the same value")
     return raw
 
 
 def signs_approvals(certificate: bytes) -> bool:
-    """Tell whether the key of ``certificate`` (DER) is of a kind that signs approvals."""
+    """Return whether the key of ``certificate`` (DER) has a kind that can sign approvals."""
     try:
         _public_key(certificate)
     except LogInvalidError:
@@ -153,7 +157,7 @@ def signs_approvals(certificate: bytes) -> bool:
 def signature_by(key: PrivateKeyTypes, message: bytes) -> bytes:
     """Return the signature of ``key`` over ``message``, for ``sign_approval``.
 
-    Raises ``LogInvalidError`` for a kind of key that signs no approvals.
+    Raises ``LogInvalidError`` for a kind of key that cannot sign approvals.
     """
     if isinstance(key, Ed25519PrivateKey):
         return key.sign(message)
@@ -161,11 +165,11 @@ def signature_by(key: PrivateKeyTypes, message: bytes) -> bytes:
         return key.sign(message, _PSS, _SHA256)
     if isinstance(key, ec.EllipticCurvePrivateKey):
         return key.sign(message, ec.ECDSA(_SHA256))
-    raise _not_able()
+    raise _unsupported_key()
 
 
 def _message(payload: bytes) -> bytes:
-    """Return what is signed: the pre-authentication encoding of DSSE."""
+    """Return the signed bytes: the pre-authentication encoding of DSSE."""
     kind = APPROVAL_TYPE.encode("ascii")
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
@@ -173,21 +177,21 @@ def _message(payload: bytes) -> bytes:
 def _public_key(
     certificate: bytes,
 ) -> Ed25519PublicKey | RSAPublicKey | ec.EllipticCurvePublicKey:
-    if has_costly_key(certificate):  # also one that cannot be read
-        raise _not_able()
+    if has_costly_key(certificate):  # also true for an unreadable key
+        raise _unsupported_key()
     try:
         key = x509.load_der_x509_certificate(certificate).public_key()
     except (ValueError, UnsupportedAlgorithm):
-        raise _not_able() from None
+        raise _unsupported_key() from None
     if isinstance(key, Ed25519PublicKey | ec.EllipticCurvePublicKey):
         return key
     if isinstance(key, RSAPublicKey) and key.key_size >= SMALLEST:
         return key
-    raise _not_able()
+    raise _unsupported_key()
 
 
-def _not_able() -> LogInvalidError:
+def _unsupported_key() -> LogInvalidError:
     return LogInvalidError(
-        "the key of the user's certificate signs no approvals",
+        "the key of the user's certificate cannot sign approvals",
         hint="use ECDSA P-256, P-384 or P-521, RSA with 2048 to 8192 bits, or Ed25519",
     )

@@ -1,7 +1,7 @@
-"""The one form of JSON in a log (RFC 8785), and what fields of it may hold.
+"""Canonical JSON (RFC 8785) for logs, and the types of its fields.
 
-UTF-8, names in order, no spaces, whole numbers below 2**53. A reader accepts exactly the bytes that
-it would write itself, so one content has one text.
+UTF-8, sorted names, no spaces, whole numbers below 2**53. A reader accepts only the bytes that it
+would write itself. So a value has exactly one text and one hash.
 """
 
 from typing import Annotated, Final, TypeVar
@@ -12,13 +12,13 @@ from msgspec import Meta
 T = TypeVar("T")
 
 NAME_BYTES: Final = 512
-"""Bytes of the longest name that is written as it is; see ``leaf.name_in_leaf``."""
+"""Bytes of the longest name that is not replaced by its hash; see ``leaf.name_in_leaf``."""
 
 Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 """SHA-256 in lower-case hex."""
 
 HashOrNone = Annotated[str, Meta(pattern=r"^(?:[0-9a-f]{64})?\Z")]
-"""The hash of something, as an object of the log; empty: there is none."""
+"""The hash of an object of the log; empty: no object."""
 
 Whole = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 Line = Annotated[str, Meta(pattern=r"^[^\x00-\x1f]{1,255}\Z")]
@@ -28,14 +28,15 @@ _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
 
 def canonical(value: msgspec.Struct) -> bytes:
-    """Return the one text of ``value``. Its bounds are those of a reader, not of this."""
+    """Return the canonical text of ``value``. Only a reader checks the bounds of the fields."""
     return _ENCODER.encode(value)
 
 
 def read_canonical(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
-    """Return what ``raw`` is the one text of; None if ``decoder`` reads no such thing in it."""
+    """Return the value of the canonical text ``raw``, or None for any other text."""
     try:
-        found = decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # its text repeats names
+        value = decoder.decode(raw)
+    # The error text would repeat names.
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return found if _ENCODER.encode(found) == raw else None
+    return value if _ENCODER.encode(value) == raw else None

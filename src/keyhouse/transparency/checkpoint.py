@@ -1,4 +1,4 @@
-"""Checkpoints (C2SP tlog-checkpoint): the text that a log signs about its tree."""
+"""Checkpoints (C2SP tlog-checkpoint): the text about a tree that the key of a log signs."""
 
 import re
 from base64 import b64encode
@@ -15,7 +15,7 @@ _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A tree of a log: its origin, its size, its root. Ours have no extension lines."""
+    """A tree of a log: origin, size and root. Our checkpoints have no extension lines."""
 
     origin: str
     size: int
@@ -28,15 +28,15 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, text: bytes) -> "Checkpoint":
-        """Return the checkpoint in the ``text`` of a note. Lines after the third are not kept.
+        """Return the checkpoint in the ``text`` of a note. Lines after the third are ignored.
 
-        Raises ``LogInvalidError`` unless it is written in the one way that the format has.
+        Raises ``LogInvalidError`` for any spelling except the canonical one.
         """
         try:
             lines = text.decode().split("\n")
         except UnicodeDecodeError:
             raise LogInvalidError("the checkpoint is not UTF-8") from None
-        if len(lines) <= 3 or lines.pop() or "" in lines:  # noqa: PLR2004 the specification's
+        if len(lines) <= 3 or lines.pop() or "" in lines:  # noqa: PLR2004 from the specification
             raise LogInvalidError("the checkpoint has fewer than three lines, or an empty one")
         origin, size, encoded = lines[:3]
         try:
@@ -44,5 +44,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
         except BadRequestError:
             root = b""
         if not _SIZE.fullmatch(size) or int(size) > LARGEST or len(root) != HASH_BYTES:
-            raise LogInvalidError("the checkpoint has no size, or no root of 32 bytes in base64")
+            raise LogInvalidError(
+                "the checkpoint has an invalid size, or no root of 32 bytes in base64"
+            )
         return cls(origin, int(size), root)

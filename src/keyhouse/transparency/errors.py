@@ -1,12 +1,12 @@
-"""What is said of parts of a log that cannot be relied on."""
+"""The error for invalid parts of a log."""
 
 from keyhouse.base.errors import KeyhouseError
 
 
 class LogInvalidError(KeyhouseError):
-    """A proof, note, leaf or approval that does not verify, or is not as its format demands.
+    """A proof, note, leaf or approval does not verify, or violates its format.
 
-    The text repeats nothing of it: it may come from anyone.
+    The text repeats no part of the input, because the input may come from an attacker.
     """
 
     code = "log-invalid"

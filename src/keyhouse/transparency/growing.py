@@ -1,4 +1,4 @@
-"""A log that grows: the tiles and bundles at its right edge, until they are kept elsewhere."""
+"""A growing log: the tiles and bundles at its right edge, until they are stored."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -18,25 +18,25 @@ _Place = tuple[int, int]  # level and index of a tile
 
 
 def edge_of(size: int) -> list[Tile]:
-    """Return what ``Growing.at`` reads of a log of ``size`` leaves."""
+    """Return the tiles that ``Growing.at`` reads for a log of ``size`` leaves."""
     width = size % WIDTH
     return [*right_edge(size), *([Tile(ENTRIES, size // WIDTH, width)] if width else [])]
 
 
 class Growing:
-    """Holds every tile that is not complete, and those completed since that nobody has taken."""
+    """Holds the partial tiles, and the tiles completed since the last ``drop``."""
 
     def __init__(self) -> None:
         self.size = 0
-        self._hashed = 0  # the leaves that are in the rows; the entries of all others are held
+        self._hashed = 0  # number of leaves in the rows; the entries of later leaves are held
         self._entries: dict[int, list[bytes]] = {}
         self._rows: dict[_Place, list[bytes]] = {}
 
     @classmethod
     def at(cls, frontier: Frontier, read: Callable[[Tile], bytes]) -> "Growing":
-        """Return a log at ``frontier``, whose partial tiles ``read`` returns.
+        """Return a log at ``frontier``; ``read`` returns its partial tiles.
 
-        Raises ``LogInvalidError`` if these are not those of the frontier.
+        Raises ``LogInvalidError`` if the tiles do not have the frontier.
         """
         found = cls()
         found.size = found._hashed = frontier.size
@@ -45,24 +45,28 @@ class Growing:
             row = [raw[at : at + HASH_BYTES] for at in range(0, len(raw), HASH_BYTES)]
             found._rows[tile.level, tile.index] = row
         if found.frontier != frontier:
-            raise LogInvalidError("the tiles at the right edge of the log are not its own")
+            raise LogInvalidError(
+                "the tiles at the right edge of the log do not match its frontier"
+            )
         if width := frontier.size % WIDTH:
             last = Tile(ENTRIES, frontier.size // WIDTH, width)
             entries = bundled(read(last), width)
             if list(map(leaf_hash, entries)) != found._rows[0, last.index]:
-                raise LogInvalidError("the entries at the right edge of the log are not its own")
+                raise LogInvalidError(
+                    "the entries at the right edge of the log do not match its tiles"
+                )
             found._entries[last.index] = entries
         return found
 
     @property
     def frontier(self) -> Frontier:
-        """All that the tree needs to grow."""
+        """The frontier of the tree: the part that the tree needs to grow."""
         self._hash()
         return frontier_of(self._read, self.size)
 
     @property
     def has_complete(self) -> bool:
-        """Whether a complete bundle is held."""
+        """True if a complete bundle is held."""
         return len(self._entries) > (self.size % WIDTH > 0)
 
     def extend(self, entries: Iterable[bytes]) -> None:
@@ -72,7 +76,7 @@ class Growing:
             self.size += 1
 
     def read(self, tile: Tile) -> bytes | None:
-        """Return the bytes of a tile; None if it was dropped, or is not in the log yet."""
+        """Return the bytes of a tile; None if they were dropped, or are not complete yet."""
         if tile.level == ENTRIES:
             found = self._entries.get(tile.index, [])
             return bundle(found[: tile.width]) if len(found) >= tile.width else None
@@ -81,11 +85,11 @@ class Growing:
         return b"".join(row[: tile.width]) if len(row) >= tile.width else None
 
     def entries(self) -> list[bytes]:
-        """Return all entries that are held, in order."""
+        """Return the held entries, in order."""
         return [entry for entries in self._entries.values() for entry in entries]
 
     def tiles(self) -> Iterator[Tile]:
-        """Yield all that is held, as wide as it is."""
+        """Yield the held tiles, each with its present width."""
         self._hash()
         for index, entries in self._entries.items():
             yield Tile(ENTRIES, index, len(entries))
@@ -93,7 +97,7 @@ class Growing:
             yield Tile(level, index, len(row))
 
     def drop(self, tiles: Iterable[Tile]) -> None:
-        """Forget those of ``tiles`` that are complete: they are kept elsewhere."""
+        """Drop the complete tiles among ``tiles``, because they are stored elsewhere."""
         self._hash()
         for tile in tiles:
             if tile.width < WIDTH:
@@ -104,7 +108,7 @@ class Growing:
                 self._rows.pop((tile.level, tile.index), None)
 
     def _hash(self) -> None:
-        """Bring the rows up to date. Many leaves at once cost much less than one by one."""
+        """Hash the new leaves. A batch costs much less than single leaves."""
         while self._hashed < self.size:
             index, place = divmod(self._hashed, WIDTH)
             new = self._entries[index][place:]
@@ -112,7 +116,7 @@ class Growing:
             self._push(0, index, map(leaf_hash, new))
 
     def _push(self, level: int, index: int, hashes: Iterable[bytes]) -> None:
-        """Append hashes to a tile; one that is complete has its root in the one above."""
+        """Append hashes to a tile. The root of a complete tile goes into the level above."""
         row = self._rows.setdefault((level, index), [])
         row += hashes
         if len(row) == WIDTH:

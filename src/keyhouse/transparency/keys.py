@@ -1,7 +1,7 @@
-"""Keys that sign notes: of logs (Ed25519), of witnesses (cosignatures with a time).
+"""Keys for notes: keys of logs (Ed25519), and keys of witnesses (cosignatures with a time).
 
-Sources: C2SP signed-note (type 0x01, verifier keys), tlog-cosignature (types 0x04 and
-0x06), tlog-witness (what a witness answers).
+Sources: C2SP signed-note (type 0x01, verifier keys), tlog-cosignature (types 0x04 and 0x06),
+tlog-witness (the answer of a witness).
 """
 
 import hashlib
@@ -27,13 +27,13 @@ from keyhouse.transparency.note import (
 from keyhouse.wire.base64_text import decode_base64
 
 ED25519: Final = 1
-"""Signs the text of a note: the key of a log."""
+"""The type of a log's key: Ed25519 over the text of a note."""
 
 COSIGNED: Final = 4
-"""Ed25519 over a time and a checkpoint: the key of a witness."""
+"""The type of a witness's key: Ed25519 over a time and a checkpoint."""
 
 COSIGNED_MLDSA44: Final = 6
-"""ML-DSA-44 over names, a time and a checkpoint: the key of a witness."""
+"""The type of a witness's key: ML-DSA-44 over names, a time and a checkpoint."""
 
 _KEY_BYTES: Final = {ED25519: 32, COSIGNED: 32, COSIGNED_MLDSA44: 1312}
 _TIME_BYTES: Final = 8
@@ -41,11 +41,11 @@ _MOST_TIME: Final = 2**63 - 1
 _NAME_BYTES: Final = 255
 
 ANSWER_BYTES: Final = 16 * 1024
-"""Bytes of the longest answer of a witness that is read: four cosignatures of ML-DSA-44."""
+"""Maximum length in bytes of a witness's answer: four cosignatures of ML-DSA-44 fit."""
 
 
 class VerifierKey(msgspec.Struct, frozen=True):
-    """The public key that a signature line of a note names. ``kind``: one of the three above."""
+    """A public key, named by signature lines of notes. ``kind``: one of the three types above."""
 
     name: str
     kind: int
@@ -55,7 +55,7 @@ class VerifierKey(msgspec.Struct, frozen=True):
     def read(cls, text: str) -> "VerifierKey":
         """Return the key in ``text``: name, key id in hex, type and key in base64, joined by +.
 
-        Raises ``LogInvalidError`` for another type, and for a key id that is not of this key.
+        Raises ``LogInvalidError`` for an unknown type, and for the key id of another key.
         """
         name, *rest = text.split("+", 2)
         require_key_name(name)
@@ -65,14 +65,14 @@ class VerifierKey(msgspec.Struct, frozen=True):
             raw = b""
         if not raw or _KEY_BYTES.get(raw[0]) != len(raw) - 1:
             raise LogInvalidError("a verifier key has no public key of a known type in base64")
-        found = cls(name, raw[0], raw[1:])
-        if str(found) != text:
-            raise LogInvalidError("the key id of a verifier key is not that of its key")
-        return found
+        checkpoint = cls(name, raw[0], raw[1:])
+        if str(checkpoint) != text:
+            raise LogInvalidError("the key id of a verifier key does not match its key")
+        return checkpoint
 
     @property
     def key_id(self) -> bytes:
-        """The 4 bytes that signature lines carry: no secret, and no proof of anything."""
+        """The 4 bytes of the key in signature lines. They are neither secret nor a proof."""
         raw = self.name.encode() + b"\n" + bytes([self.kind]) + self.public
         return hashlib.sha256(raw).digest()[:KEY_ID_BYTES]
 
@@ -80,15 +80,15 @@ class VerifierKey(msgspec.Struct, frozen=True):
         encoded = b64encode(bytes([self.kind]) + self.public).decode("ascii")
         return f"{self.name}+{self.key_id.hex()}+{encoded}"
 
-    def made(self, line: Signature) -> bool:
-        """Tell whether ``line`` names this key. It proves nothing."""
+    def is_named_by(self, line: Signature) -> bool:
+        """Return whether ``line`` names this key. The name proves nothing."""
         return (line.name, line.key_id) == (self.name, self.key_id)
 
     def verify(self, text: bytes, raw: bytes) -> int:
-        """Return the time of the signature ``raw`` over ``text``, in s since 1970; 0 of a log.
+        """Return the time of the signature ``raw`` over ``text`` (s since 1970; log keys: 0).
 
-        Raises ``LogInvalidError`` if it does not hold, or is a cosignature without a time: such a
-        one does not say that the checkpoint was the newest.
+        Raises ``LogInvalidError`` for an invalid signature, and for a cosignature without a time. A
+        cosignature without a time does not state that the checkpoint was the newest.
         """
         time = 0 if self.kind == ED25519 else int.from_bytes(raw[:_TIME_BYTES], "big")
         if self.kind != ED25519 and not 0 < time <= _MOST_TIME:
@@ -114,7 +114,7 @@ class VerifierKey(msgspec.Struct, frozen=True):
                 _short(self.name),
                 time.to_bytes(8, "big"),
                 _short(checkpoint.origin),
-                bytes(8),  # the first leaf of the subtree: a checkpoint is about the whole tree
+                bytes(8),  # first leaf of the subtree: 0, as a checkpoint covers the whole tree
                 checkpoint.size.to_bytes(8, "big"),
                 checkpoint.root,
             )
@@ -128,37 +128,37 @@ def signature_of(key: Ed25519PrivateKey, verifier: VerifierKey, text: bytes) -> 
 
 
 def verified(note: SignedNote, keys: Iterable[VerifierKey]) -> dict[VerifierKey, int]:
-    """Return which of ``keys`` signed ``note``, with the latest time of each (0 of a log).
+    """Return the keys among ``keys`` that signed ``note``, each with its latest time (0 for a log).
 
-    Signatures of other keys are ignored. Raises ``LogInvalidError`` if a signature of one of
-    ``keys`` does not hold, or none of them signed.
+    Signatures of unknown keys are ignored. Raises ``LogInvalidError`` for an invalid signature of a
+    known key, and for a note without a signature of a known key.
     """
     known = {(key.name, key.key_id): key for key in keys}
-    found: dict[VerifierKey, int] = {}
+    checkpoint: dict[VerifierKey, int] = {}
     for line in note.signatures:
         key = known.get((line.name, line.key_id))
         if key is not None:
-            found[key] = max(key.verify(note.text, line.raw), found.get(key, 0))
-    if not found:
+            checkpoint[key] = max(key.verify(note.text, line.raw), checkpoint.get(key, 0))
+    if not checkpoint:
         raise LogInvalidError("no known key has signed the note")
-    return found
+    return checkpoint
 
 
 def signed_checkpoint(note: bytes, log: VerifierKey) -> Checkpoint:
-    """Return the checkpoint in the signed ``note``, which the key of its log has signed.
+    """Return the checkpoint in ``note``, signed by the key of its log.
 
     Raises ``LogInvalidError``.
     """
     signed = SignedNote.read(note)
     verified(signed, [log])
-    found = Checkpoint.read(signed.text)
-    if found.origin != log.name:
-        raise LogInvalidError("the checkpoint is one of another log")
-    return found
+    checkpoint = Checkpoint.read(signed.text)
+    if checkpoint.origin != log.name:
+        raise LogInvalidError("the checkpoint belongs to a different log")
+    return checkpoint
 
 
 def _short(text: str) -> bytes:
-    """Return ``text`` behind its length in one byte."""
+    """Return ``text`` after its length in one byte."""
     raw = text.encode()
     if not 0 < len(raw) <= _NAME_BYTES:
         raise LogInvalidError(f"a name that ML-DSA-44 cosigns has 1 to {_NAME_BYTES} bytes")
@@ -166,16 +166,16 @@ def _short(text: str) -> bytes:
 
 
 def cosigned(note: SignedNote, answer: bytes, witness: VerifierKey) -> SignedNote:
-    """Return ``note`` with the cosignature that ``witness`` answered, or a later one that it had.
+    """Return ``note`` with the newest cosignature of ``witness``, from ``answer`` or from ``note``.
 
-    Signatures of other keys in the answer are left out. Raises ``LogInvalidError`` unless the
-    answer is lines of signatures, with at least one of ``witness``, and all of these hold.
+    Signatures of other keys in the answer are dropped. Raises ``LogInvalidError`` unless the answer
+    consists of signature lines, with at least one of ``witness``, and all of these are valid.
     """
     if len(answer) > ANSWER_BYTES:
         raise LogInvalidError(f"an answer of more than {ANSWER_BYTES} bytes is not read")
     answered = SignedNote(note.text, read_signatures(answer))
     verified(answered, [witness])
-    own = [line for line in (*note.signatures, *answered.signatures) if witness.made(line)]
+    own = [line for line in (*note.signatures, *answered.signatures) if witness.is_named_by(line)]
     newest = max(own, key=lambda line: witness.verify(note.text, line.raw))
-    others = (line for line in note.signatures if not witness.made(line))
+    others = (line for line in note.signatures if not witness.is_named_by(line))
     return SignedNote(note.text, (*others, newest))

@@ -1,13 +1,12 @@
-"""Leaves: what a coordinator says in its log about each change, in bytes that stay forever.
+"""Leaves: a coordinator's statements about each change, in final bytes.
 
-A leaf is one JSON object in its canonical form (RFC 8785): UTF-8, names in order, no spaces, whole
-numbers below 2**53. The bytes are what is hashed. A reader accepts exactly those that it would
-write itself, so one content has one text, and no kind and no field that it does not know: an older
-verifier that passed over them would call a log complete that it has not understood.
+A leaf is a JSON object in canonical form (RFC 8785), and the log hashes these bytes. A reader
+accepts only the canonical bytes, and only known kinds and fields. An older verifier that skipped an
+unknown kind would call a log complete without understanding it.
 
-No object in a leaf has names that people chose; where these occur they are values, as
-``name_in_leaf`` writes them. Hashes are SHA-256 in lower-case hex; times are microseconds since
-1970, as the coordinator claims them. Secret values, and hashes of them, are never in a leaf.
+Field names never come from people. Names from people are values, written by ``name_in_leaf``.
+Hashes are SHA-256 in lower-case hex. Times are microseconds since 1970, as the coordinator claims
+them. A leaf never contains a secret value, or the hash of a secret value.
 """
 
 import hashlib
@@ -30,7 +29,7 @@ from keyhouse.transparency.canonical import (
 from keyhouse.transparency.errors import LogInvalidError
 
 LEAF_BYTES: Final = 8_192
-"""Bytes of the longest leaf. What may be longer is split over several, or is an object."""
+"""Maximum length in bytes of a leaf. Longer content is split, or stored as an object."""
 
 _HASHED: Final = "sha256:"
 
@@ -48,14 +47,14 @@ class _Common(
     kw_only=True,
     tag_field="kind",
     forbid_unknown_fields=True,
-    gc=False,  # a long log has many, and none refers to itself
+    gc=False,  # a long log has many leaves; none refers to itself
 ):
     time: Whole
     v: Literal[1] = 1
 
 
 class PreviousLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The last state that is known of a log that this one takes the place of, and why."""
+    """The last known state of a log that a new log replaces, and the reason."""
 
     origin: Line
     size: Whole
@@ -66,23 +65,23 @@ class PreviousLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LogBegun(_Common, frozen=True, tag="log-begun"):
     """The first leaf of every log.
 
-    In a log that begins in a running deployment, the last three fields are about the manifest in
-    force. Leaves of versions before 2026-11-23 lack them, as they lack ``public`` everywhere.
+    In a log that begins in a running deployment, the last three fields describe the manifest in
+    force. Versions before 2026-11-23 wrote leaves without these fields and without ``public``.
     """
 
     origin: Line
     root: Hash  # of the root certificate, DER
-    key: Line  # that signs the checkpoints: a vkey
+    key: Line  # of the checkpoints: a C2SP verifier key
     platform: Line
     previous: PreviousLog | None
-    imported: HashOrNone  # lines of the update log before this log: claimed only
+    imported: HashOrNone  # lines of the former update log: a claim without a proof
     manifest: Hash | UnsetType = UNSET  # an object, if ``public``
     intermediate: Hash | UnsetType = UNSET
     public: bool | UnsetType = UNSET
 
 
 class Recovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many holders there are, and how many of their shares restore the data key."""
+    """The number of shareholders, and the number of shares that restore the data key."""
 
     holders: Whole
     threshold: Whole
@@ -91,7 +90,7 @@ class Recovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ManifestSet(_Common, frozen=True, tag="manifest-set"):
     """The first manifest took effect.
 
-    ``public``: whether the manifest is an object of the log. A manifest with secret values is not.
+    ``public``: true if the manifest is an object of the log. A manifest with secret values is not.
     """
 
     manifest: Hash  # an object, if ``public``
@@ -101,16 +100,16 @@ class ManifestSet(_Common, frozen=True, tag="manifest-set"):
 
 
 class Started(_Common, frozen=True, tag="started"):
-    """A process began to serve. ``at`` is before its record, whose sequence nobody else can have.
+    """A process began to serve. ``at`` is the position before the record of its start.
 
-    ``quote`` and ``collateral`` are objects.
+    No second process can have the same sequence. ``quote`` and ``collateral`` are objects.
     """
 
     at: _At
     instance: _Random
     version: Line
     platform: Line
-    unique: HashOrNone  # empty in a confidential VM, like the rest
+    unique: HashOrNone  # this and the next three: empty in a confidential VM
     signer: HashOrNone
     product: _Small
     svn: _Small
@@ -119,9 +118,11 @@ class Started(_Common, frozen=True, tag="started"):
 
 
 class Recovered(_Common, frozen=True, tag="recovered"):
-    """These holders' shares restored the state. Directly before the ``started`` with this ``at``.
+    """The shares of these holders restored the state.
 
-    With very many holders it is several leaves.
+    Precedes the ``started`` leaf with the same ``at``.
+
+    Very many holders need several leaves.
     """
 
     at: _At
@@ -129,33 +130,33 @@ class Recovered(_Common, frozen=True, tag="recovered"):
 
 
 class UpdateProposed(_Common, frozen=True, tag="update-proposed"):
-    """A user proposed a manifest, and agreed to it with that."""
+    """A user proposed a manifest. The proposal is also the first approval."""
 
     user: Name
     certificate: Hash  # of the user's certificate, DER
     base: Hash  # the manifest in force
     manifest: Hash  # an object, if ``public``
     plan: HashOrNone  # the digest of the plan that the user saw
-    needed: Whole  # how many have to agree, this user among them
+    needed: Whole  # required approvals, including this user's
     approval: HashOrNone
     public: bool | UnsetType = UNSET
 
 
 class UpdateApproved(_Common, frozen=True, tag="update-approved"):
-    """A user agreed to the pending manifest."""
+    """A user approved the pending manifest."""
 
     user: Name
     certificate: Hash
     manifest: Hash
     plan: HashOrNone
-    missing: Whole  # how many more have to agree
+    missing: Whole  # number of missing approvals
     approval: HashOrNone
 
 
 class UpdateCancelled(_Common, frozen=True, tag="update-cancelled"):
     """The pending update ended without effect.
 
-    User and certificate are empty if nobody asked for it: it could not be applied.
+    Without a user and a certificate, the coordinator cancelled an update that it could not apply.
     """
 
     user: Name
@@ -165,7 +166,7 @@ class UpdateCancelled(_Common, frozen=True, tag="update-cancelled"):
 
 
 class ManifestUpdated(_Common, frozen=True, tag="manifest-updated"):
-    """A manifest took the place of another."""
+    """A manifest replaced another manifest."""
 
     base: Hash
     manifest: Hash  # an object, if ``public``
@@ -177,7 +178,8 @@ class ManifestUpdated(_Common, frozen=True, tag="manifest-updated"):
 class PackagesUpdated(_Common, frozen=True, tag="packages-updated"):
     """A user raised security versions. May be several leaves.
 
-    ``versions``: names of packages with their versions, in decimal: they may exceed 2**53.
+    ``versions``: names of packages with their versions, in decimal digits, because a version may
+    exceed 2**53.
     """
 
     user: Name
@@ -190,7 +192,7 @@ class PackagesUpdated(_Common, frozen=True, tag="packages-updated"):
 
 
 class Uploads(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """A user, the hash of the user's certificate, and the names of the secrets uploaded."""
+    """A user, the hash of the user's certificate, and the names of the uploaded secrets."""
 
     user: Name
     certificate: Hash
@@ -204,7 +206,7 @@ class SecretsUploaded(_Common, frozen=True, tag="secrets-uploaded"):
 
 
 class Anchor(_Common, frozen=True, tag="anchor"):
-    """Nothing was decided, but this is where the journal stood. ``nonce`` is fresh."""
+    """A position of the journal, without a decision. ``nonce`` is new and random."""
 
     at: _At
     nonce: _Random
@@ -228,36 +230,36 @@ Leaf = (
 
 @cache
 def _decoder() -> "msgspec.json.Decoder[Leaf]":
-    """Return what reads leaves; a start that reads none makes none."""
+    """Return the decoder of leaves, made at its first use."""
     return msgspec.json.Decoder(Leaf)
 
 
 def encode_leaf(leaf: Leaf) -> bytes:
-    """Return the bytes of ``leaf``, known to be read as an equal one.
+    """Return the bytes of ``leaf``, verified to decode to an equal leaf.
 
-    Raises ``LogInvalidError`` if a value is out of its bounds, or all are too long together.
+    Raises ``LogInvalidError`` for a value out of its bounds, and for a leaf that is too long.
     """
     raw = canonical(leaf)
     if read_leaf(raw) != leaf:
-        raise LogInvalidError("a leaf would be read as another one")
+        raise LogInvalidError("a leaf does not decode to the same value")
     return raw
 
 
 def read_leaf(raw: bytes) -> Leaf:
-    """Return the leaf in ``raw``. Raises ``LogInvalidError``, which repeats nothing of it."""
+    """Return the leaf in ``raw``. Raises ``LogInvalidError`` without any part of ``raw``."""
     if len(raw) > LEAF_BYTES:
         raise LogInvalidError(f"a leaf has at most {LEAF_BYTES} bytes")
     leaf = read_canonical(raw, _decoder())
     if leaf is None:
         raise LogInvalidError(
-            "a leaf is not one that this version knows, or not in its canonical form",
-            hint="if the coordinator is of a newer version, read its log with that version",
+            "a leaf has an unknown kind or field, or is not in its canonical form",
+            hint="read the log with the version of its coordinator, if that is newer",
         )
     return leaf
 
 
 def known_leaf(raw: bytes) -> Leaf | None:
-    """Return the leaf in ``raw``; None: it is not of a kind that this version knows."""
+    """Return the leaf in ``raw``; None for a kind that this version does not know."""
     try:
         return read_leaf(raw)
     except LogInvalidError:
@@ -265,9 +267,9 @@ def known_leaf(raw: bytes) -> Leaf | None:
 
 
 def name_in_leaf(name: str) -> str:
-    """Return how a leaf writes a name that people chose: as it is, or the hash of a long one.
+    """Return a name from people in the form of leaves: the name, or the hash of a long name.
 
-    No two names are written alike: one that begins as a hash does is written as a hash, too.
+    Different names have different forms: a name that begins like a hash is replaced by its hash.
     """
     raw = name.encode()
     if len(raw) <= NAME_BYTES and name[: len(_HASHED)] != _HASHED:
@@ -276,5 +278,5 @@ def name_in_leaf(name: str) -> str:
 
 
 def object_name(raw: bytes) -> str:
-    """Return the name of an object of the log, or the hash of anything else that leaves name."""
+    """Return the SHA-256 of ``raw`` in hex: the name of an object of the log."""
     return hashlib.sha256(raw).hexdigest()

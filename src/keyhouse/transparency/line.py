@@ -1,16 +1,16 @@
-"""The line of a root key: every manifest that was ever in force under it, in order, as a value.
+"""The line of a root key: every manifest that was ever in force under this key, in order.
 
-Who has the data key of a deployment can read and rewrite its journal, so a root key is as secret
-as the least careful manifest that was ever in force under it. The line lists these manifests, with
-the code that made them take effect. ``docs/decisions/0055-the-line-of-a-root.md`` has the reasons.
+The data key of a deployment permits reading and rewriting its journal. So the root key is as secret
+as the least careful manifest that was ever in force. The line lists these manifests, with the code
+that made each take effect. ``docs/decisions/0055-the-line-of-a-root.md`` has the reasons.
 
-An entry is one JSON object in its canonical form (RFC 8785). Its ``previous`` is the SHA-256 of the
-bytes of the entry before it, in hex; empty in the first entry. So the hash of the last entry names
-the whole line. The first entry is ``created`` or ``adopted``, and no later one is.
+An entry is a JSON object in canonical form (RFC 8785). Its ``previous`` is the SHA-256 of the
+previous entry's bytes, in hex; empty in the first entry. So the hash of the last entry identifies
+the whole line. Only the first entry has the kind ``created`` or ``adopted``.
 
-``created`` and ``manifest`` count only with a quote over the hash of the entry, by accepted code
-(``attestation.quote.binding.entry_report_data``). The other entries inform: hostile code that has
-the data key can leave them out, so a verifier draws no conclusion from a missing entry.
+``created`` and ``manifest`` count only with a quote by accepted code over the hash of the entry
+(``attestation.quote.binding.entry_report_data``). Other entries only inform. Hostile code with the
+data key can omit them, so a verifier draws no conclusion from a missing entry.
 """
 
 import hashlib
@@ -33,16 +33,16 @@ from keyhouse.transparency.canonical import (
 from keyhouse.transparency.errors import LogInvalidError
 
 MOST_ENTRIES: Final = 4_096
-"""Entries of the longest line. Each costs some 400 bytes of the state."""
+"""Maximum number of entries in a line. An entry takes some 400 bytes of the state."""
 
 ENTRY_BYTES: Final = 8_192
-"""Bytes of the longest entry."""
+"""Maximum length in bytes of an entry."""
 
 _Number = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 
 
 class Code(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The identity of code as its quotes state it, and the version that it states itself.
+    """The identity of code as its quotes state it, and the version that the code claims.
 
     An enclave has the four values of SGX. A confidential VM has ``vm``: SHA-256 of its identity.
     """
@@ -65,17 +65,17 @@ class _Common(
 
 
 class Created(_Common, frozen=True, tag="created"):
-    """Code made the root key, and took the first manifest."""
+    """Code made the root key, and accepted the first manifest."""
 
     root: Hash  # of the root certificate, DER
-    manifest: Hash  # of the bytes of the manifest: the fingerprint
+    manifest: Hash  # the fingerprint: of the bytes of the manifest
     code: Code
 
 
 class Adopted(_Common, frozen=True, tag="adopted"):
-    """The operator vouches for a root of before the line: nothing shows who made it, or when.
+    """The operator vouches for a root that is older than its line. Nothing proves its origin.
 
-    ``manifest`` is the one in force when the line began.
+    ``manifest`` was in force when the line began.
     """
 
     root: Hash
@@ -103,7 +103,7 @@ class RecoveredEntry(_Common, frozen=True, tag="recovered"):
 
 
 class LogEntry(_Common, frozen=True, tag="log"):
-    """A new transparency log took the place of the one before."""
+    """A new transparency log replaced the former log."""
 
     origin: Text
 
@@ -113,7 +113,7 @@ Entry = Created | Adopted | ManifestEntry | CodeEntry | RecoveredEntry | LogEntr
 First = Created | Adopted
 
 Effective = Created | Adopted | ManifestEntry
-"""The entries that name a manifest which took effect."""
+"""The entries about a manifest that took effect."""
 
 
 @cache
@@ -122,49 +122,48 @@ def _decoder() -> "msgspec.json.Decoder[Entry]":
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """Return the bytes of ``entry``, which a reader accepts as an equal entry.
+    """Return the bytes of ``entry``, verified to decode to an equal entry.
 
     Raises ``LogInvalidError`` for values out of their bounds.
     """
     raw = canonical(entry)
     if read_entry(raw) != entry:
-        raise LogInvalidError("an entry of the line would be read as another one")
+        raise LogInvalidError("an entry of the line does not decode to the same value")
     return raw
 
 
 def read_entry(raw: bytes) -> Entry:
-    """Return the entry in ``raw``. Raises ``LogInvalidError``, which repeats nothing of it."""
+    """Return the entry in ``raw``. Raises ``LogInvalidError`` without any part of ``raw``."""
     entry = read_canonical(raw, _decoder()) if len(raw) <= ENTRY_BYTES else None
     if entry is None:
         raise LogInvalidError(
-            "an entry of the line is not of a kind that this version knows, or not in its canonical"
-            " form",
-            hint="if the coordinator is of a newer version, use that version",
+            "an entry of the line has an unknown kind or field, or is not in its canonical form",
+            hint="use the version of the coordinator, if that is newer",
         )
     return entry
 
 
 def hash_of(raw: bytes) -> bytes:
-    """Return the hash of an entry, 32 bytes: what the next entry and its quote name it by."""
+    """Return the hash of an entry, 32 bytes. The next entry and the quote refer to this hash."""
     return hashlib.sha256(raw).digest()
 
 
 class RootLine(msgspec.Struct, frozen=True):
-    """The line of one root, from its first entry on. Made by ``read_line``, so it is sound."""
+    """The line of a root, checked by ``read_line``."""
 
     raw: tuple[bytes, ...]
     entries: tuple[Entry, ...]
 
     @property
     def first(self) -> First:
-        """The entry that the line begins with."""
+        """The first entry of the line."""
         entry = self.entries[0]
         assert isinstance(entry, Created | Adopted)  # noqa: S101 read_line has checked it
         return entry
 
     @property
     def last_hash(self) -> bytes:
-        """The hash of the last entry, which names the whole line."""
+        """The hash of the last entry, which identifies the whole line."""
         return hash_of(self.raw[-1])
 
     @property
@@ -173,21 +172,21 @@ class RootLine(msgspec.Struct, frozen=True):
         return tuple(each.manifest for _, each in self.effective())
 
     def effective(self) -> Iterator[tuple[int, Effective]]:
-        """Yield each entry that names a manifest, with its number from 0 on."""
+        """Yield each entry about a manifest, with its number from 0 on."""
         for number, entry in enumerate(self.entries):
             if isinstance(entry, Created | Adopted | ManifestEntry):
                 yield number, entry
 
     def continues(self, number: int, last_hash: bytes) -> bool:
-        """Tell whether this line begins with the ``number`` entries whose last has that hash."""
+        """Return whether entry ``number``, counted from 1, has the hash ``last_hash``."""
         return 0 < number <= len(self.raw) and hash_of(self.raw[number - 1]) == last_hash
 
 
 def read_line(raw: Sequence[bytes], root_der: bytes) -> RootLine:
-    """Return the line of the root certificate ``root_der`` (DER) that these entries make.
+    """Return the line of the root certificate ``root_der`` (DER) with the entries ``raw``.
 
-    Each entry is read strictly, names the hash of the one before it, and only the first is
-    ``created`` or ``adopted``, for this root. The quotes of the entries are not looked at.
+    Each entry must be canonical and have the hash of the previous entry. Only the first must be
+    ``created`` or ``adopted``, for this root. The quotes of the entries are not checked.
 
     Raises ``LogInvalidError``.
     """
@@ -197,11 +196,15 @@ def read_line(raw: Sequence[bytes], root_der: bytes) -> RootLine:
     before = ""
     for number, (each, entry) in enumerate(zip(raw, entries, strict=True)):
         if entry.previous != before:
-            raise LogInvalidError(f"entry {number} of the line does not follow the one before it")
+            raise LogInvalidError(
+                f"entry {number} of the line does not have the hash of the previous entry"
+            )
         if isinstance(entry, Created | Adopted) is (number > 0):
-            raise LogInvalidError(f"entry {number} of the line is of a kind that cannot be there")
+            raise LogInvalidError(
+                f"entry {number} of the line has a kind that is not possible at this place"
+            )
         before = hash_of(each).hex()
     line = RootLine(tuple(raw), entries)
     if line.first.root != hashlib.sha256(root_der).hexdigest():
-        raise LogInvalidError("the line is of another root")
+        raise LogInvalidError("the line belongs to a different root")
     return line

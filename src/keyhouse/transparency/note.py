@@ -1,4 +1,4 @@
-"""Signed notes (C2SP signed-note): a text, and lines with signatures over it."""
+"""Signed notes (C2SP signed-note): a text, and lines with signatures over the text."""
 
 from base64 import b64encode
 from typing import Final
@@ -10,7 +10,7 @@ from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.wire.base64_text import decode_base64
 
 MOST_BYTES: Final = 256 * 1024
-"""Bytes of the largest note that is read: more than 16 signatures of 5 KB, as verifiers must."""
+"""Maximum length in bytes of a note. 16 signatures of 5 KB fit, as the specification requires."""
 
 MOST_SIGNATURES: Final = 64
 KEY_ID_BYTES: Final = 4
@@ -20,7 +20,7 @@ _FIRST_PRINTED: Final = " "
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """A signature line. ``key_id`` has 4 bytes; ``raw`` is what its algorithm made."""
+    """A signature line. ``key_id`` has 4 bytes; ``raw`` is the output of the algorithm."""
 
     name: str
     key_id: bytes
@@ -33,20 +33,20 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 class SignedNote(msgspec.Struct, frozen=True):
-    """A note as it was read; nothing of it is verified. ``text`` ends with a newline."""
+    """A parsed note. No signature is verified. ``text`` ends with a newline."""
 
     text: bytes
     signatures: tuple[Signature, ...]
 
     def encode(self) -> bytes:
-        """Return the note."""
+        """Return the bytes of the note."""
         return self.text + b"\n" + b"".join(line.encode() for line in self.signatures)
 
     @classmethod
     def read(cls, raw: bytes) -> "SignedNote":
-        """Return the note in ``raw``. Raises ``LogInvalidError`` unless it is exactly one."""
+        """Return the note in ``raw``. Raises ``LogInvalidError`` for any other content."""
         if len(raw) > MOST_BYTES:
-            raise LogInvalidError(f"a signed note of more than {MOST_BYTES} bytes is not read")
+            raise LogInvalidError(f"the signed note has more than {MOST_BYTES} bytes")
         try:
             decoded = raw.decode()
         except UnicodeDecodeError:
@@ -71,21 +71,21 @@ def read_signatures(raw: bytes) -> tuple[Signature, ...]:
 
 
 def require_key_name(name: str) -> None:
-    """Raise ``LogInvalidError`` unless ``name`` can be that of a key."""
+    """Raise ``LogInvalidError`` unless ``name`` is a valid name of a key."""
     if not name or "+" in name or any(char.isspace() or char < _FIRST_PRINTED for char in name):
         raise LogInvalidError("the name of a key is empty, or has a space or a plus in it")
     try:
         name.encode()
-    except UnicodeEncodeError:  # a lone surrogate: so Python reads words that are not UTF-8
+    except UnicodeEncodeError:  # a lone surrogate, from an argument that is not UTF-8
         raise LogInvalidError("the name of a key is not text: UTF-8 cannot encode it") from None
 
 
 def _signatures(lines: str) -> tuple[Signature, ...]:
     """Return the signatures in ``lines``, which end with a newline."""
-    found = lines[:-1].split("\n")
-    if len(found) > MOST_SIGNATURES:
+    signature_lines = lines[:-1].split("\n")
+    if len(signature_lines) > MOST_SIGNATURES:
         raise LogInvalidError(f"the signed note has more than {MOST_SIGNATURES} signatures")
-    return tuple(map(_signature, found))
+    return tuple(map(_signature, signature_lines))
 
 
 def _signature(line: str) -> Signature:

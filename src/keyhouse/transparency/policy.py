@@ -1,8 +1,8 @@
-"""Policies of witnesses (C2SP tlog-policy): whose cosignatures on a checkpoint are enough.
+"""Policies of witnesses (C2SP tlog-policy): the cosignatures that a checkpoint needs.
 
 A policy is a text of lines: ``log``, ``witness``, ``group`` and one ``quorum``. Its groups form a
-tree in which every witness and every group is at most once, so what it bears is computed exactly,
-from the leaves up, and not by trying every set of witnesses.
+tree. Every witness and every group occurs at most once in the tree, so the numbers of tolerated
+liars and outages are exact.
 """
 
 import re
@@ -18,19 +18,19 @@ from keyhouse.transparency.keys import COSIGNED, COSIGNED_MLDSA44, ED25519, Veri
 from keyhouse.transparency.note import SignedNote
 
 POLICY_BYTES: Final = 64 * 1024
-"""Bytes of the longest policy that is read; 16 witnesses with ML-DSA-44 keys have 32 KB."""
+"""Maximum length in bytes of a policy; 16 witnesses with ML-DSA-44 keys have 32 KB."""
 
 MOST_WITNESSES: Final = 32
-"""Fewer than the signatures that a note may have, with that of the log."""
+"""Maximum of witnesses, below the maximum of signatures in a note (with the log's signature)."""
 
 _NONE: Final = "none"
 _THRESHOLD: Final = re.compile(r"any|all|[1-9][0-9]{0,2}", re.ASCII)
 
 
 class Witness(msgspec.Struct, frozen=True):
-    """A line ``witness``: a name in this policy, a key, and where it takes checkpoints.
+    """A line ``witness``: a name in this policy, a key, and a URL for checkpoints.
 
-    ``url`` is what ``/add-checkpoint`` is appended to; empty: not given.
+    ``/add-checkpoint`` is appended to ``url``; empty: not given.
     """
 
     name: str
@@ -39,23 +39,23 @@ class Witness(msgspec.Struct, frozen=True):
 
     @property
     def liars(self) -> int:
-        """How many witnesses have to lie for two contradicting cosignatures: this one."""
+        """The number of liars for two contradicting cosignatures: this witness alone."""
         return 1
 
     @property
     def outages(self) -> int:
-        """How many witnesses have to fail for its cosignature to be missing."""
+        """The number of outages for a missing cosignature: this witness alone."""
         return 1
 
     def holds(self, signed: Collection[VerifierKey]) -> bool:
-        """Tell whether it is among those who ``signed``."""
+        """Return whether the key of this witness is in ``signed``."""
         return self.key in signed
 
     def require_url(self) -> None:
-        """Return if checkpoints can be submitted to its URL.
+        """Verify that checkpoints can be submitted to the URL.
 
-        Raises ``LogInvalidError`` unless it is https, or http to a loopback address, with a host,
-        and without user, query and fragment.
+        Raises ``LogInvalidError`` unless the URL is https, or http to a loopback address, with a
+        host, and without user, query and fragment.
         """
         try:
             url = urlsplit(self.url)
@@ -69,7 +69,7 @@ class Witness(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """A line ``group``: ``needed`` of its members are enough."""
+    """A line ``group``, satisfied by ``needed`` of its members."""
 
     name: str
     needed: int
@@ -77,21 +77,21 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def liars(self) -> int:
-        """How many witnesses have to lie so that two contradicting checkpoints both have enough.
+        """The smallest number of lying witnesses for two contradicting satisfied checkpoints.
 
-        Two sets of ``needed`` members have some in common; each of these has to have both.
+        Two sets of ``needed`` members have members in common. Each of these must lie.
         """
         common = max(2 * self.needed - len(self.members), 0)
         return sum(sorted(each.liars for each in self.members)[:common])
 
     @property
     def outages(self) -> int:
-        """How many witnesses have to fail so that no checkpoint has enough."""
+        """The smallest number of failing witnesses that prevents every quorum of this group."""
         missing = len(self.members) - self.needed + 1
         return sum(sorted(each.outages for each in self.members)[:missing])
 
     def holds(self, signed: Collection[VerifierKey]) -> bool:
-        """Tell whether those who ``signed`` are enough."""
+        """Return whether the keys ``signed`` satisfy the group."""
         return sum(each.holds(signed) for each in self.members) >= self.needed
 
 
@@ -106,7 +106,7 @@ class Policy(msgspec.Struct, frozen=True):
     def read(cls, text: str) -> "Policy":
         """Return the policy in ``text``.
 
-        Raises ``LogInvalidError`` that names the line; it repeats nothing of it.
+        Raises ``LogInvalidError`` with the number of the line, without its content.
         """
         if len(text.encode(errors="replace")) > POLICY_BYTES:
             raise LogInvalidError(f"a policy has at most {POLICY_BYTES} bytes")
@@ -120,31 +120,31 @@ class Policy(msgspec.Struct, frozen=True):
 
     @property
     def liars_borne(self) -> int:
-        """How many witnesses may lie without two contradicting checkpoints both having a quorum.
+        """The number of witnesses that may lie before two contradicting checkpoints have a quorum.
 
-        -1: these exist although no witness lies.
+        -1: such checkpoints are possible although no witness lies.
         """
         return (self.quorum.liars if self.quorum is not None else 0) - 1
 
     @property
     def outages_borne(self) -> int:
-        """How many witnesses, whichever they are, may fail with a quorum left."""
+        """The number of witnesses that may fail, in any combination, with a quorum left."""
         return self.quorum.outages - 1 if self.quorum is not None else len(self.witnesses)
 
     def holds(self, signed: Collection[VerifierKey]) -> bool:
-        """Tell whether those who ``signed`` are a quorum."""
+        """Return whether the keys ``signed`` are a quorum."""
         return self.quorum is None or self.quorum.holds(signed)
 
     def require(self, note: SignedNote, log: VerifierKey) -> Mapping[VerifierKey, int]:
-        """Return who of the witnesses cosigned ``note`` of ``log``, and when (s since 1970).
+        """Return the witnesses that cosigned ``note`` of ``log``, with their times (s since 1970).
 
-        Raises ``LogInvalidError`` if ``log`` has not signed it, a signature of a known key does
-        not hold, or the witnesses are not a quorum.
+        Raises ``LogInvalidError`` without a signature of ``log``, for an invalid signature of a
+        known key, and without a quorum.
         """
-        found = verified(note, [log, *(each.key for each in self.witnesses)])
-        if log not in found:
+        times_by_key = verified(note, [log, *(each.key for each in self.witnesses)])
+        if log not in times_by_key:
             raise LogInvalidError("the log has not signed the checkpoint")
-        times = {key: time for key, time in found.items() if key != log}
+        times = {key: time for key, time in times_by_key.items() if key != log}
         if not self.holds(times):
             raise LogInvalidError(
                 "the checkpoint has no quorum of the policy's witnesses",
@@ -154,17 +154,17 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 class _Reader:
-    """Takes the lines of a policy, each of which may name what lines before it define."""
+    """Reads the lines of a policy. A line may use only names of earlier lines."""
 
     def __init__(self) -> None:
         self._logs: list[VerifierKey] = []
         self._witnesses: list[Witness] = []
         self._defined: dict[str, Group | Witness | None] = {_NONE: None}
-        self._grouped = {_NONE}  # what is in a group already, or never can be
+        self._grouped = {_NONE}  # names in a group, or not allowed in any group
         self._quorum = ""
 
     def read(self, line: str) -> None:
-        """Take one line. Raises ``LogInvalidError``."""
+        """Read a line. Raises ``LogInvalidError``."""
         if any(not char.isprintable() and char not in "\t\r" for char in line):
             raise LogInvalidError("it has a control character")
         match re.split(r"[ \t]+", line.strip(" \t\r")):
@@ -217,7 +217,7 @@ class _Reader:
         self._define(name, Group(name, needed, members))
 
     def _member(self, name: str) -> Group | Witness:
-        """Return what ``name`` is, which goes into a group. Raises ``LogInvalidError``."""
+        """Return the witness or group ``name`` for a new group. Raises ``LogInvalidError``."""
         member = self._defined.get(name)
         if member is None or name in self._grouped:
             raise LogInvalidError("a member is not defined before, or is in a group already")
@@ -231,14 +231,14 @@ class _Reader:
             raise LogInvalidError("the quorum is not defined before")
         self._quorum = name
 
-    def _define(self, name: str, found: Group | Witness) -> None:
+    def _define(self, name: str, times_by_key: Group | Witness) -> None:
         if name in self._defined:
             raise LogInvalidError("the name exists already")
-        self._defined[name] = found
+        self._defined[name] = times_by_key
 
 
 def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:
-        return False  # a name, which the host decides about
+        return False  # a name, whose address the host chooses

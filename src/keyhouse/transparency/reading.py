@@ -1,6 +1,6 @@
-"""Reads a log from tiles that anybody may serve: nothing is returned before it is proven.
+"""Reads a log from untrusted tiles. Returns entries only after their proof.
 
-Parts have the paths of C2SP tlog-tiles: ``tile/<L>/<N>[.p/<W>]``, ``tile/entries/<N>[.p/<W>]``.
+Paths follow C2SP tlog-tiles: ``tile/<L>/<N>[.p/<W>]``, ``tile/entries/<N>[.p/<W>]``.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,19 +20,19 @@ from keyhouse.transparency.leaf import (
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, nodes_of
 
 Read = Callable[[str], bytes]
-"""Returns the part of this path. Raises what its source does if it is not there."""
+"""Returns the content of a path. Raises the errors of its source if the path does not exist."""
 
 PIECE: Final = 64 * WIDTH
-"""Entries that are proven together, and held at a time."""
+"""Number of entries proven and held at the same time."""
 
 
 def entries_after(
     read: Read, known: tree.Frontier, size: int, root: bytes
 ) -> Iterator[list[bytes]]:
-    """Yield the entries that a tree of ``size`` leaves with ``root`` has after ``known``.
+    """Yield the entries after ``known`` of a tree with ``size`` leaves and ``root``.
 
-    Each piece is proven to be in this tree before it is yielded, and before the first of them,
-    that the tree continues ``known``. Raises ``LogInvalidError``, and what ``read`` raises.
+    Each piece is proven to be in this tree before it is yielded. The first proof also shows that
+    the tree continues ``known``. Raises ``LogInvalidError``, and the errors of ``read``.
     """
     if known.size > size:
         raise LogInvalidError("the log is smaller than it was before")
@@ -47,9 +47,9 @@ def entries_after(
 
 
 def entries_between(read: Read, first: int, end: int, size: int) -> Iterator[bytes]:
-    """Yield the entries from ``first`` to the end of the bundle that has ``end`` - 1.
+    """Yield the entries from ``first`` to the end of the bundle that contains entry ``end`` - 1.
 
-    They are not proven. Raises as ``entries_after``.
+    The entries are not proven. Raises the errors of ``entries_after``.
     """
     for index in range(first // WIDTH, -(-end // WIDTH)):
         tile = Tile(ENTRIES, index, min(WIDTH, size - index * WIDTH))
@@ -57,9 +57,9 @@ def entries_between(read: Read, first: int, end: int, size: int) -> Iterator[byt
 
 
 def _require_in(nodes: tree.Nodes, known: tree.Frontier, size: int, root: bytes) -> None:
-    """Require that the tree of ``size`` leaves begins with ``known``."""
+    """Verify that the tree of ``size`` leaves continues ``known``."""
     if not known.size:
-        return  # every tree continues the empty one
+        return  # every tree continues the empty tree
     proof = tree.consistency_proof(nodes, known.size, size) if known.size < size else []
     tree.require_consistent(known.size, size, proof, known.root, root)
 
@@ -67,8 +67,8 @@ def _require_in(nodes: tree.Nodes, known: tree.Frontier, size: int, root: bytes)
 def objects_named(leaf: Leaf, read: Callable[[str], bytes | None]) -> Iterator[str]:
     """Yield the names of the objects that ``leaf`` refers to. A log may lack some of them.
 
-    ``read`` returns an object that was yielded before; None: it is not there. A package update is
-    named by what its user signed alone. Raises ``LogInvalidError`` if that is not readable.
+    ``read`` returns an object yielded before; None: it does not exist. The object of a package
+    update is named only in the signed approval. Raises ``LogInvalidError`` for an invalid approval.
     """
     fields = ["imported", "quote", "collateral", "approval"]
     if isinstance(leaf, LogBegun | ManifestSet | UpdateProposed | ManifestUpdated):

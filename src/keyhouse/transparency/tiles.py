@@ -1,8 +1,9 @@
-"""The tree and its entries in pieces that never change (C2SP tlog-tiles).
+"""Tiles: the tree and its entries in pieces that never change (C2SP tlog-tiles).
 
-A tile of hashes has up to 256 roots of perfect subtrees of 256**level leaves each, in order; a
-bundle has up to 256 entries, each behind its length in two bytes, big-endian. Those at the right
-edge of a tree are partial: one of width ``w`` is the beginning of every wider one.
+A tile of hashes has up to 256 roots of perfect subtrees of 256**level leaves each, in order. A
+bundle has up to 256 entries, each after its length in two bytes, big-endian. The tiles at the right
+edge of a tree are partial. A partial tile of width ``w`` is the beginning of every wider tile at
+this place.
 """
 
 import re
@@ -17,13 +18,13 @@ from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.tree import HASH_BYTES, LARGEST, Frontier, Nodes, perfect_root
 
 WIDTH: Final = 256
-"""What a full tile or bundle has of hashes or entries."""
+"""Number of hashes or entries in a full tile or bundle."""
 
 ENTRIES: Final = -1
 """The level of bundles of entries."""
 
 ENTRY_BYTES: Final = 65_535
-"""Bytes of the longest entry that a bundle can hold."""
+"""Maximum length in bytes of an entry in a bundle: the length has two bytes."""
 
 _HIGHEST: Final = 63
 _NUMBER: Final = "(?:0|[1-9][0-9]?)"
@@ -34,7 +35,7 @@ _PATH: Final = re.compile(
 
 
 class Tile(msgspec.Struct, frozen=True):
-    """One tile, or one bundle where ``level`` is ``ENTRIES``; full unless ``width`` is less."""
+    """A tile of hashes, or a bundle if ``level`` is ``ENTRIES``; full unless ``width`` is less."""
 
     level: int
     index: int
@@ -44,7 +45,7 @@ class Tile(msgspec.Struct, frozen=True):
     def read(cls, path: str) -> "Tile":
         """Return the tile of a path below ``tile/``, as ``0/x001/234.p/5`` or ``entries/000``.
 
-        Every tile has exactly one path. Raises ``LogInvalidError`` for every other text.
+        A tile has exactly one path. Raises ``LogInvalidError`` for any other text.
         """
         found = _PATH.fullmatch(path)
         if found is None:
@@ -71,17 +72,17 @@ class Tile(msgspec.Struct, frozen=True):
 
     @property
     def full(self) -> "Tile":
-        """The full tile that this one is the beginning of."""
+        """The full tile at this place."""
         return msgspec.structs.replace(self, width=WIDTH)
 
     def is_in(self, size: int) -> bool:
-        """Tell whether a tree of ``size`` leaves has all of this tile."""
-        here = size >> (8 * max(self.level, 0))
-        return self.index * WIDTH + self.width <= here
+        """Return whether a tree of ``size`` leaves contains this whole tile."""
+        hashes_at_level = size >> (8 * max(self.level, 0))
+        return self.index * WIDTH + self.width <= hashes_at_level
 
 
 def right_edge(size: int) -> Iterator[Tile]:
-    """Yield the partial tiles of a tree of ``size`` leaves, from level 0 up; no empty ones."""
+    """Yield the partial, non-empty tiles of a tree of ``size`` leaves, from level 0 up."""
     level = 0
     while size:
         if width := size % WIDTH:
@@ -90,7 +91,7 @@ def right_edge(size: int) -> Iterator[Tile]:
 
 
 def bundle(entries: Iterable[bytes]) -> bytes:
-    """Return ``entries``, each behind its length. Raises ``LogInvalidError`` for a longer one."""
+    """Return ``entries``, each after its length. Raises ``LogInvalidError`` for a longer entry."""
     parts = []
     for entry in entries:
         if len(entry) > ENTRY_BYTES:
@@ -100,7 +101,7 @@ def bundle(entries: Iterable[bytes]) -> bytes:
 
 
 def bundled(raw: bytes, width: int, *, whole: bool = True) -> list[bytes]:
-    """Return the first ``width`` entries of a bundle; if it is the ``whole``, it has no more.
+    """Return the first ``width`` entries of a bundle. A ``whole`` bundle has no more entries.
 
     Raises ``LogInvalidError``.
     """
@@ -115,9 +116,9 @@ def bundled(raw: bytes, width: int, *, whole: bool = True) -> list[bytes]:
 
 
 def narrowed(raw: bytes, tile: Tile) -> bytes:
-    """Return the bytes of ``tile`` from ``raw``, those of it or of one that is wider.
+    """Return the bytes of ``tile`` from ``raw``, the bytes of this or a wider tile.
 
-    Raises ``LogInvalidError`` if it has less.
+    Raises ``LogInvalidError`` if ``raw`` is too short.
     """
     if tile.level == ENTRIES:
         return bundle(bundled(raw, tile.width, whole=False))
@@ -127,10 +128,10 @@ def narrowed(raw: bytes, tile: Tile) -> bytes:
 
 
 def nodes_of(read: Callable[[Tile], bytes], size: int) -> Nodes:
-    """Return the nodes of the tree of ``size`` leaves, from its tiles as ``read`` returns them.
+    """Return the nodes of the tree of ``size`` leaves, from the tiles that ``read`` returns.
 
-    They are not verified: what is made from them is compared with a known root. Raises
-    ``LogInvalidError`` for a tile that does not have the length of its width.
+    The nodes are not verified. A caller compares a result with a known root. Raises
+    ``LogInvalidError`` for a tile with a wrong length.
     """
 
     @lru_cache(maxsize=64)
@@ -145,19 +146,22 @@ def nodes_of(read: Callable[[Tile], bytes], size: int) -> Nodes:
 
 
 def tiles_read(prove: Callable[[Nodes], object], size: int) -> list[Tile]:
-    """Return the tiles of the tree of ``size`` leaves that ``prove`` reads nodes of."""
-    asked: dict[Tile, None] = {}
+    """Return the tiles of the tree of ``size`` leaves that ``prove`` needs nodes of."""
+    tiles: dict[Tile, None] = {}
 
     def node(level: int, index: int) -> bytes:
-        asked[_place_of(level, index, size)[0]] = None
+        tiles[_place_of(level, index, size)[0]] = None
         return bytes(HASH_BYTES)
 
     prove(node)
-    return list(asked)
+    return list(tiles)
 
 
 def frontier_of(read: Callable[[Tile], bytes], size: int) -> Frontier:
-    """Return the frontier of the tree of ``size`` leaves, from its right edge. Errors: as above."""
+    """Return the frontier of the tree of ``size`` leaves, from its right edge.
+
+    Raises ``LogInvalidError`` for a tile with a wrong length.
+    """
     if not 0 <= size <= LARGEST:
         raise LogInvalidError("no tree has this size")
     roots: list[bytes] = []
@@ -168,28 +172,28 @@ def frontier_of(read: Callable[[Tile], bytes], size: int) -> Frontier:
 
 
 def _place_of(level: int, index: int, size: int) -> tuple[Tile, int, int]:
-    """Return the tile of a tree of ``size`` leaves that the node (see ``Nodes``) is made from.
+    """Return the tile with the hashes below a node (see ``Nodes``) in a tree of ``size`` leaves.
 
-    And of which of its hashes: the first, and how many.
+    Also return the first of these hashes and their number.
     """
     below, height = divmod(level, 8)
     tile, first = divmod(index << height, WIDTH)
-    there = (size >> (8 * below)) - tile * WIDTH
-    return Tile(below, tile, min(there, WIDTH)), first, 1 << height
+    hashes_at_level = (size >> (8 * below)) - tile * WIDTH
+    return Tile(below, tile, min(hashes_at_level, WIDTH)), first, 1 << height
 
 
 def _perfect_roots(row: bytes) -> Iterator[bytes]:
-    """Yield the roots of the perfect subtrees over fewer than 256 hashes, the largest first."""
+    """Yield the roots of the perfect subtrees over fewer than 256 hashes, largest first."""
     at = 0
     for bit in range(8, -1, -1):
-        taken = HASH_BYTES << bit
-        if len(row) & taken:
-            yield perfect_root(row[at : at + taken])
-            at += taken
+        width_in_bytes = HASH_BYTES << bit
+        if len(row) & width_in_bytes:
+            yield perfect_root(row[at : at + width_in_bytes])
+            at += width_in_bytes
 
 
 def _hashes(raw: bytes, tile: Tile) -> bytes:
-    """Return ``raw``, which has the length of the ``tile``."""
+    """Return ``raw``, if it has the length of ``tile``."""
     if len(raw) != HASH_BYTES * tile.width:
         raise LogInvalidError(f"the tile {tile.path} does not have the length of its width")
     return raw

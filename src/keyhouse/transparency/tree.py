@@ -1,7 +1,15 @@
-"""Merkle trees of RFC 6962 over SHA-256: the hashes, what a tree needs to grow, and proofs.
+"""Merkle trees of RFC 6962 with SHA-256: hashes, growth, and proofs.
 
-Leaf ``i`` of ``n`` has the hash SHA-256(0x00 || entry); a node has SHA-256(0x01 || left || right).
-All hashes have 32 bytes. Sizes and indexes are below 2**63, as in all software around such logs.
+Leaf ``i`` of ``n`` has the hash SHA-256(0x00 || entry). A node has SHA-256(0x01 || left || right).
+The different first bytes keep a node from passing for a leaf. All hashes have 32 bytes. Sizes and
+indexes are below 2**63, as in all software for such logs.
+
+The root is a commitment to all leaves and to their order. Two proofs use the root without the other
+leaves: an inclusion proof shows that a leaf is in the tree, and a consistency proof shows that a
+tree continues a smaller tree. Each has about log2(n) hashes.
+
+A tree grows from its frontier: the roots of the largest perfect subtrees, from left to right. Sizes
+of these subtrees are the bits of ``n``, so a new leaf merges subtrees as a binary counter carries.
 """
 
 import hashlib
@@ -18,13 +26,13 @@ LARGEST: Final = 2**63 - 1
 """The largest size of a tree."""
 
 EMPTY_ROOT: Final = hashlib.sha256(b"").digest()
-"""The root of the tree without leaves."""
+"""The root of a tree without leaves."""
 
 _sha256: Final = hashlib.sha256
 _NODE: Final = b"\1"
 
 Nodes = Callable[[int, int], bytes]
-"""Returns the root of the perfect subtree of 2**level leaves that is number ``index`` of these."""
+"""Returns the root of a perfect subtree of 2**level leaves, the subtree with number ``index``."""
 
 
 def leaf_hash(entry: bytes) -> bytes:
@@ -33,18 +41,19 @@ def leaf_hash(entry: bytes) -> bytes:
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """Return the hash of the node above two others."""
+    """Return the hash of the node above two nodes."""
     return _sha256(_NODE + left + right).digest()
 
 
 def nodes_above(row: Sequence[bytes]) -> list[bytes]:
-    """Return the hashes of the nodes above ``row``; the last of an odd number has none yet."""
+    """Return the hashes of the nodes above ``row``. The last hash of an odd number is left out."""
     pairs = zip(row[::2], row[1::2], strict=False)
-    return [_sha256(_NODE + left + right).digest() for left, right in pairs]  # as node_hash
+    # Node_hash without calls.
+    return [_sha256(_NODE + left + right).digest() for left, right in pairs]
 
 
 def perfect_root(hashes: bytes) -> bytes:
-    """Return the root of the perfect tree over ``hashes``, whose number is a power of two."""
+    """Return the root of the perfect tree over ``hashes``. Their number must be a power of two."""
     row = hashes
     while len(row) > HASH_BYTES:
         pairs = range(0, len(row), 2 * HASH_BYTES)
@@ -53,9 +62,9 @@ def perfect_root(hashes: bytes) -> bytes:
 
 
 class Frontier(msgspec.Struct, frozen=True):
-    """All that a tree needs to grow: its size, and the roots of the perfect subtrees it is made of.
+    """The part of a tree that it needs to grow: its size, and the roots of its perfect subtrees.
 
-    ``roots``: the largest first, one for each bit of the size.
+    ``roots``: the largest subtree first, a root for each bit of the size.
     """
 
     size: int = 0
@@ -78,10 +87,11 @@ class Frontier(msgspec.Struct, frozen=True):
         """The root of the whole tree."""
         if not self.roots:
             return EMPTY_ROOT
-        found = self.roots[-1]
+        computed = self.roots[-1]
         for left in self.roots[-2::-1]:
-            found = _sha256(_NODE + left + found).digest()  # as node_hash: once for each answer
-        return found
+            # Node_hash without a call, because every answer needs the root.
+            computed = _sha256(_NODE + left + computed).digest()
+        return computed
 
 
 def root_of(nodes: Nodes, size: int) -> bytes:
@@ -92,9 +102,9 @@ def root_of(nodes: Nodes, size: int) -> bytes:
 
 
 def inclusion_proof(nodes: Nodes, index: int, size: int) -> list[bytes]:
-    """Return the proof that leaf ``index`` is in the tree of ``size`` leaves (2.1.1).
+    """Return the proof that leaf ``index`` is in the tree of ``size`` leaves (RFC 6962, 2.1.1).
 
-    Raises ``LogInvalidError`` if there is no such leaf.
+    Raises ``LogInvalidError`` if the leaf does not exist.
     """
     if not 0 <= index < size <= LARGEST:
         raise LogInvalidError("there is no such leaf in a tree of this size")
@@ -112,9 +122,9 @@ def inclusion_proof(nodes: Nodes, index: int, size: int) -> list[bytes]:
 
 
 def consistency_proof(nodes: Nodes, old: int, size: int) -> list[bytes]:
-    """Return the proof that a tree of ``size`` leaves continues its first ``old`` ones (2.1.2).
+    """Return the proof that the tree of ``size`` leaves continues its first ``old`` leaves.
 
-    Raises ``LogInvalidError`` unless 1 <= ``old`` <= ``size``.
+    Raises ``LogInvalidError`` unless 1 <= ``old`` <= ``size``. Source: RFC 6962, 2.1.2.
     """
     _require_sizes(old, size)
     proof: list[bytes] = []
@@ -135,33 +145,33 @@ def consistency_proof(nodes: Nodes, old: int, size: int) -> list[bytes]:
 def require_included(
     leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes
 ) -> None:
-    """Return if ``proof`` shows that the leaf with this hash is number ``index`` of the tree.
+    """Verify that the leaf with the hash ``leaf`` is number ``index`` of the tree.
 
     Raises ``LogInvalidError``. Source: RFC 9162, 2.1.3.2.
     """
     if not 0 <= index < size <= LARGEST:
         raise LogInvalidError("there is no such leaf in a tree of this size")
-    found, at, last = leaf, index, size - 1
+    computed, at, last = leaf, index, size - 1
     for each in proof:
         if last == 0:
             raise _does_not_hold()
         if at & 1 or at == last:
-            found = node_hash(each, found)
+            computed = node_hash(each, computed)
             at, last = _above(at, last)
         else:
-            found = node_hash(found, each)
+            computed = node_hash(computed, each)
         at, last = at >> 1, last >> 1
-    if last or not hmac.compare_digest(found, root):
+    if last or not hmac.compare_digest(computed, root):
         raise _does_not_hold()
 
 
 def require_consistent(
     old: int, size: int, proof: Sequence[bytes], old_root: bytes, root: bytes
 ) -> None:
-    """Return if ``proof`` shows that the tree of ``size`` leaves continues the one of ``old``.
+    """Verify that the tree of ``size`` leaves continues the tree of ``old`` leaves.
 
-    Raises ``LogInvalidError``. There is no proof for the empty tree, which all continue. Source:
-    RFC 9162, 2.1.4.2.
+    Raises ``LogInvalidError``. The empty tree has no proof, because every tree continues it.
+    Source: RFC 9162, 2.1.4.2.
     """
     _require_sizes(old, size)
     if old == size:
@@ -198,7 +208,7 @@ def _above(at: int, last: int) -> tuple[int, int]:
 
 def _require_sizes(old: int, size: int) -> None:
     if not 1 <= old <= size <= LARGEST:
-        raise LogInvalidError("a tree continues only one that has leaves, and not more than itself")
+        raise LogInvalidError(f"a tree of {size} leaves cannot continue a tree of {old} leaves")
 
 
 def _split(leaves: int) -> int:
@@ -207,7 +217,7 @@ def _split(leaves: int) -> int:
 
 
 def _range_root(nodes: Nodes, first: int, end: int) -> bytes:
-    """Return the root over the leaves from ``first`` to ``end``, as trees and their splits have."""
+    """Return the root over the leaves from ``first`` to ``end``, a node or a split of the tree."""
     leaves = end - first
     if leaves & (leaves - 1) == 0:
         level = leaves.bit_length() - 1

@@ -1,1 +1,1 @@
-"""What client and server share: the JSON reader, base64, wire types."""
+"""The formats shared by client and server: the JSON reader, base64, and types of messages."""

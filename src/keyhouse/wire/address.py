@@ -1,4 +1,4 @@
-"""Network addresses as people write them."""
+"""Network addresses in the notation of people."""
 
 import ipaddress
 import re
@@ -36,19 +36,19 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def read_address(text: str, *, port: int, refused: type[RefusedError]) -> Address:
-    """Return what ``host``, ``host:port`` or ``[IPv6]:port`` names; ``port`` if it has none.
+    """Return the address ``host``, ``host:port`` or ``[IPv6]:port``; the default port is ``port``.
 
-    Raises ``refused`` for everything else.
+    Raises ``refused`` for any other text.
     """
-    found = _FORM.fullmatch(text)
-    if found and len(found["host"] or "") <= _LONGEST and _is_address(found["six"]):
-        named = int(found["port"] or port)
-        if 0 < named <= _PORTS:
-            return Address(found["six"] or found["host"], named)
+    match_ = _FORM.fullmatch(text)
+    if match_ and len(match_["host"] or "") <= _LONGEST and _is_address(match_["six"]):
+        number = int(match_["port"] or port)
+        if 0 < number <= _PORTS:
+            return Address(match_["six"] or match_["host"], number)
     raise refused(
-        "the coordinator's address is not host:port",
-        hint=f"such as coordinator.example.com:{port}, 10.0.0.7:{port} or [::1]:{port};"
-        " no https://",
+        "the coordinator's address is not host:port or [IPv6]:port",
+        hint=f"write coordinator.example.com:{port}, 10.0.0.7:{port} or [::1]:{port},"
+        " without https://",
     )
 
 

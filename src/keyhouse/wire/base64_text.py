@@ -1,4 +1,4 @@
-"""The only decoders of base64: exact, so that one text means one sequence of bytes."""
+"""The only decoders of base64. A sequence of bytes has exactly one accepted text."""
 
 import binascii
 
@@ -10,11 +10,11 @@ _FROM_URL = bytes.maketrans(b"-_", b"+/")
 
 
 def decode_base64(text: str, *, maximum: int | None = None) -> bytes:
-    """Return the bytes of standard base64 with padding. CR and LF inside are skipped.
+    """Return the bytes of standard base64 with padding. CR and LF inside the text are skipped.
 
-    Other characters, missing padding and stray bits in the last character are refused, so what
-    was decoded encodes to the same text again. Raises ``BadRequestError``, without the text, also
-    if there are more than ``maximum`` bytes. Source: Client API, "Request bodies".
+    Unknown characters, missing padding and stray bits in the last character are refused. So the
+    bytes encode to the same text again. Raises ``BadRequestError`` without the text, also for more
+    than ``maximum`` bytes. Source: Client API, "Request bodies".
     """
     if "\n" in text or "\r" in text:
         text = text.translate(_NO_LINE_ENDS)
@@ -23,12 +23,13 @@ def decode_base64(text: str, *, maximum: int | None = None) -> bytes:
     try:
         encoded = text.encode("ascii")
         decoded = binascii.a2b_base64(encoded)
-    except ValueError:  # without its text: it may hold what was sent
+    except ValueError:  # without the error's text, which may contain the input
         decoded, encoded = b"", b"?"
-    # Decoding skips what it does not know; only the way back proves that nothing was skipped.
+    # The decoder skips unknown characters. Only the encoded result proves that it skipped nothing.
     if binascii.b2a_base64(decoded, newline=False) != encoded:
         raise BadRequestError(
-            "is not standard base64 with padding", hint="letters, digits, + and /, then = to fill"
+            "is not standard base64 with padding",
+            hint="use letters, digits, + and /, with = as padding",
         )
     if maximum is not None and len(decoded) > maximum:
         raise _too_long(maximum)
@@ -38,8 +39,8 @@ def decode_base64(text: str, *, maximum: int | None = None) -> bytes:
 def decode_base64url(text: str, *, maximum: int, size: int | None = None) -> bytes:
     """Return the bytes of base64 in the URL alphabet (RFC 4648 section 5), padding optional.
 
-    Padding, if there is any, is complete. At most ``maximum`` bytes, exactly ``size`` if given.
-    Raises ``BadRequestError``, without the text. Source: Client API, "Quote info" (nonce).
+    Padding must be complete or absent. At most ``maximum`` bytes; exactly ``size`` bytes if given.
+    Raises ``BadRequestError`` without the text. Source: Client API, "Quote info" (nonce).
     """
     if len(text) > 4 * ((maximum + 2) // 3):
         raise _too_long(maximum)
@@ -53,7 +54,8 @@ def decode_base64url(text: str, *, maximum: int, size: int | None = None) -> byt
     exact = binascii.b2a_base64(decoded, newline=False).translate(_TO_URL) == encoded
     if not exact or text not in {bare, full}:
         raise BadRequestError(
-            "is not base64 in the URL alphabet", hint="letters, digits, - and _; padding optional"
+            "is not base64 in the URL alphabet",
+            hint="use letters, digits, - and _; padding is optional",
         )
     if len(decoded) > maximum:
         raise _too_long(maximum)

@@ -1,8 +1,8 @@
 """The Client API as types: bodies of requests, and data of answers.
 
-One type each: the coordinator reads or sends it, the SDK sends or reads it, and the description of
-the interface (OpenAPI) is made from it. Bytes are base64 on the wire. Readers ignore unknown
-fields; what a default means, and what is not always sent: ``keyhouse.wire.sent``.
+The coordinator, the SDK and the description of the interface (OpenAPI) share each type. Bytes are
+base64 on the wire. Readers ignore unknown fields. ``keyhouse.wire.sent`` explains defaults and
+fields that are not always sent.
 """
 
 from typing import Annotated
@@ -20,16 +20,16 @@ from keyhouse.wire.sent import OneOf, OrNull, Sometimes, Unsent
 
 
 class ManifestBody(Readable, frozen=True):
-    """Body of ``POST /api/v2/manifest`` and ``POST /api/v2/plan``: base64 on the wire."""
+    """Body of ``POST /api/v2/manifest`` and ``POST /api/v2/plan``: the manifest in base64."""
 
     manifest: bytes = b""
 
 
 class UpdateBody(Readable, frozen=True, omit_defaults=True):
-    """Body of the update endpoints. ``plan``: the digest that ``POST /api/v2/plan`` has answered.
+    """Body of the update endpoints. ``plan``: the digest from the answer of ``POST /api/v2/plan``.
 
-    With it the call is refused if what would happen is no longer what that plan said. ``approval``:
-    a DSSE envelope, signed by the key of the user's certificate.
+    With ``plan``, the coordinator refuses the update if its effect no longer equals that plan.
+    ``approval``: a DSSE envelope, signed by the key of the user's certificate.
     """
 
     manifest: bytes = b""
@@ -38,13 +38,16 @@ class UpdateBody(Readable, frozen=True, omit_defaults=True):
 
 
 class CancelBody(Readable, frozen=True, omit_defaults=True):
-    """Body of ``POST /api/v2/update-cancel``, which may be empty. ``approval`` as of an update."""
+    """Body of ``POST /api/v2/update-cancel``, may be empty.
+
+    ``approval``: see the update endpoints.
+    """
 
     approval: bytes | None = None
 
 
 class SecretsBody(msgspec.Struct, frozen=True):
-    """Body of ``POST /api/v2/secrets``: secret name to what is uploaded."""
+    """Body of ``POST /api/v2/secrets``: the uploaded values by name of the secret."""
 
     secrets: dict[str, UserSecret] = {}
 
@@ -52,7 +55,7 @@ class SecretsBody(msgspec.Struct, frozen=True):
 class RecoverBody(Readable, frozen=True, rename="camel"):
     """Body of ``POST /api/v2/recover``: a share, encrypted to the coordinator's ephemeral key.
 
-    The signature is RSA PKCS #1 v1.5 with SHA-256 over the share, by the holder's recovery key.
+    The holder's recovery key signs the share: RSA PKCS #1 v1.5 with SHA-256.
     """
 
     recovery_secret: Secret = Secret(b"")
@@ -66,7 +69,7 @@ class SignQuoteBody(Readable, frozen=True, rename="camel"):
 
 
 class CounterBody(msgspec.Struct, frozen=True):
-    """Body of ``POST /api/v2/monotonic-counter``: the counter is raised to ``value``, if lower."""
+    """Body of ``POST /api/v2/monotonic-counter``: raises the counter to ``value``, if lower."""
 
     name: str = ""
     value: UInt64 = 0
@@ -78,7 +81,7 @@ _Phase = Annotated[UInt64, OneOf((1, 2, 3))]
 
 
 class LeaseLeft(msgspec.Struct, frozen=True):
-    """The rest of the lease that a quorum of the witnesses has granted; both 0: it has ended.
+    """The rest of the lease that a quorum of the witnesses has granted; both 0 after its end.
 
     ``operations`` is rounded down to a tenth of ``LeaseOperations``.
     """
@@ -88,19 +91,19 @@ class LeaseLeft(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The phase, twice: 1 recovery mode, 2 accepting a manifest, 3 running; and in words.
+    """The phase: 1 recovery mode, 2 accepting a manifest, 3 running; also as text.
 
-    ``lease``: left out where the manifest names no witnesses.
+    ``status`` and ``code`` are equal. ``lease`` is left out if the manifest names no witnesses.
     """
 
-    status: _Phase = 0  # another implementation sends ``code`` alone
+    status: _Phase = 0  # other implementations send ``code`` only
     code: _Phase
     message: str = ""
     lease: Sometimes[LeaseLeft | None] = None
 
 
 class ManifestData(Readable, frozen=True):
-    """The manifest as it was uploaded, its SHA-256 in hex, and the root key's ECDSA signature."""
+    """The manifest as uploaded, its SHA-256 in hex, and the root key's ECDSA signature."""
 
     signature: bytes = msgspec.field(name="manifestSignatureRootECDSA")
     fingerprint: str = msgspec.field(name="manifestFingerprint")
@@ -108,14 +111,14 @@ class ManifestData(Readable, frozen=True):
 
 
 class SetManifestData(Readable, frozen=True, omit_defaults=True):
-    """The encrypted recovery secrets by names of keys, under both names; nothing without keys."""
+    """The encrypted recovery secrets by name of the key, twice; empty without recovery keys."""
 
     recovery_secrets: dict[str, bytes] = msgspec.field(default={}, name="RecoverySecrets")
     recovery_keys: dict[str, bytes] = msgspec.field(default={}, name="recoveryKeys")
 
     @property
     def shares(self) -> dict[str, bytes]:
-        """The recovery secrets under whatever name they came."""
+        """The recovery secrets, from either field."""
         return self.recovery_secrets or self.recovery_keys
 
 
@@ -127,10 +130,10 @@ class EvidenceData(Readable, frozen=True):
 
 
 class LogKeyData(Readable, frozen=True, rename="camel"):
-    """The key of the transparency log: its origin, as a C2SP verifier key, and why to believe it.
+    """The key of the transparency log: origin, C2SP verifier key, and a signature by the root key.
 
-    The signature is ECDSA with SHA-256 in DER, by the root key, over ``keyhouse log key v1``, a NUL
-    and the verifier key.
+    The signature is ECDSA with SHA-256 in DER, over ``keyhouse log key v1``, a NUL and the verifier
+    key.
     """
 
     origin: str
@@ -141,8 +144,8 @@ class LogKeyData(Readable, frozen=True, rename="camel"):
 class LogQuoteData(Readable, frozen=True):
     """A checkpoint as a signed note, and a quote over its text and the caller's nonce.
 
-    The first half of the quote's report data is SHA-256 over the root certificate (DER) and the
-    nonce, the second SHA-256 over ``keyhouse head v1``, a NUL and the text of the note.
+    The report data of the quote has two halves: SHA-256 over the root certificate (DER) and the
+    nonce, then SHA-256 over ``keyhouse head v1``, a NUL and the text of the note.
     """
 
     checkpoint: str
@@ -150,10 +153,10 @@ class LogQuoteData(Readable, frozen=True):
 
 
 class SecretObject(Readable, frozen=True, kw_only=True, rename="camel"):
-    """A secret. What a type does not have is left out; null: a user has not uploaded it yet.
+    """A secret. Fields that its type does not have are left out; null: not uploaded yet.
 
     ``size`` is in bits, ``validFor`` in days. Certificates: ``cert`` DER, ``private`` PKCS #8,
-    ``public`` SubjectPublicKeyInfo; else both are the bytes.
+    ``public`` SubjectPublicKeyInfo. For other types ``private`` and ``public`` are both the bytes.
     """
 
     type: Annotated[str, OneOf(tuple(SecretType))]
@@ -173,10 +176,10 @@ class SecretsData(msgspec.Struct, frozen=True):
 
 
 class LineEntryData(Readable, frozen=True):
-    """One entry of the line, and the names of the objects of the log that prove it.
+    """An entry of the line of the root, and the names of the log objects that prove it.
 
-    ``entry``: the exact bytes, base64 on the wire. ``quote`` and ``collateral`` are empty for an
-    entry without a quote; ``collateral`` also if none was at hand when the quote was made.
+    ``entry``: the exact bytes, base64 on the wire. An entry without a quote has an empty ``quote``
+    and ``collateral``. ``collateral`` is also empty if none was available at the time of the quote.
     """
 
     entry: bytes
@@ -187,9 +190,9 @@ class LineEntryData(Readable, frozen=True):
 class LineData(Readable, frozen=True):
     """Data of ``GET /api/v2/line``: every manifest that was in force under the root, in order.
 
-    The manifests are objects of the log (``/api/v2/log/object/FINGERPRINT``), but those that give a
-    secret its first value. ``quote`` binds the root certificate with the caller's nonce, and the
-    hash of the last entry with the text of ``checkpoint`` (a signed note; empty: no log).
+    The manifests are objects of the log (``/api/v2/log/object/FINGERPRINT``), except manifests that
+    give a secret its first value. ``quote`` binds the root certificate to the caller's nonce, and
+    the hash of the last entry to the text of ``checkpoint`` (a signed note; empty: no log).
     """
 
     entries: tuple[LineEntryData, ...]
@@ -198,7 +201,7 @@ class LineData(Readable, frozen=True):
 
 
 class UpdateLogData(msgspec.Struct, frozen=True, rename="camel"):
-    """One JSON text for each entry, oldest first."""
+    """A JSON text for each entry, oldest first."""
 
     update_log: tuple[str, ...] = ()
 
@@ -213,44 +216,49 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 
 class UpdateAnswer(Readable, frozen=True, kw_only=True, rename="camel"):
-    """Who has to agree still; ``recoverySecrets`` if the update is in force and renewed them."""
+    """The users whose acknowledgement is missing, or the effect of a complete update.
 
-    message: Unsent[str] = ""  # to a reader: the envelope's, with warnings and what they mean
-    signed: Unsent[bool] = False  # to a reader: whether the request had a signed approval
+    ``recoverySecrets`` are sent if the update is in force and has renewed them.
+    """
+
+    message: Unsent[str] = ""  # set by a reader: the envelope's message, with explained warnings
+    signed: Unsent[bool] = False  # set by a reader: did the request have a signed approval?
     missing_acknowledgments: UInt64  # 0: the update is in force
-    missing_users: tuple[str, ...] = ()  # who may still agree; may be more than are needed
-    # by key name: kept first of all
+    # Users who may still acknowledge; may be more than necessary.
+    missing_users: tuple[str, ...] = ()
+    # by key name; a client saves them before anything else
     recovery_secrets: Sometimes[dict[str, bytes]] = msgspec.field(default={})
-    witnessed: Sometimes[bool] = False  # whether a quorum of witnesses knows; false: there are none
+    # Has a quorum of witnesses cosigned? False without witnesses.
+    witnessed: Sometimes[bool] = False
 
     @property
     def applied(self) -> bool:
-        """Whether the update is in force."""
+        """True if the update is in force."""
         return self.missing_acknowledgments == 0
 
 
 class AcknowledgedData(UpdateAnswer, frozen=True, kw_only=True, rename="camel"):
-    """What an update came to, in words as well."""
+    """The result of an update, also as text."""
 
     message: str = ""
 
 
 class Pending(Readable, frozen=True, rename="camel"):
-    """The manifest that waits, and the users who have not agreed to it yet."""
+    """The pending manifest, and the users who have not acknowledged it yet."""
 
-    manifest: bytes  # exactly these bytes have to be acknowledged
+    manifest: bytes  # acknowledge exactly these bytes
     message: str = ""
     missing_users: tuple[str, ...] = ()
 
 
 class MessageData(msgspec.Struct, frozen=True):
-    """What happened, in words."""
+    """The result as text."""
 
     message: str
 
 
 class RecoveryIndexData(Readable, frozen=True, kw_only=True, rename="camel"):
-    """Who can recover the state: the root it had (DER), and the keys (DER) by name."""
+    """The former root (DER) of a lost state, and the recovery keys (DER) by name."""
 
     root: bytes
     manifest_fingerprint: str = ""
@@ -261,23 +269,23 @@ class RecoveryIndexData(Readable, frozen=True, kw_only=True, rename="camel"):
 
 
 class Offer(Readable, frozen=True, kw_only=True, rename="camel"):
-    """The key to encrypt recovery secrets to (DER), signed by the temporary root."""
+    """The key for encrypting recovery secrets (DER), signed by the temporary root."""
 
     algorithm: Annotated[str, OneOf(("RSA",))] = "RSA"
     ephemeral_public_key: bytes
     signature: bytes
     index: RecoveryIndexData
-    received: tuple[str, ...] = ()  # names of the keys whose shares are in
+    received: tuple[str, ...] = ()  # names of the keys of received shares
 
 
 class RecoverySecretsData(Readable, frozen=True, rename="camel"):
-    """The encrypted recovery secrets by names of keys."""
+    """The encrypted recovery secrets by name of the key."""
 
     recovery_secrets: dict[str, bytes]
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How many recovery secrets are needed still; ``witnessed`` as in the answer to an update."""
+    """The number of missing recovery secrets; ``witnessed`` as in the answer to an update."""
 
     remaining: UInt64
     message: str = ""
@@ -285,10 +293,10 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class SignedQuote(Readable, frozen=True, kw_only=True, rename="camel"):
-    """The root key's signature over quote and TCB status, under both names."""
+    """The root key's signature over quote and TCB status, in two fields."""
 
     tcb_status: str
-    signature: bytes = b""  # another implementation sends the other name alone
+    signature: bytes = b""  # other implementations send the next field only
     verification_signature: bytes
 
 
@@ -299,9 +307,9 @@ class CounterData(msgspec.Struct, frozen=True):
 
 
 class Activation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A workload that was activated. Without a quote, in simulation, nothing is known of it.
+    """An activated workload. Without a quote, in simulation, the fields of the quote are empty.
 
-    Bytes of the quote are lower-case hex; ``names`` are those in the certificate that it got.
+    Bytes of the quote are lower-case hex. ``names`` are the names in the workload's certificate.
     """
 
     time: str  # YYYY-MM-DDThh:mm:ss.mmmZ
@@ -312,16 +320,16 @@ class Activation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     platform: str = ""  # PPID
     unique_id: str = msgspec.field(default="", name="uniqueID")  # MRENCLAVE
     signer_id: str = msgspec.field(default="", name="signerID")  # MRSIGNER
-    mrtd: str = ""  # of a confidential VM, which has no MRENCLAVE and MRSIGNER
+    mrtd: str = ""  # of a confidential VM, in place of MRENCLAVE and MRSIGNER
     rtmrs: tuple[str, ...] = ()
     measurement: str = ""  # of a confidential VM of SEV-SNP
     tcb_status: str = ""
     counted: bool = False  # against MaxActivations
-    moved_from: str = ""  # PPID of the platform that had this UUID before
+    moved_from: str = ""  # PPID of the former platform of this UUID
 
 
 class Activations(msgspec.Struct, frozen=True):
-    """A page of the audit trail; ``first`` and ``next`` are numbers of activations."""
+    """A page of the audit trail. ``first`` and ``next`` are numbers of activations."""
 
     activations: tuple[Activation, ...]
     first: UInt64
@@ -331,10 +339,10 @@ class Activations(msgspec.Struct, frozen=True):
 class RefusedActivation(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
 ):
-    """Activations that were refused for one reason; ``count`` of them, the newest at ``time``.
+    """``count`` activations, refused for the same reason, the newest at ``time``.
 
-    Type and UUID, that of the newest, are what they claimed: at most 100 characters of each.
-    ``quoted``: the quote verified and was made for the workload, so its measurements are true.
+    Type and UUID are claims of the newest request, at most 100 characters each. ``quoted``: the
+    quote verified and was made for the workload, so its measurements are true.
     """
 
     time: str = ""  # YYYY-MM-DDThh:mm:ss.mmmZ
@@ -342,7 +350,7 @@ class RefusedActivation(
     count: UInt64 = 0
     marble_type: str
     uuid: str = ""
-    package: str = ""  # of the type, in the manifest of then
+    package: str = ""  # of the type, in the manifest at that time
     quoted: bool = False
     unique_id: str = msgspec.field(default="", name="uniqueID")  # MRENCLAVE
     signer_id: str = msgspec.field(default="", name="signerID")  # MRSIGNER
@@ -355,14 +363,14 @@ class RefusedActivation(
 
 
 class RefusedActivations(msgspec.Struct, frozen=True):
-    """What one process has refused ``since`` it began, the newest first."""
+    """The refusals of one process since its start at ``since``, newest first."""
 
     refused: tuple[RefusedActivation, ...]
     since: str
 
 
 class ActivationLimit(msgspec.Struct, frozen=True, rename="camel"):
-    """How often a marble type was activated, of the times that its MaxActivations allows."""
+    """The number of activations of a marble type, and its MaxActivations."""
 
     activations: UInt64
     max_activations: UInt64
@@ -392,14 +400,14 @@ class Counters(msgspec.Struct, frozen=True):
 
 
 class OldStatusData(msgspec.Struct, frozen=True, rename="camel"):
-    """The phase as in version 2, in words as well."""
+    """The phase as in version 2, also as text."""
 
     status_code: _Phase
     status_message: str = ""
 
 
 class OldManifestData(Readable, frozen=True):
-    """The manifest, its SHA-256 in hex and the signature; null, empty, null before there is one."""
+    """The manifest, its SHA-256 in hex and the signature. Before a manifest: null, empty, null."""
 
     signature: OrNull[bytes] = msgspec.field(default=b"", name="manifestSignatureRootECDSA")
     fingerprint: str = msgspec.field(default="", name="manifestSignature")
@@ -407,7 +415,7 @@ class OldManifestData(Readable, frozen=True):
 
 
 class OldSetManifestData(Readable, frozen=True, omit_defaults=True):
-    """As in version 2, in another order."""
+    """As in version 2, with the fields in the opposite order."""
 
     recovery_keys: dict[str, bytes] = msgspec.field(default={}, name="recoveryKeys")
     recovery_secrets: dict[str, bytes] = msgspec.field(default={}, name="RecoverySecrets")
@@ -417,6 +425,6 @@ class OldSetManifestData(Readable, frozen=True, omit_defaults=True):
 
 
 class Problems(msgspec.Struct, frozen=True):
-    """Every finding of a check at once."""
+    """Every finding of a check."""
 
     problems: tuple[Problem, ...] = ()

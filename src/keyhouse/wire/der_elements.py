@@ -1,4 +1,4 @@
-"""DER (X.690), one element at a time, where a library has no bounds or takes too long."""
+"""Reads and writes single DER elements (X.690), where a library has no bounds or is slow."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -10,7 +10,8 @@ _MOST_LENGTH_BYTES: Final = 4
 def der_elements(content: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield tag and content of each element in ``content``, in order.
 
-    Tags have one byte. Raises ``ValueError`` where an element is not whole. Source: X.690, 8.1.
+    Tags have one byte. Raises ``ValueError`` for a truncated element and for an invalid length.
+    Source: X.690, 8.1.
     """
     at = 0
     while at < len(content):
@@ -19,11 +20,11 @@ def der_elements(content: bytes) -> Iterator[tuple[int, bytes]]:
         if length & _LONG:
             octets = length ^ _LONG
             if not 0 < octets <= _MOST_LENGTH_BYTES:
-                raise ValueError("a length that DER does not have here")
+                raise ValueError("invalid DER length")
             begin, length = begin + octets, int.from_bytes(content[begin : begin + octets])
         tag, at = content[at], begin + length
         if at > len(content):
-            raise ValueError("cut off")
+            raise ValueError("truncated DER element")
         yield tag, content[begin:at]
 
 

@@ -1,7 +1,7 @@
-"""Fields of an identity that are equal byte by byte, or not given and not compared.
+"""Identity fields that are compared byte by byte, or not given and not compared.
 
-They are hex text in any case of letters; "" means: not given. ``sizes`` says which fields these
-are, by their names in a manifest, and how many bytes each has.
+The values are hex text in any case; "" means not given. ``sizes`` maps the names of these fields in
+a manifest to their numbers of bytes.
 """
 
 import re
@@ -18,7 +18,7 @@ _HEX: Final = re.compile(r"[0-9a-fA-F]*", re.ASCII)
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A field that is not as wanted, by its name in a manifest. Values are text, bytes in hex."""
+    """A field with an unexpected value, by its name in a manifest. Bytes are in hex."""
 
     field: str
     found: str
@@ -26,21 +26,23 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def in_lower_case(identity: T, sizes: Mapping[str, int]) -> T:
-    """Return ``identity`` in the one spelling that the rest compares and shows."""
+    """Return ``identity`` in lower case, the form of all comparisons."""
     values = {name: value.lower() for _, name, value in _given(identity, sizes)}
     return msgspec.structs.replace(identity, **values)
 
 
 def problems_of_fields(identity: msgspec.Struct, sizes: Mapping[str, int]) -> Iterator[Problem]:
-    """Yield the fields that are not hex of their size."""
+    """Yield a problem for each field that is not hex of its size."""
     for field, _, value in _given(identity, sizes):
         digits = 2 * sizes[field]
         if not (len(value) == digits and _HEX.fullmatch(value)):
-            yield Problem(field, f"is not {digits} hex digits", "without 0x or spaces")
+            yield Problem(
+                field, f"is not {digits} hex digits", "write hex without 0x and without spaces"
+            )
 
 
 def differences(found: T, wanted: T, sizes: Mapping[str, int]) -> Iterator[Difference]:
-    """Yield each field that ``wanted`` gives and that is another one in ``found``, in order."""
+    """Yield each field given in ``wanted`` with a different value in ``found``, in order."""
     for field, name, want in _given(wanted, sizes):
         has = getattr(found, name)
         if want.lower() != has:
@@ -48,7 +50,7 @@ def differences(found: T, wanted: T, sizes: Mapping[str, int]) -> Iterator[Diffe
 
 
 def _given(identity: msgspec.Struct, sizes: Mapping[str, int]) -> Iterator[tuple[str, str, str]]:
-    """Yield name in a manifest, attribute and value of each field that is given."""
+    """Yield name in a manifest, attribute and value of each given field."""
     for each in msgspec.structs.fields(identity):
         value = getattr(identity, each.name)
         if value and each.encode_name in sizes:

@@ -1,4 +1,4 @@
-"""The forms of headers that say where a coordinator is: in its journal, and in its log.
+"""Headers with the position of a coordinator in its journal and in its log.
 
 ``Keyhouse-State`` and ``Keyhouse-At-Least``: ``<epoch>.<sequence>.<chain>``, two decimal numbers,
 and the first 8 bytes of the chain in hex.
@@ -19,7 +19,7 @@ _ROOT_BYTES: Final = 8
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A place in a journal, as in ``Keyhouse-State``."""
+    """A position in a journal, as in ``Keyhouse-State``."""
 
     epoch: int
     sequence: int
@@ -30,13 +30,13 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def place_in(text: str) -> Place | None:
-    """Return the place that ``text`` is; None if it is not in this form."""
-    found = _PLACE.fullmatch(text)
-    return Place(int(found[1]), int(found[2]), found[3]) if found is not None else None
+    """Return the position in ``text``, or None for any other text."""
+    match_ = _PLACE.fullmatch(text)
+    return Place(int(match_[1]), int(match_[2]), match_[3]) if match_ is not None else None
 
 
 class LogHead(msgspec.Struct, frozen=True):
-    """A tree of the log: how many leaves it has, and how its root begins."""
+    """A tree of the log: the number of its leaves, and the beginning of its root."""
 
     size: int
     root: str  # the first 8 bytes of the root, 16 lower-case hex digits
@@ -51,6 +51,6 @@ class LogHead(msgspec.Struct, frozen=True):
 
 
 def log_head_in(text: str) -> LogHead | None:
-    """Return the head that ``text`` is; None if it is not in this form."""
-    found = _HEAD.fullmatch(text)
-    return LogHead(int(found[1]), found[2]) if found is not None else None
+    """Return the head in ``text``, or None for any other text."""
+    match_ = _HEAD.fullmatch(text)
+    return LogHead(int(match_[1]), match_[2]) if match_ is not None else None

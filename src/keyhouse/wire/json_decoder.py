@@ -1,25 +1,26 @@
-"""JSON to typed values: bytes in, a Struct or every problem with its path out.
+"""Decodes JSON into typed values: bytes in, a Struct or every problem with its path out.
 
-Type hints of msgspec Structs drive it; the converter of each type is prepared once. What a hint
-means on the wire (Client API, "Request bodies"; manifest format, "Encoding and JSON rules"):
+The type hints of msgspec Structs control the decoder. The converter of each type is prepared once.
+A hint has this meaning on the wire (Client API, "Request bodies"; manifest format, "Encoding and
+JSON rules"):
 
 =====================  ==========================================================================
 ``Struct``             object; field names match in any case, folded in ASCII only (so that the
-                       Kelvin sign is no ``k``); ``null`` and absence mean the field's default
+                       Kelvin sign is not a ``k``); ``null`` and absence mean the field's default
 ``dict[str, T]``       object; keys are the author's and matched exactly
 ``tuple[T, ...]``      list
 ``str``, ``bool``      the same
 ``UInt64``, ``UInt32`` integer without fraction or exponent, in range; ``int``: signed 64-bit
 ``bytes``              standard base64 with padding, or a list of numbers 0..255
-``Secret``             the same; like every value, it is never part of a message
+``Secret``             the same; like every value, never part of a message
 ``T | None``           ``T``, or ``null``
 ``str | Struct``       a string or an object; ``bytes | Struct`` likewise
-``Sometimes[T]``       ``T``: how it is sent (``keyhouse.wire.sent``) does not matter to a reader
-``object``             anything, as ``read_json`` gave it
+``Sometimes[T]``       ``T``; a reader ignores the sender's rule (``keyhouse.wire.sent``)
+``object``             anything, as returned by ``read_json``
 =====================  ==========================================================================
 
 ``null`` inside a list or map is the empty value of its type (``""``, 0, an object with all
-defaults) and a mismatch where a type has none.
+defaults). For a type without an empty value, ``null`` is a mismatch.
 """
 
 import functools
@@ -64,7 +65,7 @@ __all__ = [
     "resembling",
 ]
 
-# The bounds that msgspec checks are signed numbers of 64 bits: it refuses what is above them.
+# msgspec checks bounds as signed numbers of 64 bits and refuses larger bounds.
 UInt64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1, extra_json_schema={"maximum": 2**64 - 1})]
 UInt32 = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 UInt16 = Annotated[int, msgspec.Meta(ge=0, le=2**16 - 1)]
@@ -72,15 +73,15 @@ UInt8 = Annotated[int, msgspec.Meta(ge=0, le=2**8 - 1)]
 
 UNKNOWN: Final = "unknown field"
 REPEATED: Final = "is given more than once"
-"""Problems of a name; others are of the value that stands under it."""
+"""Problems of a field's name; all other problems concern its value."""
 
-_COMPARED: Final = 40  # characters of a word that are compared
+_COMPARED: Final = 40  # characters of a word; the comparison is quadratic
 
 T = TypeVar("T")
 
 
 class Read(msgspec.Struct, Generic[T], frozen=True):
-    """A value, and the problems that did not prevent reading it.
+    """A value, and the problems that did not prevent reading.
 
     ``problems``: unknown fields and repeated keys, sorted.
     """
@@ -90,10 +91,10 @@ class Read(msgspec.Struct, Generic[T], frozen=True):
 
 
 def decode(data: bytes, kind: type[T], *, ignore_rest: bool = False) -> T:
-    """Return ``data`` as a ``kind``. Unknown fields are ignored, of repeated keys the last wins.
+    """Return ``data`` as a ``kind``. Unknown fields are ignored; the last of repeated keys wins.
 
-    With ``ignore_rest`` the first JSON value counts and nothing after it is looked at. Raises
-    ``UnreadableError`` with every problem; no message holds a value of the input.
+    With ``ignore_rest``, text after the first JSON value is ignored. Raises ``UnreadableError``
+    with every problem. No message contains a value of the input.
     """
     value, findings = _convert(data, kind, _Findings(most_remarks=0), ignore_rest=ignore_rest)
     if findings.mismatches:
@@ -104,7 +105,8 @@ def decode(data: bytes, kind: type[T], *, ignore_rest: bool = False) -> T:
 def read(data: bytes, kind: type[T]) -> Read[T]:
     """Return ``data`` as a ``kind``, with unknown fields and repeated keys as problems.
 
-    Raises ``UnreadableError``, with these problems too, if ``data`` cannot be read as a ``kind``.
+    Raises ``UnreadableError`` if ``data`` does not have this form. The error has these problems
+    too.
     """
     value, findings = _convert(data, kind, _Findings(), ignore_rest=False)
     if findings.mismatches:
@@ -113,15 +115,15 @@ def read(data: bytes, kind: type[T]) -> Read[T]:
 
 
 def nearest(word: str, known: tuple[str, ...]) -> str:
-    """Return a hint that names the word of ``known`` that ``word`` resembles, or all of them."""
+    """Return a hint with the word of ``known`` most like ``word``, or with all known words."""
     if close := resembling(word, known):
         return f"did you mean {close}?"
     return f"known are {', '.join(known)}" if known else ""
 
 
 def resembling(word: str, known: Iterable[str]) -> str:
-    """Return the word of ``known`` that ``word`` resembles most by its first letters, or ""."""
-    from difflib import get_close_matches  # for a mistake only: it delays a start
+    """Return the word of ``known`` most like the beginning of ``word``, or ""."""
+    from difflib import get_close_matches  # imported only for a mistake, because it delays a start
 
     folded = {name[:_COMPARED].lower(): name for name in known}
     close = get_close_matches(word[:_COMPARED].lower(), folded, n=1)
@@ -143,7 +145,7 @@ def _convert(
 
 
 _Place = tuple[Any, ...]
-"""A place as nested pairs ``(outer place, step)``: cheap to make, and rarely looked at."""
+"""A place as nested pairs ``(outer place, step)``: cheap to make, and rarely converted to text."""
 
 
 def _path(place: _Place) -> str:
@@ -155,17 +157,17 @@ def _path(place: _Place) -> str:
 
 
 class _Findings:
-    """Collects what is wrong; at most 1,000 findings of each sort are kept.
+    """Collects problems, at most 1,000 of each sort.
 
-    ``most_remarks``: 0 where nobody reads them. Looking for the name that was meant takes 0.1 ms.
+    ``most_remarks``: 0 if no caller reads remarks. A search for the intended name takes 0.1 ms.
     """
 
     __slots__ = ("mismatches", "most_remarks", "remarks")
 
     def __init__(self, most_remarks: int = MOST) -> None:
         self.most_remarks = most_remarks
-        self.mismatches: list[Problem] = []  # no value can be made
-        self.remarks: list[Problem] = []  # the value is made without what they name
+        self.mismatches: list[Problem] = []  # these prevent a value
+        self.remarks: list[Problem] = []  # the value lacks the named fields
 
     def mismatch(self, place: _Place, problem: str, wanted: str = "", hint: str = "") -> "_Failed":
         if len(self.mismatches) < MOST:
@@ -185,7 +187,7 @@ class _Findings:
 
 
 class _Failed:
-    """The result where no value could be made."""
+    """The result of a converter that could not make a value."""
 
 
 _FAILED: Final = _Failed()
@@ -194,18 +196,18 @@ _Converter = Callable[[Any, _Place, _Findings], Any]
 
 
 class _Shape(msgspec.Struct, frozen=True):
-    """What a type hint means: its name for people, its converter, its value for ``null``."""
+    """The meaning of a type hint: its name for people, its converter, its value for ``null``."""
 
     name: str
     convert: _Converter
     empty: object = _FAILED
-    form: Literal["string", "object", "other"] = "other"  # of the JSON values that fit
+    form: Literal["string", "object", "other"] = "other"  # of the accepted JSON values
     as_it_is: type | None = None  # values of exactly this type need no converter
 
 
 @functools.cache
 def _shape(hint: Any) -> _Shape:
-    """Return how to convert to ``hint``; raises ``TypeError`` for hints that are not supported."""
+    """Return the shape of ``hint``. Raises ``TypeError`` for an unsupported hint."""
     while hasattr(hint, "__supertype__"):  # NewType
         hint = hint.__supertype__
     origin = get_origin(hint)
@@ -227,12 +229,12 @@ def _shape(hint: Any) -> _Shape:
 
 
 def bounds_of(note: Any) -> tuple[int, int]:
-    """Return the least and the greatest integer of a type with ``note``, a ``msgspec.Meta``."""
+    """Return the smallest and the largest integer of a type with ``note``, a ``msgspec.Meta``."""
     return note.ge, (note.extra_json_schema or {}).get("maximum", note.le)
 
 
 def _kind_of(value: object) -> str:
-    """Return the kind of ``value``, in words of JSON; never the value itself."""
+    """Return the JSON kind of ``value`` as text; never the value itself."""
     if value is None:
         return "is null"
     if isinstance(value, bool):
@@ -277,11 +279,11 @@ def _bytes(value: Any, place: _Place, findings: _Findings) -> Any:
     if type(value) is not list:
         return findings.mismatch(place, _kind_of(value), "base64")
     if any(type(number) is not int for number in value):
-        return findings.mismatch(place, "is a list of other things than numbers", "base64")
+        return findings.mismatch(place, "is a list with an item that is not a number", "base64")
     try:
         return bytes(value)
     except ValueError:
-        return findings.mismatch(place, "holds a number that is no byte (0 to 255)")
+        return findings.mismatch(place, "holds a number that is not a byte (0 to 255)")
 
 
 def _secret(value: Any, place: _Place, findings: _Findings) -> Any:
@@ -387,7 +389,7 @@ def _struct(kind: type[msgspec.Struct]) -> _Shape:
     def convert(value: Any, place: _Place, findings: _Findings) -> Any:
         if not isinstance(value, dict):
             return findings.mismatch(place, _kind_of(value), "an object")
-        given: dict[str, Any] = {}  # as attributes
+        given: dict[str, Any] = {}  # by attribute
         for name, element in value.items():
             entry = fields.get(name) or _in_any_case(name, fields)
             if entry is None:
@@ -409,7 +411,7 @@ def _struct(kind: type[msgspec.Struct]) -> _Shape:
 def _find_repeated(
     value: dict[str, Any], fields: _Fields, place: _Place, findings: _Findings
 ) -> None:
-    """Remark the fields that ``value`` has more than once, in whatever case."""
+    """Add a remark for each field that ``value`` has more than once, in any case of letters."""
     names = [*value, *value.names] if isinstance(value, Repeated) else value
     seen = Counter(_declared(name, fields) for name in names)
     for name, times in sorted(seen.items()):
@@ -429,7 +431,9 @@ def _in_any_case(name: str, fields: _Fields) -> _Field | None:
 def _any_missing(
     given: dict[str, Any], required: dict[str, str], place: _Place, findings: _Findings
 ) -> bool:
-    missing = [spelled for attribute, spelled in required.items() if attribute not in given]
-    for spelled in missing:
-        findings.mismatch((place, spelled), "is missing")
+    missing = [
+        declared_name for attribute, declared_name in required.items() if attribute not in given
+    ]
+    for declared_name in missing:
+        findings.mismatch((place, declared_name), "is missing")
     return bool(missing)

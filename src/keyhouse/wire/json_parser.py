@@ -1,8 +1,9 @@
-"""JSON text to plain values: strict, bounded, and without losing that a key came twice.
+"""Parses JSON text into plain values: strict and bounded, with a report of repeated keys.
 
-What is stricter here than RFC 8259 demands: no byte-order mark, no lone surrogates, no NaN or
-Infinity, at most 64 levels and 250,000 values. The scanner is CPython's own; it has no limits, so
-nesting and number are counted before it runs. Its error texts never go out.
+The parser is stricter than RFC 8259: no byte-order mark, no lone surrogates, no NaN or Infinity, at
+most 64 levels and 250,000 values. The scanner of CPython has no limits. So levels and values are
+counted before the scan, because deep or numerous values could exhaust stack and memory. The
+scanner's error texts are never shown, because they could repeat the input.
 """
 
 import json
@@ -17,7 +18,7 @@ MAX_VALUES = 250_000
 
 
 class UnreadableError(BadRequestError):
-    """The text is no JSON, or not of the wanted shape. ``problems`` holds every finding, sorted."""
+    """The text is not JSON, or has the wrong form. ``problems`` has every finding, sorted."""
 
     code = "unreadable"
 
@@ -33,13 +34,13 @@ class UnreadableError(BadRequestError):
 
 
 class Repeated(dict[str, object]):
-    """An object in which ``names`` came more than once; the last of each won."""
+    """An object with repeated keys, listed in ``names``. The last value of each key won."""
 
     names: tuple[str, ...] = ()
 
 
 class Inexact:
-    """Stands for every number with a fraction or an exponent: no field takes one."""
+    """Replaces every number with a fraction or an exponent. No field accepts such a number."""
 
 
 INEXACT: Final = Inexact()
@@ -48,10 +49,10 @@ INEXACT: Final = Inexact()
 def read_json(data: bytes, *, ignore_rest: bool = False) -> object:
     """Return the JSON value of ``data``: None, bool, int, str, list, dict, or ``INEXACT``.
 
-    Integers are exact within 64 bits; longer ones come out as some integer beyond that range.
-    Objects with repeated keys come out as ``Repeated``. Text after the value is refused, or not
-    looked at with ``ignore_rest``. Raises ``UnreadableError``, which never shows the text.
-    Sources: RFC 8259; Client API, "Request bodies"; manifest format, "Encoding and JSON rules".
+    Integers are exact within 64 bits. A longer integer becomes some integer beyond that range.
+    Objects with repeated keys become ``Repeated``. Text after the value is refused, or ignored with
+    ``ignore_rest``. Raises ``UnreadableError`` without the text. Sources: RFC 8259; Client API,
+    "Request bodies"; manifest format, "Encoding and JSON rules".
     """
     text, bad_byte = _decode_utf8(data)
     if bad_byte is not None and not ignore_rest:
@@ -63,7 +64,7 @@ def read_json(data: bytes, *, ignore_rest: bool = False) -> object:
     except json.JSONDecodeError as failure:
         if bad_byte is not None:
             raise _not_utf8(bad_byte) from None
-        raise _no_json(text, failure.pos) from None
+        raise _not_json(text, failure.pos) from None
     if not ignore_rest and _after_space(text, end) != len(text):
         raise _unreadable(f"has further text after its end, {_position(text, end)}")
     if _SURROGATE.search(text):
@@ -72,12 +73,12 @@ def read_json(data: bytes, *, ignore_rest: bool = False) -> object:
 
 
 def _decode_utf8(data: bytes) -> tuple[str, int | None]:
-    """Return the text up to the first byte that is not UTF-8, and where that is."""
+    """Return the text up to the first byte that is not UTF-8, and the index of this byte."""
     if data.startswith(b"\xef\xbb\xbf"):
         raise _unreadable("begins with a byte-order mark", hint="save it as UTF-8 without BOM")
     try:
         return data.decode(), None
-    except UnicodeDecodeError as failure:  # it carries the bytes, so it is not chained
+    except UnicodeDecodeError as failure:  # not chained, because the error contains the bytes
         return data[: failure.start].decode(), failure.start
 
 
@@ -88,16 +89,17 @@ _NO_MARKS: Final = bytes(set(range(256)) - set(b'",[]{}'))
 
 
 def _refuse_excess(text: str) -> None:
-    """Refuse what is nested too deeply or holds too many values, before anything is built."""
+    """Refuse too many levels or values, before any value is built."""
     if len(text) <= MAX_VALUES and text.count("[") + text.count("{") <= MAX_NESTING:
         return
     # Without escaped backslashes and quotes, every second part between quotes is outside strings.
-    # In a text that is not JSON this may misjudge what follows the first error, which is harmless.
+    # In a text that is not JSON this may be wrong after the first error. That is harmless, because
+    # the scanner refuses such a text.
     unescaped = text.encode().replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = unescaped.translate(None, _NO_MARKS)
     if marks.count(b'"') > 4 * MAX_VALUES:
         raise _too_many()
-    # Two quotes side by side change nothing for the rest: little is left to be taken apart.
+    # Two adjacent quotes do not change the parity. Their removal leaves little to split.
     outside = b"".join(marks.replace(b'""', b"").split(b'"')[::2])
     if outside.count(b",") + outside.count(b"[") + outside.count(b"{") > MAX_VALUES:
         raise _too_many()
@@ -107,9 +109,9 @@ def _refuse_excess(text: str) -> None:
 
 
 def _depth(brackets: bytes) -> int:
-    """Return how deeply the first value is nested, by its ``[`` and ``]``."""
+    """Return the nesting depth of the first value, from its ``[`` and ``]``."""
     left = brackets
-    for level in range(MAX_NESTING + 1):  # each round removes the innermost level of every value
+    for level in range(MAX_NESTING + 1):  # each pass removes the innermost level of every value
         if not left:
             return level
         left = left.replace(b"[]", b"")
@@ -135,7 +137,7 @@ def _repeated(pairs: list[tuple[str, object]]) -> Repeated:
     names = []
     for name, value in pairs:
         if name in made:
-            del made[name]  # so that the order is that of the values that won
+            del made[name]  # the last value determines the order
             names.append(name)
         made[name] = value
     made.names = tuple(dict.fromkeys(names))
@@ -143,8 +145,8 @@ def _repeated(pairs: list[tuple[str, object]]) -> Repeated:
 
 
 def _whole(digits: str) -> int:
-    # JSON has no leading zeros, so cutting keeps a number that is too large too large, and the
-    # quadratic cost of converting a megabyte of digits is not paid.
+    # JSON has no leading zeros. So a truncated number is still too large, and a megabyte of digits
+    # does not cost a conversion in quadratic time.
     return int(digits[:25])
 
 
@@ -153,7 +155,7 @@ def _inexact(_text: str) -> Inexact:
 
 
 def _refuse_constant(_name: str) -> NoReturn:
-    raise _unreadable("holds NaN or Infinity, which JSON does not have")
+    raise _unreadable("holds NaN or Infinity, which are not JSON")
 
 
 _SCANNER = json.JSONDecoder(
@@ -172,7 +174,7 @@ def _after_space(text: str, start: int) -> int:
 
 
 def _refuse_surrogates(value: object) -> None:
-    """Refuse strings that no UTF-8 can carry: they would not survive being written again."""
+    """Refuse strings that UTF-8 cannot encode, because they could not be written again."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -193,10 +195,10 @@ def _position(text: str, index: int) -> str:
     return f"line {line}, column {column}"
 
 
-def _no_json(text: str, index: int) -> UnreadableError:
+def _not_json(text: str, index: int) -> UnreadableError:
     if not text.strip():
         return _unreadable("is empty")
-    return _unreadable(f"is no JSON, {_position(text, index)}")
+    return _unreadable(f"is not JSON, {_position(text, index)}")
 
 
 def _not_utf8(index: int) -> UnreadableError:

@@ -1,4 +1,4 @@
-"""What a package of a manifest asks of a workload and its platform."""
+"""The requirements of a manifest's package on a workload and its platform."""
 
 import msgspec
 
@@ -10,17 +10,17 @@ from keyhouse.wire.vm_identity import VmIdentity
 
 
 class Package(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """An enclave program or confidential VM that is allowed (manifest format, "Packages").
+    """An allowed enclave program or confidential VM (manifest format, "Packages").
 
-    Identifiers are hex; "", ``None`` and () mean: not given. With ``tdx`` or ``snp``, never both,
-    there is nothing that names an enclave.
+    Identifiers are hex; "", ``None`` and () mean not given. A package has ``tdx``, ``snp`` or
+    fields of an enclave, never two of them.
     """
 
     debug: bool = False
-    unique_id: str = msgspec.field(default="", name="UniqueID")  # MRENCLAVE, equal
-    signer_id: str = msgspec.field(default="", name="SignerID")  # MRSIGNER, equal
+    unique_id: str = msgspec.field(default="", name="UniqueID")  # equals MRENCLAVE
+    signer_id: str = msgspec.field(default="", name="SignerID")  # equals MRSIGNER
     product_id: UInt64 | None = msgspec.field(default=None, name="ProductID")  # 0 is a value
-    security_version: UInt64 | None = None  # at least
+    security_version: UInt64 | None = None  # minimum
     accepted_tcb_statuses: tuple[str, ...] = ()
     accepted_advisories: tuple[str, ...] = ()
     tdx: TdxIdentity | None = msgspec.field(default=None, name="TDX")
@@ -28,5 +28,5 @@ class Package(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_
 
     @property
     def vm(self) -> VmIdentity | None:
-        """The confidential VM that it names, if it names one."""
+        """The confidential VM of this package, or None for an enclave."""
         return self.tdx if self.snp is None else self.snp

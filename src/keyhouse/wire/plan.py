@@ -1,4 +1,4 @@
-"""The plan of an update: what it would change, for review before it is agreed to; its digest."""
+"""The plan of an update: its effects, for a review before the update, and its digest."""
 
 import hashlib
 from enum import StrEnum
@@ -11,16 +11,16 @@ from keyhouse.wire.json_decoder import UInt64
 
 
 class Effect(StrEnum):
-    """What happens to something: the ``what`` of a change. Words are permanent."""
+    """The kind of an effect: the ``what`` of a change. The words are permanent."""
 
     _value_: str
     meaning: str
 
     def __new__(cls, word: str, meaning: str) -> Self:
-        """Return the effect with this word; ``meaning`` says more of it, for the reference."""
-        found = str.__new__(cls, word)
-        found._value_, found.meaning = word, meaning
-        return found
+        """Return the effect ``word``; ``meaning`` explains the word in the reference."""
+        effect = str.__new__(cls, word)
+        effect._value_, effect.meaning = word, meaning
+        return effect
 
     PACKAGE_ADDED = "package-added", "a package that was not allowed before"
     PACKAGE_REMOVED = "package-removed", "no workload of the package can activate any more"
@@ -117,10 +117,10 @@ class Effect(StrEnum):
 
 
 class PlanChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that happens. ``section`` is that of the manifest, or ``Coordinator``.
+    """An effect. ``section`` is a section of the manifest, or ``Coordinator``.
 
-    ``what`` is a stable word, ``name`` the exact name in the section, ``field`` a field as the
-    manifest spells it. ``before`` and ``after`` are as text. ``text`` says it in a sentence.
+    ``what`` is a stable word, ``name`` the exact name in the section, ``field`` a field in the
+    manifest's spelling. ``before`` and ``after`` are text. ``text`` is the effect in a sentence.
     """
 
     section: str
@@ -134,12 +134,14 @@ class PlanChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What an update would do. ``kind``: ``manifest``, or ``packages`` for security versions alone.
+    """The effects of an update.
 
-    ``base`` and ``manifest``: SHA-256, in hex, of the manifest in force and of what was sent.
-    ``versions``: the security versions in force. ``users`` may acknowledge, ``needed`` of them have
-    to, the sender included. ``changes`` is what will differ, ``renewals`` what every update
-    of this kind regenerates, ``kept`` the secrets that keep their values.
+    ``kind``: ``manifest``, or ``packages`` for security versions alone.
+
+    ``base`` and ``manifest``: SHA-256, in hex, of the manifest in force and of the sent bytes.
+    ``versions``: the security versions in force. ``users`` may acknowledge; ``needed`` of them have
+    to, including the sender. ``changes`` are the differences. ``renewals`` are the values that
+    every update of this kind regenerates. ``kept`` are the secrets with unchanged values.
     """
 
     kind: str
@@ -154,10 +156,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A plan and its digest, and what the digest does not cover.
+    """A plan, its digest, and facts that the digest does not cover.
 
-    That is who has agreed so far, which secrets that stay no user has uploaded yet, what people
-    should know in words (the update log will say it, too), and warnings of the check.
+    These facts are the acknowledgements so far, retained secrets without an uploaded value, remarks
+    for people (also written to the update log), and warnings of the check.
     """
 
     digest: str
@@ -174,10 +176,10 @@ _CONTEXT: Final = b"keyhouse plan v1\0"
 
 
 def plan_digest(plan: Plan) -> str:
-    """Return the SHA-256, in hex, of what ``plan`` says, whatever its words.
+    """Return the SHA-256 of ``plan`` in hex, independent of its sentences.
 
-    It covers ``keyhouse plan v1`` and a zero byte, then JSON in UTF-8 without spaces, names of
-    fields sorted, fields of changes that are empty left out, and every ``text`` left out.
+    The hash covers ``keyhouse plan v1`` and a zero byte, then JSON in UTF-8 without spaces, with
+    sorted names of fields, without empty fields of changes, and without every ``text``.
     """
     content = msgspec.to_builtins(plan)
     for change in (*content["changes"], *content["renewals"]):

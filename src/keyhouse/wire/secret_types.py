@@ -1,7 +1,7 @@
-"""Secrets as a manifest defines them, with their certificates, and as users upload them.
+"""Secrets: their definitions in a manifest, their certificates, and their uploads.
 
-The manifest's reader fills the definitions in, the authority builds from them, and the answer of
-``GET /api/v2/secrets`` repeats them.
+The reader of manifests fills in the definitions, and the authority makes secrets from them. The
+answer of ``GET /api/v2/secrets`` repeats them.
 """
 
 from enum import StrEnum
@@ -14,10 +14,13 @@ from keyhouse.base.readable import Readable
 from keyhouse.base.secret import Secret
 
 LARGEST_KEY: Final = 8 * 1024 * 1024
-"""Of a symmetric key that is stored: 1 MiB."""
+"""Maximum size in bits of a stored symmetric key: 1 MiB."""
 
 LARGEST_DERIVED_KEY: Final = 255 * 32 * 8
-"""Of a symmetric key per marble: HKDF-SHA256 yields 255 blocks of 32 bytes (RFC 5869, 2.3)."""
+"""Maximum size in bits of a symmetric key per marble.
+
+HKDF-SHA256 yields 255 blocks of 32 bytes (RFC 5869, 2.3).
+"""
 
 CURVE_SIZES: Final = (224, 256, 384, 521)
 
@@ -25,10 +28,10 @@ _ACRONYMS = frozenset({"ca", "crl", "dns", "ip", "ocsp", "tcb", "tls", "uri", "u
 
 
 def manifest_name(attribute: str) -> str:
-    """Return how the manifest format spells a field: ``dns_names`` is ``DNSNames``."""
+    """Return the spelling of a field in a manifest: ``dns_names`` is ``DNSNames``."""
     words = attribute.split("_")
-    spelled = (word.upper() if word in _ACRONYMS else word.capitalize() for word in words)
-    return "".join(spelled).replace("Uris", "URIs")
+    capitalized = (word.upper() if word in _ACRONYMS else word.capitalize() for word in words)
+    return "".join(capitalized).replace("Uris", "URIs")
 
 
 Oid = tuple[int, ...]
@@ -36,7 +39,7 @@ Oid = tuple[int, ...]
 
 
 class SecretType(StrEnum):
-    """What a secret is (manifest: ``Secrets.<name>.Type``)."""
+    """The kind of a secret (manifest: ``Secrets.<name>.Type``)."""
 
     SYMMETRIC_KEY = "symmetric-key"
     PLAIN = "plain"
@@ -46,15 +49,14 @@ class SecretType(StrEnum):
 
     @property
     def is_certificate(self) -> bool:
-        """Whether a value of this type is a key with a certificate."""
+        """True if a value of this type is a key with a certificate."""
         return self.startswith("cert-")
 
 
 def size_problem(kind: SecretType, size: int, *, shared: bool, user_defined: bool) -> str:
-    """Return what is wrong with ``size`` for a secret of ``kind``; empty if nothing.
+    """Return the problem of ``size`` for a secret of ``kind``; empty for a valid size.
 
-    A certificate that a user uploads may leave the size open (0). Source: manifest format, "Types
-    and sizes".
+    The size of an uploaded certificate may be open (0). Source: manifest format, "Types and sizes".
     """
     if kind is SecretType.PLAIN:
         return ""
@@ -73,7 +75,7 @@ def size_problem(kind: SecretType, size: int, *, shared: bool, user_defined: boo
 
 
 class NameAttribute(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """One attribute of a distinguished name: ``{"Type": [2, 5, 4, 12], "Value": "text"}``."""
+    """An attribute of a distinguished name: ``{"Type": [2, 5, 4, 12], "Value": "text"}``."""
 
     type: Oid
     value: str
@@ -118,7 +120,7 @@ class Extension(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknow
 
 
 class CertificateTemplate(msgspec.Struct, frozen=True, rename=manifest_name):
-    """What a manifest says of a certificate. ``None`` means: not given, so the default holds."""
+    """The manifest's template of a certificate. ``None`` means not given: the default applies."""
 
     subject: Subject = Subject()
     dns_names: tuple[str, ...] | None = None  # not given: localhost
@@ -146,19 +148,19 @@ class CertificateTemplate(msgspec.Struct, frozen=True, rename=manifest_name):
     permitted_ip_ranges: tuple[AddressRange, ...] = ()
     excluded_ip_ranges: tuple[AddressRange, ...] = ()
     policies: tuple[str, ...] = ()  # dotted
-    policy_identifiers: tuple[Oid, ...] = ()  # more policies; one that is in both counts once
+    policy_identifiers: tuple[Oid, ...] = ()  # further policies; duplicates count once
     extra_extensions: tuple[Extension, ...] = ()
     signature_algorithm: int = 0  # 10, 11, 12: ECDSA with SHA-256, SHA-384, SHA-512
 
 
 class SecretDefinition(msgspec.Struct, frozen=True):
-    """One entry of the manifest's ``Secrets``."""
+    """An entry of the manifest's ``Secrets``."""
 
     type: SecretType
     size: int = 0  # bits
     shared: bool = False
     user_defined: bool = False
-    cert: CertificateTemplate | None = None  # None: no template was written
+    cert: CertificateTemplate | None = None  # None: no template
     cert_der: bytes = b""  # the base64 form: a DER certificate whose fields serve as template
     valid_for: int = 0  # days; 0: not given
     private: Secret | None = None  # a user-defined secret's initial value (PKCS #8 or the bytes)
@@ -166,10 +168,10 @@ class SecretDefinition(msgspec.Struct, frozen=True):
 
 
 class UserSecret(Readable, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry of ``POST /api/v2/secrets``, after base64. ``None`` means: not given.
+    """An entry of ``POST /api/v2/secrets``, after base64. ``None`` means not given.
 
-    Either ``key`` alone, or ``cert`` and, if wanted, ``private`` and ``public``. The latter three
-    may be DER or PEM.
+    Either ``key`` alone, or ``cert`` with optional ``private`` and ``public``. These three may be
+    DER or PEM.
     """
 
     key: Secret | None = None
@@ -179,7 +181,7 @@ class UserSecret(Readable, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def given(self) -> "UserSecret":
-        """Without the fields that are empty."""
+        """The upload with None in place of empty fields."""
         return UserSecret(
             key=self.key or None,
             cert=self.cert or None,
@@ -189,6 +191,6 @@ class UserSecret(Readable, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def size(self) -> int:
-        """How many bytes were uploaded."""
+        """The number of uploaded bytes."""
         given = (self.key, self.cert, self.private, self.public)
         return sum(len(field) for field in given if field is not None)

@@ -1,9 +1,9 @@
-"""How the coordinator sends a field, where readers accept more than that.
+"""Rules for sent fields, where readers accept more than the coordinator sends.
 
 A type of an answer is written once, for the coordinator that encodes it and for the client that
-decodes it. Its defaults are the client's: the values of fields that are missing, as in answers of
-another implementation of the interface. The coordinator sends every field, unless its type says
-here that it is left out or null. The description of the interface says what the coordinator sends.
+decodes it. Its defaults are the client's: the values of missing fields, for example in answers of
+another implementation of the interface. The coordinator sends every field, unless its type here
+permits to leave it out or to send null. The description of the interface describes the sent form.
 """
 
 from enum import Enum
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Sent(Enum):
-    """How a field differs from others in what is sent."""
+    """The exception from the rule that the coordinator sends every field."""
 
     SOMETIMES = "left out where it does not apply"
     OR_NULL = "null where there is nothing"
@@ -28,18 +28,18 @@ Unsent = Annotated[T, Sent.NEVER]
 
 
 class OneOf(msgspec.Struct, frozen=True):
-    """All values that are sent. A reader takes others, too."""
+    """All sent values. A reader also accepts other values."""
 
     values: tuple[int | str, ...]
 
 
 LEFT_OUT: Final[Any] = msgspec.UNSET
-"""The value of a ``Sometimes`` or ``Unsent`` field that is not to be sent."""
+"""The value of a ``Sometimes`` or ``Unsent`` field that is left out."""
 
 NULL: Final[Any] = None
-"""The value of an ``OrNull`` field that is to be sent as null."""
+"""The value of an ``OrNull`` field that is sent as null."""
 
 
 def encoded(json: bytes) -> Any:
-    """Return what is sent as ``json``: a value that was encoded before."""
+    """Return ``json``, a value encoded before, in a form that is sent unchanged."""
     return msgspec.Raw(json)

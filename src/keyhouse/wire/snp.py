@@ -1,4 +1,4 @@
-"""Who a confidential VM is (AMD SEV-SNP): the fields of its identity, and what never passes.
+"""The identity of a confidential VM on AMD SEV-SNP: its fields, and values that are never accepted.
 
 Manifests, attestation files and the verifier share it. Values are hex of the bytes in the order of
 the report, whose numbers are little-endian. Source: AMD, "SEV Secure Nested Paging Firmware ABI
@@ -15,11 +15,13 @@ from keyhouse.wire.exact_fields import problems_of_fields
 from keyhouse.wire.json_decoder import UInt8, UInt32, nearest
 
 PRODUCTS: Final = ("Milan", "Genoa", "Turin")
-"""The lines of processors that are known: each has a root, and versions of its own. Bergamo and
-Siena are of the line Genoa."""
+"""The known lines of processors. Each has its own root and its own versions.
+
+Bergamo and Siena belong to the line Genoa.
+"""
 
 SIGNING_KEYS: Final = ("VCEK", "VLEK")
-"""The keys that sign reports: one of the chip, or one that a cloud provider was lent."""
+"""The keys that sign reports: a key of the chip, or a key lent to a cloud provider."""
 
 VMPLS: Final = range(4)
 """The privilege levels inside a VM; 0 is the highest."""
@@ -28,7 +30,7 @@ VMPLS: Final = range(4)
 class SnpTcb(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Security versions of a platform's firmware, each 0 to 255; None: not given.
 
-    ``fmc`` is of Turin alone.
+    Only Turin has ``fmc``.
     """
 
     bootloader: UInt8 | None = msgspec.field(default=None, name="Bootloader")
@@ -38,19 +40,19 @@ class SnpTcb(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     fmc: UInt8 | None = msgspec.field(default=None, name="FMC")
 
     def __str__(self) -> str:
-        """Return what is given, in words."""
+        """Return the given versions as text."""
         given: dict[str, int] = msgspec.to_builtins(self)
         return ", ".join(f"{name} {version}" for name, version in given.items())
 
 
 class SnpIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a confidential VM has to be. Hex fields are equal; "" means: not compared.
+    """The required identity of a confidential VM. Hex fields must be equal; "": not compared.
 
-    The platform is of ``product``, has every version of ``minimum_tcb`` or a higher one, and signs
-    with its VCEK unless ``signing_key`` is VLEK. The report was asked for at ``vmpl`` exactly. The
-    VM's ID block states ``minimum_guest_svn`` or a higher version. With ``alias_check_complete``
-    the firmware has found no two addresses of one memory cell since the last reset (BadRAM,
-    AMD-SB-3015).
+    The platform belongs to ``product`` and has at least every version of ``minimum_tcb``. It signs
+    with its VCEK, or with a VLEK if ``signing_key`` says so. The report was requested at exactly
+    ``vmpl``. The VM's ID block states ``minimum_guest_svn`` or a higher version. With
+    ``alias_check_complete``, the firmware has verified since the last reset that no memory cell has
+    two addresses (BadRAM, AMD-SB-3015).
     """
 
     measurement: str = msgspec.field(default="", name="Measurement")
@@ -101,7 +103,7 @@ _FROM_A_QUOTE: Final = "keyhouse package-info prints that of a quote"
 
 
 def problems_of_snp(identity: SnpIdentity) -> Iterator[Problem]:
-    """Yield why ``identity`` names no confidential VM that could be admitted, by field."""
+    """Yield the reasons why ``identity`` admits no confidential VM, by field."""
     if not identity.measurement:
         yield Problem("Measurement", "is missing", _FROM_A_QUOTE)
     wrong = {found.at: found for found in problems_of_fields(identity, SIZES)}
@@ -110,7 +112,7 @@ def problems_of_snp(identity: SnpIdentity) -> Iterator[Problem]:
         fault = policy_fault(bytes.fromhex(identity.policy))
         if fault:
             hint = "a confidential VM with this value is always refused"
-            yield Problem("Policy", f"admits nobody: {fault}", hint)
+            yield Problem("Policy", f"admits no VM: {fault}", hint)
     if not identity.product:
         yield Problem("Product", "is missing", f"one of {', '.join(PRODUCTS)}")
     elif identity.product not in PRODUCTS:
@@ -139,7 +141,7 @@ def _problems_of_floor(identity: SnpIdentity) -> Iterator[Problem]:
 
 
 def policy_fault(policy: bytes) -> str:
-    """Return why no confidential VM with this guest policy (8 bytes) is trusted, or ""."""
+    """Return why a confidential VM with this guest policy (8 bytes) is never trusted, or ""."""
     bits = int.from_bytes(policy, "little")
     if bits & _DEBUG:
         return "it can be debugged, so that its host can read its memory"
@@ -149,7 +151,7 @@ def policy_fault(policy: bytes) -> str:
 
 
 def is_debugged(policy: bytes) -> bool:
-    """Tell whether this guest policy (8 bytes) lets the host debug the VM."""
+    """Return whether this guest policy (8 bytes) permits the host to debug the VM."""
     return bool(int.from_bytes(policy, "little") & _DEBUG)
 
 
@@ -164,5 +166,5 @@ def below_floor(found: SnpTcb, floor: SnpTcb) -> str:
 
 
 def snp_bits(field: str) -> Mapping[int, str] | None:
-    """Return the names of the bits of ``Policy``; None for another field."""
+    """Return the names of the bits of ``Policy``; None for any other field."""
     return _POLICY if field == "Policy" else None

@@ -1,4 +1,4 @@
-"""What Intel says of a platform: the words of manifests, quotes and signatures."""
+"""The status of an Intel platform, in the words of manifests, quotes and signatures."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 class TcbStatus(StrEnum):
     """The state of a platform's trusted computing base, in Intel's words.
 
-    ``REVOKED`` appears in lists of accepted statuses only: the verifier refuses such a quote.
+    ``REVOKED`` appears only in lists of accepted statuses. The verifier refuses such a quote.
     """
 
     UP_TO_DATE = "UpToDate"

@@ -1,4 +1,4 @@
-"""Who a confidential VM is (Intel TDX): the fields of its identity, and which values never pass.
+"""The identity of a confidential VM on Intel TDX: its fields, and values that are never accepted.
 
 Manifests, attestation files and the verifier share it. Values are hex of the bytes in the order of
 the quote, whose numbers are little-endian. Sources: Intel's quote format, "TD Quote Body"; Intel's
@@ -15,9 +15,9 @@ from keyhouse.wire.exact_fields import problems_of_fields
 
 
 class TdxIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a confidential VM has to be: each field equal; "" means that it is not compared.
+    """The required identity of a confidential VM. Fields must be equal; "" means not compared.
 
-    Hex in any case of letters.
+    The values are hex in any case of letters.
     """
 
     mrtd: str = msgspec.field(default="", name="MRTD")
@@ -52,7 +52,7 @@ _ATTRIBUTES: Final = {
     62: "TPA",
     63: "PERFMON",
 }
-_UNTRUSTED: Final = 0xFF  # any of these eight makes a VM one that its host can look into
+_UNTRUSTED: Final = 0xFF  # with any of these eight bits, the host can read the VM's memory
 _SEPT_VE_DISABLE: Final = 1 << 28
 _MIGRATABLE: Final = 1 << 29
 _HARMLESS: Final = sum(1 << bit for bit in (27, 28, 30, 31, 62, 63))
@@ -79,7 +79,7 @@ _XFAM_KNOWN: Final = sum(1 << bit for bit in _XFAM)
 
 
 def problems_of_td(identity: TdxIdentity) -> Iterator[Problem]:
-    """Yield why ``identity`` names no confidential VM that could be admitted, by field."""
+    """Yield the reasons why ``identity`` admits no confidential VM, by field."""
     if not identity.mrtd:
         yield Problem("MRTD", "is missing", "keyhouse package-info prints that of a quote")
     wrong = {found.at: found for found in problems_of_fields(identity, SIZES)}
@@ -90,11 +90,11 @@ def problems_of_td(identity: TdxIdentity) -> Iterator[Problem]:
     ):
         if value and field not in wrong and (fault := check(bytes.fromhex(value))):
             hint = "a confidential VM with this value is always refused"
-            yield Problem(field, f"admits nobody: {fault}", hint)
+            yield Problem(field, f"admits no VM: {fault}", hint)
 
 
 def attributes_fault(attributes: bytes) -> str:
-    """Return why no confidential VM with these TD attributes (8 bytes) is trusted, or ""."""
+    """Return why a confidential VM with these TD attributes (8 bytes) is never trusted, or ""."""
     bits = int.from_bytes(attributes, "little")
     if bits & _UNTRUSTED:
         return "it can be debugged or profiled, so that its host can read its memory"
@@ -116,5 +116,5 @@ def xfam_fault(xfam: bytes) -> str:
 
 
 def tdx_bits(field: str) -> Mapping[int, str] | None:
-    """Return the names of the bits of ``TDAttributes`` or ``XFAM``; None for another field."""
+    """Return the names of the bits of ``TDAttributes`` or ``XFAM``; None for any other field."""
     return {"TDAttributes": _ATTRIBUTES, "XFAM": _XFAM}.get(field)

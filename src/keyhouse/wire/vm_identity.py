@@ -1,4 +1,4 @@
-"""Who a confidential VM is, of whatever vendor: what is the same for all of them."""
+"""The identity of a confidential VM of any vendor."""
 
 from collections.abc import Iterator
 from typing import Final, TypeVar
@@ -12,24 +12,24 @@ from keyhouse.wire.tdx import TdxIdentity, problems_of_td, tdx_bits
 T = TypeVar("T", TdxIdentity, SnpIdentity)
 
 VmIdentity = TdxIdentity | SnpIdentity
-"""What a confidential VM has to be."""
+"""The required identity of a confidential VM."""
 
 
 _SIZES: Final = {TdxIdentity: tdx.SIZES, SnpIdentity: snp.SIZES}
 
 
 def kind_of_vm(identity: VmIdentity) -> str:
-    """Return the field of a package that holds such an identity: ``TDX`` or ``SNP``."""
+    """Return the field of a package for such an identity: ``TDX`` or ``SNP``."""
     return "TDX" if isinstance(identity, TdxIdentity) else "SNP"
 
 
 def lower_case(identity: T) -> T:
-    """Return ``identity`` in the one spelling that the rest compares and shows."""
+    """Return ``identity`` in lower case, the form of all comparisons."""
     return in_lower_case(identity, _SIZES[type(identity)])
 
 
 def problems_of_identity(identity: VmIdentity) -> Iterator[Problem]:
-    """Yield why ``identity`` names no confidential VM that could be admitted, by field."""
+    """Yield the reasons why ``identity`` admits no confidential VM, by field."""
     if isinstance(identity, TdxIdentity):
         yield from problems_of_td(identity)
     else:
@@ -37,7 +37,7 @@ def problems_of_identity(identity: VmIdentity) -> Iterator[Problem]:
 
 
 def bits_in_words(field: str, value: str) -> str:
-    """Return what the bits of a field, little-endian hex, stand for; "" where it has none."""
+    """Return the meaning of the bits of a field, given in little-endian hex; "" without bits."""
     names = tdx_bits(field) or snp_bits(field)
     if names is None:
         return ""

@@ -1,14 +1,14 @@
-"""The workload API: how a UUID is written, and how a certificate names a workload's type."""
+"""The workload API: the spelling of a UUID, and the workload's type in a certificate."""
 
 import re
 from typing import Final
 from uuid import UUID
 
 MARBLE_TYPE: Final = "1.3.9903.2.1"
-"""The certificate extension whose value is the workload's type, as raw UTF-8.
+"""The certificate extension with the workload's type, as raw UTF-8.
 
-It means something only in certificates that the marble root itself has signed: readers check that
-first. Source: wire reference, 9.3.
+The extension counts only in certificates signed by the marble root. Readers verify this first.
+Source: wire reference, 9.3.
 """
 
 MARBLE_TYPE_DER: Final = bytes.fromhex("06052bcd2f0201")
@@ -22,9 +22,9 @@ _FORM: Final = re.compile(
 
 
 def uuid_of(text: str) -> UUID | None:
-    """Return the UUID that ``text`` spells: 36 characters, with ``urn:uuid:``, in braces, or 32.
+    """Return the UUID in ``text``: 36 characters, with ``urn:uuid:``, in braces, or 32 digits.
 
-    None for everything else. The nil UUID is returned. Source: wire reference, "Checks in order".
+    None for any other text. The nil UUID is returned. Source: wire reference, "Checks in order".
     """
-    found = _FORM.fullmatch(text)
-    return UUID(found["plain"] or found["braced"] or found["digits"]) if found else None
+    match_ = _FORM.fullmatch(text)
+    return UUID(match_["plain"] or match_["braced"] or match_["digits"]) if match_ else None

@@ -17,8 +17,8 @@ MANIFEST = "/api/v2/manifest"
 SECRETS = "/api/v2/secrets"
 
 BASE64 = "is not standard base64 with padding"
-BASE64_HINT = "letters, digits, + and /, then = to fill"
-NO_BYTE = "holds a number that is no byte (0 to 255)"
+BASE64_HINT = "use letters, digits, + and /, with = as padding"
+NO_BYTE = "holds a number that is not a byte (0 to 255)"
 NO_MANIFEST = (
     "",
     "is missing or empty",
@@ -27,7 +27,7 @@ NO_MANIFEST = (
 NO_SECRETS = ("secrets", "is missing or empty", "send at least one secret by its name")
 DEEP = "is nested deeper than 64 levels"
 SURROGATE = "holds half of a surrogate pair (\\ud800 to \\udfff)"
-CONSTANT = "holds NaN or Infinity, which JSON does not have"
+CONSTANT = "holds NaN or Infinity, which are not JSON"
 
 
 class Row(NamedTuple):
@@ -45,16 +45,16 @@ NO_JSON = {
     "a number": Row(b"5", "", "is a number, must be an object"),
     "a fraction": Row(b"1e999", "", "has a fraction or an exponent, must be an object"),
     "true": Row(b"true", "", "is true or false, must be an object"),
-    "words": Row(b"manifest=1", "", "is no JSON, line 1, column 1"),
-    "a zero byte": Row(b"\0", "", "is no JSON, line 1, column 1"),
-    "single quotes": Row(b"{'a':1}", "", "is no JSON, line 1, column 2"),
-    "a trailing comma": Row(b'{"a":1,}', "", "is no JSON, line 1, column 8"),
-    "a comment": Row(b'{\n// x\n"a":1}', "", "is no JSON, line 2, column 1"),
-    "an open object": Row(b'{"a":1', "", "is no JSON, line 1, column 7"),
-    "an open string": Row(b'{"a":"', "", "is no JSON, line 1, column 6"),
-    "a control byte in a string": Row(b'{"a":"\x01"}', "", "is no JSON, line 1, column 7"),
-    "a bad escape": Row(b'{"a":"\\x41"}', "", "is no JSON, line 1, column 7"),
-    "a leading zero": Row(b'{"a":01}', "", "is no JSON, line 1, column 7"),
+    "words": Row(b"manifest=1", "", "is not JSON, line 1, column 1"),
+    "a zero byte": Row(b"\0", "", "is not JSON, line 1, column 1"),
+    "single quotes": Row(b"{'a':1}", "", "is not JSON, line 1, column 2"),
+    "a trailing comma": Row(b'{"a":1,}', "", "is not JSON, line 1, column 8"),
+    "a comment": Row(b'{\n// x\n"a":1}', "", "is not JSON, line 2, column 1"),
+    "an open object": Row(b'{"a":1', "", "is not JSON, line 1, column 7"),
+    "an open string": Row(b'{"a":"', "", "is not JSON, line 1, column 6"),
+    "a control byte in a string": Row(b'{"a":"\x01"}', "", "is not JSON, line 1, column 7"),
+    "a bad escape": Row(b'{"a":"\\x41"}', "", "is not JSON, line 1, column 7"),
+    "a leading zero": Row(b'{"a":01}', "", "is not JSON, line 1, column 7"),
     "no UTF-8": Row(b'{"a":"\xff"}', "", "is not UTF-8, byte 7"),
     "an overlong slash": Row(b'{"a":"\xc0\xaf"}', "", "is not UTF-8, byte 7"),
     "an encoded surrogate": Row(b'{"a":"\xed\xa0\x80"}', "", "is not UTF-8, byte 7"),
@@ -92,10 +92,14 @@ BAD_MANIFEST_FIELDS = {
     "a negative number": Row(b'{"manifest":[-1]}', "manifest", NO_BYTE),
     "a million digits": Row(b'{"manifest":[' + b"9" * 10**6 + b"]}", "manifest", NO_BYTE),
     "a fraction": Row(
-        b'{"manifest":[1.0]}', "manifest", "is a list of other things than numbers, must be base64"
+        b'{"manifest":[1.0]}',
+        "manifest",
+        "is a list with an item that is not a number, must be base64",
     ),
     "a list of true": Row(
-        b'{"manifest":[true]}', "manifest", "is a list of other things than numbers, must be base64"
+        b'{"manifest":[true]}',
+        "manifest",
+        "is a list with an item that is not a number, must be base64",
     ),
     "the last of two": Row(
         b'{"manifest":"e30=","MANIFEST":5}', "manifest", "is a number, must be base64"
@@ -276,7 +280,7 @@ def test_what_looks_like_the_field_but_is_not_is_ignored(accepting: Client) -> N
 
 TWICE_HINT = "keep one of them; names of fields are the same in any case"
 BAD_MANIFESTS: dict[str, tuple[bytes, tuple[tuple[str, str, str], ...]]] = {
-    "words": (b"nope", (("", "is no JSON, line 1, column 1", ""),)),
+    "words": (b"nope", (("", "is not JSON, line 1, column 1", ""),)),
     "a list": (b"[]", (("", "is a list, must be an object", ""),)),
     "no UTF-8": (b"{\xff", (("", "is not UTF-8, byte 2", ""),)),
     "a byte-order mark": (

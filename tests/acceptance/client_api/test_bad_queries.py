@@ -97,7 +97,7 @@ def test_names_are_decoded_once_and_shown_once(running: Server, query: str) -> N
         assert list(client.get(f"/api/v2/secrets?{query}").data["secrets"]) == ["note"]
 
 
-BAD_NONCE = "is not base64 in the URL alphabet (letters, digits, - and _; padding optional)"
+BAD_NONCE = "is not base64 in the URL alphabet (use letters, digits, - and _; padding is optional)"
 
 
 @pytest.mark.parametrize(

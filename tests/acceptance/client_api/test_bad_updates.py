@@ -22,7 +22,7 @@ UPDATE, MANIFEST = "the package update", "the manifest"
 Found = tuple[str, str, str]
 
 BAD_UPDATES: dict[str, tuple[Any, str, Found]] = {
-    "no JSON": (b"{", MANIFEST, ("", "is no JSON, line 1, column 2", "")),
+    "no JSON": (b"{", MANIFEST, ("", "is not JSON, line 1, column 2", "")),
     "no UTF-8": (b'{"\xff":1}', MANIFEST, ("", "is not UTF-8, byte 3", "")),
     "a list": ([], MANIFEST, ("", "is a list, must be an object", "")),
     "text after it": (

@@ -119,7 +119,7 @@ def test_what_was_reviewed_and_is_no_longer_true_is_refused(people: People) -> N
     now = told(API.plan(people.bob, NEW))["digest"]
     assert now != old
     for plan in (old, "00" * 32):
-        assert f"the plan is now {now}" in conflict(API.update(people.alice, NEW, plan))
+        assert f"its digest is now {now}" in conflict(API.update(people.alice, NEW, plan))
         assert API.pending(people.nobody).status == 404
     assert API.update(people.alice, NEW, now).status == 200
     assert people.writer.upload({"note": b"late"}).status == 200  # and this would be lost now

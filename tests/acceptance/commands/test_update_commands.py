@@ -427,7 +427,7 @@ def test_what_was_reviewed_is_what_is_agreed_to_or_nothing(deployed: Deploy) -> 
     digest = _planned(desk)
     message = desk.type(*APPLY, "--expect-plan", "00" * 32, by="alice")
     assert (message.code, message.out) == (1, "")
-    assert f"error: this is no longer the plan that was reviewed: the plan is now {digest}" in (
+    assert f"error: the plan has changed since the review: its digest is now {digest}" in (
         message.err.splitlines()
     )
     ended = desk.type(*APPLY, "--expect-plan", digest.upper(), "--json", by="alice")

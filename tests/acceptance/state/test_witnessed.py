@@ -302,7 +302,7 @@ def test_replayed_cosignature_is_refused(deployment: Deployment) -> None:
     with server:
         until_held(server, "witnesses have not cosigned the start")
         require_held(server)
-    assert "its cosignature does not hold" in server.logged()
+    assert "its cosignature is not valid" in server.logged()
 
 
 def test_damaged_tiles_are_no_fork(deployment: Deployment) -> None:

@@ -194,5 +194,5 @@ async def test_a_port_that_is_served_with_an_upload_needs_it(tmp_path: Path) -> 
     tags = {"api": {"Incoming": [{"Port": "443", "Cert": "chain", "DisableClientAuth": True}]}}
     raw = marble_manifest({"web": marble(TLS=["api"])}, Secrets=KEYS, TLS=tags)
     async with deployment(tmp_path, raw) as on:
-        with pytest.raises(ConflictError, match=r'"chain", which a port is served with'):
+        with pytest.raises(ConflictError, match='"chain"'):
             await on.join()

@@ -143,7 +143,7 @@ def test_counting_needs_the_gate_and_the_present_marble_root() -> None:
     with pytest.raises(ForbiddenError, match="MonotonicCounter"):
         decide(closed, counting(closed, "x", 1), CONTEXT)
     state, _ = first()
-    with pytest.raises(UnauthenticatedError, match="before an update"):
+    with pytest.raises(UnauthenticatedError):
         decide(state, SetCounter(b"another root", WEB, "x", 1), CONTEXT)
 
 

@@ -510,5 +510,5 @@ def test_rights_that_cross_in_too_many_ways_are_refused() -> None:
     )
     replace = msgspec.structs.replace
     assert list(user_changes(old, replace(old, roles=old.roles | roles, users=few)))
-    with pytest.raises(TooLargeError, match="too many ways"):
+    with pytest.raises(TooLargeError):
         list(user_changes(old, replace(old, roles=old.roles | roles, users=many)))

@@ -297,7 +297,7 @@ def test_who_is_bound_is_refused_exactly_if_something_else_would_happen(case: st
         return
     with pytest.raises(StaleError):
         deployed.do(early)
-    with pytest.raises(PlanChangedError, match=f"the plan is now {deployed.plan(new).digest}"):
+    with pytest.raises(PlanChangedError, match=deployed.plan(new).digest):
         deployed.prepare(new, plan=digest)
     deployed.do(deployed.prepare(new, plan=deployed.plan(new).digest))
 

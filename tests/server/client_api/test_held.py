@@ -33,7 +33,7 @@ async def served(path: Path) -> AsyncIterator[tuple[Engine, Application]]:
     async with engine_on(SimulatedStore(database), path) as engine:
         log = engine.view.running.public_log
         assert log is not None
-        engine.lease.granted(log.frontier.size, b"a checkpoint")
+        engine.lease.on_quorum(log.frontier.size, b"a checkpoint")
         with replica_of(engine) as api:
             yield engine, api
 
@@ -61,6 +61,6 @@ async def test_nothing_is_done_whose_lease_ended_while_the_body_came(tmp_path: P
         before = engine.view
         waiting = await admitted(api)
         assert isinstance(waiting, Admission)
-        engine.lease.refused("forked", lasting=True)
+        engine.lease.on_refusal("forked", lasting=True)
         assert await answered(waiting) == 503
         assert engine.view is before

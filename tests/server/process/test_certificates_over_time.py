@@ -16,7 +16,7 @@ from keyhouse.server.process.reminders import reminded
 
 HOUR = 3600 * 1_000_000  # microseconds
 STATUS = Head("GET", "/api/v2/status", b"", None)
-TOLD = "the certificate of a user has expired"
+MOST_NAMED = "the certificate of a user has expired"
 
 
 def status(application: Dispatcher) -> str:
@@ -34,7 +34,7 @@ async def test_a_certificate_that_ends_later_is_told_of_without_any_change(tmp_p
             clock.time += HOUR
             with capture_logs() as entries:
                 async with reminded(engine, application.forget_answers, every=0.001):
-                    while not any(e["event"] == TOLD for e in entries):  # noqa: ASYNC110 a log
+                    while not any(e["event"] == MOST_NAMED for e in entries):  # noqa: ASYNC110 a log
                         await asyncio.sleep(0.001)
             assert "have expired and still identify them: 1" in status(application)
 

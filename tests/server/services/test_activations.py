@@ -236,12 +236,12 @@ async def test_nobody_joins_whose_turn_comes_after_the_lease(tmp_path: Path) -> 
     async with deployment(tmp_path, slow(Config={"Transparency": rules})) as opened:
         log, lease = opened.engine.view.running.public_log, opened.engine.lease
         assert log is not None
-        lease.granted(log.frontier.size, b"a checkpoint")
+        lease.on_quorum(log.frontier.size, b"a checkpoint")
         gate = threading.Event()
         before = asyncio.create_task(opened.activations._executor.run(gate.wait))
         joining = asyncio.create_task(opened.join())
         await asyncio.sleep(0)  # it waits for its turn
-        lease.refused("forked", lasting=True)
+        lease.on_refusal("forked", lasting=True)
         gate.set()
         await refused(joining, UnavailableError, "the coordinator is held: forked")
         await before
@@ -325,7 +325,7 @@ async def test_a_limit_is_kept_through_restarts_and_updates(tmp_path: Path) -> N
     async with deployment(tmp_path) as opened:
         await raise_version(opened, 3)
         await opened.join(marble=MARBLE)
-        await refused(opened.join(marble=MARBLE), ForbiddenError, "was activated 3 times")
+        await refused(opened.join(marble=MARBLE), ForbiddenError, "MaxActivations of 3")
         await refused(opened.join(), ForbiddenError, "MaxActivations")
         assert [entry["counted"] for entry in opened.audited] == [True] * 3
     async with deployment(tmp_path) as opened:
@@ -374,7 +374,7 @@ async def test_a_missing_upload_is_named(tmp_path: Path) -> None:
         await refused(
             opened.join(),
             ConflictError,
-            'secret "token" has no value yet, but Marbles.web.Parameters.Env.A reads it',
+            'secret "token" has no value yet; Marbles.web.Parameters.Env.A needs it',
         )
 
 

@@ -99,7 +99,7 @@ async def test_nobody_is_given_a_state_that_witnesses_do_not_know(tmp_path: Path
         assert "witnesses have not cosigned the start" in str(reason)
         log = giver.engine.view.running.public_log
         assert log is not None
-        lease.granted(log.frontier.size, b"a checkpoint")
+        lease.on_quorum(log.frontier.size, b"a checkpoint")
         assert await answered(asker, giver) is not None
         assert await answered(Asker(database), giver) is not None
         with capture_logs():  # each one was an operation, and the lease is used up

@@ -267,7 +267,7 @@ async def test_a_manifest_that_demands_signed_approvals_takes_no_other(tmp_path:
     duty = {"SignedApprovals": True}
     first, new = together(Transparency=duty), together(Transparency=duty, word="new")
     async with people(tmp_path, first) as they:
-        with pytest.raises(ApprovalMissingError, match="demands signed approvals"):
+        with pytest.raises(ApprovalMissingError):
             await they.propose("alice", new, None)
         with pytest.raises(ApprovalMissingError):
             await they.propose("releaser", raise_version(4), None)

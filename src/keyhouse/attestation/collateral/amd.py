@@ -1,8 +1,8 @@
-"""What verifies reports of SEV-SNP beside AMD's roots, in the forms in which AMD gives it out.
+"""The collateral for reports of SEV-SNP, in the files of AMD's key distribution service.
 
-For each line of processors: the revocation list, and what hosts do not put beside their reports:
-the intermediate authority (ASK, or ASVK for VLEK) and the certificates of keys (VCEK, VLEK). A file
-is PEM, with any number of certificates and lists, or one certificate or list as DER.
+For each line of processors, this is the revocation list, and certificates that hosts do not send
+with reports: the intermediate authority (ASK, or ASVK for VLEK) and the certificates of keys (VCEK,
+VLEK). A file is PEM with any number of certificates and lists, or a single DER object.
 """
 
 import binascii
@@ -19,8 +19,8 @@ from keyhouse.base.printable import os_reason
 from keyhouse.base.readable import Readable
 from keyhouse.wire.der_elements import der_elements
 
-_LONGEST: Final = 1 << 20  # bytes of a file; real ones have about 5,000
-_MOST: Final = 1024  # files
+_LONGEST: Final = 1 << 20  # maximum bytes of a file; real files have about 5,000
+_MOST: Final = 1024  # maximum number of files
 
 _PEM: Final = re.compile(
     rb"-----BEGIN (?:CERTIFICATE|X509 CRL)-----\s+([A-Za-z0-9+/=\s]*)"
@@ -31,14 +31,14 @@ _SEQUENCE, _INTEGER, _VERSION = 0x30, 0x02, 0xA0
 
 
 class AmdCollateral(Readable, frozen=True):
-    """Certificates and revocation lists, DER, not verified yet."""
+    """Certificates and revocation lists, DER, not verified."""
 
     certificates: tuple[bytes, ...] = ()
     lists: tuple[bytes, ...] = ()
 
 
 def read_amd_collateral(files: Iterable[bytes]) -> AmdCollateral:
-    """Return what is in ``files``. Raises ``CollateralRefusedError``."""
+    """Return the certificates and lists in ``files``. Raises ``CollateralRefusedError``."""
     certificates: list[bytes] = []
     lists: list[bytes] = []
     for der in (each for content in files for each in _parts(content)):
@@ -47,7 +47,7 @@ def read_amd_collateral(files: Iterable[bytes]) -> AmdCollateral:
 
 
 def read_amd_path(path: Path) -> AmdCollateral:
-    """Return what is in the file ``path``, or in the files of that directory.
+    """Return the certificates and lists in the file ``path``, or in the files of this directory.
 
     Raises ``CollateralRefusedError``.
     """
@@ -55,7 +55,7 @@ def read_amd_path(path: Path) -> AmdCollateral:
 
 
 def amd_collateral_in(files: Mapping[Path, bytes]) -> AmdCollateral:
-    """Return what is in ``files``. Raises ``CollateralRefusedError``, which names the file."""
+    """Return the certificates and lists in ``files``. Raises ``CollateralRefusedError``."""
     read = []
     for path, content in files.items():
         try:
@@ -69,9 +69,9 @@ def amd_collateral_in(files: Mapping[Path, bytes]) -> AmdCollateral:
 
 
 def read_amd_files(path: Path) -> dict[Path, bytes]:
-    """Return the content of the file ``path``, or of the files of that directory by their names.
+    """Return the content of the file ``path``, or of the files of this directory by path.
 
-    Files whose names begin with a point are not read. Raises ``CollateralRefusedError``.
+    Hidden files are skipped. Raises ``CollateralRefusedError``.
     """
     try:
         files = sorted(path.iterdir()) if path.is_dir() else [path]
@@ -84,7 +84,7 @@ def read_amd_files(path: Path) -> dict[Path, bytes]:
 
 
 def _content(file: Path) -> bytes:
-    # Neither waits for a writer of a pipe nor follows a device to its end.
+    # Does not wait for the writer of a pipe, and does not read a device without end.
     try:
         with open(file, "rb", opener=without_waiting) as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
@@ -100,7 +100,7 @@ def _content(file: Path) -> bytes:
 def _refused(path: Path, problem: str) -> CollateralRefusedError:
     return CollateralRefusedError(
         f"AMD's collateral {path} cannot be used: {problem}",
-        hint="name a file as AMD's key distribution service gives it out, or a directory of them",
+        hint="name a file from AMD's key distribution service, or a directory of such files",
     )
 
 
@@ -121,7 +121,10 @@ def _parts(content: bytes) -> Iterator[bytes]:
 
 
 def _is_certificate(der: bytes) -> bool:
-    """Tell a certificate, whose first field is its version, from a list, whose is a number."""
+    """Return whether ``der`` is a certificate, and not a revocation list.
+
+    A certificate begins with its version field, a list with a number.
+    """
     try:
         ((tag, content),) = der_elements(der)
         tbs_tag, tbs = next(der_elements(content))

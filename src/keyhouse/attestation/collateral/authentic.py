@@ -1,12 +1,12 @@
-"""Signatures that must hold before the quote library sees a byte that they cover.
+"""Verifies signatures before the quote library parses the signed bytes.
 
-The library is built so that a panic in it aborts the whole process, which nothing in Python can
-catch. So unauthenticated certificates, lists and documents never reach its parsers: their
-signatures are checked here first, up to the pinned root. It then checks them again, and everything
-else; what is accepted here is not accepted yet.
+A panic in the quote library aborts the whole process, and Python cannot catch it. So the library's
+parsers must never see unauthenticated certificates, lists or documents. This module verifies their
+signatures up to the pinned root. The library then repeats these checks and makes all others. A
+successful check here accepts nothing.
 
-What a parser raises for hostile bytes differs from case to case and may show them: any exception
-becomes a refusal in our words.
+The exceptions of a parser for hostile bytes vary and may contain the bytes. So every exception
+becomes a refusal with our own text.
 """
 
 import functools
@@ -26,23 +26,23 @@ _HALF = 32
 
 
 def require_vendor_root(root_ca: bytes) -> None:
-    """Raise ``ConfigurationRefusedError`` unless ``root_ca``, DER, is a root: signed by itself."""
+    """Raise ``ConfigurationRefusedError`` unless ``root_ca``, DER, is a self-signed root."""
     try:
         root = x509.load_der_x509_certificate(root_ca)
         root.verify_directly_issued_by(root)
         _p256(root)
-    except Exception:  # noqa: BLE001 - see above
+    except Exception:  # noqa: BLE001 - see the head of this file
         raise ConfigurationRefusedError(
             "the platform vendor's root certificate cannot be used",
-            hint="give the DER of a self-signed P-256 root, such as Intel's SGX root",
+            hint="use the DER of a self-signed P-256 root, such as Intel's SGX root",
         ) from None
 
 
-# Only what has passed is cached, so forged chains take no memory: a chain has passed if the
-# vendor issued it to a machine.
+# Only verified chains are cached. A vendor has issued each of them to a machine, so forged chains
+# take no memory.
 @functools.lru_cache(maxsize=1024)
 def issued_pck_chain(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
-    """Return PCK certificate, its CA and the root, DER: each is signed by the next.
+    """Return PCK certificate, its CA and the root, DER. Each is signed by the next.
 
     ``pck_chain`` is PEM. Raises ``QuoteRefusedError`` unless it ends in ``root_ca``, DER.
     """
@@ -50,14 +50,14 @@ def issued_pck_chain(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
     try:
         _require_issued(chain[0], chain[1])
         _require_authorities(chain[1:])
-    except Exception:  # noqa: BLE001 - see above
+    except Exception:  # noqa: BLE001 - see the head of this file
         raise refusal(QuoteProblem.CHAIN) from None
     return chain
 
 
 @functools.lru_cache(maxsize=64)
 def require_signed(collateral: Collateral) -> None:
-    """Raise ``QuoteRefusedError`` unless each part of ``collateral`` is signed by its own chain."""
+    """Raise ``QuoteRefusedError`` unless its own chain signed each part of ``collateral``."""
     try:
         pck_ca, root = _of_vendor(collateral.pck_crl_issuer_chain)
         tcb_signer, _ = _of_vendor(collateral.tcb_info_issuer_chain)
@@ -67,17 +67,17 @@ def require_signed(collateral: Collateral) -> None:
         _require_role(qe_signer, authority=False)
         _require_list(collateral.root_ca_crl, root)
         _require_list(collateral.pck_crl, pck_ca)
-    except Exception:  # noqa: BLE001 - see above
+    except Exception:  # noqa: BLE001 - see the head of this file
         raise refusal(QuoteProblem.CHAIN) from None
     try:
         _require_document(collateral.tcb_info, collateral.tcb_info_signature, tcb_signer)
         _require_document(collateral.qe_identity, collateral.qe_identity_signature, qe_signer)
-    except Exception:  # noqa: BLE001 - see above
+    except Exception:  # noqa: BLE001 - see the head of this file
         raise refusal(QuoteProblem.SIGNATURE) from None
 
 
 def _of_vendor(pem: str) -> tuple[x509.Certificate, x509.Certificate]:
-    """Return the certificate of an authority, or of a signer, and the root that issued it."""
+    """Return the certificate of an authority or signer, and the root that issued it."""
     child, root = read_chain(pem, "a chain")
     _require_authorities((child, root))
     return x509.load_der_x509_certificate(child), x509.load_der_x509_certificate(root)
@@ -94,11 +94,11 @@ def _require_issued(child: bytes, issuer: bytes) -> None:
 
 
 _require_known_issued = functools.lru_cache(maxsize=64)(_require_issued)
-"""For what many chains and bundles share: the vendor's authorities and signers are few."""
+"""Cached, because many chains and bundles share the vendor's few authorities and signers."""
 
 
 def _require_role(certificate: x509.Certificate, *, authority: bool) -> None:
-    """Keep the root's authorities from signing documents, and its signers from signing lists."""
+    """Keep authorities of the root from signing documents, and signers from signing lists."""
     constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
     if constraints.ca is not authority:
         raise InvalidSignature

@@ -1,9 +1,8 @@
-"""The collateral of a quote: what Intel (or a simulated vendor) says about its platform.
+"""A bundle: the collateral of a quote in a single JSON object.
 
-A bundle is one JSON object. Its field names are those of ``dcap_qvl.QuoteCollateralV3``, so that
-bundles of other tools for air-gapped sites can be used as they are: chains are PEM text, leaf
-first; revocation lists and signatures are hex; TCB info and QE identity are the JSON texts that
-were signed, byte for byte.
+Field names equal those of ``dcap_qvl.QuoteCollateralV3``, so bundles of other tools for air-gapped
+sites work unchanged. Chains are PEM text, leaf first. Revocation lists and signatures are hex. TCB
+info and QE identity are the signed JSON texts, byte for byte.
 """
 
 import binascii
@@ -14,14 +13,14 @@ from keyhouse.attestation.errors import CollateralRefusedError
 from keyhouse.base.readable import Readable
 
 MAX_COLLATERAL = 4 << 20
-"""Bytes of the longest bundle that is read. Real ones have about 20,000."""
+"""Maximum length in bytes of a bundle. Real bundles have about 20,000."""
 
 _SIGNATURE = 64
-_HINT = "fetch the bundle again, or copy it again from where it came"
+_HINT = "fetch or copy the bundle again"
 
 
 class Collateral(Readable, frozen=True):
-    """A bundle, not verified yet. Nothing in it is trusted before ``Verifier.verify``."""
+    """A bundle, not verified. Nothing in it is trusted before ``Verifier.verify``."""
 
     pck_crl_issuer_chain: str
     root_ca_crl: bytes  # DER
@@ -59,7 +58,7 @@ def read_collateral(data: bytes) -> Collateral:
         bundle = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise CollateralRefusedError(
-            "the collateral bundle is not the JSON object it should be", hint=_HINT
+            "the collateral bundle is not a JSON object with the expected fields", hint=_HINT
         ) from None
     return Collateral(
         pck_crl_issuer_chain=bundle.pck_crl_issuer_chain,
@@ -75,9 +74,9 @@ def read_collateral(data: bytes) -> Collateral:
 
 
 def write_collateral(collateral: Collateral, **more: float) -> bytes:
-    """Return the bundle as JSON, for ``read_collateral``; equal collateral gives equal bytes.
+    """Return the bundle as JSON, for ``read_collateral``. Equal collateral gives equal bytes.
 
-    ``more``: fields that it passes over.
+    ``more``: fields that ``read_collateral`` ignores.
     """
     fields = msgspec.structs.asdict(collateral)
     texts = {name: v.hex() if isinstance(v, bytes) else v for name, v in fields.items()}

@@ -1,13 +1,13 @@
-"""Collateral that was fetched, kept in a directory so that a restart or a dead PCCS does no harm.
+"""A directory of fetched collateral, for restarts and for failures of the PCCS.
 
-One bundle for each kind of platform, named after it, in the form of ``read_collateral``, with a
-field more: ``seen`` says when its content was last seen at the PCCS, in seconds since 1970. (In
-files of earlier versions that is the time of the file. Not every file system keeps one.) The
-directory is not trusted: what is read back is checked as if it had just been fetched.
+The directory has a bundle for each kind of platform, named after the kind, in the form of
+``read_collateral``. The additional field ``seen`` is the last time of this content at the PCCS, in
+seconds since 1970. Older versions used the time of the file instead, which not every file system
+keeps. The directory is not trusted: a bundle from disk is checked like a fetched bundle.
 
-A revocation list is of an authority, not of a kind of platform: the root's is the same for all,
-that of a PCK CA for all whose PCK certificates it issues. A newer one that came with one kind need
-not be fetched again for another.
+A revocation list belongs to an authority, not to a kind of platform. The root's list is the same
+for all kinds. The list of a PCK CA is the same for all kinds under this CA. So a newer list from a
+fetch for one kind replaces the lists of related kinds without a fetch.
 """
 
 import os
@@ -34,15 +34,18 @@ from keyhouse.base.openers import without_links
 from keyhouse.base.printable import os_reason
 
 MOST_KEPT: Final = 64
-"""Kinds of platforms whose collateral is kept. With one more, the one seen longest ago goes."""
+"""Maximum number of kinds in the cache.
+
+Beyond this number, the kind seen longest ago is dropped.
+"""
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """Sound collateral: when it was kept, at ``seen``, and until ``facts.expires``."""
+    """Verified collateral: seen at the PCCS at ``seen``, valid until ``facts.expires``."""
 
     collateral: Collateral
     facts: CollateralFacts
-    seen: datetime  # at the PCCS, UTC
+    seen: datetime  # last time at the PCCS, UTC
 
 
 class _Seen(msgspec.Struct):
@@ -53,21 +56,24 @@ _seen = msgspec.json.Decoder(_Seen)
 
 
 class CollateralCache:
-    """Files in ``folder``, made (0700) when there is something to keep. Blocks; use a thread."""
+    """Files in ``folder``, created with mode 0700 when necessary.
+
+    Blocks, so call it in a thread.
+    """
 
     def __init__(self, folder: Path, root_ca: bytes) -> None:
         self._folder = folder
         self._root_ca = root_ca
 
     def read(self, kind: PlatformKind, now: datetime) -> Kept | None:
-        """Return what is kept for ``kind`` if it is sound at ``now``; a bad file counts as none."""
+        """Return the cached collateral of ``kind``, or None if none is valid at ``now``."""
         kept = self._read(self._path(kind), now)
         return kept if kept is not None and kept.facts.kind == kind else None
 
     def read_all(self, now: datetime) -> list[Kept]:
-        """Return what is kept and sound at ``now``, the one seen last at the end."""
-        found = (self._read(path, now) for path in self._folder.glob("*.json"))
-        sound = (kept for kept in found if kept is not None)
+        """Return all cached collateral that is valid at ``now``, latest seen last."""
+        candidates = (self._read(path, now) for path in self._folder.glob("*.json"))
+        sound = (kept for kept in candidates if kept is not None)
         return sorted(sound, key=lambda kept: kept.seen)[-MOST_KEPT:]
 
     def _read(self, path: Path, now: datetime) -> Kept | None:
@@ -80,9 +86,9 @@ class CollateralCache:
         return Kept(collateral, facts, seen)
 
     def write(self, kept: Kept) -> None:
-        """Keep ``kept``, durably and whole.
+        """Write ``kept`` durably, as a whole file.
 
-        Raises ``RefusedError`` if the folder does not take it.
+        Raises ``RefusedError`` if the folder cannot be written.
         """
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -92,14 +98,14 @@ class CollateralCache:
         except OSError as error:
             raise RefusedError(
                 f"the collateral cache {self._folder} cannot be written: {os_reason(error)}",
-                hint="it is fetched again after a restart until the directory can be written",
+                hint="make the directory writable; until then a restart fetches it again",
             ) from None
 
     def _path(self, kind: PlatformKind) -> Path:
         return self._folder / f"{kind}.json"
 
     def _drop_oldest(self) -> None:
-        """Keep the ``MOST_KEPT`` that were seen last; what cannot be read goes first."""
+        """Keep the ``MOST_KEPT`` files seen last. Unreadable files are dropped first."""
         paths = list(self._folder.glob("*.json"))
         if len(paths) > MOST_KEPT:
             for _, path in sorted((_seen_at(path), path) for path in paths)[:-MOST_KEPT]:
@@ -113,21 +119,21 @@ def _seen_at(path: Path) -> float:
 
 
 def _content(path: Path) -> tuple[bytes, datetime]:
-    """Return what is in the file, and when that was seen. Raises ``OSError``, ``ValueError``."""
+    """Return content and last time of a file. Raises ``OSError`` or ``ValueError``."""
     with open(path, "rb", opener=without_links) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError("not a regular file")
         content = file.read(MAX_COLLATERAL + 1)
     seen = _seen.decode(content).seen
-    return content, datetime.fromtimestamp(found.st_mtime if seen is None else seen, UTC)
+    return content, datetime.fromtimestamp(status.st_mtime if seen is None else seen, UTC)
 
 
 def with_newer_lists(kept: Kept, newest: Kept, root_ca: bytes, now: datetime) -> Kept | None:
-    """Return ``kept`` with those lists of ``newest`` that are newer than its own.
+    """Return ``kept`` with the lists of ``newest`` that are newer than its own lists.
 
-    None if no list is newer, or if it would not be sound with them: at ``now``, under ``root_ca``
-    (DER). When its documents were seen at the PCCS stays as it was.
+    None if no list is newer, or if the result would not be valid at ``now`` under ``root_ca``
+    (DER). The time ``seen`` does not change, because it concerns the documents.
     """
     mine, theirs, lists = kept.facts, newest.facts, {}
     if _is_newer(
@@ -138,7 +144,8 @@ def with_newer_lists(kept: Kept, newest: Kept, root_ca: bytes, now: datetime) ->
     if theirs.kind.ca is mine.kind.ca and _is_newer(
         (theirs.pck_crl_number, theirs.pck_crl_issued), (mine.pck_crl_number, mine.pck_crl_issued)
     ):
-        lists["pck_crl"] = newest.collateral.pck_crl  # under its own chain, or it is not sound
+        # Require_sound checks it against the chain of this collateral.
+        lists["pck_crl"] = newest.collateral.pck_crl
     if not lists:
         return None
     collateral = msgspec.structs.replace(kept.collateral, **lists)
@@ -148,6 +155,6 @@ def with_newer_lists(kept: Kept, newest: Kept, root_ca: bytes, now: datetime) ->
         return None
 
 
-def _is_newer(one: tuple[int, datetime], other: tuple[int, datetime]) -> bool:
-    """Tell whether number and date of one list are those of the other or later, and not both."""
-    return one != other and one[0] >= other[0] and one[1] >= other[1]
+def _is_newer(first: tuple[int, datetime], second: tuple[int, datetime]) -> bool:
+    """Return whether number or date of ``first`` are later, and neither is earlier."""
+    return first != second and first[0] >= second[0] and first[1] >= second[1]

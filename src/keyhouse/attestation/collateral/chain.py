@@ -1,8 +1,8 @@
-"""The certificate chains that come with a quote and its collateral.
+"""The certificate chains of a quote and of its collateral.
 
-The quote library skips the roots in them and one chain altogether. Here every byte counts: a
-chain is exactly the PEM of its certificates, its last one is the pinned root, and the issuer of
-the revocation list also issued the PCK certificate.
+The quote library ignores the roots in chains, and ignores one chain completely. This module checks
+every byte. A chain must be exactly the PEM of its certificates. Its last certificate must be the
+pinned root. The issuer of the revocation list must also have issued the PCK certificate.
 """
 
 import binascii
@@ -24,37 +24,37 @@ _ISSUER_CHAIN = 2  # signer, root
 def read_chain(pem: str, where: str) -> tuple[bytes, ...]:
     """Return the certificates of ``pem`` as DER. ``where`` names the chain in refusals.
 
-    Lines may end in CR LF, the last line end may be missing, one NUL may follow (quotes have it).
+    Lines may end with CR LF. The last line end may be missing. One NUL may follow, as in quotes.
     """
     text = pem.removesuffix("\0").replace("\r\n", "\n")
     text = text if text.endswith("\n") else text + "\n"
     if len(text) > _MAX_CHAIN or not text.isascii():
-        raise _refused(f"{where} is no chain of PEM certificates")
+        raise _refused(f"{where} is not a chain of PEM certificates")
     blocks = [block + _END for block in text.split(_END)[:-1]]
     try:
         chain = tuple(ssl.PEM_cert_to_DER_cert(block) for block in blocks)
     except (ValueError, binascii.Error):
-        raise _refused(f"{where} is no chain of PEM certificates") from None
+        raise _refused(f"{where} is not a chain of PEM certificates") from None
     if not chain or "".join(map(ssl.DER_cert_to_PEM_cert, chain)) != text:
-        raise _refused(f"{where} has bytes that belong to none of its certificates")
+        raise _refused(f"{where} has bytes outside its certificates")
     return chain
 
 
 def require_same_authority(pck: tuple[bytes, ...], collateral: Collateral, root_ca: bytes) -> None:
-    """Raise ``QuoteRefusedError`` unless the collateral ends in ``root_ca``, of the quote's CA.
+    """Raise ``QuoteRefusedError`` unless the collateral belongs to the CA of the quote.
 
-    ``pck``: PCK certificate, its CA and the root, DER.
+    ``pck``: PCK certificate, its CA and the root, DER. All chains must end in ``root_ca``.
     """
     if require_collateral_roots(collateral, root_ca) != pck[1]:
         raise QuoteRefusedError(
             QuoteProblem.WRONG_PLATFORM,
-            "the collateral's revocation list is of another CA than the quote's PCK certificate",
+            "the collateral's revocation list and the quote's PCK certificate have different CAs",
             hint="use the collateral of the platform that made the quote",
         )
 
 
 def require_pck_root(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
-    """Return a quote's PCK certificate, its CA and the root, DER; the root is ``root_ca``."""
+    """Return a quote's PCK certificate, its CA and the root, DER; the root must be ``root_ca``."""
     pck = read_chain(pck_chain.decode("latin-1"), "the quote's certificate chain")
     _require_end(pck, _PCK_CHAIN, root_ca, "the quote's certificate chain")
     return pck
@@ -62,7 +62,7 @@ def require_pck_root(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
 
 @functools.lru_cache(maxsize=64)
 def require_collateral_roots(collateral: Collateral, root_ca: bytes) -> bytes:
-    """Return the issuer of the PCK revocation list, DER; all chains end in ``root_ca``."""
+    """Return the issuer of the PCK revocation list, DER. All chains must end in ``root_ca``."""
     issuers = _issuers(collateral.pck_crl_issuer_chain, "pck_crl_issuer_chain", root_ca)
     _issuers(collateral.tcb_info_issuer_chain, "tcb_info_issuer_chain", root_ca)
     _issuers(collateral.qe_identity_issuer_chain, "qe_identity_issuer_chain", root_ca)
@@ -72,8 +72,8 @@ def require_collateral_roots(collateral: Collateral, root_ca: bytes) -> bytes:
 def why_chain_refused(pck_chain: bytes, collateral: Collateral, at: datetime) -> QuoteProblem:
     """Return why a chain was refused: ``EXPIRED``, ``NOT_YET_VALID``, ``REVOKED``, else ``CHAIN``.
 
-    The quote library says "failed to verify certificate chain" in all these cases. The answer only
-    names the reason of a refusal; it can never turn one into an acceptance.
+    The quote library has the same text for all of these: "failed to verify certificate chain". The
+    result only names the reason. It never turns a refusal into an acceptance.
     """
     try:
         certificates = _certificates(pck_chain, collateral)
@@ -82,7 +82,7 @@ def why_chain_refused(pck_chain: bytes, collateral: Collateral, at: datetime) ->
             x509.load_der_x509_crl(collateral.pck_crl),
         ]
         return _time_problem(certificates, lists, at) or _revocation(certificates, lists)
-    # Bytes that are not authenticated: whatever the parser raises, the refusal stays.
+    # The bytes are not authenticated. Whatever exception the parser raises, the refusal stays.
     except Exception:  # noqa: BLE001
         return QuoteProblem.CHAIN
 

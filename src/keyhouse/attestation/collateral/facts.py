@@ -1,8 +1,8 @@
-"""What a bundle of collateral says: for which platforms, from when to when.
+"""The statements of a bundle of collateral: its platforms and its times.
 
-``read_facts`` believes the bundle and is for showing it. ``require_sound`` checks everything that
-can be checked without a quote: that the pinned root stands behind all of it, that its parts belong
-together, that none is revoked, and the time.
+``read_facts`` trusts the bundle, for display only. ``require_sound`` makes every check that is
+possible without a quote: signatures up to the pinned root, parts that belong together, no revoked
+signer, and the time.
 """
 
 import functools
@@ -29,9 +29,12 @@ _FETCH = "fetch the collateral again, with the root of the platform's vendor"
 
 
 class CollateralFacts(msgspec.Struct, frozen=True):
-    """Times are UTC: ``issued`` is the newest begin and ``expires`` the earliest end of its parts.
+    """Facts of collateral.
 
-    Certificates count like documents and lists. ``ends_first`` names the part that ends first.
+    ``issued`` is the newest begin and ``expires`` the earliest end of all parts.
+
+    Times are UTC. Certificates count like documents and lists. ``ends_first`` names the part that
+    ends first.
     """
 
     kind: PlatformKind
@@ -41,14 +44,14 @@ class CollateralFacts(msgspec.Struct, frozen=True):
     evaluation_number: int
     root_crl_number: int
     pck_crl_number: int
-    root_ca: bytes  # DER, that all chains end in
+    root_ca: bytes  # DER, the end of all chains
     tcb_info_issued: datetime
     qe_identity_issued: datetime
     root_crl_issued: datetime
     pck_crl_issued: datetime
 
     def older_than(self, other: "CollateralFacts") -> bool:
-        """Tell whether any part is older than that of ``other``: each only ever goes up."""
+        """Return whether any part is older than in ``other``. Numbers and dates never decrease."""
         return (
             self.evaluation_number < other.evaluation_number
             or self.root_crl_number < other.root_crl_number
@@ -83,15 +86,16 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 def read_facts(collateral: Collateral) -> CollateralFacts:
-    """Return what ``collateral`` says of itself. Nothing is verified.
+    """Return the statements of ``collateral``, without any verification.
 
-    Raises ``CollateralUnusableError`` if it is unreadable or its parts are of different platforms.
+    Raises ``CollateralUnusableError`` for unreadable collateral, and for parts of different
+    platforms.
     """
     try:
         return _facts(collateral)
     except CollateralRefusedError:
         raise
-    # What a parser raises for hostile bytes differs from case to case and may show them.
+    # The exceptions of a parser for hostile bytes vary and may contain the bytes.
     except Exception:  # noqa: BLE001
         raise CollateralUnusableError(
             QuoteProblem.COLLATERAL, "the collateral is unreadable", hint=_FETCH
@@ -99,10 +103,10 @@ def read_facts(collateral: Collateral) -> CollateralFacts:
 
 
 def require_sound(collateral: Collateral, root_ca: bytes, at: datetime) -> CollateralFacts:
-    """Return what ``collateral`` says, which at ``at`` is true under the pinned root, DER.
+    """Return the facts of ``collateral`` after verification at ``at`` under the pinned root, DER.
 
-    Raises ``CollateralUnusableError``: a chain that ends elsewhere, a wrong signature, parts that
-    do not belong together, a revoked signer, expired, not yet valid.
+    Raises ``CollateralUnusableError`` for a chain with another end, a wrong signature, parts that
+    do not belong together, a revoked signer, and for collateral outside its time.
     """
     try:
         require_collateral_roots(collateral, root_ca)
@@ -127,7 +131,7 @@ def require_sound(collateral: Collateral, root_ca: bytes, at: datetime) -> Colla
 
 
 def require_kind(facts: CollateralFacts, kind: PlatformKind) -> None:
-    """Raise ``CollateralUnusableError`` unless the collateral is that of ``kind``."""
+    """Raise ``CollateralUnusableError`` unless the collateral belongs to ``kind``."""
     if facts.kind != kind:
         raise CollateralUnusableError(
             QuoteProblem.WRONG_PLATFORM,
@@ -156,10 +160,10 @@ def _facts(collateral: Collateral) -> CollateralFacts:
     tcb_info = _tcb_info_decoder.decode(collateral.tcb_info)
     qe_identity = _qe_identity_decoder.decode(collateral.qe_identity)
     if tcb_info.evaluation_number != qe_identity.evaluation_number:
-        raise _apart("TCB info and QE identity have different evaluation numbers")
+        raise _mismatched_parts("TCB info and QE identity have different evaluation numbers")
     tee = _KINDS.get((tcb_info.id, qe_identity.id))
     if tee is None:
-        raise _apart("TCB info and QE identity are not of one kind of platform")
+        raise _mismatched_parts("TCB info and QE identity are not of one kind of platform")
     root_list = x509.load_der_x509_crl(collateral.root_ca_crl)
     pck_list = x509.load_der_x509_crl(collateral.pck_crl)
     pck_ca, root = _chain(collateral.pck_crl_issuer_chain)
@@ -189,7 +193,7 @@ def _facts(collateral: Collateral) -> CollateralFacts:
     )
 
 
-def _apart(problem: str) -> CollateralUnusableError:
+def _mismatched_parts(problem: str) -> CollateralUnusableError:
     return CollateralUnusableError(
         QuoteProblem.COLLATERAL,
         f"the collateral's parts do not belong together: {problem}",
@@ -242,5 +246,5 @@ def _require_unrevoked(collateral: Collateral) -> None:
             raise CollateralUnusableError(
                 QuoteProblem.REVOKED,
                 "a certificate that signs the collateral has been revoked by the root",
-                hint="fetch the collateral again; if it stays so, the vendor has to replace it",
+                hint="fetch the collateral again; if this stays so, the vendor has to replace it",
             )

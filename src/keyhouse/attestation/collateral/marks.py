@@ -1,10 +1,11 @@
-"""How new collateral is, part by part, so that nothing older is accepted later.
+"""Marks: the age of each part of the collateral, so that older parts are refused later.
 
-These parts have a mark: TCB info (for each kind of platform), QE identity (for each TEE), and the
-revocation lists of the root, of each PCK CA and of each of AMD's roots. A document is older if its
-evaluation number is lower: two of one number say the same, however often a service signs them
-again. A list is older if its number is lower or it was issued earlier: Intel's keep one number for
-years.
+Otherwise a host could rewind the clock and present old collateral, in which a vulnerable platform
+still counts as up to date. These parts have a mark: TCB info (for each kind of platform), QE
+identity (for each TEE), and the revocation lists of the root, of each PCK CA and of each AMD root.
+A document is older if its evaluation number is lower. Documents with equal numbers have equal
+content, even if a service signs them again. A list is older if its number is lower or its date is
+earlier, because Intel's lists keep the same number for years.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from keyhouse.attestation.errors import CollateralUnavailableError
 from keyhouse.attestation.quote.verdict import Verdict
 
 OF_PLATFORM: Final = "tcb-info/"
-"""How the names begin of which there is one for each kind of platform."""
+"""The prefix of mark names with an entry for each kind of platform."""
 
 _LISTS: Final = ("root-crl", "pck-crl/", "amd-crl/")
 _LARGEST: Final = 2**63 - 1
@@ -26,7 +27,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """How new one part is. Stored in journals: add fields, never rename."""
+    """The age of a part. Stored in journals: add fields, never rename."""
 
     number: int  # evaluation number, or number of the list; at most 2**63 - 1
     issued: int  # microseconds since 1970, UTC
@@ -46,7 +47,7 @@ def marks_of(facts: CollateralFacts) -> dict[str, Mark]:
 
 
 def marks_of_amd(verdict: Verdict) -> dict[str, Mark]:
-    """Return the mark of the revocation list that a report of SEV-SNP has verified with."""
+    """Return the mark of the revocation list that verified a report of SEV-SNP."""
     product = "" if verdict.snp is None else verdict.snp.product
     freshness = verdict.freshness
     return {f"amd-crl/{product}": _mark(freshness.root_crl_number, freshness.issued)}
@@ -65,12 +66,12 @@ def require_as_new(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> None
 
 
 def is_as_new(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> bool:
-    """Tell whether no part of ``found`` is older than what is ``known``."""
+    """Return whether no part of ``found`` is older than in ``known``."""
     return not any(name in known and _is_newer(name, known[name], found[name]) for name in found)
 
 
 def newer_marks(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> dict[str, Mark]:
-    """Return the parts of ``found`` that go beyond ``known``, at the newest of both."""
+    """Return the parts of ``found`` that are newer than in ``known``, with the maxima of both."""
     newer: dict[str, Mark] = {}
     for name, mark in found.items():
         before = known.get(name)

@@ -1,7 +1,7 @@
-"""Asks a PCCS (Intel's PCS, version 4) for collateral: over HTTPS, bounded in size and time.
+"""Fetches collateral from a PCCS (Intel's PCS, version 4) over HTTPS, bounded in size and time.
 
-What comes is not trusted: the vendor has signed it, or it is of no use. TLS keeps others from
-seeing and from holding back what is asked for.
+Answers are not trusted: only the vendor's signatures make them useful. TLS keeps third parties from
+reading requests and from withholding answers.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from keyhouse.base.progress import advance, begin
 from keyhouse.base.services import AnswerUnusableError, ServiceClient, content_of, tls_context
 
 MAX_ANSWER: Final = 1 << 20
-"""Bytes of the longest answer that is read. Real ones have at most some 20,000."""
+"""Maximum length in bytes of an answer. Real answers have at most some 20,000."""
 
 PATIENCE: Final = 20.0
-"""Seconds until a fetch, all four answers of it, is given up."""
+"""Seconds for a fetch with all four answers."""
 
 _CONNECTIONS = 8
 _OK = 200
@@ -35,11 +35,11 @@ _PORTS = 65_535
 
 
 class Pccs(ServiceClient):
-    """A PCCS at ``url``: ``https://name:8081``, with a path if it has one.
+    """A PCCS at ``url``: ``https://name:8081``, with a path if necessary.
 
-    ``ca_pem``: the only authorities (PEM) that may vouch for its certificate; the system's if
-    empty (which, as everywhere in OpenSSL, SSL_CERT_FILE can name). Proxies of the environment
-    and .netrc have no effect, redirects are not followed. Use it with ``async with``. Raises
+    ``ca_pem``: the only authorities (PEM) for its certificate. If empty, the authorities of the
+    system (in OpenSSL, SSL_CERT_FILE can name them). Proxies of the environment and .netrc have no
+    effect. Redirects are not followed. Use with ``async with``. Raises
     ``ConfigurationRefusedError`` for an invalid address or CA.
     """
 
@@ -48,14 +48,14 @@ class Pccs(ServiceClient):
         super().__init__(_context(ca_pem), patience=patience, connections=_CONNECTIONS)
 
     async def fetch(self, kind: PlatformKind, *, early: bool = False) -> Collateral:
-        """Return the collateral of ``kind`` as the PCCS gives it now. Nothing is verified.
+        """Return the present collateral of ``kind`` from the PCCS. Nothing is verified.
 
-        ``early``: with the TCB recovery that has been announced and is not in force yet.
+        ``early``: include a TCB recovery that is announced but not yet in force.
 
-        Raises ``CollateralUnavailableError`` if no whole answer comes in time or it has none,
-        ``CollateralRefusedError`` if the answer is not collateral.
+        Raises ``CollateralUnavailableError`` without a complete answer in time, and
+        ``CollateralRefusedError`` if an answer is not collateral.
         """
-        # One that fails does not cancel the others, and none is left running after the fetch.
+        # A failed request does not cancel the rest. No request still runs after the fetch.
         paths = tuple(requests_for(kind, early=early))
         begin("answers", len(paths))
         asked = (self._get(path) for path in paths)
@@ -64,7 +64,7 @@ class Pccs(ServiceClient):
                 outcomes = await asyncio.gather(*asked, return_exceptions=True)
         except TimeoutError:
             raise _unavailable("does not answer in time") from None
-        tcb, qe_identity, pck_crl, root_crl = map(_answered, outcomes)
+        tcb, qe_identity, pck_crl, root_crl = map(_require_answer, outcomes)
         return assemble(PccsAnswers(tcb, qe_identity, pck_crl, root_crl))
 
     async def _get(self, path: str) -> Fetched:
@@ -95,7 +95,7 @@ def _require_ok(status: int, path: str) -> None:
         raise _unavailable(f"answers {status} for {what}", "look at the PCCS's own log")
 
 
-def _answered(outcome: Fetched | BaseException) -> Fetched:
+def _require_answer(outcome: Fetched | BaseException) -> Fetched:
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
@@ -107,7 +107,7 @@ def _unconnected(error: BaseException) -> CollateralUnavailableError:
         if isinstance(found, ssl.SSLCertVerificationError):
             return _unavailable(
                 "has a certificate of an authority that is not trusted, or of another name",
-                "give the CA of the PCCS (--pccs-ca), and the name that its certificate has",
+                "name the CA of the PCCS with --pccs-ca; use the name in its certificate",
             )
         found = found.__cause__ or found.__context__
     return _unavailable("cannot be reached")
@@ -122,20 +122,20 @@ def _unavailable(
 def _base(url: str) -> str:
     try:
         parsed = httpx.URL(url)
-        host, port = parsed.host, parsed.port  # each is read from the text only now
+        host, port = parsed.host, parsed.port  # httpx parses both here
     except (httpx.InvalidURL, ValueError):
-        raise _no_address() from None
-    named = host and "%" not in host  # httpx escapes what no name can have
-    plain = parsed.scheme == "https" and named and (port is None or 0 < port <= _PORTS)
+        raise _invalid_address() from None
+    valid_host = host and "%" not in host  # httpx escapes characters that no name can have
+    plain = parsed.scheme == "https" and valid_host and (port is None or 0 < port <= _PORTS)
     if not plain or parsed.userinfo or parsed.query or parsed.fragment or len(url) > _LONGEST_URL:
-        raise _no_address()
+        raise _invalid_address()
     return str(parsed).rstrip("/?#") + "/"
 
 
-def _no_address() -> ConfigurationRefusedError:
+def _invalid_address() -> ConfigurationRefusedError:
     return ConfigurationRefusedError(
         "the address of the PCCS cannot be used",
-        hint="it has the form https://name:port, with a path if need be, without user or query",
+        hint="use the form https://name:port, with a path if necessary, without user or query",
     )
 
 
@@ -144,5 +144,5 @@ def _context(ca_pem: bytes) -> ssl.SSLContext:
         return tls_context(ca_pem)
     except (ssl.SSLError, ValueError):
         raise ConfigurationRefusedError(
-            "the CA of the PCCS is no PEM certificate", hint="give a file with PEM certificates"
+            "the CA of the PCCS is not a PEM certificate", hint="use a file with PEM certificates"
         ) from None

@@ -10,10 +10,10 @@
         header SGX-PCK-CRL-Issuer-Chain
     /sgx/certification/v4/rootcacrl                       the list, DER or hex
 
-For TDX the first two are under ``/tdx``. With ``update=early`` they are those of a TCB recovery
-that has been announced and is not in force yet. Chains are PEM, leaf first, percent-encoded. A
-signature covers the bytes of the document as they are in the answer, so they are cut out, never
-written again. Source: Intel, "Provisioning Certification Service API", version 4.
+For TDX the first two are under ``/tdx``. With ``update=early`` they include a TCB recovery that is
+announced but not yet in force. Chains are PEM, leaf first, percent-encoded. A signature covers the
+exact bytes of the document in the answer, so a document is cut out and never encoded again. Source:
+Intel, "Provisioning Certification Service API", version 4.
 """
 
 import binascii
@@ -26,7 +26,7 @@ from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.collateral.platform_kind import PlatformKind
 from keyhouse.attestation.errors import CollateralRefusedError
 
-_HINT = "make sure that the address is of a PCCS that speaks version 4"
+_HINT = "verify that the address belongs to a PCCS with API version 4"
 _SIGNATURE = 64
 _DER_SEQUENCE = 0x30
 _TCB_CHAINS = ("tcb-info-issuer-chain", "sgx-tcb-info-issuer-chain")
@@ -35,14 +35,14 @@ _CRL_CHAINS = ("sgx-pck-crl-issuer-chain",)
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """One answer with status 200; names of headers in lower case."""
+    """An answer with status 200; names of headers in lower case."""
 
     headers: Mapping[str, str]
     body: bytes
 
 
 class PccsAnswers(msgspec.Struct, frozen=True):
-    """The four answers that make a ``Collateral``, in the order of ``requests_for``."""
+    """The four answers of a fetch, in the order of ``requests_for``."""
 
     tcb: Fetched
     qe_identity: Fetched
@@ -111,8 +111,8 @@ def _document(
 
 
 def _list(body: bytes, what: str) -> bytes:
-    """Return a revocation list as DER; services differ in whether they give it as hex."""
-    if body[:1] == bytes([_DER_SEQUENCE]):  # as hex it begins with another byte: "3"
+    """Return a revocation list as DER. Some services send the list as hex."""
+    if body[:1] == bytes([_DER_SEQUENCE]):  # hex would begin with the character "3"
         return body
     try:
         der = binascii.unhexlify(body.strip())
@@ -125,7 +125,7 @@ def _list(body: bytes, what: str) -> bytes:
 
 def _chain(answer: Fetched, names: tuple[str, ...], what: str) -> str:
     text = next((answer.headers[name] for name in names if name in answer.headers), "")
-    chain = unquote(text)  # of bytes that are no UTF-8, it makes characters that are no ASCII
+    chain = unquote(text)  # bytes that are not UTF-8 become characters outside ASCII
     if not chain or not chain.isascii():
         raise CollateralRefusedError(
             f"the PCCS's answer for the {what} has no issuer chain in its headers", hint=_HINT

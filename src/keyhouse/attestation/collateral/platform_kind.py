@@ -1,7 +1,7 @@
-"""What kind of platform made a quote: what its collateral is asked for by.
+"""The kind of platform of a quote, which selects its collateral.
 
-It is in the PCK certificate, which is not authentic until its chain leads to the pinned root:
-nothing in it is read, and nothing fetched for it, before.
+The kind is in the PCK certificate. This certificate is authentic only if its chain leads to the
+pinned root. Before this check, nothing in the certificate is read, and nothing is fetched.
 """
 
 import functools
@@ -22,14 +22,14 @@ _SEQUENCE, _OBJECT_ID, _OCTETS = 0x30, 0x06, 0x04
 
 
 class PckCa(StrEnum):
-    """Which of the vendor's two authorities issued the PCK certificate."""
+    """The vendor's authority that issued the PCK certificate."""
 
     PLATFORM = "platform"
     PROCESSOR = "processor"
 
 
 class PlatformKind(msgspec.Struct, frozen=True, order=True):
-    """Platforms that share their collateral. ``fmspc``: 12 lower-case hex digits."""
+    """Platforms with common collateral. ``fmspc``: 12 lower-case hex digits."""
 
     tee: Tee
     fmspc: str
@@ -40,10 +40,10 @@ class PlatformKind(msgspec.Struct, frozen=True, order=True):
 
 
 def platform_kind(quote: bytes, root_ca: bytes) -> PlatformKind:
-    """Return the kind of platform that ``quote`` (raw, or with the 16-byte header) names.
+    """Return the kind of platform in ``quote`` (raw, or with the 16-byte header).
 
-    Its PCK chain then ends in ``root_ca``, DER, and each certificate is signed by the next; the
-    quote itself is not verified. Raises ``QuoteRefusedError``. Source: Intel, "SGX PCK
+    The PCK chain is verified: it ends in ``root_ca``, DER, and each certificate is signed by the
+    next. The quote itself is not verified. Raises ``QuoteRefusedError``. Source: Intel, "SGX PCK
     Certificate".
     """
     form = read_form(quote)
@@ -56,29 +56,29 @@ def _kind(tee: Tee, chain: tuple[bytes, ...]) -> PlatformKind:
     try:
         fmspc = _fmspc(_sgx_extension(x509.load_der_x509_certificate(pck)))
         ca = authority_kind(x509.load_der_x509_certificate(authority))
-    # What a parser raises differs from case to case and may show the bytes.
+    # The exceptions of a parser vary and may contain the bytes.
     except Exception:  # noqa: BLE001
         raise QuoteRefusedError(
             QuoteProblem.CHAIN,
-            "the quote's PCK certificate does not say what kind of platform it is of",
-            hint="its vendor issued it otherwise than known; no collateral can be found for it",
+            "the quote's PCK certificate does not state the kind of its platform",
+            hint="the certificate has an unknown form; no collateral can be found for it",
         ) from None
     return PlatformKind(tee, fmspc, ca)
 
 
 def authority_kind(certificate: x509.Certificate) -> PckCa:
-    """Return which authority a PCK CA's certificate is of. Raises ``ValueError``."""
+    """Return which PCK CA a certificate belongs to. Raises ``ValueError`` for an unknown CA."""
     (name,) = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     for kind in PckCa:
         if str(name.value).endswith(f" PCK {kind.title()} CA"):
             return kind
-    raise ValueError("another authority")
+    raise ValueError("unknown authority")
 
 
 def _sgx_extension(certificate: x509.Certificate) -> bytes:
     value = certificate.extensions.get_extension_for_oid(_SGX_EXTENSION).value
     if not isinstance(value, x509.UnrecognizedExtension):
-        raise TypeError("the extension is known after all")
+        raise TypeError("the extension has an unexpected type")
     return value.value
 
 

@@ -2,20 +2,22 @@
 
 Theory of operation. For each kind of platform (TEE, FMSPC, CA):
 
-- nothing is asked for a quote whose PCK chain does not lead to the pinned root;
-- one fetch at a time, whose result all who wait for it share; ``AT_ONCE`` kinds together;
-- what is fetched is checked before it is kept: signatures, revocation, time, the kind that was
-  asked for, and no part older than what is kept (a PCCS may be wrong, or be played back);
-- what is kept and in its time is answered at once. Seen at the PCCS longer ago than
-  ``SEEN_WITHIN``, or near its end, it is fetched again meanwhile;
-- newer revocation lists that came for one kind serve all of the same authorities at once;
-- nothing older serves than what ``known`` says was seen before, and what has become so, because
-  another kind of platform brought a higher evaluation number, is fetched again;
-- a fetch that failed is not repeated within ``FAILED_WITHIN``: what is kept serves until it
-  expires, and each failure says until when; nothing kept, the failure is the answer.
+- A quote causes a request only if its PCK chain leads to the pinned root.
+- At most one fetch runs, and all callers share its result. At most ``AT_ONCE`` kinds are fetched at
+  the same time.
+- Fetched collateral is checked before it is kept: signatures, revocation, time, the requested kind,
+  and no part older than the kept part. A PCCS may be wrong, or an attacker may replay its answers.
+- Valid collateral in memory is returned at once. If it was seen longer ago than ``SEEN_WITHIN``, or
+  ends soon, a fetch runs in the background.
+- Newer revocation lists from a fetch for one kind serve all kinds under the same authorities.
+- Collateral older than the marks in ``known`` is not used. It can become too old, because a fetch
+  for another kind brought a higher evaluation number; it is then fetched again.
+- A failed fetch is not repeated within ``FAILED_WITHIN``. The kept collateral serves until it
+  expires, and each failure reports that time. Without kept collateral, the caller receives the
+  failure.
 
-An unexpected error fails its fetch, or its look at what is kept, and no other. It goes to
-the event loop's exception handler at once, since no caller may be waiting for it.
+An unexpected error fails only its own fetch, or its own look at the kept collateral. The event
+loop's exception handler receives it at once, since no caller may be waiting.
 """
 
 import asyncio
@@ -46,29 +48,32 @@ from keyhouse.attestation.errors import (
 from keyhouse.base.errors import KeyhouseError, RefusedError
 
 SEEN_WITHIN: Final = timedelta(days=1)
-"""Collateral that was seen at the PCCS longer ago is fetched again."""
+"""Collateral seen at the PCCS longer ago is fetched again."""
 
 NEAR_END: Final = timedelta(days=7)
 NEAR_END_AGAIN: Final = timedelta(hours=1)
-"""With less than ``NEAR_END`` (or half its life) left, what was seen longer ago than this is."""
+"""Near its end, collateral is fetched again after ``NEAR_END_AGAIN``.
+
+Near means that less than ``NEAR_END``, or less than half of its life, is left.
+"""
 
 FAILED_WITHIN: Final = timedelta(seconds=60)
-"""A fetch that failed is not repeated so soon."""
+"""A failed fetch is not repeated within this time."""
 
 MOST_FAILED: Final = 256
-"""Failures that are remembered."""
+"""Maximum number of remembered failures."""
 
 AT_ONCE: Final = 4
-"""Fetches at once, each of another kind of platform."""
+"""Maximum of simultaneous fetches, each for a different kind of platform."""
 
 MOST_RUNNING: Final = 64
-"""Kinds of platforms that are being fetched or wait to be."""
+"""Maximum of kinds that are being fetched or wait for a fetch."""
 
 GRACE: Final = 5.0
-"""Seconds that background fetches get at the end, so that what they bring is kept."""
+"""Seconds for background fetches at the end, so that their results are kept."""
 
 LOOKED_AFTER: Final = 900.0
-"""Seconds from one check of what is kept to the next: it stays new without being asked for."""
+"""Seconds between two checks of the kept collateral, which keep it new without requests."""
 
 Clock = Callable[[], datetime]
 
@@ -79,13 +84,13 @@ class _Failure(msgspec.Struct, frozen=True):
 
 
 class PccsSource:
-    """The collateral of ``pccs``, kept in ``folder`` (``None``: in memory alone).
+    """The collateral of ``pccs``, kept in ``folder`` (``None``: only in memory).
 
-    ``root_ca``: the pinned root of the platforms' vendor, DER. ``now`` gives the time, with a zone.
-    ``warn`` is told, in words, of fetches that failed and until when what is kept serves.
-    ``told`` is given what each fetch brought. ``known``: the marks of what was seen before, in
-    other processes too. ``grace``: seconds that background fetches get at the end. Use
-    it with ``async with``, in one event loop; it owns ``pccs`` from then on.
+    ``root_ca``: the pinned root of the platforms' vendor, DER. ``now`` returns the time, with a
+    zone. ``warn`` receives texts about failed fetches. ``told`` receives the facts of each
+    successful fetch. ``known`` returns the marks of collateral seen before, also in other
+    processes. ``grace``: seconds for background fetches at the end. Use with ``async with``, in a
+    single event loop. The source owns ``pccs`` from then on.
     """
 
     def __init__(
@@ -105,8 +110,8 @@ class PccsSource:
         self._root_ca = root_ca
         self._cache = CollateralCache(folder, root_ca) if folder is not None else None
         self._now = now or _utc_now
-        self._warn = warn or _say_nothing
-        self._told = told or _say_nothing
+        self._warn = warn or _ignore
+        self._told = told or _ignore
         self._known = known or dict
         self._counts = {"fetched": 0, "failed": 0}
         self._kept: dict[PlatformKind, Kept] = {}  # at most MOST_KEPT, latest seen last
@@ -126,7 +131,7 @@ class PccsSource:
             await self._pccs.__aexit__(*raised)
 
     async def _finish(self) -> None:
-        """Give the fetches that still run a moment, then end them."""
+        """Wait for the running fetches for a short time, then cancel them."""
         running = dict(self._running)
         if not running:
             return
@@ -137,19 +142,19 @@ class PccsSource:
         await asyncio.gather(*running.values(), return_exceptions=True)
 
     def expires(self) -> datetime | None:
-        """Return the end, UTC, of what ends first of all that is kept in memory."""
+        """Return the earliest end, UTC, of all collateral in memory."""
         return min((kept.facts.expires for kept in self._kept.values()), default=None)
 
     def fetches(self) -> Mapping[str, int]:
-        """Return the fetches so far by what became of them."""
+        """Return the number of fetches so far, by result."""
         return self._counts
 
     async def collateral_for(self, quote: bytes) -> Collateral:
-        """Return the collateral of the quote's kind of platform; it is sound now."""
+        """Return valid collateral for the quote's kind of platform."""
         return await self.collateral_of(platform_kind(quote, self._root_ca))
 
     async def collateral_of(self, kind: PlatformKind) -> Collateral:
-        """Return the collateral of ``kind``, which a quote under the pinned root has named.
+        """Return the collateral of ``kind``, which must come from a quote under the pinned root.
 
         Raises ``CollateralUnavailableError``.
         """
@@ -161,8 +166,8 @@ class PccsSource:
         failure = self._failed_lately(kind)
         if failure is None:
             fetch = self._begin(kind)
-            await asyncio.wait([fetch])  # one caller that stops waiting does not end it
-            if not fetch.cancelled():  # it is at the end of the source alone
+            await asyncio.wait([fetch])  # a cancelled caller does not cancel the fetch
+            if not fetch.cancelled():  # cancelled only at the end of the source
                 fetch.result()
             failure = self._failed_lately(kind)
         fetched = self._usable(kind)
@@ -171,20 +176,23 @@ class PccsSource:
         return fetched.collateral
 
     def at_hand(self, kind: PlatformKind) -> Collateral | None:
-        """Return the collateral of ``kind`` if it is in memory; fetch it again meanwhile if due."""
+        """Return the collateral of ``kind`` from memory, or None.
+
+        Starts a fetch in the background if the collateral is due.
+        """
         kept = self._usable(kind)
         if kept is None:
             return None
-        # One that cannot be begun now will be: what is kept serves.
+        # Without room the fetch begins later. The kept collateral serves until then.
         room = kind in self._running or len(self._running) < MOST_RUNNING
         if room and _due(kept, self._now()) and not self._failed_lately(kind):
             self._begin(kind)
         return kept.collateral
 
     async def look_after(self, *, every: float = LOOKED_AFTER) -> None:
-        """Keep what is kept new, also what is in the folder, until cancelled.
+        """Refresh the kept collateral, also from the folder, until cancelled.
 
-        ``every``: seconds from one look to the next.
+        ``every``: seconds between two checks.
         """
         unread = self._cache
         while True:
@@ -193,19 +201,20 @@ class PccsSource:
                     await self._recall(unread)
                     unread = None
                 self.refresh_due()
-            # One that ended this task would let all that is kept expire, and show at the stop only.
+            # An error that ended this task would let all kept collateral expire. The error itself
+            # would appear only at the stop.
             except Exception as error:  # noqa: BLE001
-                _tell_defect(error)
+                _report_defect(error)
             await asyncio.sleep(every)
 
     async def _recall(self, cache: CollateralCache) -> None:
-        """Take what is in the folder into memory."""
+        """Load the collateral in the folder into memory."""
         for kept in await asyncio.to_thread(cache.read_all, self._now()):
             if kept.facts.kind not in self._kept:
                 self._remember(kept)
 
     def refresh_due(self) -> None:
-        """Begin to fetch what is kept and is due."""
+        """Start the fetches that are due."""
         for kind, kept in list(self._kept.items()):
             due = _due(kept, self._now()) or self._usable(kind) is None
             if due and not self._failed_lately(kind) and len(self._running) < MOST_RUNNING:
@@ -232,7 +241,7 @@ class PccsSource:
         return None
 
     def _begin(self, kind: PlatformKind) -> "asyncio.Task[None]":
-        """Return the fetch of ``kind`` that runs, started now if none does."""
+        """Return the running fetch of ``kind``; start a fetch if none runs."""
         task = self._running.get(kind)
         if task is None:
             if len(self._running) >= MOST_RUNNING:
@@ -246,20 +255,20 @@ class PccsSource:
 
     async def _fetch(self, kind: PlatformKind) -> None:
         try:
-            await self._take(kind)
+            await self._fetch_and_keep(kind)
         except (CollateralRefusedError, CollateralUnavailableError) as error:
             self._fail(kind, error)
         except Exception as error:  # noqa: BLE001 - see above
-            _tell_defect(error)
+            _report_defect(error)
             self._fail(
-                kind, CollateralUnavailableError("its fetch failed in a way that is a defect")
+                kind, CollateralUnavailableError("its fetch failed with an unexpected error")
             )
 
-    async def _take(self, kind: PlatformKind) -> None:
-        """Fetch the collateral of ``kind``, and keep it if it is to be believed."""
+    async def _fetch_and_keep(self, kind: PlatformKind) -> None:
+        """Fetch the collateral of ``kind``, verify it, and keep it."""
         async with self._turn:
             collateral = await self._pccs.fetch(kind)
-        kept = await self._judged(kind, collateral)
+        kept = await self._verified(kind, collateral)
         self._counts["fetched"] += 1
         self._failed.pop(kind, None)
         self._remember(kept)
@@ -268,16 +277,19 @@ class PccsSource:
         await self._share_lists(kept)
 
     async def _share_lists(self, newest: Kept) -> None:
-        """Let the other kinds have the revocation lists of ``newest`` where they are newer."""
+        """Give newer revocation lists of ``newest`` to the other kinds."""
         for kind, kept in list(self._kept.items()):
             now = self._now()
             found = await asyncio.to_thread(with_newer_lists, kept, newest, self._root_ca, now)
-            if found is not None and self._kept.get(kind) is kept:  # not fetched meanwhile
+            if found is not None and self._kept.get(kind) is kept:  # not fetched in the meantime
                 self._kept[kind] = found
                 await self._write(kind)
 
     async def _write(self, kind: PlatformKind) -> None:
-        """Write what is kept of ``kind`` now; one after the other, for files have one writer."""
+        """Write the kept collateral of ``kind``.
+
+        Writes are sequential, as a file has one writer.
+        """
         if self._cache is None:
             return
         async with self._writing:
@@ -289,7 +301,7 @@ class PccsSource:
             except RefusedError as error:
                 self._warn(error.message)
 
-    async def _judged(self, kind: PlatformKind, collateral: Collateral) -> Kept:
+    async def _verified(self, kind: PlatformKind, collateral: Collateral) -> Kept:
         now = self._now()
         facts = await asyncio.to_thread(require_sound, collateral, self._root_ca, now)
         require_kind(facts, kind)
@@ -298,7 +310,7 @@ class PccsSource:
         if before is not None and facts.older_than(before.facts):
             raise CollateralUnusableError(
                 QuoteProblem.COLLATERAL,
-                "the PCCS gives older collateral than it gave before",
+                "the PCCS returns older collateral than before",
                 hint="let the PCCS refresh its own cache",
             )
         return Kept(collateral, facts, now)
@@ -323,7 +335,7 @@ class PccsSource:
 
 
 def _due(kept: Kept, now: datetime) -> bool:
-    """Tell whether ``kept`` is to be fetched again, though it is still used."""
+    """Return whether ``kept`` should be fetched again, although it is still used."""
     life = kept.facts.expires - kept.facts.issued
     near = kept.facts.expires - now < min(NEAR_END, life / 2)
     age = now - kept.seen
@@ -337,8 +349,8 @@ def _unavailable(kind: PlatformKind, failure: _Failure | None) -> CollateralUnav
     return CollateralUnavailableError(f"{what}: {failure.error.message}", hint=failure.error.hint)
 
 
-def _tell_defect(error: Exception) -> None:
-    """Tell at once of an error that no code foresaw."""
+def _report_defect(error: Exception) -> None:
+    """Report an unexpected error at once."""
     asyncio.get_running_loop().call_exception_handler(
         {"message": "the collateral of quotes is not looked after", "exception": error}
     )
@@ -348,5 +360,5 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _say_nothing(_: object) -> None:
-    """Ignore what is reported."""
+def _ignore(_: object) -> None:
+    """Ignore the argument."""

@@ -1,1 +1,1 @@
-"""Where a root key comes from: the code that a coordinator accepts, and the proof of a line."""
+"""The origin of a root key: the accepted code, and the proof of a line."""

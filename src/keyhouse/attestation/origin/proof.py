@@ -1,13 +1,13 @@
-"""The proof of a line: each manifest took effect by code that was accepted at that place.
+"""The proof of a line: accepted code applied each manifest.
 
-1. The first entry is ``created``, by code that the measured rule accepts; or ``adopted``, for the
-   root that the rule names.
-2. Each later ``manifest`` is by code that the rule accepts, or that a manifest before it in this
-   line admits. The line grows from its first entry on, so nothing behind an entry vouches for it.
-3. Each of these has a quote over the hash of the entry, which names all entries before it. The
-   quote is verified and its platform judged before (``Judged``).
+1. The first entry is ``created``, by code that the measured rule accepts. Or the first entry is
+   ``adopted``, for the root in the rule.
+2. The rule, or an earlier manifest in this line, accepts the code of each later ``manifest``. The
+   line grows from its first entry on, so no later entry vouches for an earlier entry.
+3. Each of these entries has a quote over its hash. The hash covers all earlier entries. The caller
+   has verified the quote and checked its platform (``judged``).
 
-Pure: the quotes were verified elsewhere.
+Pure: quotes are verified elsewhere.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,11 +24,11 @@ from keyhouse.transparency.line import Adopted, Created, Effective, RootLine, ha
 NOT_PROVEN = "nothing proves that this root was made by accepted code"
 
 Admits = Callable[[str, Verdict], bool]
-"""Tells whether the manifest of that fingerprint admits the code of a verified quote."""
+"""Returns whether the manifest with this fingerprint admits the code of a verified quote."""
 
 
 class Judge(msgspec.Struct, frozen=True):
-    """What lines are judged by: the measured rule, the own code, the manifests of the line."""
+    """The inputs of a judgement: the measured rule, the own code, the manifests of the line."""
 
     rule: OriginRule
     own: Report
@@ -38,10 +38,10 @@ class Judge(msgspec.Struct, frozen=True):
 def require_line(
     line: RootLine, root_der: bytes, judged: Mapping[int, Verdict], judge: Judge, proven: int = 0
 ) -> None:
-    """Return if each manifest of ``line`` took effect by accepted code.
+    """Verify that accepted code applied each manifest of ``line``.
 
-    ``judged``: what the verified quotes of the entries say, by the number of the entry. ``proven``:
-    so many entries are proven already. Raises ``OriginRefusedError``.
+    ``judged``: the verdicts of the entries' quotes, by number of the entry. ``proven``: the number
+    of entries proven before. Raises ``OriginRefusedError``.
     """
     before: list[str] = []
     for number, entry in line.effective():
@@ -57,10 +57,10 @@ def require_line(
 
 
 def require_adopted(entry: Adopted, rule: OriginRule) -> None:
-    """Raise ``OriginRefusedError`` unless the rule names the root that was adopted."""
+    """Raise ``OriginRefusedError`` unless the rule names the adopted root."""
     if rule.adopted != entry.root:
         raise OriginRefusedError(
-            f"{NOT_PROVEN}: it was adopted, and --adopt-root does not name it",
+            f"{NOT_PROVEN}: the root was adopted, but --adopt-root does not name it",
             hint=f"start with --adopt-root {entry.root} if you vouch for that root",
         )
 
@@ -86,7 +86,7 @@ def _require_bound(found: Verdict, root_der: bytes, raw: bytes) -> None:
 def _require_code(found: Verdict, entry: Effective, judge: Judge, before: list[str]) -> None:
     if code_of(found, entry.code.version) != entry.code:
         raise OriginRefusedError(
-            "an entry of the line names other code than its quote",
+            "an entry of the line and its quote name different code",
             hint="restore the state from a backup",
         )
     if judge.rule.code.accepts(found, judge.own):

@@ -1,7 +1,7 @@
-"""The code, statuses and platforms that a coordinator accepts in the line of a root.
+"""The code, TCB statuses and platforms that a coordinator accepts in the line of a root.
 
-All of it comes from measured settings. A manifest of the line may admit more code, but only for
-the entries behind it: so a journal never names its own judge.
+All of them are measured settings. A manifest of the line may admit further code, but only for later
+entries. So a journal never chooses the rules for itself.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _RULE: Final = b"keyhouse origin rule v1\0"
 
 
 class OriginRefusedError(RefusedError):
-    """Nothing proves where the root of this state comes from, or the proof contradicts a rule."""
+    """The origin of this state's root is not proven, or the proof violates a rule."""
 
     code = "origin-refused"
 
@@ -34,13 +34,13 @@ class AcceptedCode(msgspec.Struct, frozen=True):
     """The code that may have made a root and applied its manifests (``--predecessors``)."""
 
     own: bool = True
-    signer: bool = True  # the own signer and product
+    signer: bool = True  # code of the own signer and product
     least_svn: int = 0  # of ``signer``
     unique_ids: tuple[str, ...] = ()  # MRENCLAVE, lower-case hex
     vms: tuple[VmIdentity, ...] = ()
 
     def accepts(self, found: Verdict, own: Report) -> bool:
-        """Tell whether the verified quote ``found`` is of accepted code. ``own``: this code."""
+        """Return whether the verified quote ``found`` is from accepted code. ``own``: this code."""
         if found.debug:
             return False
         if found.vm is not None:
@@ -56,7 +56,7 @@ class AcceptedCode(msgspec.Struct, frozen=True):
 
     def _accepts_vm(self, found: Verdict, own: Report) -> bool:
         wanted = [each for each in self.vms if _kind(each) is found.tee]
-        # A boot that measured no kernel or no command line could have started any.
+        # A boot without a measured kernel or command line could have started any code.
         measured = found.td is None or all(map(any, found.td.rtmrs[1:3]))
         itself = vm_of(own)
         if self.own and measured and itself is not None and _kind(itself) is found.tee:
@@ -68,25 +68,25 @@ class OriginRule(msgspec.Struct, frozen=True):
     """The measured settings about the origin of a root."""
 
     code: AcceptedCode = AcceptedCode()
-    statuses: tuple[str, ...] = ("UpToDate",)  # of the platform of an entry
-    current: bool = False  # by the collateral of today, and not by that of the entry
+    statuses: tuple[str, ...] = ("UpToDate",)  # accepted for the platform of an entry
+    current: bool = False  # use today's collateral, not the entry's
     platforms: tuple[str, ...] = ()  # PPID or CHIP_ID in lower-case hex; empty: any
     adopted: str = ""  # SHA-256 of a root without a proven origin, in lower-case hex
 
     @property
     def digest(self) -> bytes:
-        """What names this rule in seals and notes, 32 bytes."""
+        """The name of this rule in seals and notes, 32 bytes."""
         return hashlib.sha256(_RULE + msgspec.json.encode(self, order="sorted")).digest()
 
     def require_platform(self, found: Verdict) -> None:
         """Raise ``OriginRefusedError`` unless the platform of ``found`` is accepted.
 
-        AMD states no status: ``MinimumTCB`` of the accepted identity judges its platforms.
+        AMD states no status; ``MinimumTCB`` of the accepted identity covers AMD platforms.
         """
         platform = found.ppid.hex()
         if self.platforms and platform not in self.platforms:
             raise OriginRefusedError(
-                f"the platform {platform} is not one of --origin-platforms",
+                f"the platform {platform} is not in --origin-platforms",
                 hint="list it if it was yours",
             )
         if found.tee is Tee.SNP:
@@ -101,14 +101,14 @@ class OriginRule(msgspec.Struct, frozen=True):
 
 
 def vm_of(report: Report) -> VmIdentity | None:
-    """Return the confidential VM of ``report``; None: it is of an enclave."""
+    """Return the confidential VM of ``report``; None for an enclave."""
     if report.snp is not None:
         return snp_identity_of(report.snp)
     return None if report.td is None else identity_of(report.td)
 
 
 def code_of(report: Report, version: str) -> Code:
-    """Return how an entry of the line names the code of ``report``."""
+    """Return the code of ``report`` as entries of the line name it."""
     vm = vm_of(report)
     if vm is not None:
         digest = hashlib.sha256(b"keyhouse member v1\0" + msgspec.json.encode(vm)).hexdigest()
@@ -118,7 +118,7 @@ def code_of(report: Report, version: str) -> Code:
 
 
 def in_words(found: Report) -> str:
-    """Return how errors name the code of ``found``."""
+    """Return the code of ``found`` for error texts."""
     code = code_of(found, "-")
     return f"UniqueID:{code.unique}" if not code.vm else f"the confidential VM {code.vm}"
 

@@ -1,1 +1,1 @@
-"""The platforms that give quotes and sealing keys: SGX under Gramine, TDX, or a simulation."""
+"""The platforms: SGX under Gramine, TDX, SEV-SNP, and a simulation."""

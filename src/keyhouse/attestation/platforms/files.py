@@ -1,4 +1,4 @@
-"""The special files through which a platform is asked, and what can be wrong with its answers."""
+"""Access to the special files of a platform, and errors for invalid answers."""
 
 import hmac
 import os
@@ -16,19 +16,19 @@ _PIECE = 16_384
 
 
 class PlatformUnusableError(BrokenError):
-    """The platform is there but not as it must be, or it answers something that cannot be."""
+    """The platform exists, but not in the required state, or its answer is invalid."""
 
     code = "platform-unusable"
 
 
 class QuoteNotMadeError(UnavailableError):
-    """The platform has no quote to give now."""
+    """The platform cannot make a quote now."""
 
     code = "quote-not-made"
 
 
 class NoSealingKeyError(RefusedError):
-    """The platform derives no sealing key, so no state can be kept on it."""
+    """The platform derives no sealing key, so it cannot keep a state."""
 
     code = "no-sealing-key"
 
@@ -40,9 +40,9 @@ def require_report_data_length(report_data: bytes) -> None:
 
 
 def read_file(path: Path, *, limit: int) -> bytes:
-    """Return what ``path`` gives, to its end.
+    """Return the whole content of ``path``.
 
-    Raises ``PlatformUnusableError`` over ``limit`` bytes.
+    Raises ``PlatformUnusableError`` beyond ``limit`` bytes.
     """
     try:
         return _read(path, limit)
@@ -51,9 +51,10 @@ def read_file(path: Path, *, limit: int) -> bytes:
 
 
 def read_quote_file(path: Path, *, limit: int) -> bytes:
-    """Return what ``path`` gives; that it gives nothing now may pass.
+    """Return the whole content of ``path``, a file whose errors may be temporary.
 
-    Raises ``QuoteNotMadeError`` then, ``PlatformUnusableError`` if the file is missing or endless.
+    Raises ``QuoteNotMadeError`` for an empty file or a failed read, and ``PlatformUnusableError``
+    for a missing file or beyond ``limit`` bytes.
     """
     try:
         quote = _read(path, limit)
@@ -67,7 +68,7 @@ def read_quote_file(path: Path, *, limit: int) -> bytes:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path``, which exists, in one write: drivers take it whole or not."""
+    """Write ``data`` to the existing ``path`` in a single write: drivers take all bytes or none."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
@@ -83,9 +84,9 @@ def write_file(path: Path, data: bytes) -> None:
 def own_report(quote: bytes, tee: Tee, report_data: bytes, root_ca: bytes) -> Report:
     """Return the report in a quote that this platform made over ``report_data``.
 
-    It is a whole raw quote of ``tee`` over exactly these 64 bytes, not of a debug environment, and
-    the certificates that it carries end in ``root_ca``, DER. Its signatures are not verified: its
-    recipients do that. Raises ``PlatformUnusableError``.
+    The quote must be a whole raw quote of ``tee`` over exactly these 64 bytes, without debug, and
+    its certificates must end in ``root_ca``, DER. The recipients verify the signatures; this
+    function does not. Raises ``PlatformUnusableError``.
     """
     try:
         form = read_form(quote)
@@ -93,15 +94,15 @@ def own_report(quote: bytes, tee: Tee, report_data: bytes, root_ca: bytes) -> Re
     except QuoteRefusedError as exc:
         raise _unusable(f"its quote cannot be used: {exc.message}") from None
     if form.tee is not tee or form.raw != quote:
-        raise _unusable(f"its quote is no raw {tee.upper()} quote")
+        raise _unusable(f"its quote is not a raw {tee.upper()} quote")
     if root != root_ca:
-        # Of a simulation, or of a host that plays platform.
+        # The quote is from a simulation, or the host imitates a platform.
         raise _unusable("its quote's certificate chain does not end in the vendor's root")
     report = read_report(form)
     if not hmac.compare_digest(report.report_data, report_data):
-        raise _unusable("its quote was made over other report data than it was asked for")
+        raise _unusable("its quote has other report data than requested")
     if report.debug:
-        raise _unusable("its quote is of an environment that can be debugged")
+        raise _unusable("its quote describes an environment with debugging")
     return report
 
 
@@ -121,12 +122,12 @@ def _read(path: Path, limit: int) -> bytes:
 def _unusable(problem: str) -> PlatformUnusableError:
     return PlatformUnusableError(
         f"the platform cannot be used: {problem}",
-        hint="see that this runs where it should: a release enclave or domain on real hardware",
+        hint="run it in a release enclave or confidential VM on real hardware",
     )
 
 
 def _not_made(path: Path, problem: str) -> QuoteNotMadeError:
     return QuoteNotMadeError(
         f"the platform makes no quote now: {path}: {problem}",
-        hint="see that the quoting service of the host (AESM or QGS) runs and knows its PCCS",
+        hint="check that the host's quoting service (AESM or QGS) runs and knows its PCCS",
     )

@@ -1,7 +1,7 @@
-"""Finds the platform that was asked for by name.
+"""Opens the platform with a given name.
 
-Only the name that the caller passes counts: no environment variable, file or quote chooses a
-platform, and none is ever taken in place of another.
+Only the name from the caller counts. No environment variable, file or quote chooses a platform, and
+no platform replaces another.
 """
 
 from collections.abc import Callable
@@ -22,16 +22,16 @@ from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.vm_identity import VmIdentity
 
 PLATFORMS = ("gramine", "tdx", "snp", "simulation")
-"""The names that can be asked for."""
+"""The names of the platforms."""
 
 SIMULATED_BUNDLES = ("collateral.json", "collateral-tdx.json")
-"""Files in the folder of a simulated machine: what verifies its quotes of enclaves, and of VMs."""
+"""Files in the folder of a simulated machine that verify its quotes of enclaves and of VMs."""
 
 
 class SimulatedAmd(msgspec.Struct, frozen=True):
     """The AMD processor of a simulated machine, and the files that verify its reports."""
 
-    product: str = "Genoa"  # the line of processors that it plays
+    product: str = "Genoa"  # the simulated line of processors
     tcb: SnpTcb = SnpTcb(10, 0, 23, 84)  # the versions of its firmware
     root: str = "amd-root.pem"
     collateral: str = "amd.pem"
@@ -43,7 +43,7 @@ _SIMULATION = "keyhouse_simulation"
 
 
 class PlatformMissingError(RefusedError):
-    """No such platform, not on this machine, or its distribution is not installed."""
+    """The platform is unknown, not on this machine, or its distribution is not installed."""
 
     code = "platform-missing"
 
@@ -53,30 +53,30 @@ def _utc_now() -> datetime:
 
 
 class SimulatedTcb(msgspec.Struct, frozen=True):
-    """What the collateral of a simulated machine says of it."""
+    """The statements of a simulated machine's collateral."""
 
     status: TcbStatus = TcbStatus.UP_TO_DATE
     advisories: tuple[str, ...] = ()
 
 
 class SimulatedMachine(Platform, Protocol):
-    """A simulated machine, as an enclave on it sees it."""
+    """A simulated machine, from the view of an enclave on it."""
 
     @property
     def coordinator(self) -> Platform:
-        """The machine as the coordinator on it sees it: from its enclave, or confidential VM."""
+        """The machine from the view of its coordinator, in an enclave or a confidential VM."""
         ...
 
     def seen_by(self, workload: Measurements | VmIdentity) -> Platform:
-        """Return the machine as a workload sees it: an enclave, or a confidential VM.
+        """Return the machine from the view of a workload: an enclave, or a confidential VM.
 
-        What a confidential VM does not name is as it is on the simulated machine.
+        Fields that a confidential VM does not give have the values of the simulated machine.
         """
         ...
 
 
 class OpenSimulation(Protocol):
-    """Opens the simulated machine in ``folder``, which is created if it is missing."""
+    """Opens the simulated machine in ``folder``. Creates a missing machine."""
 
     def __call__(
         self,
@@ -86,31 +86,31 @@ class OpenSimulation(Protocol):
         tcb: SimulatedTcb | None = None,
         upkeep: bool = True,
     ) -> SimulatedMachine:
-        """Return it as the coordinator sees it.
+        """Return the machine from the view of the coordinator.
 
-        ``now``: the machine's clock, UTC; its collateral is renewed by it. ``tcb``: what the
-        new collateral says of the machine from now on; None: what it says already.
-        ``upkeep``: False leaves the files of the machine as they are, for one who only quotes.
+        ``now``: the machine's clock, UTC, which also renews its collateral. ``tcb``: the statements
+        of new collateral from now on; None: unchanged. ``upkeep``: False leaves the files of the
+        machine unchanged, for a caller that only makes quotes.
         """
         ...
 
 
 class AddSimulatedMachine(Protocol):
-    """Makes a simulated machine in the empty ``folder``, of the vendor of the one in ``beside``."""
+    """Makes a simulated machine in the empty ``folder``, with the vendor of ``beside``."""
 
     def __call__(self, folder: Path, beside: Path, *, coordinator: Measurements) -> object:
-        """Return it. ``coordinator``: who the coordinator there is.
+        """Return the machine. ``coordinator``: the identity of its coordinator.
 
-        Raises ``RefusedError`` if there is a machine already, or either cannot be used.
+        Raises ``RefusedError`` if the machine already exists, or if a folder cannot be used.
         """
         ...
 
 
 def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> str:
-    """Return the platform to open for ``wanted``: of ``auto`` the hardware of this machine.
+    """Return the platform for the name ``wanted``; for ``auto`` the hardware of this machine.
 
-    A simulation is never chosen that way. For ``auto`` raises ``PlatformMissingError`` without
-    hardware, ``PlatformUnusableError`` for a confidential VM of an unknown kind.
+    ``auto`` never chooses a simulation. For ``auto`` raises ``PlatformMissingError`` without
+    hardware, and ``PlatformUnusableError`` for an unknown kind of confidential VM.
     """
     if wanted != "auto":
         return wanted
@@ -134,7 +134,7 @@ def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> 
 
 
 _NOT_HERE = (
-    "start it in an enclave; or, to try it out without any protection, say --platform simulation"
+    "start it in an enclave; or use --platform simulation for a trial without any protection"
 )
 
 
@@ -145,18 +145,18 @@ def open_platform(
     exists: Callable[[Path], bool] = Path.is_dir,
     must_seal: bool = True,
 ) -> Platform:
-    """Return the platform ``name``: it makes quotes and, if it ``must_seal``, derives sealing keys.
+    """Return the platform ``name``: it makes quotes and, with ``must_seal``, derives sealing keys.
 
-    It may keep a folder of its own name under ``state_dir``. ``exists`` tells whether hardware's
-    directory is on this machine. Raises ``PlatformMissingError`` for names that are unknown, not
-    installed or not of this machine, ``NoSealingKeyError`` for a platform that cannot keep a state,
-    and whatever refusals the platform itself has.
+    A platform may keep a folder with its name under ``state_dir``. ``exists`` returns whether the
+    hardware's directory is on this machine. Raises ``PlatformMissingError`` for a platform that is
+    unknown, not installed or not on this machine, ``NoSealingKeyError`` for a platform that cannot
+    keep a state, and the refusals of the platform itself.
     """
     if name == "simulation":
         platform = simulation()(simulated_folder(state_dir)).coordinator
     else:
         platform = open_for_quotes(name, state_dir, exists=exists)
-    # Asked for now, a key that cannot be derived stops the start, not the first manifest.
+    # A key that cannot be derived stops the start now, not the first manifest later.
     if must_seal:
         platform.sealing_key(SealPolicy.PRODUCT_KEY)
     return platform
@@ -169,20 +169,20 @@ def open_for_quotes(
     exists: Callable[[Path], bool] = Path.is_dir,
     simulated: Measurements | VmIdentity | None = None,
 ) -> Platform:
-    """Return the platform ``name`` for one who keeps no state: it need not derive sealing keys.
+    """Return the platform ``name`` for a caller without a state. It need not derive sealing keys.
 
-    ``simulated``: who quotes there; the coordinator if not given. Real platforms measure that
-    themselves and refuse to be told. ``state_dir``, ``exists`` and refusals as for
-    ``open_platform``.
+    ``simulated``: the identity in simulated quotes; by default the coordinator's. Hardware measures
+    the identity itself, so other platforms refuse this argument. ``state_dir``, ``exists`` and
+    refusals as for ``open_platform``.
     """
     if simulated is not None and name != "simulation":
         raise PlatformMissingError(
-            "only the simulated platform can be told what it measures",
-            hint="leave the identity out, or say --platform simulation",
+            "only the simulated platform accepts an identity; hardware measures it",
+            hint="leave the identity out, or use --platform simulation",
         )
     match name:
         case "simulation":
-            # Its clock may be another one than the coordinator's, whose files these are.
+            # The machine's files belong to the coordinator, whose clock may differ.
             machine = simulation()(simulated_folder(state_dir), upkeep=False)
             return machine if simulated is None else machine.seen_by(simulated)
         case "gramine":
@@ -208,9 +208,9 @@ def open_for_quotes(
 
 
 def simulated_folder(state_dir: Path, *, must_exist: bool = False) -> Path:
-    """Return where the simulated machine of the coordinator at ``state_dir`` is.
+    """Return the folder of the simulated machine of the coordinator at ``state_dir``.
 
-    Raises ``PlatformMissingError`` if it ``must_exist`` and does not.
+    Raises ``PlatformMissingError`` if the folder ``must_exist`` and does not.
     """
     folder = state_dir / "simulation"
     if must_exist and not folder.is_dir():
@@ -230,20 +230,23 @@ def _require_place(name: str, place: Path, exists: Callable[[Path], bool]) -> No
 
 
 def simulation() -> OpenSimulation:
-    """Return what opens simulated machines.
+    """Return the function that opens simulated machines.
 
-    Raises ``PlatformMissingError`` if it is not installed.
+    Raises ``PlatformMissingError`` if the simulation is not installed.
     """
     return cast(OpenSimulation, _simulation().open_platform)
 
 
 def add_simulated_machine() -> AddSimulatedMachine:
-    """Return what makes simulated machines of one vendor. Raises as ``simulation``."""
+    """Return the function that makes simulated machines of a vendor.
+
+    Errors as for ``simulation``.
+    """
     return cast(AddSimulatedMachine, _simulation().add_machine)
 
 
 def _simulation() -> ModuleType:
-    # By its name: a search of all distributions for an entry point costs a start 10 ms.
+    # Imported by name, because a search of all distributions for an entry point takes 10 ms.
     try:
         return import_module(_SIMULATION)
     except ModuleNotFoundError as missing:

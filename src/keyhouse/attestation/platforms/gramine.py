@@ -1,22 +1,22 @@
-"""SGX under Gramine, asked through the files of ``/dev/attestation``.
+"""SGX under Gramine, through the files of ``/dev/attestation``.
 
 ::
 
-    attestation_type       "dcap", or nothing here can be used
+    attestation_type       must be "dcap"
     my_target_info         512 bytes, to be written to target_info
-    user_report_data       takes the 64 bytes that report and quote are made over
+    user_report_data       takes the 64 bytes of report data for report and quote
     report                 432 bytes: made by the processor for target_info
-    quote                  the raw DCAP quote; the host's quoting enclave makes it
+    quote                  the raw DCAP quote, made by the host's quoting enclave
     keys/_sgx_mrsigner     16 bytes, the sealing key of ProductKey
     keys/_sgx_mrenclave    16 bytes, the sealing key of UniqueKey
 
-``user_report_data`` is one for the whole process, so a lock holds write and read together, and what
-comes is compared with what was asked for. The quote passes through the host: who it speaks of is
-compared with the report, which does not.
+The whole process shares ``user_report_data``. So a lock covers write and read, and the report data
+of a quote are compared with the requested data. The quote passes through the host, so its identity
+is compared with the report of the processor, which does not.
 
-Both keys belong to the present security versions of processor and enclave (CPUSVN, ISVSVN): after
-an update of microcode or version they are others. Source: Gramine documentation, "Attestation and
-Secret Provisioning".
+Both keys depend on the present security versions of processor and enclave (CPUSVN, ISVSVN). An
+update of microcode or of the version changes the keys. Source: Gramine documentation, "Attestation
+and Secret Provisioning".
 """
 
 import hmac
@@ -43,7 +43,7 @@ from keyhouse.attestation.vendor_roots import AMD_ROOTS, INTEL_SGX_ROOT
 from keyhouse.base.secret import Secret
 
 DEV_ATTESTATION = Path("/dev/attestation")
-"""Where Gramine shows the platform to what runs in it."""
+"""The directory in which Gramine offers the platform to its program."""
 
 _TARGET_INFO = 512
 _REPORT = 432
@@ -55,11 +55,11 @@ _SEALING = b"keyhouse gramine sealing v1\0"
 
 
 class GraminePlatform:
-    """An SGX enclave under Gramine. Use ``open_gramine``. May be shared among threads."""
+    """An SGX enclave under Gramine. Use ``open_gramine``. Threads may share it."""
 
     kind: Final = "gramine"
     is_library_os: Final = True
-    root_ca: Final = INTEL_SGX_ROOT  # pinned: nothing joins this platform with another one
+    root_ca: Final = INTEL_SGX_ROOT  # pinned, so quotes of another vendor never verify
     amd_roots: Final = AMD_ROOTS
 
     def __init__(self, files: Path) -> None:
@@ -80,54 +80,54 @@ class GraminePlatform:
     def quote(self, report_data: bytes) -> bytes:
         """Return a raw quote of this enclave over exactly 64 bytes of ``report_data``.
 
-        Raises ``QuoteNotMadeError`` (try again), or ``PlatformUnusableError`` if another one came.
+        Raises ``QuoteNotMadeError`` (try again), or ``PlatformUnusableError`` for a wrong quote.
         """
         require_report_data_length(report_data)
         with self._lock:
             write_file(self._files / "user_report_data", report_data)
             quote = read_quote_file(self._files / "quote", limit=MAX_QUOTE)
-        found = own_report(quote, Tee.SGX, report_data, self.root_ca)
-        if _identity(found) != _identity(self._own):
-            raise _unusable("the quote is of another enclave than this one")
+        made_report = own_report(quote, Tee.SGX, report_data, self.root_ca)
+        if _identity(made_report) != _identity(self._own):
+            raise _unusable("the quote describes another enclave")
         return quote
 
     def sealing_key(self, policy: SealPolicy) -> Secret:
-        """Return the 32-byte key of ``policy``: HKDF-SHA256 over the 16 bytes of the processor."""
+        """Return the 32-byte key of ``policy``: HKDF-SHA256 over the processor's 16 bytes."""
         path = self._files / "keys" / _KEY_FILES[policy]
         key = read_file(path, limit=_KEY)
         if len(key) != _KEY:
             raise _unusable(f"{path} gives {len(key)} bytes, must give {_KEY}")
         if not any(key):
-            raise _unusable(f"{path} gives no key but zeros")
+            raise _unusable(f"{path} gives zeros in place of a key")
         info = _SEALING + policy.value.encode("ascii")
         return Secret(HKDF(SHA256(), _SEALING_KEY, salt=None, info=info).derive(key))
 
     def _report(self) -> Report:
-        """Return what the processor says of this enclave, without the host's help."""
-        asked = bytes(REPORT_DATA)
+        """Return the processor's report about this enclave, without help from the host."""
+        requested = bytes(REPORT_DATA)
         with self._lock:
             target = self._read_exactly("my_target_info", _TARGET_INFO)
             write_file(self._files / "target_info", target)
-            write_file(self._files / "user_report_data", asked)
+            write_file(self._files / "user_report_data", requested)
             report = read_sgx_report(self._read_exactly("report", _REPORT))
-        if not hmac.compare_digest(report.report_data, asked):
-            raise _unusable("the report was made over other report data than it was asked for")
+        if not hmac.compare_digest(report.report_data, requested):
+            raise _unusable("the report has other report data than requested")
         if report.debug:
-            raise _unusable("the enclave can be debugged: it was built with sgx.debug = true")
+            raise _unusable("the enclave permits debugging: it was built with sgx.debug = true")
         return report
 
     def _read_exactly(self, name: str, length: int) -> bytes:
-        found = read_file(self._files / name, limit=length)
-        if len(found) != length:
-            raise _unusable(f"{self._files / name} gives {len(found)} bytes, must give {length}")
-        return found
+        content = read_file(self._files / name, limit=length)
+        if len(content) != length:
+            raise _unusable(f"{self._files / name} gives {len(content)} bytes, must give {length}")
+        return content
 
 
 def open_gramine(files: Path = DEV_ATTESTATION) -> GraminePlatform:
-    """Return the platform whose files are in ``files``; it has just made a quote.
+    """Return the platform with its files in ``files``, after a first quote.
 
     Raises ``PlatformUnusableError`` if the process runs without SGX, without DCAP attestation or in
-    a debug enclave, ``QuoteNotMadeError`` if the host makes no quotes now.
+    a debug enclave, and ``QuoteNotMadeError`` if the host cannot make quotes now.
     """
     path = files / "attestation_type"
     kind = read_file(path, limit=_LONGEST_TYPE).removesuffix(b"\n")

@@ -1,4 +1,4 @@
-"""What a platform gives the coordinator: quotes, a sealing key, its own measurements."""
+"""The interface of a platform: quotes, a sealing key, and the coordinator's own measurements."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -10,14 +10,14 @@ from keyhouse.base.secret import Secret
 
 
 class SealPolicy(StrEnum):
-    """Which enclaves can derive a sealing key again (manifest: ``Config.SealMode``)."""
+    """The set of enclaves that can derive a sealing key (manifest: ``Config.SealMode``)."""
 
     PRODUCT_KEY = "ProductKey"
     UNIQUE_KEY = "UniqueKey"
 
 
 class Measurements(msgspec.Struct, frozen=True):
-    """Who the coordinator itself is, as its quotes say."""
+    """The identity of the coordinator in its quotes."""
 
     unique_id: bytes  # MRENCLAVE, 32 bytes
     signer_id: bytes  # MRSIGNER, 32 bytes
@@ -26,38 +26,38 @@ class Measurements(msgspec.Struct, frozen=True):
 
 
 class Platform(Protocol):
-    """A trusted execution environment. Calls may block; they are made off the event loop.
+    """A trusted execution environment. Calls may block, so they run off the event loop.
 
-    A platform that cannot do what it is asked raises ``UnavailableError`` (try again) or
-    ``BrokenError``; it never returns an empty or made-up answer.
+    A platform that cannot answer raises ``UnavailableError`` (try again) or ``BrokenError``. It
+    never returns an empty or invented answer.
     """
 
     @property
     def kind(self) -> str:
-        """``gramine``, ``tdx``, ``snp`` or ``simulation``: fixed forever by the first record."""
+        """``gramine``, ``tdx``, ``snp`` or ``simulation``: fixed in a journal's first record."""
         ...
 
     @property
     def root_ca(self) -> bytes:
-        """The DER certificate under which quotes of SGX and TDX verify."""
+        """The DER root certificate for quotes of SGX and TDX."""
         ...
 
     @property
     def amd_roots(self) -> Mapping[str, bytes]:
-        """The DER certificates under which reports of SEV-SNP verify, by line of processors."""
+        """The DER root certificates for reports of SEV-SNP, by line of processors."""
         ...
 
     @property
     def measurements(self) -> Measurements:
-        """What the quotes of this process say about it."""
+        """The identity of this process in its quotes."""
         ...
 
     @property
     def is_library_os(self) -> bool:
-        """Whether a library OS is between this process and its host, as in an enclave.
+        """True if a library OS is between this process and its host, as in an enclave.
 
-        Then no process outside sees its locks on files, none can trace it, and nothing of its
-        memory is swapped out in the clear.
+        Then no process outside sees its locks on files or can trace it, and its memory is never
+        swapped out in the clear.
         """
         ...
 

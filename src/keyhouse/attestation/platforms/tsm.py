@@ -1,16 +1,15 @@
-"""A confidential VM, asked for its reports through configfs-tsm: a directory for each of them.
+"""A confidential VM, with reports from configfs-tsm: a directory for each report.
 
-What is TDX's own, and SEV-SNP's, stands at the end. A quote of SEV-SNP is the report with the
-certificates that the host put beside it, of which those of known kinds are kept. Their signatures
-are not verified here: the recipients of the quote do that.
+The classes for TDX and SEV-SNP are at the end. A quote of SEV-SNP is the report with the
+certificates from its host, as far as their kinds are known. Their signatures are not verified here,
+because the recipients of the quote verify them.
 
 ::
 
-    NAME/provider      "tdx_guest" or "sev_guest"
-    NAME/inblob        takes the 64 bytes that the quote is made over
-    NAME/outblob       the raw quote or report
-    NAME/auxblob       SEV-SNP: the table of certificates; empty or missing if the host gives none
-    NAME/generation    counts the writes to NAME; if it moved, the blobs may be of another write
+    NAME/provider      "tdx_guest" or "sev_guest" NAME/inblob        takes the 64 bytes of report
+    data NAME/outblob       the raw quote or report NAME/auxblob       SEV-SNP: the table of
+    certificates; empty or missing if the host sends none NAME/generation    counts the writes to
+    NAME; it moves if another program writes
 
 Source: Linux ABI documentation, "configfs-tsm".
 """
@@ -49,32 +48,32 @@ from keyhouse.base.byte_reader import LayoutError
 from keyhouse.base.secret import Secret
 
 TSM_REPORTS = Path("/sys/kernel/config/tsm/report")
-"""Where Linux lets reports be asked for."""
+"""The directory in which Linux accepts requests for reports."""
 
 TDX_GUEST = Path("/dev/tdx_guest")
-"""The device of a TDX guest: the directory of reports does not say whose it is."""
+"""The device of a TDX guest. The directory of reports does not state the vendor."""
 
 _ATTEMPTS = 3
 _LONGEST_WORD = 32
 
 SEV_GUEST = Path("/dev/sev-guest")
-"""The device of a guest of SEV-SNP: the directory of reports does not say whose it is."""
+"""The device of an SEV-SNP guest. The directory of reports does not state the vendor."""
 
 
 class ReportFolders(msgspec.Struct, frozen=True):
-    """How the directory of a report comes and goes. The kernel fills it when it is made."""
+    """How to make and remove the directory of a report. The kernel fills a new directory."""
 
     make: Callable[[Path], None] = Path.mkdir
     remove: Callable[[Path], None] = Path.rmdir
 
 
 class TsmPlatform(ABC):
-    """A confidential VM, which has just been quoted. May be shared among threads."""
+    """A confidential VM, after a first quote. Threads may share it."""
 
     name: str  # of the platform
-    provider: bytes  # what NAME/provider has to say
-    needs: str  # what it needs, for hints
-    is_library_os: Final = False  # the domain has a kernel of its own, and other processes
+    provider: bytes  # required content of NAME/provider
+    needs: str  # requirements of the platform, for hints
+    is_library_os: Final = False  # the VM has its own kernel and other processes
 
     def __init__(self, reports: Path, folders: ReportFolders) -> None:
         self._reports = reports
@@ -99,25 +98,25 @@ class TsmPlatform(ABC):
 
     @property
     def measurements(self) -> Measurements:
-        """Raise ``PlatformUnusableError``: a domain has no MRENCLAVE, and none is made up."""
+        """Raise ``PlatformUnusableError``: a VM has no MRENCLAVE, and none is invented."""
         raise self._unusable(
             "a confidential VM cannot be described by the measurements of an enclave"
         )
 
     def quote(self, report_data: bytes) -> bytes:
-        """Return a raw quote of this domain over exactly 64 bytes of ``report_data``.
+        """Return a raw quote of this VM over exactly 64 bytes of ``report_data``.
 
-        Raises ``QuoteNotMadeError`` (try again), or ``PlatformUnusableError`` if another one came.
+        Raises ``QuoteNotMadeError`` (try again), or ``PlatformUnusableError`` for a wrong quote.
         """
         require_report_data_length(report_data)
         with self._lock:
-            outblob, auxblob = self._ask(report_data)
+            outblob, auxblob = self._request(report_data)
         quote = self._framed(outblob, auxblob)
         self._require_own(quote, report_data)
         return quote
 
     def sealing_key(self, policy: SealPolicy) -> Secret:
-        """Raise ``NoSealingKeyError``: the domain derives none."""
+        """Raise ``NoSealingKeyError``: a VM derives no sealing key."""
         del policy
         raise NoSealingKeyError(
             f"the platform {self.name} derives no sealing key: a state kept here could be read by"
@@ -127,7 +126,7 @@ class TsmPlatform(ABC):
         )
 
     def _framed(self, outblob: bytes, auxblob: bytes) -> bytes:
-        """Return the quote that the two blobs are."""
+        """Return the quote from the two blobs."""
         del auxblob
         return outblob
 
@@ -135,7 +134,7 @@ class TsmPlatform(ABC):
     def _require_own(self, quote: bytes, report_data: bytes) -> None:
         """Raise ``PlatformUnusableError`` unless ``quote`` was made here over ``report_data``."""
 
-    def _ask(self, report_data: bytes) -> tuple[bytes, bytes]:
+    def _request(self, report_data: bytes) -> tuple[bytes, bytes]:
         folder = self._reports / f"keyhouse-{os.getpid()}-{secrets.token_hex(8)}"
         try:
             self._folders.make(folder)
@@ -145,31 +144,29 @@ class TsmPlatform(ABC):
         try:
             return self._read_settled(folder, report_data)
         finally:
-            # One that stays costs the kernel a little memory, never an answer.
+            # A directory that stays costs the kernel a little memory, and affects no answer.
             with suppress(OSError):
                 self._folders.remove(folder)
 
     def _read_settled(self, folder: Path, report_data: bytes) -> tuple[bytes, bytes]:
-        """Return the blobs of a report during which no other writer changed ``folder``."""
+        """Return the blobs of a report without a simultaneous write by another program."""
         provider = read_file(folder / "provider", limit=_LONGEST_WORD).strip()
         if provider != self.provider:
-            raise self._unusable(
-                f"configfs-tsm is of another provider than {self.provider.decode()}"
-            )
+            raise self._unusable(f"the provider of configfs-tsm is not {self.provider.decode()}")
         for _ in range(_ATTEMPTS):
             write_file(folder / "inblob", report_data)
             before = self._generation(folder)
             quote = read_quote_file(folder / "outblob", limit=MAX_QUOTE)
-            beside = self._auxblob(folder / "auxblob")
+            auxblob = self._auxblob(folder / "auxblob")
             if self._generation(folder) == before:
-                return quote, beside
+                return quote, auxblob
         raise QuoteNotMadeError(
-            "the platform makes no quote now: others keep writing to its report",
-            hint="find out what else in this domain writes to configfs-tsm",
+            "the platform makes no quote now: another program keeps writing to its report",
+            hint="find the other program in this VM that writes to configfs-tsm",
         )
 
     def _auxblob(self, path: Path) -> bytes:
-        """Return what stands beside the quote, for platforms that have it."""
+        """Return the auxblob beside the quote, for platforms that have one."""
         del path
         return b""
 
@@ -186,7 +183,7 @@ class TsmPlatform(ABC):
 
 
 class TdxPlatform(TsmPlatform):
-    """A confidential VM of Intel TDX. Use ``open_tdx``. May be shared among threads."""
+    """A confidential VM of Intel TDX. Use ``open_tdx``. Threads may share it."""
 
     name = "tdx"
     provider = b"tdx_guest"
@@ -194,20 +191,20 @@ class TdxPlatform(TsmPlatform):
 
     def _require_own(self, quote: bytes, report_data: bytes) -> None:
         if own_report(quote, Tee.TDX, report_data, self.root_ca).td is None:
-            raise self._unusable("its quote is not of a confidential VM")
+            raise self._unusable("its quote does not describe a confidential VM")
 
 
 def open_tdx(reports: Path = TSM_REPORTS, folders: ReportFolders | None = None) -> TdxPlatform:
-    """Return the platform whose reports are asked for in ``reports``; it has just made a quote.
+    """Return the platform with its reports in ``reports``, after a first quote.
 
-    Raises ``PlatformUnusableError`` if it is missing or belongs to another writer,
-    ``QuoteNotMadeError`` if the host makes no quotes now.
+    Raises ``PlatformUnusableError`` if the directory is missing or belongs to another writer, and
+    ``QuoteNotMadeError`` if the host cannot make quotes now.
     """
     return TdxPlatform(reports, folders or ReportFolders())
 
 
 class SnpPlatform(TsmPlatform):
-    """A confidential VM that can be quoted. Use ``open_snp``. May be shared among threads."""
+    """A confidential VM of AMD SEV-SNP. Use ``open_snp``. Threads may share it."""
 
     name = "snp"
     provider = b"sev_guest"
@@ -232,13 +229,13 @@ class SnpPlatform(TsmPlatform):
         except QuoteRefusedError as refused:
             raise self._unusable(f"its report cannot be used: {refused.message}") from None
         if not hmac.compare_digest(report.report_data, report_data):
-            raise self._unusable("its report was made over other data than it was asked for")
+            raise self._unusable("its report has other data than requested")
 
 
 def open_snp(reports: Path = TSM_REPORTS, folders: ReportFolders | None = None) -> SnpPlatform:
-    """Return the platform whose reports are asked for in ``reports``; it has just made one.
+    """Return the platform with its reports in ``reports``, after a first report.
 
-    Raises ``PlatformUnusableError`` if it is missing or belongs to another writer,
-    ``QuoteNotMadeError`` if the host makes no reports now.
+    Raises ``PlatformUnusableError`` if the directory is missing or belongs to another writer, and
+    ``QuoteNotMadeError`` if the host cannot make reports now.
     """
     return SnpPlatform(reports, folders or ReportFolders())

@@ -1,1 +1,1 @@
-"""A quote as bytes: its form, the report in it, and what a verified one says."""
+"""A quote as bytes: its form, its report, its binding, and the verdict after verification."""

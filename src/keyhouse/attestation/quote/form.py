@@ -7,9 +7,9 @@
     TDX, version 5: header 48 | type 2 | size 4 | report | length 4 | signature data
     SNP:            report 1,184 | table of certificates (``snp_form``)
 
-An SGX quote may have 16 bytes in front: u32 1, u32 2, u64 length of the quote that follows. All
-numbers are little-endian. The verifier's library ignores bytes after the quote; what is signed
-over a quote (``sign-quote``) must not, so every length in it is followed to the last byte.
+An SGX quote may have a transport header of 16 bytes: u32 1, u32 2, u64 length of the quote. All
+numbers are little-endian. The verifier's library ignores bytes after the quote. The signature of
+``sign-quote`` must not cover such bytes, so this module checks every length up to the last byte.
 """
 
 import struct
@@ -23,7 +23,7 @@ from keyhouse.attestation.quote.snp_form import SNP_REPORT, read_table, starts_s
 from keyhouse.base.byte_reader import ByteReader, LayoutError
 
 MAX_QUOTE = 65_536
-"""Bytes of the longest quote that is looked at. Real ones have about 5,000."""
+"""Maximum length in bytes of a quote. Real quotes have about 5,000."""
 
 _TRANSPORT_START = struct.pack("<II", 1, 2)
 _TRANSPORT_HEADER = 16
@@ -31,7 +31,7 @@ _HEADER = struct.Struct("<HHIHH")  # version, key type, TEE type, QE SVN, PCE SV
 _HEADER_LENGTH = 48
 _SGX_REPORT = 384
 _TDX_REPORT_10 = 584
-_TDX_BODIES = {2: 584, 3: 648}  # version 5: body type to its size
+_TDX_BODIES = {2: 584, 3: 648}  # of version 5: size by body type
 _SIGNATURE_AND_KEY = 64 + 64
 _QE_REPORT_AND_SIGNATURE = 384 + 64
 _ECDSA_P256 = 2
@@ -40,7 +40,7 @@ _QE_REPORT_DATA = 6
 
 
 class Tee(StrEnum):
-    """What kind of environment made the quote."""
+    """The kind of environment that made the quote."""
 
     SGX = "sgx"
     TDX = "tdx"
@@ -53,23 +53,23 @@ class Tee(StrEnum):
 
 
 class QuoteForm(msgspec.Struct, frozen=True):
-    """A whole quote, taken apart as far as its lengths go. Nothing is verified yet."""
+    """A whole quote, split along its lengths. Nothing is verified."""
 
-    raw: bytes  # without the header in front, of exact length
+    raw: bytes  # without the transport header, of exact length
     tee: Tee
-    chain: bytes  # the PCK certificate chain that it carries: PEM, leaf first; SNP: the table
+    chain: bytes  # its PCK certificate chain: PEM, leaf first; SNP: the table
 
 
 def malformed(problem: str) -> QuoteRefusedError:
-    """Return the refusal of a quote whose bytes are malformed."""
+    """Return the refusal of a malformed quote."""
     return QuoteRefusedError(QuoteProblem.MALFORMED, f"the quote is malformed: {problem}")
 
 
 def read_form(quote: bytes) -> QuoteForm:
-    """Return ``quote`` without the 16-byte header, if it had one; its length is exact.
+    """Return ``quote`` without a transport header, with a verified exact length.
 
-    Raises ``QuoteRefusedError`` for anything that is not one whole quote of SGX, TDX or SNP.
-    Source: wire reference, "Quote bytes".
+    Raises ``QuoteRefusedError`` for any bytes except one whole quote of SGX, TDX or SNP. Source:
+    wire reference, "Quote bytes".
     """
     if not quote:
         raise malformed("it is empty")
@@ -79,29 +79,29 @@ def read_form(quote: bytes) -> QuoteForm:
         return _read_raw(quote)
     form = _read_raw(_without_header(quote))
     if form.tee is not Tee.SGX:
-        raise malformed("only SGX quotes have a header in front")
+        raise malformed("only SGX quotes have a transport header")
     return form
 
 
 def add_header(raw: bytes) -> bytes:
-    """Return ``raw``, an exact SGX quote, with the 16-byte header in front."""
+    """Return ``raw``, an exact SGX quote, with the 16-byte transport header."""
     if _read_raw(raw).tee is not Tee.SGX:
-        raise malformed("only SGX quotes have a header in front")
+        raise malformed("only SGX quotes have a transport header")
     return _TRANSPORT_START + struct.pack("<Q", len(raw)) + raw
 
 
 def _without_header(quote: bytes) -> bytes:
     raw = quote[_TRANSPORT_HEADER:]
     if len(quote) < _TRANSPORT_HEADER:
-        raise malformed("it ends inside its header in front")
+        raise malformed("it ends inside its transport header")
     length = int.from_bytes(quote[len(_TRANSPORT_START) : _TRANSPORT_HEADER], "little")
     if len(raw) != length:
-        raise malformed(f"the header in front says {length} bytes, {len(raw)} follow")
+        raise malformed(f"the transport header states {length} bytes, but {len(raw)} follow")
     return raw
 
 
 def _read_raw(raw: bytes) -> QuoteForm:
-    """Follow every length of a raw quote to its last byte."""
+    """Check every length of a raw quote up to its last byte."""
     try:
         return _snp(raw) if starts_snp_report(raw) else _follow(ByteReader(raw, "little"), raw)
     except LayoutError as failure:
@@ -139,7 +139,7 @@ def _take_tdx_body(fields: ByteReader) -> None:
     kind = fields.number(2, "body type")
     size = fields.number(4, "body size")
     if _TDX_BODIES.get(kind) != size:
-        raise malformed("its body type and size do not belong together")
+        raise malformed("its body size does not fit its body type")
     fields.take(size, "report")
 
 

@@ -1,6 +1,6 @@
-"""The report inside a quote: what the processor measured.
+"""The report inside a quote: the measurements of the processor.
 
-Offsets are those of Intel's quote format, counted from the start of the report.
+Offsets follow Intel's quote format, counted from the start of the report.
 """
 
 from keyhouse.attestation.quote.form import QuoteForm, Tee
@@ -11,7 +11,7 @@ from keyhouse.base.readable import Readable
 from keyhouse.wire.snp import is_debugged
 
 _REPORT_AT = 48
-_TDX_5_REPORT_AT = 54  # body type and size come before it
+_TDX_5_REPORT_AT = 54  # after body type and size
 _TDX_5 = 5
 _SGX_DEBUG = 0x02
 _TDX_1_0_LENGTH = 584
@@ -19,9 +19,9 @@ _TDX_1_5_LENGTH = 648
 
 
 class Report(Readable, frozen=True):
-    """The values of a report that identities are compared with.
+    """The values of a report for comparison with identities.
 
-    For TDX and SNP the four of SGX are empty or 0, and ``td`` or ``snp`` is set.
+    For TDX and SNP the four values of SGX are empty or 0, and ``td`` or ``snp`` is set.
     """
 
     report_data: bytes  # 64 bytes
@@ -35,7 +35,7 @@ class Report(Readable, frozen=True):
 
 
 def read_report(form: QuoteForm) -> Report:
-    """Return the report of a quote of exact length."""
+    """Return the report of a quote with a verified length."""
     if form.tee is Tee.SGX:
         return read_sgx_report(form.raw[_REPORT_AT:])
     if form.tee is Tee.SNP:
@@ -47,7 +47,7 @@ def read_report(form: QuoteForm) -> Report:
 
 
 def read_sgx_report(report: bytes) -> Report:
-    """Return what is in an SGX report, of 384 bytes or more; the rest is not read."""
+    """Return the values of an SGX report of at least 384 bytes. Later bytes are ignored."""
     return Report(
         report_data=report[320:384],
         debug=bool(report[48] & _SGX_DEBUG),
@@ -68,7 +68,7 @@ def _snp(raw: bytes) -> Report:
 def _tdx(report: bytes) -> Report:
     return Report(
         report_data=report[520:584],
-        debug=report[120] != 0,  # debug or profiling: both let the host in
+        debug=report[120] != 0,  # debug or profiling: both let the host read the VM
         td=TdMeasurements(
             mrtd=report[136:184],
             rtmrs=(report[328:376], report[376:424], report[424:472], report[472:520]),

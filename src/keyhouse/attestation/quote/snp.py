@@ -1,8 +1,8 @@
-"""Reports of SEV-SNP: reading one, what it says of its confidential VM, who is never trusted.
+"""Reports of SEV-SNP: parsing, the identity of the confidential VM, and VMs that are never trusted.
 
-Every byte of it is known, or has to be zero. Offsets and names are those of AMD's "SEV Secure
-Nested Paging Firmware ABI Specification" (56860), "ATTESTATION_REPORT Structure", for the versions
-2, 3 and 5. What AMD adds later is refused until it is known here.
+Every byte of a report is known, or must be zero. Offsets and names follow AMD's "SEV Secure Nested
+Paging Firmware ABI Specification" (56860), "ATTESTATION_REPORT Structure", for the versions 2, 3
+and 5. Later additions by AMD are refused until they are known here.
 """
 
 from collections.abc import Iterator
@@ -30,11 +30,11 @@ _HEX: Final = ("measurement", "host_data", "id_key_digest", "author_key_digest",
                "family_id", "image_id", "policy")  # fmt: skip
 
 _SIGNED: Final = 0x2A0
-_HALF: Final = 72  # bytes of r and of s, of which the upper 24 are zero
+_HALF: Final = 72  # bytes of r and of s; the upper 24 are zero
 _P384: Final = 48
 _ECDSA_P384_SHA384: Final = 1
-_PLATFORM_INFO: Final = 0b1011_1111  # the bits that are known
-_SET_BY_TURIN: Final = 0b0100_0000  # reserved in AMD's document, but real firmware of Turin sets it
+_PLATFORM_INFO: Final = 0b1011_1111  # the known bits
+_SET_BY_TURIN: Final = 0b0100_0000  # reserved in AMD's document, but set by Turin firmware
 _ALIAS_CHECK_COMPLETE: Final = 0b0010_0000  # of PLATFORM_INFO; older firmware never sets it
 _SIGNER_INFO: Final = 0b1_1111
 _HAS_AUTHOR: Final = 0b1
@@ -50,36 +50,36 @@ _FAMILIES: Final = {
     (0x1A, 0x0): "Turin",
     (0x1A, 0x1): "Turin",  # Turin Dense
 }
-"""Family and upper half of the model, by CPUID."""
+"""The line of processors by family and upper half of the model (CPUID)."""
 
 
 class SnpMeasurements(Readable, frozen=True, kw_only=True):
-    """Who a confidential VM is, and what its platform is. Numbers are little-endian in bytes.
+    """The identity of a confidential VM, and the state of its platform. Numbers are little-endian.
 
-    ``product`` is "" while a report of version 2 is not verified: its certificates name it.
+    ``product`` is "" for an unverified report of version 2: only its certificates name the product.
     """
 
-    measurement: bytes  # 48 bytes: its first memory
+    measurement: bytes  # 48 bytes: the initial memory
     host_data: bytes  # 32 bytes, set by the host at its start
-    id_key_digest: bytes  # 48 bytes; zeros without an ID block, as the next three
+    id_key_digest: bytes  # 48 bytes; without an ID block, this and the next three are zeros
     author_key_digest: bytes  # 48 bytes
     family_id: bytes  # 16 bytes
     image_id: bytes  # 16 bytes
     guest_svn: int
     policy: bytes  # 8 bytes
-    vmpl: int  # 0 to 3; 0xFFFFFFFF: the host asked for the report
+    vmpl: int  # 0 to 3; 0xFFFFFFFF: the host requested the report
     signing_key: str  # VCEK or VLEK
     product: str  # Milan, Genoa or Turin
     chip_id: bytes  # 64 bytes; zeros if the platform hides it
-    reported_tcb: SnpTcb  # what the key that signs was derived from
-    committed_tcb: SnpTcb  # what the platform cannot go back behind
+    reported_tcb: SnpTcb  # the signing key was derived from this version
+    committed_tcb: SnpTcb  # the platform cannot return to an older version
     current_tcb: SnpTcb
     launch_tcb: SnpTcb  # when the VM was started
-    alias_check_complete: bool  # since the last reset no memory has two addresses
+    alias_check_complete: bool  # since the last reset, no memory cell has two addresses
 
 
 def snp_identity_of(found: SnpMeasurements) -> SnpIdentity:
-    """Return the identity that this VM alone has, with its platform's versions as the least."""
+    """Return the identity of exactly this VM, with its platform's lowest versions as minimum."""
     values = {name: getattr(found, name).hex() for name in _HEX}
     return SnpIdentity(
         **values,
@@ -93,9 +93,9 @@ def snp_identity_of(found: SnpMeasurements) -> SnpIdentity:
 
 
 def snp_differences(found: SnpMeasurements, wanted: SnpIdentity) -> Iterator[Difference]:
-    """Yield each field in which this VM or its platform is not as ``wanted``, in order.
+    """Yield each field in which this VM or its platform violates ``wanted``, in order.
 
-    ``MinimumTCB`` holds for the versions reported, committed, current, and at the VM's start.
+    ``MinimumTCB`` applies to the versions reported, committed, current, and at the VM's start.
     """
     has = snp_identity_of(found)
     yield from differences(has, wanted, SIZES)
@@ -121,7 +121,7 @@ def snp_differences(found: SnpMeasurements, wanted: SnpIdentity) -> Iterator[Dif
 
 
 def require_sound_snp(found: SnpMeasurements) -> None:
-    """Raise ``QuoteRefusedError`` for a VM that no identity can make trusted."""
+    """Raise ``QuoteRefusedError`` for a VM that must never be trusted."""
     fault = policy_fault(found.policy)
     if fault:
         raise QuoteRefusedError(
@@ -141,7 +141,7 @@ def _tcbs(found: SnpMeasurements) -> dict[str, SnpTcb]:
 
 
 def _lowest(found: SnpMeasurements) -> SnpTcb:
-    """Return of each version the lowest that the report says."""
+    """Return the lowest value of each version in the report."""
     columns = zip(*map(astuple, _tcbs(found).values()), strict=True)
     return SnpTcb(*(None if None in column else min(column) for column in columns))
 
@@ -150,11 +150,11 @@ class SnpReport(msgspec.Struct, frozen=True):
     """A report, not verified."""
 
     version: int
-    signed: bytes  # what the signature covers
+    signed: bytes  # the signed bytes
     r: int
     s: int
     report_data: bytes  # 64 bytes
-    reported_tcb: bytes  # 8 bytes, as the next three
+    reported_tcb: bytes  # this and the next three: 8 bytes
     committed_tcb: bytes
     current_tcb: bytes
     launch_tcb: bytes
@@ -162,10 +162,10 @@ class SnpReport(msgspec.Struct, frozen=True):
 
 
 def read_snp_report(raw: bytes, product: str = "") -> SnpReport:
-    """Return what is in a report of 1,184 bytes.
+    """Return the report in ``raw``, 1,184 bytes.
 
-    ``product``: the line of processors by its certificates; without it what the report itself says,
-    which is nothing in version 2. Raises ``LayoutError``.
+    ``product``: the line of processors according to the certificates. Without it, the product in
+    the report counts; a report of version 2 has none. Raises ``LayoutError``.
     """
     if len(raw) != SNP_REPORT:
         raise LayoutError(f"the report has {len(raw)} bytes, must have {SNP_REPORT}")
@@ -177,17 +177,19 @@ def read_snp_report(raw: bytes, product: str = "") -> SnpReport:
             raise LayoutError("the report has reserved bytes that are not zero")
     if _number(raw, 0x34, 4) != _ECDSA_P384_SHA384:
         raise LayoutError("the report is not signed with ECDSA P-384 and SHA-384")
-    said = _product(raw, version)
-    if product and said and product != said:
-        raise LayoutError(f"the report is of {said}, its certificates of {product}")
-    known = _PLATFORM_INFO | (_SET_BY_TURIN if said == "Turin" else 0)
+    stated = _product(raw, version)
+    if product and stated and product != stated:
+        raise LayoutError(f"the report states {stated}, its certificates {product}")
+    known = _PLATFORM_INFO | (_SET_BY_TURIN if stated == "Turin" else 0)
     if _number(raw, 0x40, 8) & ~known or _number(raw, 0x48, 4) & ~_SIGNER_INFO:
         raise LayoutError("the report has reserved bits that are not zero")
     if any(raw[0x110:0x140]) and not raw[0x48] & _HAS_AUTHOR:
-        raise LayoutError("the report has the digest of an author's key, and says that it has none")
+        raise LayoutError(
+            "the report has the digest of an author's key, but states that it has none"
+        )
     r, s = _signature(raw[_SIGNED:])
     tcbs = (raw[0x180:0x188], raw[0x1E0:0x1E8], raw[0x38:0x40], raw[0x1F0:0x1F8])
-    measured = _measured(raw, product or said, tcbs)
+    measured = _measured(raw, product or stated, tcbs)
     return SnpReport(version, raw[:_SIGNED], r, s, raw[0x50:0x90], *tcbs, measured)
 
 
@@ -230,7 +232,7 @@ def _measured(raw: bytes, product: str, tcbs: tuple[bytes, ...]) -> SnpMeasureme
 
 def _signing_key(code: int) -> str:
     if code >= len(SIGNING_KEYS):
-        raise LayoutError("the report is signed by no key of AMD, or an unknown one")
+        raise LayoutError("the report states no signing key of AMD, or an unknown key")
     return SIGNING_KEYS[code]
 
 

@@ -1,15 +1,16 @@
-"""A report of SEV-SNP with the certificates that came beside it, as one quote.
+"""The quote of SEV-SNP: a report with certificates.
 
 ::
 
     report 1,184 | { GUID 16 | offset 4 | length 4 } ... | 24 zeros | certificates
 
-After the report stands the table of the GHCB specification, as ``SNP_GET_EXT_REPORT`` and
-configfs-tsm (``auxblob``) give it; offsets count from its first byte, numbers are little-endian.
-Where the host gives no certificates nothing follows the report. Here the certificates follow each
-other and nothing else stands between or after them, so that a quote has one form. It cannot be
-confused with a quote of SGX or TDX, whose bytes 2 and 3 are the type of their key, 2.
-Source: AMD, "SEV-ES Guest-Hypervisor Communication Block" (56421), "SNP Extended Guest Request".
+After the report follows the table of the GHCB specification, as in ``SNP_GET_EXT_REPORT`` and
+configfs-tsm (``auxblob``). Offsets count from the first byte of the table. Numbers are
+little-endian. If the host sends no certificates, nothing follows the report. In a quote, the
+certificates must follow each other without gaps and without other data, so a quote has exactly one
+form. A quote of SGX or TDX has the key type 2 in bytes 2 and 3, so it cannot be confused with a
+report. Source: AMD, "SEV-ES Guest-Hypervisor Communication Block" (56421), "SNP Extended Guest
+Request".
 """
 
 import struct
@@ -24,15 +25,15 @@ SNP_REPORT: Final = 1184
 """Bytes of a report."""
 
 SNP_VERSIONS: Final = (2, 3, 5)
-"""Versions of reports that are known."""
+"""The known versions of reports."""
 
 _ENTRY: Final = struct.Struct("<16sII")
 _END: Final = bytes(_ENTRY.size)
-_MOST: Final = 16  # entries
+_MOST: Final = 16  # maximum number of entries
 
 
 class SnpCertificate(Enum):
-    """What a certificate beside a report is of, by its GUID."""
+    """The kinds of certificates beside a report, by GUID."""
 
     VCEK = UUID("63da758d-e664-4564-adc5-f4b93be8accd").bytes
     VLEK = UUID("a8074bc2-a25a-483e-aae6-39c045a0b8a1").bytes
@@ -41,12 +42,12 @@ class SnpCertificate(Enum):
 
 
 def starts_snp_report(quote: bytes) -> bool:
-    """Tell whether ``quote`` begins as reports do, and no quote of SGX or TDX."""
+    """Return whether ``quote`` begins like a report, and not like a quote of SGX or TDX."""
     return int.from_bytes(quote[:4], "little") in SNP_VERSIONS
 
 
 def read_table(table: bytes) -> dict[SnpCertificate, bytes]:
-    """Return the certificates (DER, not verified) of ``table``, which has exactly this form.
+    """Return the certificates (DER, not verified) of a ``table`` in exactly this form.
 
     Raises ``LayoutError``.
     """
@@ -58,18 +59,18 @@ def read_table(table: bytes) -> dict[SnpCertificate, bytes]:
         try:
             kind = SnpCertificate(guid)
         except ValueError:
-            raise LayoutError("a certificate beside the report is of an unknown kind") from None
+            raise LayoutError("a certificate beside the report has an unknown kind") from None
         if kind in found or offset != end or not length:
             raise LayoutError("the certificates beside the report do not follow each other")
         end += length
         found[kind] = table[offset:end]
     if end != len(table) or not found:
-        raise LayoutError("the table of certificates does not end with the last one")
+        raise LayoutError("the table of certificates does not end with its last certificate")
     return found
 
 
 def write_table(certificates: Mapping[SnpCertificate, bytes]) -> bytes:
-    """Return the table of ``certificates``, DER; empty for none."""
+    """Return the table of ``certificates``, DER; empty without certificates."""
     if not certificates:
         return b""
     at = _ENTRY.size * (len(certificates) + 1)
@@ -81,7 +82,7 @@ def write_table(certificates: Mapping[SnpCertificate, bytes]) -> bytes:
 
 
 def known_certificates(table: bytes) -> dict[SnpCertificate, bytes]:
-    """Return the certificates of known kinds in a table as hosts write it, with gaps and padding.
+    """Return the certificates of known kinds in a host's table, which may have gaps and padding.
 
     Raises ``LayoutError``.
     """
@@ -89,14 +90,14 @@ def known_certificates(table: bytes) -> dict[SnpCertificate, bytes]:
     kinds = {kind.value: kind for kind in SnpCertificate}
     for guid, offset, length in _entries(table)[0] if table.strip(b"\0") else ():
         if offset + length > len(table):
-            raise LayoutError("the table of certificates ends inside one of them")
+            raise LayoutError("the table of certificates ends inside a certificate")
         if guid in kinds and length:
             found[kinds[guid]] = table[offset : offset + length]
     return found
 
 
 def _entries(table: bytes) -> tuple[list[tuple[bytes, int, int]], int]:
-    """Return the entries of ``table`` and where their end is."""
+    """Return the entries of ``table`` and the offset of their end."""
     found: list[tuple[bytes, int, int]] = []
     for at in range(0, _ENTRY.size * (_MOST + 1), _ENTRY.size):
         entry = table[at : at + _ENTRY.size]

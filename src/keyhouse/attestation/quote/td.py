@@ -1,4 +1,4 @@
-"""What a TDX quote says of the confidential VM that it is of, and which VMs are never trusted."""
+"""The confidential VM of a TDX quote, and VMs that are never trusted."""
 
 from collections.abc import Iterator
 
@@ -9,21 +9,21 @@ from keyhouse.wire.tdx import SIZES, TdxIdentity, attributes_fault, xfam_fault
 
 
 class TdMeasurements(Readable, frozen=True, kw_only=True):
-    """Who a confidential VM is. Numbers of 8 bytes are little-endian, as in the quote."""
+    """The identity of a confidential VM. Numbers of 8 bytes are little-endian, as in the quote."""
 
-    mrtd: bytes  # 48 bytes: its first memory, the firmware
-    rtmrs: tuple[bytes, bytes, bytes, bytes]  # 48 bytes each: what the boot measured
-    mr_config_id: bytes  # 48 bytes, set by the host at its start, as the next two
+    mrtd: bytes  # 48 bytes: the initial memory (the firmware)
+    rtmrs: tuple[bytes, bytes, bytes, bytes]  # 48 bytes each: measured during the boot
+    mr_config_id: bytes  # 48 bytes; this and the next two: set by the host at the start
     mr_owner: bytes
     mr_owner_config: bytes
     mr_seam: bytes  # 48 bytes: the TDX module
     attributes: bytes  # 8 bytes
     xfam: bytes  # 8 bytes
-    mr_service_td: bytes  # 48 bytes; empty if the form of the quote has none
+    mr_service_td: bytes  # 48 bytes; empty in a quote without this field
 
 
 def identity_of(td: TdMeasurements) -> TdxIdentity:
-    """Return the identity that this VM alone has, every field given."""
+    """Return the identity of exactly this VM, with every field."""
     values = (
         td.mrtd,
         *td.rtmrs,
@@ -38,15 +38,15 @@ def identity_of(td: TdMeasurements) -> TdxIdentity:
 
 
 def td_differences(td: TdMeasurements, wanted: TdxIdentity) -> Iterator[Difference]:
-    """Yield each field of ``wanted`` that is given and that this VM does not have, in order."""
+    """Yield each given field of ``wanted`` with another value in this VM, in order."""
     yield from differences(identity_of(td), wanted, SIZES)
 
 
 def require_sound(td: TdMeasurements) -> None:
-    """Raise ``QuoteRefusedError`` for a VM that no identity can make trusted.
+    """Raise ``QuoteRefusedError`` for a VM that must never be trusted.
 
-    That is one with debug, profiling, migration, reserved bits, or a service TD that is bound to
-    it. Whether it is partitioned is in no quote.
+    Reasons are debug, profiling, migration, reserved bits, and a service TD bound to the VM. No
+    quote states whether a VM is partitioned.
     """
     reason = QuoteProblem.TD_ATTRIBUTES
     fault = attributes_fault(td.attributes) or xfam_fault(td.xfam)

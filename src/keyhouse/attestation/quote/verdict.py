@@ -1,4 +1,4 @@
-"""What a verified quote says."""
+"""The verdict: the statements of a verified quote."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -16,11 +16,11 @@ from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm
 
 
 class Freshness(msgspec.Struct, frozen=True):
-    """How new the collateral is. If remembered, anything older can be refused (a rewound clock).
+    """The age of the collateral. A caller that remembers it can refuse older collateral later.
 
-    Times are UTC; ``issued`` is the newest issue date and ``expires`` the earliest end among the
-    parts of the collateral. For SNP the root's list is the one with a number, and the first three
-    numbers that Intel has are 0.
+    This helps against a rewound clock. Times are UTC; ``issued`` is the newest issue date and
+    ``expires`` the earliest end among the parts of the collateral. For SNP only the list of the
+    root has a number, and the other two numbers are 0.
     """
 
     tcb_evaluation_number: int
@@ -31,31 +31,31 @@ class Freshness(msgspec.Struct, frozen=True):
 
 
 class Verdict(Report, frozen=True, kw_only=True):
-    """A report that is true, as its quote verified; whether it is enough is not decided yet.
+    """A true report, after verification. An appraisal still has to decide whether it suffices.
 
-    ``debug`` is always False: the verifier refuses debug quotes. AMD states no TCB status,
-    advisories or date: what a platform has to have is in the package.
+    ``debug`` is always False, because the verifier refuses debug quotes. AMD states no TCB status,
+    advisories or date; a package states the required versions instead.
     """
 
     tee: Tee
     tcb_status: TcbStatus | None  # None: SNP
     advisories: tuple[str, ...]  # INTEL-SA-00615
     tcb_date: datetime | None  # None: SNP
-    fmspc: bytes  # 6 bytes: the kind of platform; SNP: empty
-    ppid: bytes  # 16 bytes: the very platform; SNP: CHIP_ID, 64 bytes
+    fmspc: bytes  # 6 bytes: the platform family; SNP: empty
+    ppid: bytes  # 16 bytes: this platform; SNP: CHIP_ID, 64 bytes
     freshness: Freshness
 
     @property
     def vm(self) -> VmIdentity | None:
-        """Who the confidential VM is, every field given; None: it is an enclave."""
+        """The confidential VM with every field given; None for an enclave."""
         if self.snp is not None:
             return snp_identity_of(self.snp)
         return None if self.td is None else identity_of(self.td)
 
     def differences(self, wanted: VmIdentity) -> Iterator[Difference]:
-        """Yield each field in which the confidential VM is not as ``wanted``, in order.
+        """Yield each field in which the confidential VM violates ``wanted``, in order.
 
-        Raises ``ValueError`` if it is of another kind.
+        Raises ``ValueError`` for a VM of another vendor.
         """
         if isinstance(wanted, TdxIdentity) and self.td is not None:
             return td_differences(self.td, wanted)
@@ -65,5 +65,5 @@ class Verdict(Report, frozen=True, kw_only=True):
 
 
 def tee_of(wanted: VmIdentity | None) -> Tee:
-    """Return the kind of environment that ``wanted`` is an identity of; None: an enclave."""
+    """Return the kind of environment of the identity ``wanted``; None means an enclave."""
     return Tee.SGX if wanted is None else Tee(kind_of_vm(wanted).lower())

@@ -1,1 +1,1 @@
-"""Verifying reports of SEV-SNP."""
+"""Verifies reports of SEV-SNP."""

@@ -1,13 +1,13 @@
-"""The certificates of AMD: its authorities, and those of the keys that sign reports.
+"""AMD's certificates: authorities, and the keys that sign reports.
 
 The root signs the intermediate (ASK, or ASVK for VLEK) and the revocation list. All signatures are
 RSASSA-PSS with SHA-384 by keys of 4,096 bits.
 
-The certificate of a key that signs, VCEK or VLEK, is read here and not by ``cryptography``, because
-AMD gives these certificates the serial number 0, which that library warns of and says that it will
-refuse. What is signed is put together again from what was read: in any other encoding than DER the
-signature does not fit. Source: AMD, "Versioned Chip Endorsement Key (VCEK) Certificate and KDS
-Interface Specification" (57230), "VCEK Certificate Format"; RFC 5280.
+This module parses the certificate of a signing key (VCEK or VLEK) itself. ``cryptography`` warns of
+AMD's serial number 0 in these certificates, and announces to refuse it. The signed bytes are
+encoded again from the parsed parts, so the signature fits only a DER encoding. Source: AMD,
+"Versioned Chip Endorsement Key (VCEK) Certificate and KDS Interface Specification" (57230), "VCEK
+Certificate Format"; RFC 5280.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ from keyhouse.wire.der_elements import der_elements, element
 from keyhouse.wire.snp import SnpTcb
 
 Roots = Mapping[str, bytes]
-"""The pinned root of each line of processors, DER, by the line's name."""
+"""The pinned root of each line of processors, DER, by name of the line."""
 
 _KEY_BITS = 4096
 _SALT = 48
@@ -40,11 +40,11 @@ _AMD: Final = bytes.fromhex("2b060104019c7801")  # 1.3.6.1.4.1.3704.1
 _PRODUCT, _HARDWARE, _PROVIDER = b"\x02", b"\x04", b"\x05"
 _VERSIONS: Final = {"bootloader": b"\3\1", "tee": b"\3\2", "snp": b"\3\3", "microcode": b"\3\x08"}
 _FMC: Final = b"\3\x09"
-_CHIP: Final = {8, 64}  # bytes; Turin's are short
+_CHIP: Final = {8, 64}  # bytes; Turin has 8
 
 
 class Authority:
-    """An intermediate authority that the root of ``product`` issued."""
+    """An intermediate authority, issued by the root of ``product``."""
 
     def __init__(self, product: str, root: x509.Certificate, issuer: x509.Certificate) -> None:
         self.product = product
@@ -52,7 +52,7 @@ class Authority:
         self.issuer = issuer
 
     def require_at(self, at: datetime) -> None:
-        """Raise ``QuoteRefusedError`` unless both certificates are in their time."""
+        """Raise ``QuoteRefusedError`` unless both certificates are valid at ``at``."""
         for each in (self.root, self.issuer):
             if at > each.not_valid_after_utc:
                 raise refusal(QuoteProblem.EXPIRED)
@@ -63,9 +63,9 @@ class Authority:
 def find_authority(
     name: bytes, signing_key: str, candidates: Iterable[bytes], roots: Roots
 ) -> Authority:
-    """Return the one of ``candidates`` (DER) with the subject ``name`` that a root has issued.
+    """Return the candidate (DER) with the subject ``name`` that a root has issued.
 
-    Raises ``QuoteRefusedError`` if there is none.
+    Raises ``QuoteRefusedError`` if no candidate fits.
     """
     for candidate in candidates:
         certificate = _certificate(candidate, name)
@@ -78,12 +78,12 @@ def find_authority(
     raise QuoteRefusedError(
         QuoteProblem.CHAIN,
         "the quote does not verify: its certificates do not lead to a pinned root of AMD",
-        hint="put the cert_chain of its line of processors among the files of AMD's collateral",
+        hint="add the cert_chain of its line of processors to the files of AMD's collateral",
     )
 
 
 def require_issued(signed: bytes, signature: bytes, issuer: x509.Certificate) -> None:
-    """Raise an exception of no fixed kind unless ``issuer`` signed these bytes."""
+    """Raise an exception of any kind unless ``issuer`` signed these bytes."""
     key = issuer.public_key()
     if not isinstance(key, rsa.RSAPublicKey) or key.key_size != _KEY_BITS:
         raise TypeError("no RSA key of 4,096 bits")
@@ -94,9 +94,9 @@ def require_issued(signed: bytes, signature: bytes, issuer: x509.Certificate) ->
 def newest_list(
     lists: Iterable[bytes], authority: Authority, at: datetime
 ) -> x509.CertificateRevocationList:
-    """Return the newest of ``lists`` (DER) that the root signed; it is in its time.
+    """Return the newest list (DER) signed by the root. The list must be valid at ``at``.
 
-    It does not revoke the authority. Raises ``QuoteRefusedError``.
+    The list must not revoke the authority. Raises ``QuoteRefusedError``.
     """
     newest = _newest_of(lists, authority.root)
     if newest is None:
@@ -118,7 +118,7 @@ def newest_list(
 
 
 def end_of_lists(lists: Iterable[bytes], roots: Roots) -> datetime | None:
-    """Return when the first of the lists in use ends, UTC: of each root the newest it signed."""
+    """Return the earliest end, UTC, of the newest lists of all roots."""
     given = tuple(lists)
     newest = (_newest_of(given, x509.load_der_x509_certificate(der)) for der in roots.values())
     ends = (each.next_update_utc for each in newest if each is not None)
@@ -128,18 +128,19 @@ def end_of_lists(lists: Iterable[bytes], roots: Roots) -> datetime | None:
 def _newest_of(
     lists: Iterable[bytes], root: x509.Certificate
 ) -> x509.CertificateRevocationList | None:
-    read = [each for each in map(_list, lists) if each is not None]  # an empty list is false
+    # Compared with None, because an empty list is false.
+    read = [each for each in map(_list, lists) if each is not None]
     found = [each for each in read if _is_list_of(each, root)]
     return max(found, key=lambda each: each.last_update_utc, default=None)
 
 
 def _certificate(der: bytes, name: bytes) -> x509.Certificate | None:
-    """Return the certificate with the subject ``name`` that ``der`` is; None for other bytes."""
+    """Return the certificate ``der`` if its subject is ``name``; None for other bytes."""
     try:
         certificate = x509.load_der_x509_certificate(der)
-        # Its names are read when they are asked for, and may be no names.
+        # cryptography parses the names at their first use, and they may be invalid.
         return certificate if certificate.subject.public_bytes() == name else None
-    # Bytes that are not authenticated: what a parser raises differs from case to case.
+    # The bytes are not authenticated, and the exceptions of a parser vary.
     except Exception:  # noqa: BLE001
         return None
 
@@ -152,7 +153,7 @@ def _is_authority(certificate: x509.Certificate, root: x509.Certificate, name: s
         if not (named and constraints.value.ca and _is_pss(certificate.signature_algorithm_oid)):
             return False
         require_issued(certificate.tbs_certificate_bytes, certificate.signature, root)
-    except Exception:  # noqa: BLE001 - see above
+    except Exception:  # noqa: BLE001 - as above
         return False
     return True
 
@@ -160,7 +161,7 @@ def _is_authority(certificate: x509.Certificate, root: x509.Certificate, name: s
 def _list(der: bytes) -> x509.CertificateRevocationList | None:
     try:
         return x509.load_der_x509_crl(der)
-    except Exception:  # noqa: BLE001 - see above
+    except Exception:  # noqa: BLE001 - as above
         return None
 
 
@@ -169,7 +170,7 @@ def _is_list_of(revoked: x509.CertificateRevocationList, root: x509.Certificate)
         if revoked.issuer != root.subject or not _is_pss(revoked.signature_algorithm_oid):
             return False
         require_issued(revoked.tbs_certlist_bytes, revoked.signature, root)
-    except Exception:  # noqa: BLE001 - see above
+    except Exception:  # noqa: BLE001 - as above
         return False
     return True
 
@@ -179,7 +180,7 @@ def _is_pss(algorithm: x509.ObjectIdentifier) -> bool:
 
 
 class Endorsement(msgspec.Struct, frozen=True):
-    """What such a certificate says. Nothing is verified."""
+    """The content of such a certificate. Nothing is verified."""
 
     signed: bytes
     signature: bytes
@@ -191,18 +192,18 @@ class Endorsement(msgspec.Struct, frozen=True):
     product: str  # Milan-B0, Turin
     tcb: SnpTcb
     chip: bytes  # 8 or 64 bytes; empty for VLEK
-    provider: str  # the cloud provider that a VLEK is for; empty for VCEK
+    provider: str  # the cloud provider of a VLEK; empty for VCEK
 
 
 def read_endorsement(der: bytes) -> Endorsement:
-    """Return what a certificate, DER, says. Raises ``ValueError`` of no fixed kind."""
+    """Return the content of a certificate, DER. Raises ``ValueError`` and other exceptions."""
     ((outer, whole),) = der_elements(der)
     (tbs_tag, tbs), (algorithm_tag, algorithm), (bits, signature) = der_elements(whole)
     if (outer, tbs_tag, algorithm_tag, bits) != (_SEQUENCE, _SEQUENCE, _SEQUENCE, _BITS):
-        raise ValueError("no certificate")
+        raise ValueError("not a certificate")
     version, serial, inner, issuer, validity, subject, key, extensions = der_elements(tbs)
     if (version[0], serial[0], extensions[0]) != (_EXPLICIT_0, _INTEGER, _EXPLICIT_3):
-        raise ValueError("no certificate of version 3")
+        raise ValueError("not a certificate of version 3")
     if inner[1] != algorithm or _inside(algorithm)[0] != (_OBJECT_ID, _PSS) or signature[0]:
         raise ValueError("not signed with RSASSA-PSS")
     begins, ends = (_time(*each) for each in der_elements(validity[1]))
@@ -250,7 +251,7 @@ def _key(der: bytes) -> ec.EllipticCurvePublicKey:
 
 
 def _extensions(content: bytes) -> dict[bytes, bytes]:
-    """Return AMD's extensions by the end of their identifier. Others must not be critical."""
+    """Return AMD's extensions by the end of their identifier. No other may be critical."""
     found: dict[bytes, bytes] = {}
     ((_, listed),) = der_elements(content)
     for _, extension in der_elements(listed):
@@ -272,14 +273,14 @@ def _number(value: bytes) -> int:
     ((tag, content),) = der_elements(value)
     number = int.from_bytes(content, "big", signed=True)
     if tag != _INTEGER or number not in range(256):
-        raise ValueError("no version")
+        raise ValueError("not a version")
     return number
 
 
 def _text(value: bytes) -> str:
     ((tag, content),) = der_elements(value)
     if tag != _IA5:
-        raise ValueError("no text")
+        raise ValueError("not a text")
     return content.decode("ascii")
 
 
@@ -287,5 +288,5 @@ def _chip(found: dict[bytes, bytes]) -> bytes:
     """Return the identifier of the chip, which AMD writes without tag and length."""
     chip = found.get(_HARDWARE, b"")
     if chip and len(chip) not in _CHIP:
-        raise ValueError("no identifier of a chip")
+        raise ValueError("not an identifier of a chip")
     return chip

@@ -1,14 +1,14 @@
-"""Verifies a report of SEV-SNP, on a path of its own beside that of SGX and TDX.
+"""Verifies a report of SEV-SNP, separately from quotes of SGX and TDX.
 
-1. The certificate of its key (VCEK or VLEK): beside the report, or in the collateral.
-2. That of its issuer (ASK or ASVK), issued by one of the pinned roots (ARK): it says the line of
-   processors. Those that a report of version 3 or 5 says must be the same.
-3. The issuer signed the key's certificate, all are in their time, and the newest revocation list
-   of the root, in its time too, does not revoke the issuer. Without a list nothing is accepted.
-4. What the certificate says of chip and firmware is what the report says (``CHIP_ID``,
+1. Find the certificate of the report's key (VCEK or VLEK), beside the report or in the collateral.
+2. Find the certificate of its issuer (ASK or ASVK), issued by a pinned root (ARK). The issuer
+   states the line of processors. A report of version 3 or 5 must state the same line.
+3. Verify that the issuer signed the key's certificate, that all are valid now, and that the root's
+   newest valid revocation list does not revoke the issuer. Without a list nothing is accepted.
+4. Verify that certificate and report state the same chip and firmware (``CHIP_ID``,
    ``REPORTED_TCB``).
-5. The key signed the report.
-6. The guest policy is one that can be trusted.
+5. Verify the signature of the report.
+6. Verify that the guest policy can be trusted.
 """
 
 import functools
@@ -47,7 +47,7 @@ _CHIP_ID = 64
 
 
 def verify_snp(form: QuoteForm, collateral: AmdCollateral, roots: Roots, at: datetime) -> Verdict:
-    """Return what a report says, if it verifies at ``at`` under one of ``roots``.
+    """Return the verdict of a report that verifies at ``at`` under a root of ``roots``.
 
     Raises ``QuoteRefusedError``.
     """
@@ -71,18 +71,18 @@ def verify_snp(form: QuoteForm, collateral: AmdCollateral, roots: Roots, at: dat
 def require_endorsed(
     form: QuoteForm, collateral: AmdCollateral, roots: Roots, at: datetime
 ) -> tuple[SnpReport, Endorsement, Authority]:
-    """Return the report, signed by a key that AMD certified; revocation is not looked at.
+    """Return the report, signed by a key that AMD certified. Revocation is not checked.
 
     Raises ``QuoteRefusedError``.
     """
     beside = read_table(form.chain)
-    said = read_snp_report(form.raw[:SNP_REPORT])
-    _require_chip(said.measured)
-    endorsement = _endorsement(said.measured, beside, collateral)
+    claimed = read_snp_report(form.raw[:SNP_REPORT])
+    _require_chip(claimed.measured)
+    endorsement = _endorsement(claimed.measured, beside, collateral)
     issuers = [beside[SnpCertificate.ASK]] if SnpCertificate.ASK in beside else []
     authority = find_authority(
         endorsement.issuer,
-        said.measured.signing_key,
+        claimed.measured.signing_key,
         (*issuers, *_kept(collateral).others),
         roots,
     )
@@ -103,36 +103,36 @@ def require_endorsed(
 
 
 def claimed_snp(form: QuoteForm, collateral: AmdCollateral | None = None) -> SnpMeasurements:
-    """Return what a report says; nothing is verified.
+    """Return the statements of a report, without verification.
 
-    The product of one of version 2 is what the certificate of its key names, as it must if the
-    report verifies; "" without such a certificate, or if the product is unknown.
+    For version 2, the certificate of its key names the product, as in a verification; "" without
+    such a certificate, or for an unknown product.
     """
-    said = read_snp_report(form.raw[:SNP_REPORT]).measured
-    if said.product:
-        return said
+    claimed = read_snp_report(form.raw[:SNP_REPORT]).measured
+    if claimed.product:
+        return claimed
     try:
         kept = collateral or AmdCollateral()
-        named, _, _ = _endorsement(said, read_table(form.chain), kept).product.partition("-")
+        named, _, _ = _endorsement(claimed, read_table(form.chain), kept).product.partition("-")
     except QuoteRefusedError:
-        return said
-    return msgspec.structs.replace(said, product=named if named in PRODUCTS else "")
+        return claimed
+    return msgspec.structs.replace(claimed, product=named if named in PRODUCTS else "")
 
 
-def _require_chip(said: SnpMeasurements) -> None:
-    if said.signing_key == "VCEK" and not any(said.chip_id):
+def _require_chip(claimed: SnpMeasurements) -> None:
+    if claimed.signing_key == "VCEK" and not any(claimed.chip_id):
         raise QuoteRefusedError(
             QuoteProblem.WRONG_PLATFORM,
-            "the quote does not verify: its platform hides its CHIP_ID, so no VCEK can be its own",
+            "the quote does not verify: its platform hides its CHIP_ID, so no VCEK can match",
             hint="turn MASK_CHIP_ID off on the host, or let it sign reports with a VLEK",
         )
 
 
 def _endorsement(
-    said: SnpMeasurements, beside: dict[SnpCertificate, bytes], collateral: AmdCollateral
+    claimed: SnpMeasurements, beside: dict[SnpCertificate, bytes], collateral: AmdCollateral
 ) -> Endorsement:
     """Return the certificate of the key that signed the report."""
-    kind = SnpCertificate[said.signing_key]
+    kind = SnpCertificate[claimed.signing_key]
     others = {SnpCertificate.VCEK, SnpCertificate.VLEK} - {kind}
     if others & beside.keys():
         raise refusal(QuoteProblem.WRONG_PLATFORM)
@@ -142,24 +142,24 @@ def _endorsement(
             raise refusal(QuoteProblem.CHAIN)
         return given
     for found in _kept(collateral).endorsements:
-        if found.kind == f"SEV-{kind.name}" and _fits(said, found):
+        if found.kind == f"SEV-{kind.name}" and _fits(claimed, found):
             return found
     raise QuoteRefusedError(
         QuoteProblem.CHAIN,
-        f"the quote does not verify: it carries no {kind.name} certificate,"
-        " and none in the collateral is of its chip and firmware",
-        hint="let the host give certificates beside reports, or fetch that of the chip from AMD",
+        f"the quote does not verify: it has no {kind.name} certificate,"
+        " and the collateral has none for its chip and firmware",
+        hint="let the host send certificates with reports; or fetch the chip's from AMD",
     )
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """The certificates of keys in the collateral, and all others, which issuers are among."""
+    """The certificates of keys in the collateral, and all other certificates, including issuers."""
 
     endorsements: tuple[Endorsement, ...]
     others: tuple[bytes, ...]
 
 
-# Once for each collateral: a site may keep the certificates of a thousand chips.
+# Cached for each collateral, because a site may keep the certificates of a thousand chips.
 @functools.lru_cache(maxsize=4)
 def _kept(collateral: AmdCollateral) -> _Kept:
     read = [(der, _read(der)) for der in collateral.certificates]
@@ -170,10 +170,10 @@ def _kept(collateral: AmdCollateral) -> _Kept:
 
 
 def _read(der: bytes) -> Endorsement | None:
-    """Return what the certificate of a key says; None for any other bytes."""
+    """Return the content of a key's certificate; None for any other bytes."""
     try:
         return read_endorsement(der)
-    # Bytes that are not authenticated: what they make a reader raise may be anything.
+    # The bytes are not authenticated, so a reader may raise any exception.
     except Exception:  # noqa: BLE001
         return None
 

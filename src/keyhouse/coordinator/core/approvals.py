@@ -1,8 +1,9 @@
-"""Whether the approval that a user has signed counts: pure, like ``decide``.
+"""Checks of the approval that a user signed for an update. Pure, like ``decide``.
 
-``require_fits`` compares it with the request when a command is prepared. When it is decided,
-``require_newest`` says that nothing was decided since its head: then the manifest in force, and
-with it users and permissions, are those that the user has seen.
+An approval names a checkpoint of the transparency log: its head. ``require_fits`` compares the
+approval with the request while the command is prepared. ``require_newest`` runs at the decision. It
+verifies that the log has no newer decision than the head covers. So the user saw the manifest, the
+users and the permissions that are now in force.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ class Approved(msgspec.Struct, frozen=True):
 
 
 class ApprovalRefusedError(BadRequestError):
-    """The approval is not one, or is for something else."""
+    """The envelope or its signature is invalid, or the approval is for another request."""
 
     code = "approval-refused"
 
@@ -35,16 +36,18 @@ class ApprovalRefusedError(BadRequestError):
 
 
 class ApprovalOutdatedError(ConflictError):
-    """Something was decided since the head of the approval, or it is not known here yet."""
+    """The log has a decision after the head of the approval, or another manifest is in force."""
 
     code = "approval-outdated"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason, hint="look again at what is in force or pending, and sign that")
+        super().__init__(
+            reason, hint="read the manifests in force and pending again; sign a new approval"
+        )
 
 
 class ApprovalMissingError(ForbiddenError):
-    """The manifest in force demands an approval."""
+    """The manifest in force requires a signed approval, and the request has none."""
 
     code = "approval-missing"
 
@@ -65,15 +68,16 @@ def read_approval(envelope: bytes, identity: bytes) -> Approved:
 def require_fits(
     state: Running, user: str, approved: Approved | None, decision: Decision, sent: bytes, plan: str
 ) -> None:
-    """Return if the approval, if there is one, is for this ``decision`` of ``user`` about ``sent``.
+    """Verify that the approval is for this ``decision`` of ``user`` about the bytes ``sent``.
 
-    ``plan``: the digest that the request is bound to, or nothing. Raises ``ApprovalRefusedError``,
-    and ``ApprovalOutdatedError`` if another manifest is in force than it says.
+    A request without an approval passes here. ``plan``: the digest of the plan of this request;
+    empty: the request has no plan. Raises ``ApprovalRefusedError`` for another value, and
+    ``ApprovalOutdatedError`` if the approval names another manifest in force.
     """
     if approved is None:
         return
-    log, found = state.public_log, approved.approval
-    wanted = {
+    log, approval = state.public_log, approved.approval
+    expected = {
         "origin": "" if log is None else log.origin,
         "root": hashlib.sha256(state.keys.root_cert).hexdigest(),
         "decision": decision,
@@ -81,31 +85,31 @@ def require_fits(
         "manifest": fingerprint(sent),
         "plan": plan,
     }
-    others = [name for name, value in wanted.items() if getattr(found, name) != value]
-    if others:
-        raise ApprovalRefusedError(f"its values are not those of the request: {', '.join(others)}")
-    if found.base != fingerprint(state.manifest):
-        raise ApprovalOutdatedError("another manifest is in force than the approval says")
+    different = [name for name, value in expected.items() if getattr(approval, name) != value]
+    if different:
+        raise ApprovalRefusedError(f"differs from the request in: {', '.join(different)}")
+    if approval.base != fingerprint(state.manifest):
+        raise ApprovalOutdatedError("the approval names another manifest in force")
 
 
 def require_newest(state: Running, approved: Approved | None) -> None:
-    """Return if nothing was decided since the head of ``approved``.
+    """Verify that the head of ``approved`` covers every decision in the log.
 
     Raises:
-        ApprovalOutdatedError: something was. ApprovalMissingError: there is no approval, and the
-            manifest in force demands one.
+        ApprovalOutdatedError: the log has a decision after the head, or there is no log.
+            ApprovalMissingError: there is no approval, and the manifest in force requires one.
     """
     if approved is not None:
         log = state.public_log
         if log is None or approved.approval.head.size < log.decided:
-            raise ApprovalOutdatedError("something was decided since the head of the approval")
-    elif _demanded(policy_of(state.manifest).manifest.config):
+            raise ApprovalOutdatedError("the log has a decision after the head of the approval")
+    elif _requires_approvals(policy_of(state.manifest).manifest.config):
         raise ApprovalMissingError(
-            "the manifest in force demands signed approvals, and this request has none",
-            hint="use keyhouse manifest, or the SDK, of a version that signs; see SignedApprovals",
+            "the manifest in force requires signed approvals; this request has none",
+            hint="use a version of keyhouse manifest or the SDK that signs; see SignedApprovals",
         )
 
 
-def _demanded(config: Config) -> bool:
+def _requires_approvals(config: Config) -> bool:
     transparency = config.transparency
     return transparency is not None and transparency.signed_approvals

@@ -1,8 +1,8 @@
-"""The audit trail: who was activated, newest last. Derived from the events, bounded in length.
+"""The audit trail: the activated workloads, newest last. Derived from the events, bounded in size.
 
-It is separate from the update log, because activations are many and the log is kept forever. Each
-line is a JSON object. A UUID that appears on another platform is marked: the workload may have
-moved on purpose, or may have been copied, and only an operator can tell which.
+The update log is a separate log: activations are many, and the update log is kept forever. Each
+line is a JSON object. The trail marks a UUID on a new platform. The workload may have moved on
+purpose, or an attacker may have copied it; only an operator can decide.
 """
 
 from typing import Final
@@ -14,16 +14,20 @@ from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.wire.client_api import Activation
 
 KEPT: Final = 100_000
-"""Activations that are kept at least; older ones are removed, ``SLACK`` at a time."""
+"""The newest activations that always stay, unless ``BYTES`` is exceeded."""
 
 SLACK: Final = 10_000
+"""The trail drops old lines in steps of this number, so that copies of the list are rare."""
 
 BYTES: Final = 64 * 1024 * 1024
-"""Size of all kept lines: workloads with many names make long ones, and the trail is in memory."""
+"""Maximum size of all lines.
+
+The trail is in memory, and a workload with many names has long lines.
+"""
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """A workload that runs on another platform than before."""
+    """A workload that runs on a new platform."""
 
     marble_type: str
     uuid: str
@@ -32,7 +36,7 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class AuditView:
-    """The trail as it stood at one revision. Later activations do not show."""
+    """The trail at one revision. Later activations are not visible."""
 
     __slots__ = ("_lines", "_start", "_stop", "first")
 
@@ -40,36 +44,37 @@ class AuditView:
         self._lines = lines
         self._stop = len(lines)
         self._start = max(0, self._stop - KEPT)
-        self.first: Final = first + self._start  # number of the oldest activation that is kept
+        self.first: Final = first + self._start  # number of the oldest line
 
     def __len__(self) -> int:
         return self._stop - self._start
 
     @property
     def end(self) -> int:
-        """The number that the next activation will have; the first one ever has 0."""
+        """The number of the next activation. The first activation of the deployment has 0."""
         return self.first + len(self)
 
     def lines(self, begin: int, most: int) -> list[bytes]:
-        """Return up to ``most`` lines from number ``begin`` on, oldest first."""
+        """Return at most ``most`` lines, oldest first, beginning with number ``begin``."""
         at = max(begin - self.first, 0) + self._start
         return self._lines[min(at, self._stop) : min(at + most, self._stop)]
 
 
 class AuditTrail:
-    """The newest lines, oldest first. Owned by the engine, which alone appends."""
+    """The newest lines, oldest first. Only the engine appends."""
 
     def __init__(self, before: AuditView | None = None) -> None:
         self._lines: list[bytes] = [] if before is None else before.lines(before.first, KEPT)
         self._first = 0 if before is None else before.first
-        # Where each workload ran last, least recent first. A copy reads its lines when it needs to.
+        # The last platform of each workload, least recently activated first. A copy of a trail
+        # parses its lines only when it first needs them.
         self._platforms: dict[tuple[str, str], str] = {}
-        self._unlearnt = self._lines.copy()
+        self._unindexed = self._lines.copy()
         self._size = sum(map(len, self._lines))  # bytes
-        self._view: AuditView | None = None  # of the trail as it is: most changes add nothing
+        self._view: AuditView | None = None  # cached: most changes add no line
 
     def extend(self, event: Event) -> list[Moved]:
-        """Append what ``event`` says; return each workload that moved."""
+        """Append the lines of ``event``; return each workload that moved."""
         if isinstance(event, BaseAudit):
             self._restore(event)
         if not isinstance(event, MarblesActivated):
@@ -78,33 +83,36 @@ class AuditTrail:
         return [each for each in moved if each is not None]
 
     def view(self) -> AuditView:
-        """Return the trail as it stands now. Costs nothing: lines are only ever appended."""
+        """Return the trail at this revision.
+
+        The cost is constant, because lines are only appended.
+        """
         if self._view is None:
             self._view = AuditView(self._lines, self._first)
         return self._view
 
     def _append(self, activated: Activated) -> Moved | None:
         platform = activated.platform.hex()
-        before = self._came_from(activated.marble_type, activated.uuid, platform)
+        before = self._record_platform(activated.marble_type, activated.uuid, platform)
         line = _encode(_entry(activated, before))
         self._lines.append(line)
         self._view = None
         self._size += len(line)
         if len(self._lines) >= KEPT + SLACK or self._size > BYTES:
-            self._forget()
+            self._drop_oldest()
         if not before:
             return None
         return Moved(activated.marble_type, activated.uuid, before, platform)
 
-    def _forget(self) -> None:
-        """Drop the oldest lines, and some more, so that this is rare."""
+    def _drop_oldest(self) -> None:
+        """Drop lines beyond ``KEPT``, then lines until 1/16 of ``BYTES`` is free."""
         drop = max(len(self._lines) - KEPT, 0)
         left = self._size - sum(map(len, self._lines[:drop]))
         while left > BYTES - BYTES // 16:
             left -= len(self._lines[drop])
             drop += 1
         self._first += drop
-        self._lines = self._lines[drop:]  # a new list: views keep the old one
+        self._lines = self._lines[drop:]  # a new list, because views read the old one
         self._size = left
 
     def _restore(self, event: BaseAudit) -> None:
@@ -114,20 +122,20 @@ class AuditTrail:
         self._view = None
         self._size += sum(map(len, event.lines))
         for line in event.lines:
-            self._learn(line)
+            self._index_platform(line)
 
-    def _learn(self, line: bytes) -> None:
+    def _index_platform(self, line: bytes) -> None:
         if b'"platform":' in line:
             entry = _ENTRY.decode(line)
-            self._came_from(entry.marble_type, entry.uuid, entry.platform)
+            self._record_platform(entry.marble_type, entry.uuid, entry.platform)
 
-    def _came_from(self, marble_type: str, uuid: str, platform: str) -> str:
-        """Remember where a workload runs; return where it ran before if that differs, else ""."""
+    def _record_platform(self, marble_type: str, uuid: str, platform: str) -> str:
+        """Record the platform of a workload; return a different former platform, or ""."""
         if not platform:
             return ""
-        unlearnt, self._unlearnt = self._unlearnt, []
-        for line in unlearnt:
-            self._learn(line)
+        unindexed, self._unindexed = self._unindexed, []
+        for line in unindexed:
+            self._index_platform(line)
         before = self._platforms.pop((marble_type, uuid), platform)
         if len(self._platforms) >= KEPT:
             del self._platforms[next(iter(self._platforms))]

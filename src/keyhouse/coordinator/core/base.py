@@ -1,4 +1,8 @@
-"""A state as the base of an epoch: a run of events of bounded size that rebuilds it."""
+"""Encodes a state as the base of an epoch: events of bounded size that rebuild the state.
+
+A journal is a series of epochs. Each epoch begins with a base, so a start reads one epoch only. The
+sizes below bound the records of a base, so a large state needs no large record.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -18,37 +22,37 @@ from keyhouse.transparency.tree import Frontier
 T = TypeVar("T")
 
 SECRET_BYTES = 64 * 1024
-"""A piece with secrets is complete when it has this many bytes."""
+"""A piece of secrets ends at this size in bytes."""
 
 LOG_LINES = 1000
-"""Lines of the update log in a piece."""
+"""Lines of the update log in one piece."""
 
 AUDIT_LINES = 200
-"""Lines of the audit trail in a piece: each has up to some 20 KiB, most have 300 bytes."""
+"""Lines of the audit trail in one piece. A line has at most about 20 KiB; most have 300 bytes."""
 
 LEAVES = 64
-"""Leaves of the transparency log in a piece: each has up to 8 KiB, most have 300 bytes."""
+"""Leaves of the transparency log in one piece. A leaf has at most 8 KiB; most have 300 bytes."""
 
 LINE_ITEMS = 100
-"""Entries of the line of the root in a piece: each has up to 8 KiB, most have 600 bytes."""
+"""Entries of the line of the root in one piece. An entry has at most 8 KiB; most have 600 bytes."""
 
 COUNTS = 500
-"""Counters, or counted marble types, in a piece."""
+"""Counters, or marble types with a count, in one piece."""
 
 
 class Filed(msgspec.Struct, frozen=True):
-    """How much of the transparency log its files have, and the leaves after that."""
+    """The part of the transparency log in its files, and the leaves after that part."""
 
     frontier: Frontier
     leaves: Sequence[bytes]
 
 
 def base_events(state: Running, log: LogView, filed: Filed | None = None) -> Iterator[events.Event]:
-    """Yield the events that rebuild ``state`` and ``log``, lazily: state first, then both logs.
+    """Yield the events that rebuild ``state`` and ``log``: first the state, then both logs.
 
-    ``filed``: None if the files have all of the transparency log.
+    The events are made lazily. ``filed``: None if the files hold the whole transparency log.
     """
-    yield _begun(state, filed)
+    yield _base_begun(state, filed)
     if state.members:
         yield events.BaseMembers(members=state.members)
     for items in _chunks(state.line, LINE_ITEMS):
@@ -76,7 +80,7 @@ def base_events(state: Running, log: LogView, filed: Filed | None = None) -> Ite
     )
 
 
-def _begun(state: Running, filed: Filed | None) -> events.BaseBegun:
+def _base_begun(state: Running, filed: Filed | None) -> events.BaseBegun:
     public_log = state.public_log
     if public_log is not None and filed is not None:
         public_log = replace(public_log, frontier=filed.frontier)
@@ -112,7 +116,7 @@ def _audit(audit: AuditView) -> Iterator[events.BaseAudit]:
 def _pieces(secrets: Map[str, StoredSecret]) -> Iterator[dict[str, StoredSecret]]:
     piece: dict[str, StoredSecret] = {}
     size = 0
-    for name in sorted(secrets):  # a map's own order differs from process to process
+    for name in sorted(secrets):  # the order of a map differs between processes
         value = piece[name] = secrets[name]
         size += len(name) + len(value.private) + len(value.public) + len(value.cert)
         if size >= SECRET_BYTES:

@@ -1,8 +1,8 @@
-"""Commands: changes that callers ask for, ready to be decided.
+"""Commands: the changes that clients request, ready for a decision.
 
-A command names the state that it was prepared against. The slow and impure work (keys,
-certificates, shares, parsing) was done before, off the event loop. ``decide`` raises ``StaleError``
-if the state is another one by then, and the command is prepared again.
+A command names the state of its preparation. The slow and impure work comes before the command and
+off the event loop: keys, certificates, shares, parsing. ``decide`` raises ``StaleError`` if the
+state has changed since. The engine's caller then prepares the command again.
 """
 
 from collections.abc import Iterable
@@ -20,22 +20,22 @@ from keyhouse.coordinator.core.state import LineItem, MarbleInstance, Running
 
 
 class PlanBasis(msgspec.Struct, frozen=True):
-    """The facts of a state that a plan depends on: while they are equal, the plan is the same.
+    """The facts of a state that determine a plan. Equal facts give the same plan.
 
-    Uploads and activations that do not affect it are left out: the facts are compared again when
-    the update is decided, so they are small and cheap to compare.
+    Uploads and activations without an effect on the plan are left out. The decision compares the
+    facts again, so they are few and cheap to compare.
     """
 
     manifest: bytes  # in force
     versions: Map[str, int]  # raised by package updates
-    uploads: tuple[tuple[str, bool], ...]  # names whose value would be lost, and if there is one
-    limits: tuple[tuple[str, int, bool], ...]  # types with a new limit, and if it is reached
+    uploads: tuple[tuple[str, bool], ...]  # secrets to lose; has a value?
+    limits: tuple[tuple[str, int, bool], ...]  # types with a new limit; reached?
 
 
 def basis_of(
     state: Running, uploads: Iterable[str] = (), limits: Iterable[tuple[str, int]] = ()
 ) -> PlanBasis:
-    """Return the facts of ``state`` about these secrets, and these marble types with limits."""
+    """Return the facts of ``state`` about ``uploads`` and about the marble types of ``limits``."""
     return PlanBasis(
         manifest=state.manifest,
         versions=state.security_versions,
@@ -47,7 +47,7 @@ def basis_of(
 
 
 def still_holds(state: Running, basis: PlanBasis | None) -> bool:
-    """Tell whether a plan with ``basis`` is still the plan for ``state``. None (no plan): True."""
+    """Return whether a plan with ``basis`` is valid for ``state``. Without a plan (None): True."""
     if basis is None:
         return True
     uploads = (name for name, _ in basis.uploads)
@@ -56,17 +56,17 @@ def still_holds(state: Running, basis: PlanBasis | None) -> bool:
 
 
 class StaleError(Exception):
-    """The command was prepared against a state that is no longer the current one."""
+    """The command was prepared against a former state."""
 
 
 class CannotBeAppliedError(InvalidError):
-    """A fully acknowledged update that cannot take effect: it is cancelled."""
+    """A fully acknowledged update cannot take effect. It is cancelled."""
 
     code = "cannot-be-applied"
 
 
 class LogKey(msgspec.Struct, frozen=True):
-    """The key of a new transparency log, vouched for by the root key."""
+    """The key of a new transparency log, certified by the root key."""
 
     key: Secret  # Ed25519, 32 bytes
     verifier: str  # C2SP verifier key; its name is the origin of the log
@@ -86,42 +86,45 @@ class LogKey(msgspec.Struct, frozen=True):
 class SetManifest(msgspec.Struct, frozen=True):
     """Enforce the first manifest."""
 
-    root_cert: bytes  # of the state it was prepared against: its signatures fit no other
+    root_cert: bytes  # the root that made the signatures
     manifest: bytes
     signature: bytes
     secrets: dict[str, StoredSecret]
     recovery: RecoveryMaterial
-    dek: Secret  # goes to the engine beside the event, never inside it
+    dek: Secret  # for the engine; never part of an event
     store_id: bytes  # 16 random bytes: the name of the new journal
-    recovery_index: bytes  # goes to the file beside the journal
+    recovery_index: bytes  # content of the file beside the journal
     log_key: LogKey
     warnings: tuple[Problem, ...]
 
 
 class UploadSecrets(msgspec.Struct, frozen=True):
-    """Store what a user uploads."""
+    """Store the secrets that a user uploads."""
 
-    identity: bytes  # DER of the caller's leaf: looked up again when it is decided
-    manifest: bytes  # the manifest that the values were checked against
-    pending: bytes | None  # the pending one, which they were checked against as well
+    identity: bytes  # DER of the caller's leaf; the decision identifies the user
+    manifest: bytes  # in force when the values were checked
+    pending: bytes | None  # pending when the values were checked
     uploads: tuple[Uploaded, ...]
 
 
 class MakeAnchor(msgspec.Struct, frozen=True):
-    """Say in the transparency log where the journal stands."""
+    """Append the journal's position to the transparency log."""
 
-    nonce: bytes  # 16 random bytes, fresh: no cosignature over a log that has them can exist yet
+    nonce: bytes  # 16 new random bytes: no earlier cosignature covers them
 
 
 class BeginLine(msgspec.Struct, frozen=True):
-    """Begin the line of a root that was adopted, now that no other would stop at that event."""
+    """Begin the line of the root of a deployment whose journal is older than such lines.
 
-    manifest: bytes  # in force when the items were made
+    The engine waits until every coordinator of the store can read the event.
+    """
+
+    manifest: bytes  # in force when the items were prepared
     items: tuple[LineItem, ...]
 
 
 class AgreeWitnesses(msgspec.Struct, frozen=True):
-    """Note that all former witnesses have cosigned the log since they were replaced."""
+    """Record that all former witnesses have cosigned the log since their replacement."""
 
     former: tuple[str, ...]  # their policies
 
@@ -129,26 +132,26 @@ class AgreeWitnesses(msgspec.Struct, frozen=True):
 class UpdatePackages(msgspec.Struct, frozen=True):
     """Raise security versions of packages."""
 
-    identity: bytes  # DER of the caller's leaf: looked up again when it is decided
-    manifest: bytes  # the manifest that it was checked against
-    intermediate: (
-        bytes  # certificate that it replaces: certificates that it issued meanwhile would be lost
-    )
+    identity: bytes  # DER of the caller's leaf; the decision identifies the user
+    manifest: bytes  # in force when the versions were checked
+    # The replaced certificate. The decision compares it, because a certificate that the old CA
+    # issued in the meantime would be lost.
+    intermediate: bytes
     versions: dict[str, int]
     keys: CoordinatorKeys
     secrets: dict[str, StoredSecret]
-    warnings: tuple[Problem, ...] = ()  # about an update that is accepted nevertheless
-    basis: PlanBasis | None = None  # of the plan that the caller is bound to
+    warnings: tuple[Problem, ...] = ()  # do not refuse the update
+    basis: PlanBasis | None = None  # of the plan that the caller confirmed
     plan: str = ""  # the digest of that plan
     approved: Approved | None = None
-    update: bytes = b""  # as it was sent
+    update: bytes = b""  # the bytes of the request
 
 
 class Application(msgspec.Struct, frozen=True):
-    """A full update, ready to take effect: what its event will hold, and what goes beside it."""
+    """A full update, ready to take effect: the content of its event, and the new data key."""
 
-    based_on: bytes  # the manifest that it replaces
-    intermediate: bytes  # certificate of the CA that it replaces
+    based_on: bytes  # the replaced manifest
+    intermediate: bytes  # the replaced CA certificate
     keys: CoordinatorKeys
     manifest: bytes
     signature: bytes
@@ -160,30 +163,30 @@ class Application(msgspec.Struct, frozen=True):
     recovery: RecoveryMaterial
     notes: tuple[str, ...]
     warnings: tuple[Problem, ...]
-    dek: Secret | None  # new with changed recovery keys; beside the event, never inside it
+    dek: Secret | None  # new if the recovery keys change; never part of an event
 
 
 class InitiateUpdate(msgspec.Struct, frozen=True):
     """Propose a new manifest."""
 
     identity: bytes
-    based_on: bytes  # the manifest that it was checked against
+    based_on: bytes  # in force when the manifest was checked
     manifest: bytes
-    application: Application | None  # if this acknowledgement is enough
+    application: Application | None  # only if this acknowledgement suffices
     notes: tuple[str, ...]
     warnings: tuple[Problem, ...]
-    basis: PlanBasis | None = None  # of the plan that the caller is bound to
+    basis: PlanBasis | None = None  # of the plan that the caller confirmed
     plan: str = ""  # the digest of that plan
     approved: Approved | None = None
 
 
 class AcknowledgeUpdate(msgspec.Struct, frozen=True):
-    """Agree to the pending manifest."""
+    """Acknowledge the pending manifest."""
 
     identity: bytes
     manifest: bytes
-    application: Application | None  # if this acknowledgement completes it
-    basis: PlanBasis | None = None  # of the plan that the caller is bound to
+    application: Application | None  # only if this acknowledgement is the last
+    basis: PlanBasis | None = None  # of the plan that the caller confirmed
     plan: str = ""  # the digest of that plan
     approved: Approved | None = None
 
@@ -191,13 +194,13 @@ class AcknowledgeUpdate(msgspec.Struct, frozen=True):
 class CancelUpdate(msgspec.Struct, frozen=True):
     """Cancel the pending update."""
 
-    identity: bytes | None  # None: cancelled because it cannot be applied
-    manifest: bytes | None  # only if this one is pending; None: any
+    identity: bytes | None  # None: the coordinator cancels, because the update cannot be applied
+    manifest: bytes | None  # cancel only this manifest; None: any
     approved: Approved | None = None
 
 
 class SeeCollateral(msgspec.Struct, frozen=True):
-    """Remember how recent the collateral was that a quote was verified with."""
+    """Remember the age of the collateral of a verified quote."""
 
     marks: dict[str, Mark]
 
@@ -205,21 +208,21 @@ class SeeCollateral(msgspec.Struct, frozen=True):
 class Activate(msgspec.Struct, frozen=True):
     """Count an activation of a marble type with a limit, and audit it."""
 
-    manifest: bytes  # that it was checked and rendered with
-    intermediate: bytes  # certificate that issued its leaf; every package update replaces it
+    manifest: bytes  # used to check and render the activation
+    intermediate: bytes  # CA of its leaf; every package update replaces it
     activated: Activated
 
 
 class RecordActivations(msgspec.Struct, frozen=True):
-    """Audit activations without a limit, which have happened."""
+    """Append activations without a limit to the audit trail. They have already happened."""
 
     activations: tuple[Activated, ...]
 
 
 class SetCounter(msgspec.Struct, frozen=True):
-    """Raise a monotonic counter of a workload, if it is lower."""
+    """Raise a monotonic counter of a workload to ``value``, unless it is already as high."""
 
-    marble_root: bytes  # certificate that the workload's own was verified against
+    marble_root: bytes  # CA certificate that verified the workload's certificate
     marble: MarbleInstance
     name: str
     value: int  # unsigned, 64 bits

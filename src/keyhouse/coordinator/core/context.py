@@ -1,4 +1,4 @@
-"""What a decision needs and a state does not hold: time, this process, its measured settings."""
+"""The inputs of a decision outside the state: time, this process, and its measured settings."""
 
 import msgspec
 
@@ -9,71 +9,73 @@ from keyhouse.manifest import SealMode, fingerprint
 
 
 class FirstManifestRule(msgspec.Struct, frozen=True):
-    """Which manifest may begin a new deployment, by the measured settings; by default every one.
+    """The rule for the first manifest of a deployment, from the measured settings. Default: any.
 
-    Without a claim anybody who reaches the coordinator first decides, and has to verify afterwards
-    that it was their manifest. Source: security rules, "First manifest".
+    Without a claim, the first client to reach the coordinator decides. The owner then has to verify
+    afterwards that the manifest is the intended one. Source: security rules, "First manifest".
     """
 
-    claim: str = ""  # the only fingerprint that is taken: 64 lower-case hex digits; empty: any
-    allowed_in_recovery: bool = True  # a new deployment in place of one that cannot be unsealed
-    allowing_flag: str = "start without --no-new-manifest-in-recovery"  # what would allow it
+    claim: str = ""  # the only accepted fingerprint: 64 lower-case hex digits; empty: any
+    allowed_in_recovery: bool = (
+        True  # may a new deployment replace a state that cannot be unsealed?
+    )
+    allowing_flag: str = "start without --no-new-manifest-in-recovery"  # for the hint
 
     def require(self, state: State, raw: bytes) -> None:
-        """Return if ``raw`` may be set as the first manifest in ``state``.
+        """Verify that ``raw`` may be set as the first manifest in ``state``.
 
         Raises:
-            ForbiddenError: the settings of this coordinator rule it out.
+            ForbiddenError: the settings of this coordinator exclude this manifest.
         """
         if isinstance(state, Recovering) and not self.allowed_in_recovery:
             raise ForbiddenError(
-                "this coordinator takes no new manifest in recovery mode",
+                "this coordinator does not accept a new manifest in recovery mode",
                 hint=f"recover the state; or {self.allowing_flag}",
             )
-        found = fingerprint(raw)
-        if self.claim and found != self.claim:
+        actual = fingerprint(raw)
+        if self.claim and actual != self.claim:
             raise ForbiddenError(
-                f"the manifest has the fingerprint {found}, this coordinator takes only"
+                f"the manifest has the fingerprint {actual}, this coordinator accepts only"
                 f" {self.claim}",
                 hint="set that manifest; or start with another --claim-fingerprint",
             )
 
 
 class Process(msgspec.Struct, frozen=True):
-    """The identity of this process, as its ``Started`` record has it, and its measured settings."""
+    """The identity of this process, as in its ``Started`` record, and its measured settings."""
 
     platform: str
     instance: bytes  # 16 random bytes
     version: str
     measurement: bytes
     first_manifest: FirstManifestRule = FirstManifestRule()
-    removed_may_cancel: bool = True  # whether a user may stop the update that removes that user
-    member: Member | None = None  # what others are told of this process, if it shares its store
+    removed_may_cancel: bool = True  # may a user cancel the update that removes this user?
+    member: Member | None = None  # entry for other coordinators; only with a shared store
     shares_store: bool = False  # with other coordinators
-    signer: bytes = bytes(32)  # what quotes of this process say beside its measurement
+    signer: bytes = bytes(32)  # MRSIGNER; with the next two: further values in quotes
     product: int = 0
     security_version: int = 0
-    given_up_log: str = ""  # origin of a log that a start gives up for a new one; empty: none
+    given_up_log: str = ""  # origin of a log that this start replaces; empty: none
 
 
 class Context(Process, frozen=True, kw_only=True):
-    """Everything that a decision needs and a state does not hold."""
+    """All inputs of a decision outside the state."""
 
     now: int  # security time: microseconds since 1970, UTC
-    at: str = ""  # where the journal stands: epoch.sequence.chain in hex; empty: there is none
+    at: str = ""  # position of the journal: epoch.sequence.chain in hex; empty: no journal
 
     def begins_log(self, log: PublicLog | None) -> bool:
-        """Tell whether a start begins a log: there is none, or it is the one to give up."""
+        """Return whether a start begins a log: the state has none, or this start replaces it."""
         return log is None or log.origin == self.given_up_log
 
     def require_kept(self, manifest: bytes) -> None:
-        """Return if a state under ``manifest``, which is valid, can be kept where this one is.
+        """Verify that the store of this coordinator can keep a state under the valid ``manifest``.
 
         Raises:
-            ForbiddenError: the store is shared, and the manifest has the state in memory only.
+            ForbiddenError: the store is shared, and the manifest keeps the state in memory only.
         """
         if self.shares_store and policy_of(manifest).seal_mode is SealMode.DISABLED:
             raise ForbiddenError(
-                "this coordinator shares its store with others: SealMode Disabled is not possible",
+                "SealMode Disabled is not possible: this coordinator shares its store",
                 hint="use ProductKey or UniqueKey",
             )

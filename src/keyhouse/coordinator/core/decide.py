@@ -1,9 +1,9 @@
-"""Whether a change may happen: pure, complete, and without effect.
+"""Decides whether a change may happen. Pure, complete, and without effect.
 
-Activations without a limit are checked against the current view and recorded afterwards, so nothing
-is left to refuse here. Those with a limit are checked here again: meanwhile the state that they
-were prepared against may have been replaced, and the limit may have been reached. Source: manifest
-format, "Marbles"; wire reference, "Monotonic counters".
+Activations without a limit are checked against the current view and recorded afterwards. So this
+module cannot refuse them. Activations with a limit are checked here a second time: since their
+preparation, the state may have changed or the limit may be reached. Source: manifest format,
+"Marbles"; wire reference, "Monotonic counters".
 """
 
 from typing import Final, assert_never
@@ -29,14 +29,14 @@ from keyhouse.coordinator.core.state import Running, State, counter_of
 from keyhouse.manifest import Action, FeatureGate
 
 MOST_PLATFORMS: Final = 256
-"""Platform families (FMSPC) whose TCB info is remembered; more than any vendor has had so far.
+"""Platform families (FMSPC) with a remembered TCB info. No vendor has had as many so far.
 
-Beyond it the other marks still hold: the evaluation number of a platform's TCB info has to be that
-of the QE identity, which is remembered for each TEE.
+Beyond this number the other marks still hold. The evaluation number of a TCB info must equal the
+number of the QE identity, and the QE identity of each TEE is always remembered.
 """
 
 COUNTERS: Final = 1000
-"""Monotonic counters of one workload (marble type and UUID)."""
+"""Maximum of monotonic counters for each workload (marble type and UUID)."""
 
 
 def decide(  # noqa: C901, PLR0911, PLR0912 a case each
@@ -44,7 +44,7 @@ def decide(  # noqa: C901, PLR0911, PLR0912 a case each
 ) -> tuple[events.Event, ...]:
     """Decide ``command``: return its events, or raise ``RefusedError``. Changes nothing.
 
-    Raises ``StaleError`` for a command that was prepared against another state.
+    Raises ``StaleError`` for a command that was prepared against a former state.
     """
     match command:
         case commands.SetManifest():
@@ -67,7 +67,7 @@ def decide(  # noqa: C901, PLR0911, PLR0912 a case each
         case commands.SetCounter():
             return set_counter(_running(Operation.COUNT, state), command, context)
         case commands.MakeAnchor():
-            return ()  # no event of its own: it is a leaf
+            return ()  # an anchor is a leaf only
         case commands.AgreeWitnesses():
             return _agree_witnesses(state, command, context)
         case commands.BeginLine():
@@ -79,7 +79,7 @@ def decide(  # noqa: C901, PLR0911, PLR0912 a case each
 
 
 def start(context: Context) -> events.Started:
-    """Return the record that a process commits before it serves a journal."""
+    """Return the record that a process writes to the journal before it answers requests."""
     return events.Started(
         time=context.now,
         instance=context.instance,
@@ -146,14 +146,14 @@ def _update_packages(
 def _agree_witnesses(
     state: State, command: commands.AgreeWitnesses, context: Context
 ) -> tuple[events.WitnessesAgreed, ...]:
-    """Return the event, unless the witnesses were replaced again meanwhile."""
+    """Return the event, unless the witnesses were replaced again in the meantime."""
     log = state.public_log if isinstance(state, Running) else None
     agreed = log is not None and command.former and log.former == command.former
     return (events.WitnessesAgreed(time=context.now),) if agreed else ()
 
 
 def _begin_line(state: State, command: commands.BeginLine) -> tuple[events.LineExtended, ...]:
-    """Return the event; none if another coordinator was first."""
+    """Return the event; no event if another coordinator has begun the line."""
     if not isinstance(state, Running) or state.line:
         return ()
     if command.manifest != state.manifest:
@@ -164,9 +164,9 @@ def _begin_line(state: State, command: commands.BeginLine) -> tuple[events.LineE
 def _see_collateral(
     state: State, command: commands.SeeCollateral, context: Context
 ) -> tuple[events.CollateralSeen, ...]:
-    """Return the event that remembers what is newer in ``command``; no event if nothing is.
+    """Return the event with the newer marks of ``command``; no event if no mark is newer.
 
-    Without a manifest there is no journal, and nothing is remembered.
+    Nothing is remembered without a manifest, because there is no journal.
     """
     if not isinstance(state, Running):
         return ()
@@ -183,14 +183,17 @@ def _has_room(known: Map[str, Mark], name: str) -> bool:
 
 
 def _running(operation: Operation, state: State) -> Running:
-    """Return ``state`` if ``operation``, which needs a running one, is possible in it."""
+    """Return ``state`` as running.
+
+    Raises a refusal if ``operation`` is not possible in its phase.
+    """
     require(operation, phase_of(state))
-    assert isinstance(state, Running)  # noqa: S101 the table says so
+    assert isinstance(state, Running)  # noqa: S101 the table permits these operations only then
     return state
 
 
 def activate(state: Running, command: commands.Activate) -> tuple[events.Event, ...]:
-    """Return the event of an activation that is counted and audited."""
+    """Return the event of a counted and audited activation."""
     if (command.manifest, command.intermediate) != (state.manifest, state.keys.intermediate_cert):
         raise commands.StaleError
     require_below_limit(state, command.activated.marble_type)
@@ -198,18 +201,17 @@ def activate(state: Running, command: commands.Activate) -> tuple[events.Event, 
 
 
 def record_activations(command: commands.RecordActivations) -> tuple[events.Event, ...]:
-    """Return the event of activations without a limit, which have happened."""
+    """Return the event of activations without a limit. They have already happened."""
     return (events.MarblesActivated(activations=command.activations),)
 
 
 def require_below_limit(state: Running, marble_type: str) -> None:
-    """Raise ``ForbiddenError`` if a type of the manifest was activated as often as it may be."""
+    """Raise ``ForbiddenError`` if ``marble_type`` has reached its maximum number of activations."""
     limit = policy_of(state.manifest).manifest.marbles[marble_type].max_activations
     if limit and state.activations.get(marble_type, 0) >= limit:
         raise ForbiddenError(
-            f"marble type {quoted(marble_type)} was activated {limit} times,"
-            " which is its MaxActivations",
-            hint="every start counts, also that of a workload that was activated before;"
+            f"marble type {quoted(marble_type)} has reached its MaxActivations of {limit}",
+            hint="every start counts, also a restart of the same workload;"
             " raise MaxActivations with an update of the manifest",
         )
 
@@ -217,21 +219,21 @@ def require_below_limit(state: Running, marble_type: str) -> None:
 def set_counter(
     state: Running, command: commands.SetCounter, context: Context
 ) -> tuple[events.Event, ...]:
-    """Return the event that raises the counter; no event if its value is as high already."""
+    """Return the event that raises the counter; no event if the counter is already as high."""
     if not policy_of(state.manifest).has_gate(FeatureGate.MONOTONIC_COUNTER):
-        raise ForbiddenError("counting is not enabled", hint="add MonotonicCounter to FeatureGates")
+        raise ForbiddenError(
+            "monotonic counters are not enabled", hint="add MonotonicCounter to FeatureGates"
+        )
     if command.marble_root != state.keys.marble_root_cert:
         raise UnauthenticatedError(
-            "the workload's certificate is from before an update of the manifest",
+            "an update of the manifest replaced the CA of the workload's certificate",
             hint="start the workload again",
         )
     if command.value <= counter_of(state, command.marble, command.name):
         return ()
     own = state.counters.get(command.marble)
     if own is not None and len(own) >= COUNTERS and command.name not in own:
-        raise ConflictError(
-            f"this workload has {COUNTERS} counters, which is the most", hint=_REUSE
-        )
+        raise ConflictError(f"this workload has the maximum of {COUNTERS} counters", hint=_REUSE)
     marble_type, uuid = command.marble
     raised = events.CounterSet(
         time=context.now,
@@ -243,4 +245,4 @@ def set_counter(
     return (raised,)
 
 
-_REUSE: Final = "counters are never deleted: use fewer names"
+_REUSE: Final = "use fewer names; counters are never deleted"

@@ -1,9 +1,8 @@
-"""Whether a full update may be initiated, acknowledged or cancelled: pure, like ``decide``.
+"""Decides whether a user may initiate, acknowledge or cancel a full update. Pure.
 
-The list of users who acknowledge is fixed when an update is initiated: all users with
-``UpdateManifest`` in the manifest that is then in force. The last acknowledgement that is needed
-and the application of the update are one change.
-Source: manifest format, "Full update and acknowledgement".
+The initiation fixes the list of users who may acknowledge: all users with ``UpdateManifest`` in the
+manifest in force. The last required acknowledgement and the application of the update are one
+change, so no state exists between them. Source: manifest format, "Full update and acknowledgement".
 """
 
 from keyhouse.base.errors import ConflictError, ForbiddenError, NotFoundError
@@ -19,7 +18,7 @@ from keyhouse.manifest import Action, Serving, fingerprint
 def initiate_update(
     state: Running, command: commands.InitiateUpdate, context: Context
 ) -> tuple[events.Event, ...]:
-    """Return the events: the update is pending, or it is applied at once."""
+    """Return the events of a new update: only the initiation, or also its application."""
     user = policy_of(state.manifest).authorize_update(command.identity)
     require_nothing_pending(state)
     if command.based_on != state.manifest or not commands.still_holds(state, command.basis):
@@ -34,7 +33,7 @@ def initiate_update(
 def acknowledge_update(
     state: Running, command: commands.AcknowledgeUpdate, context: Context
 ) -> tuple[events.Event, ...]:
-    """Return the acknowledgement and, if it is the last that was needed, the application."""
+    """Return the acknowledgement and, with the last required acknowledgement, the application."""
     user = policy_of(state.manifest).identify(command.identity)
     pending = require_acknowledger(state, user, command.manifest).acknowledged_by(user)
     if not commands.still_holds(state, command.basis):
@@ -53,7 +52,7 @@ def cancel_update(
         user = policy_of(state.manifest).authorize_update(command.identity)
     pending = require_pending(state)
     if command.identity is not None and not context.removed_may_cancel:
-        _require_not_removed(command.identity, user, pending)
+        _require_user_stays(command.identity, user, pending)
     if command.manifest is not None and command.manifest != pending.manifest:
         raise NotFoundError("this update is no longer pending")
     if command.identity is not None:
@@ -65,7 +64,7 @@ def cancel_update(
 
 
 def proposed(state: Running, user: str, manifest: bytes) -> Pending:
-    """Return the update as ``user`` would initiate it now: acknowledged by this user only."""
+    """Return the update that ``user`` would initiate now, acknowledged by this user only."""
     policy = policy_of(state.manifest)
     users = policy.permissions.holders(Action.UPDATE_MANIFEST)
     needed = policy.manifest.config.update_threshold or len(users)
@@ -94,24 +93,24 @@ def require_acknowledger(state: Running, user: str, manifest: bytes) -> Pending:
     """Return the pending update, if ``user`` may acknowledge it and uploaded the same bytes.
 
     Raises:
-        NotFoundError: nothing is pending. ForbiddenError: not on its list.
-        ConflictError: other bytes.
+        NotFoundError: no update is pending. ForbiddenError: the user is not on the list of the
+            update. ConflictError: the uploaded manifest differs.
     """
     pending = require_pending(state)
     if user not in pending.users:
         raise ForbiddenError(
-            f"user {quoted(user)} is not among those who acknowledge this update",
-            hint=f"these are: {', '.join(quoted(name) for name in pending.users)}",
+            f"user {quoted(user)} may not acknowledge this update",
+            hint=f"these users may: {', '.join(quoted(name) for name in pending.users)}",
         )
     if manifest != pending.manifest:
         raise ConflictError(
-            "the manifest is not the pending one, byte for byte",
-            hint=f"its fingerprint is {fingerprint(pending.manifest)}",
+            "the uploaded manifest is not byte for byte the pending manifest",
+            hint=f"upload the manifest with the fingerprint {fingerprint(pending.manifest)}",
         )
     return pending
 
 
-def _require_not_removed(identity: bytes, user: str, pending: Pending) -> None:
+def _require_user_stays(identity: bytes, user: str, pending: Pending) -> None:
     if policy_of(pending.manifest).permissions.find_user(identity) is None:
         raise ForbiddenError(
             f"user {quoted(user)} is removed by this update and may not cancel it",
@@ -122,7 +121,7 @@ def _require_not_removed(identity: bytes, user: str, pending: Pending) -> None:
 def _applied(
     state: Running, pending: Pending, application: commands.Application | None, context: Context
 ) -> tuple[events.Event, ...]:
-    """Return the application of ``pending`` if no more acknowledgement is needed."""
+    """Return the application of ``pending``; no event while acknowledgements are missing."""
     if pending.missing:
         return ()
     if application is None or not _fits(state, application):
@@ -145,7 +144,10 @@ def _applied(
 
 
 def _former_witnesses(old: bytes, new: bytes) -> str:
-    """Return the policy of witnesses that ``new`` changes, if secrets were served by it."""
+    """Return the former policy of witnesses if ``new`` replaces them; empty if not.
+
+    Empty as well if the old manifest served secrets without witnesses.
+    """
     before, after = (policy_of(each).manifest.config.transparency for each in (old, new))
     if before is None or before.serve != Serving.WITNESSED:
         return ""
@@ -153,7 +155,7 @@ def _former_witnesses(old: bytes, new: bytes) -> str:
 
 
 def _fits(state: Running, application: commands.Application) -> bool:
-    """Tell whether ``application`` fits the state, with every value uploaded since it was made."""
+    """Return whether ``application`` fits the state, and all uploads since its preparation."""
     if application.based_on != state.manifest:
         return False
     if application.intermediate != state.keys.intermediate_cert:

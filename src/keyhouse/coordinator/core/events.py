@@ -1,10 +1,11 @@
-"""What happened: the vocabulary of the journal.
+"""The events: the vocabulary of the journal.
 
-An event holds final bytes: keys, certificates, secrets, time. Nothing is generated or checked again
-when it is applied. Tags and field names never change: add, never rename (the tests replay journals
-that each release wrote).
+An event holds final bytes: keys, certificates, secrets, time. ``evolve`` generates nothing and
+checks no rule again. Tags and field names never change. A new version may add names, but must not
+rename them: the tests replay journals of each release.
 
-An epoch's base is a run of the ``Base...`` events: the state piece by piece, each of bounded size.
+The base of an epoch is a run of ``Base...`` events. Each of them holds a piece of the state, of
+bounded size.
 """
 
 from typing import Final
@@ -18,9 +19,10 @@ from keyhouse.coordinator.core.state import LineItem, Member, Pending, PublicLog
 from keyhouse.wire.secret_types import SecretType
 
 LEVEL: Final = 2
-"""Which kinds of events this version reads and writes. A kind that others do not know raises it.
+"""The set of event kinds that this version reads and writes. A new kind raises the level.
 
-Level 2 has ``LineExtended`` and ``BaseLine``.
+A coordinator compares the level with the levels of its replicas, because an older replica cannot
+read the new kind. Level 2 added ``LineExtended`` and ``BaseLine``.
 """
 
 Time = int
@@ -28,7 +30,7 @@ Time = int
 
 
 class ManifestSet(msgspec.Struct, frozen=True, tag="manifest-set"):
-    """The first manifest of a deployment took effect, with everything generated for it."""
+    """The first manifest of a deployment took effect, with all generated keys and secrets."""
 
     time: Time
     platform: str
@@ -46,7 +48,7 @@ class Started(msgspec.Struct, frozen=True, tag="started", omit_defaults=True):
     instance: bytes  # 16 random bytes
     version: str
     measurement: bytes  # the process's own MRENCLAVE
-    member: Member | None = None  # of a store that several processes share
+    member: Member | None = None  # only with a shared store
 
 
 class Uploaded(msgspec.Struct, frozen=True):
@@ -60,8 +62,8 @@ class Uploaded(msgspec.Struct, frozen=True):
 class SecretsUploaded(msgspec.Struct, frozen=True, omit_defaults=True, tag="secrets-uploaded"):
     """A user uploaded secrets.
 
-    The last of a batch has its leaves, as ``Published`` would: a record of their own costs half as
-    much as the upload.
+    The last event of a batch also holds the leaves of the batch, in place of ``Published``. A
+    separate record would cost half as much as the upload.
     """
 
     time: Time
@@ -71,9 +73,9 @@ class SecretsUploaded(msgspec.Struct, frozen=True, omit_defaults=True, tag="secr
 
 
 class CollateralSeen(msgspec.Struct, frozen=True, tag="collateral-seen"):
-    """A quote was verified with newer collateral than before; older one is refused afterwards.
+    """A quote was verified with newer collateral. Afterwards, older collateral is refused.
 
-    ``marks``: the parts that are newer, by name (``attestation.marks_of``).
+    ``marks``: the newer parts, by name (``attestation.marks_of``).
     """
 
     time: Time
@@ -81,7 +83,7 @@ class CollateralSeen(msgspec.Struct, frozen=True, tag="collateral-seen"):
 
 
 class PackagesUpdated(msgspec.Struct, frozen=True, tag="packages-updated"):
-    """A user raised security versions; what the old intermediate CA had issued is replaced."""
+    """A user raised security versions. All certificates of the old intermediate CA are replaced."""
 
     time: Time
     user: str
@@ -91,7 +93,7 @@ class PackagesUpdated(msgspec.Struct, frozen=True, tag="packages-updated"):
 
 
 class UpdateInitiated(msgspec.Struct, frozen=True, tag="update-initiated"):
-    """A user proposed a new manifest, which is the first acknowledgement of it."""
+    """A user proposed a new manifest. The proposal is also the first acknowledgement."""
 
     time: Time
     user: str
@@ -103,11 +105,11 @@ class UpdateAcknowledged(msgspec.Struct, frozen=True, tag="update-acknowledged")
 
     time: Time
     user: str
-    pending: Pending  # with this acknowledgement
+    pending: Pending  # includes this acknowledgement
 
 
 class UpdateCancelled(msgspec.Struct, frozen=True, tag="update-cancelled"):
-    """The pending update was cancelled: by a user, or (empty) because it could not be applied."""
+    """The pending update was cancelled: by ``user``, or (empty) by the coordinator."""
 
     time: Time
     user: str
@@ -115,36 +117,39 @@ class UpdateCancelled(msgspec.Struct, frozen=True, tag="update-cancelled"):
 
 
 class ManifestUpdated(msgspec.Struct, frozen=True, tag="manifest-updated"):
-    """A new manifest replaced the old one. It begins an epoch, so it is never a record."""
+    """A new manifest replaced the old manifest.
+
+    The event begins an epoch, so it is never a record.
+    """
 
     time: Time
     keys: CoordinatorKeys  # same root, new intermediate, perhaps a new root secret
     manifest: bytes
     signature: bytes
     kept: tuple[str, ...]  # secrets with unchanged values, and unchanged previous values
-    secrets: dict[str, StoredSecret]  # all others that have a value
+    secrets: dict[str, StoredSecret]  # all other secrets with a value
     previous: dict[str, StoredSecret]
     previous_root_secret: Secret
     previous_sizes: dict[str, int]
     recovery: RecoveryMaterial
-    notes: tuple[str, ...]  # what users should know about the update, as text
-    former_witnesses: str = ""  # a policy whose quorum has to cosign this first
+    notes: tuple[str, ...]  # remarks for users, as text
+    former_witnesses: str = ""  # policy of the replaced witnesses, who must cosign the replacement
 
 
 class Activated(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One workload was given its parameters. The values of the quote are empty if it had none."""
+    """A workload received its parameters. Without a quote, the fields of the quote are empty."""
 
     time: Time
     marble_type: str
     uuid: str  # 36 characters, lower case
     names: tuple[str, ...]  # DNS names and IP addresses in its certificate
-    counted: bool  # whether its type had a limit
-    quoted: bool  # without a quote in simulation only
+    counted: bool  # did its type have a limit?
+    quoted: bool  # False: no quote, in simulation only
     platform: bytes = b""  # PPID, 16 bytes; SEV-SNP: CHIP_ID, 64 bytes
     mrenclave: bytes = b""
     mrsigner: bytes = b""
     tcb_status: str = ""
-    mrtd: bytes = b""  # of a confidential VM, instead of the two of an enclave
+    mrtd: bytes = b""  # of a confidential VM; an enclave has the two fields above
     rtmrs: tuple[bytes, ...] = ()  # RTMR0 to RTMR3
     measurement: bytes = b""  # of a confidential VM of SEV-SNP
 
@@ -166,35 +171,35 @@ class CounterSet(msgspec.Struct, frozen=True, tag="counter-set"):
 
 
 class LogBegun(msgspec.Struct, frozen=True, tag="log-begun"):
-    """The transparency log of the deployment began, with its first manifest or later."""
+    """The transparency log of the deployment began, with the first manifest or later."""
 
     time: Time
     key: Secret  # Ed25519, 32 bytes: signs the checkpoints
     verifier: str  # the key's public half as a C2SP verifier key; its name is the log's origin
     signature: bytes  # by the root key over ``verifier``, DER
-    imported: str = ""  # the object with the lines of the update log before it; empty: none
+    imported: str = ""  # the object with the earlier update log; empty: none
 
 
 class Published(msgspec.Struct, frozen=True, tag="published"):
-    """These leaves were appended to the transparency log: final bytes, never made again."""
+    """These leaves were appended to the transparency log. The bytes are final."""
 
     leaves: tuple[bytes, ...]
 
 
 class WitnessesAgreed(msgspec.Struct, frozen=True, tag="witnesses-agreed"):
-    """Former witnesses have cosigned that there are others now."""
+    """The former witnesses have cosigned their replacement."""
 
     time: Time
 
 
 class LineExtended(msgspec.Struct, frozen=True, tag="line-extended"):
-    """The line of the root got these entries. The level of a journal is 2 from then on."""
+    """The line of the root received these entries. From then on the journal has level 2."""
 
     items: tuple[LineItem, ...]
 
 
 class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
-    """The first piece of a base: everything of the state that does not grow."""
+    """The first piece of a base: all parts of the state that do not grow."""
 
     time: Time
     platform: str
@@ -208,11 +213,11 @@ class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
     previous_sizes: dict[str, int]
     pending: Pending | None
     collateral_marks: dict[str, Mark] = {}
-    public_log: PublicLog | None = None  # as far as its files have it; the rest is ``Published``
+    public_log: PublicLog | None = None  # the part in its files; ``Published`` events hold the rest
 
 
 class BaseMembers(msgspec.Struct, frozen=True, tag="base-members"):
-    """A piece of a base: who shares the store, if anybody does; the newest last."""
+    """A piece of a base: the processes that share the store, newest last."""
 
     members: tuple[Member, ...]
 
@@ -231,7 +236,7 @@ class BaseSecrets(msgspec.Struct, frozen=True, tag="base-secrets"):
 
 
 class BaseActivations(msgspec.Struct, frozen=True, tag="base-activations"):
-    """A piece of a base: how often types with a limit were activated."""
+    """A piece of a base: the numbers of activations of marble types with a limit."""
 
     counts: dict[str, int]  # by marble type
 
@@ -254,7 +259,7 @@ class BaseCounters(msgspec.Struct, frozen=True, tag="base-counters"):
 class BaseAudit(msgspec.Struct, frozen=True, tag="base-audit"):
     """A piece of a base: some lines of the audit trail, oldest first."""
 
-    first: int  # the number of the first line, counted from the first activation ever
+    first: int  # number of the first line; the deployment's first activation has 0
     lines: tuple[bytes, ...]
 
 
@@ -265,12 +270,12 @@ class BaseLog(msgspec.Struct, frozen=True, tag="base-log"):
 
 
 class BaseEnded(msgspec.Struct, frozen=True, tag="base-ended"):
-    """The last piece of a base: how much of each kind came before it."""
+    """The last piece of a base: the number of items of each kind, for a check of completeness."""
 
     secrets: int
     previous: int
     log_lines: int
-    activations: int = 0  # marble types that were counted
+    activations: int = 0  # marble types with a count
     counters: int = 0
     audit_lines: int = 0
 

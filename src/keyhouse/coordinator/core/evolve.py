@@ -1,4 +1,8 @@
-"""How an event changes the state. Decodes nothing, checks no rule, generates nothing: total."""
+"""Applies an event to the state. Decodes nothing, generates nothing, and checks no rule.
+
+The decision has checked the rules before the event was written. So ``evolve`` accepts every event
+that Keyhouse writes, and a replay of the journal gives the served state.
+"""
 
 from collections.abc import Iterable
 from typing import Final, assert_never
@@ -14,15 +18,15 @@ from keyhouse.coordinator.core.state import Counters, Pending, PublicLog, Runnin
 _RESTORE: Final = "restore a backup"
 
 MOST_MEMBERS: Final = 64
-"""Processes that are told of a new data key: the last that started. Others have to ask for it."""
+"""Maximum number of processes that receive a new data key. Older ones have to request the key."""
 
 
 def evolve(state: State | None, event: events.Event) -> State:  # noqa: C901, PLR0911, PLR0912 a case each
     """Return the state after ``event``.
 
-    ``state`` is None only before the first event of a journal. Raises ``BrokenError`` if the
-    journal is not one that Keyhouse writes (an event before any base): its records were verified,
-    so this is a bug, and not damage of the disk.
+    ``state`` is None only before the first event of a journal. Raises ``BrokenError`` for an event
+    before any base. The records were verified, so such a journal is a defect of Keyhouse, not
+    damage of the disk.
     """
     match event:
         case events.ManifestSet():
@@ -91,12 +95,12 @@ def _with_piece(running: Running, event: events.BasePiece) -> Running:  # noqa: 
 def evolve_all(state: State | None, following: Iterable[events.Event]) -> State:
     """Return the state after all of ``following``, in order.
 
-    Raises ``BrokenError`` if there is none.
+    Raises ``BrokenError`` if the journal has no record.
     """
     for event in following:
         state = evolve(state, event)
     if state is None:
-        raise BrokenError("the journal holds no record", hint=_RESTORE)
+        raise BrokenError("the journal has no record", hint=_RESTORE)
     return state
 
 
@@ -110,7 +114,7 @@ def _running(state: State | None, event: events.Event) -> Running:
 
 
 def _later(running: Running, time: int) -> int:
-    return max(running.time, time)  # journalled time never runs backwards
+    return max(running.time, time)  # the time of a state never runs backwards
 
 
 def _started(running: Running, event: events.Started) -> Running:
@@ -142,7 +146,7 @@ def _log_begun(running: Running, event: events.LogBegun) -> Running:
 def with_leaves(running: Running, leaves: Iterable[bytes]) -> Running:
     """Return the state after ``leaves`` were appended to its transparency log."""
     if running.public_log is None:
-        raise BrokenError("the journal has leaves of a log that never began", hint=_RESTORE)
+        raise BrokenError("the journal has leaves before the beginning of their log", hint=_RESTORE)
     return replace(running, public_log=running.public_log.with_leaves(leaves))
 
 
@@ -216,19 +220,19 @@ def _with_counters(
     grown = counters.mutate()
     for value in values:
         marble = (value.marble_type, value.uuid)
-        own: Map[str, int] = grown.get(marble, Map())
-        grown[marble] = own.set(value.name, value.value)
+        values_of_marble: Map[str, int] = grown.get(marble, Map())
+        grown[marble] = values_of_marble.set(value.name, value.value)
     return grown.finish()
 
 
 def _require_complete(running: Running, event: events.BaseEnded) -> None:
-    found = (
+    actual = (
         len(running.secrets),
         len(running.previous),
         len(running.activations),
         sum(map(len, running.counters.values())),
     )
-    if found != (event.secrets, event.previous, event.activations, event.counters):
+    if actual != (event.secrets, event.previous, event.activations, event.counters):
         raise BrokenError("the journal's base is incomplete", hint=_RESTORE)
 
 

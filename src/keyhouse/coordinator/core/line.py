@@ -1,4 +1,8 @@
-"""The line of the root in the state: how each change extends it. Pure."""
+"""The line of the root in the state: the entries that each change appends. Pure.
+
+The line lists every manifest that was in force under a root key, with the code that made the
+manifest take effect. Each entry has the hash of the entry before it. Source: ``transparency.line``.
+"""
 
 import hashlib
 from collections.abc import Iterable
@@ -15,16 +19,15 @@ from keyhouse.transparency.leaf import name_in_leaf
 from keyhouse.transparency.line import MOST_ENTRIES, Code, Entry, RootLine, encode_entry, hash_of
 
 HOLDERS: Final = 10
-"""Holders in an entry: each name has at most some 3 KiB of JSON, most have 20 bytes."""
+"""Names of holders in one entry. A name has at most about 3 KiB of JSON; most have 20 bytes."""
 
 Items = tuple[LineItem, ...]
 
 
 def line_of(state: Running) -> RootLine | None:
-    """Return the line of ``state``; None: the journal of an older version has none.
+    """Return the line of the root of ``state``, or None for a journal of an older version.
 
-    Raises ``BrokenError`` if its entries make none, or end with another manifest than the one in
-    force.
+    Raises ``BrokenError`` for invalid entries, and for a last manifest that is not in force.
     """
     if not state.line:
         return None
@@ -36,7 +39,7 @@ def line_of(state: Running) -> RootLine | None:
         ) from None
     if line.manifests[-1] != fingerprint(state.manifest):
         raise BrokenError(
-            f"the line of the root ends with the manifest {line.manifests[-1]}, the state has"
+            f"the line of the root ends with the manifest {line.manifests[-1]}; in force is"
             f" {fingerprint(state.manifest)}",
             hint="restore a backup",
         )
@@ -44,12 +47,12 @@ def line_of(state: Running) -> RootLine | None:
 
 
 def level_of(state: Running) -> int:
-    """Return which events the journal of ``state`` may have (``events.LEVEL``)."""
+    """Return the level of the journal of ``state`` (``events.LEVEL``)."""
     return 2 if state.line else 1
 
 
 def created(state: Running, code: Code, time: int) -> Items:
-    """Return the line of the deployment that begins with ``state``."""
+    """Return the first entry of a deployment that begins with ``state``."""
     entry = lines.Created(
         previous="", time=time, root=_root(state), manifest=fingerprint(state.manifest), code=code
     )
@@ -57,7 +60,10 @@ def created(state: Running, code: Code, time: int) -> Items:
 
 
 def adopted(state: Running, code: Code, time: int) -> Items:
-    """Return the line of a root of before the line, which the operator vouches for."""
+    """Return the first entry for a root that is older than such lines.
+
+    The line proves nothing about the time before this entry; the operator has to vouch for it.
+    """
     entry = lines.Adopted(
         previous="", time=time, root=_root(state), manifest=fingerprint(state.manifest), code=code
     )
@@ -65,10 +71,10 @@ def adopted(state: Running, code: Code, time: int) -> Items:
 
 
 def updated(before: Running, manifest: bytes, code: Code, time: int) -> Items:
-    """Return the entry of an update of ``before``. Raises ``ConflictError`` if it has no room."""
+    """Return the entry of an update of ``before``. Raises ``ConflictError`` if the line is full."""
     if len(before.line) >= MOST_ENTRIES:
         raise ConflictError(
-            f"the line of the root has {MOST_ENTRIES} entries, which is the most",
+            f"the line of the root has the maximum of {MOST_ENTRIES} entries",
             hint="begin a new deployment",
         )
     return _appended(
@@ -80,22 +86,22 @@ def updated(before: Running, manifest: bytes, code: Code, time: int) -> Items:
 def started(
     state: Running, code: Code, time: int, *, holders: Iterable[str] = (), new_log: str = ""
 ) -> Items:
-    """Return the entries of a start: a recovery with the shares of ``holders``, new code, a log.
+    """Return the entries of a start: a recovery by ``holders``, new code, and a new log.
 
-    They only inform, so they are left out where the line has no room.
+    These entries only inform. A line without room for all of them gets none.
     """
     names = [name_in_leaf(name) for name in holders]
-    said: list[Entry] = [
+    entries: list[Entry] = [
         lines.RecoveredEntry(previous="", time=time, holders=tuple(names[at : at + HOLDERS]))
         for at in range(0, len(names), HOLDERS)
     ]
     if not _has_code(state, code):
-        said.append(lines.CodeEntry(previous="", time=time, code=code))
+        entries.append(lines.CodeEntry(previous="", time=time, code=code))
     if new_log:
-        said.append(lines.LogEntry(previous="", time=time, origin=new_log))
-    if len(state.line) + len(said) >= MOST_ENTRIES:
+        entries.append(lines.LogEntry(previous="", time=time, origin=new_log))
+    if len(state.line) + len(entries) >= MOST_ENTRIES:
         return ()
-    return _appended(state.line, *said)
+    return _appended(state.line, *entries)
 
 
 def _has_code(state: Running, code: Code) -> bool:
@@ -108,10 +114,10 @@ def _has_code(state: Running, code: Code) -> bool:
     )
 
 
-def _appended(before: Items, *said: Entry) -> Items:
-    """Return items for ``said``, each of which names the one before it."""
+def _appended(before: Items, *entries: Entry) -> Items:
+    """Return items for ``entries``. Each entry has the hash of the entry before it."""
     items: list[LineItem] = []
-    for entry in said:
+    for entry in entries:
         last = items[-1] if items else before[-1]
         chained = replace(entry, previous=hash_of(last.entry).hex())
         items.append(LineItem(encode_entry(chained)))

@@ -1,7 +1,7 @@
-"""Which operation is possible in which phase: the one table.
+"""The one table of operations and phases.
 
-Requests are checked against it before anything else; it determines the messages of refusals, and
-the reference prints it. Source: wire reference of the interface, "States".
+Each request is checked against the table before any other check. The table also determines the
+texts of refusals, and the reference prints it. Source: wire reference of the interface, "States".
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from keyhouse.coordinator.core.state import AcceptingManifest, Recovering, State
 
 
 class Phase(IntEnum):
-    """The number that ``GET /api/v2/status`` answers."""
+    """The number in the answer of ``GET /api/v2/status``."""
 
     RECOVERY = 1
     ACCEPTING_MANIFEST = 2
@@ -37,7 +37,7 @@ _WORDS: Mapping[Phase, str] = {
 
 
 class Operation(StrEnum):
-    """An operation of a caller, as the start of "... is possible"."""
+    """An operation of a client, as the start of "... is possible"."""
 
     READ_STATUS = "reading the status"
     READ_QUOTE = "reading the quote"
@@ -111,7 +111,10 @@ OPEN_WHILE_HELD: frozenset[Operation] = frozenset(
         Operation.READ_PENDING,
     }
 )
-"""What is public, and so is possible while witnesses do not know this state; all else is held."""
+"""The public operations, possible while the witnesses have not yet cosigned this state.
+
+All other operations wait.
+"""
 
 
 _HOW_TO_BEGIN: Mapping[Phase, str] = {
@@ -122,7 +125,7 @@ _HOW_TO_CHANGE = "keyhouse manifest update apply changes the one in force"
 
 
 def phase_of(state: State) -> Phase:
-    """Return the phase that ``state`` is in."""
+    """Return the phase of ``state``."""
     if isinstance(state, AcceptingManifest):
         return Phase.ACCEPTING_MANIFEST
     if isinstance(state, Recovering):
@@ -131,10 +134,13 @@ def phase_of(state: State) -> Phase:
 
 
 def require(operation: Operation, phase: Phase) -> None:
-    """Return if ``operation`` is possible in ``phase``, else raise a refusal that says when it is.
+    """Verify that ``operation`` is possible in ``phase``.
+
+    The refusal names the possible phases.
 
     Raises:
-        WrongPhaseError, NotFoundError, UnauthenticatedError, ForbiddenError: as the table says.
+        WrongPhaseError, NotFoundError, UnauthenticatedError, ForbiddenError: according to the
+            table.
     """
     outcome = TABLE[operation][phase - 1]
     if outcome is Outcome.YES:

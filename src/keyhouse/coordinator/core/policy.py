@@ -1,4 +1,4 @@
-"""What a manifest means for decisions: derived from its bytes, cached for the few in use."""
+"""The rules of a manifest in a form for decisions: derived from its bytes and cached."""
 
 import threading
 from bisect import bisect_left
@@ -31,26 +31,29 @@ from keyhouse.manifest import (
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
 FEW = 4
-"""Per-marble certificates, none of them RSA, that are made on the event loop in milliseconds."""
+"""Maximum of per-marble certificates for rendering on the event loop, which takes milliseconds.
+
+An RSA key takes too long in any number.
+"""
 
 MANY = 200
-"""Templates and secrets that are rendered on the event loop."""
+"""Maximum of templates and secrets for rendering on the event loop."""
 
 
 class InForce(Protocol):
-    """The part of a running state that decides what an update changes.
+    """The part of a running state that determines the effect of an update.
 
-    A log names it as well, so who reads a log can name the same changes.
+    A log holds this part as well, so a reader of a log can derive the same effect.
     """
 
     @property
     def manifest(self) -> bytes:
-        """The manifest, as it was uploaded."""
+        """The manifest, as uploaded."""
         ...
 
     @property
     def security_versions(self) -> Mapping[str, int]:
-        """The versions that package updates have raised."""
+        """The versions raised by package updates."""
         ...
 
     @property
@@ -65,20 +68,23 @@ class InForce(Protocol):
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """The parameters of one marble type, and the secrets that they use. Nothing else is made."""
+    """The parameters of a marble type, and the secrets for them.
+
+    An activation makes nothing else.
+    """
 
     marble_type: str
     marble: Marble
     templates: MarbleTemplates
-    secrets: dict[str, SecretDefinition]  # read by templates and TLS tags, by name
-    previous: dict[str, SecretDefinition]  # whose previous values templates read
+    secrets: dict[str, SecretDefinition]  # by name; used by templates and TLS tags
+    previous: dict[str, SecretDefinition]  # by name; templates use the previous values
     incoming: tuple[Incoming, ...]  # of all its TLS tags
     outgoing: tuple[Outgoing, ...]
     is_costly: bool  # too slow for the event loop
 
 
 def recipe_of(manifest: Manifest, templates: TemplateIndex, marble_type: str) -> Recipe:
-    """Return the recipe of a marble type of ``manifest``, whose templates are ``templates``."""
+    """Return the recipe of ``marble_type`` in ``manifest`` with its ``templates``."""
     marble, own = manifest.marbles[marble_type], templates.marbles[marble_type]
     tags = [manifest.tls[name] for name in marble.tls]
     incoming = tuple(entry for tag in tags for entry in tag.incoming)
@@ -99,11 +105,11 @@ def recipe_of(manifest: Manifest, templates: TemplateIndex, marble_type: str) ->
 
 
 def _is_costly(used: list[SecretDefinition], entries: int) -> bool:
-    made = list(_made_each_time(used))
-    return len(made) > FEW or SecretType.CERT_RSA in made or entries > MANY
+    certificates = list(_made_at_activation(used))
+    return len(certificates) > FEW or SecretType.CERT_RSA in certificates or entries > MANY
 
 
-def _made_each_time(used: list[SecretDefinition]) -> Iterator[SecretType]:
+def _made_at_activation(used: list[SecretDefinition]) -> Iterator[SecretType]:
     for definition in used:
         if definition.type.is_certificate and not (definition.shared or definition.user_defined):
             yield definition.type
@@ -122,11 +128,11 @@ class Policy:
         self._user_ends = sorted(end for end in ends if end is not None)
 
     def expired_users(self, now: int) -> int:
-        """Return how many users have a certificate that ended before ``now``, in microseconds."""
+        """Return the number of users with an expired certificate. ``now`` is in microseconds."""
         return bisect_left(self._user_ends, now // 1_000_000)
 
     def recipe(self, marble_type: str) -> Recipe | None:
-        """Return what activating ``marble_type`` takes; None if there is no such type."""
+        """Return the recipe for an activation of ``marble_type``, or None for an unknown type."""
         if marble_type not in self.manifest.marbles:
             return None
         known = self._recipes.get(marble_type)
@@ -137,7 +143,7 @@ class Policy:
 
     @property
     def seal_mode(self) -> SealMode:
-        """Who can read the stored state back."""
+        """The mode that determines which machines can unseal the stored state."""
         return self.manifest.config.seal_mode
 
     def has_gate(self, gate: FeatureGate) -> bool:
@@ -145,11 +151,11 @@ class Policy:
         return gate in self.manifest.config.feature_gates
 
     def identify(self, identity: bytes | None) -> str:
-        """Return the name of the user whose certificate is exactly ``identity`` (DER of the leaf).
+        """Return the user whose certificate is exactly ``identity`` (DER of the leaf).
 
         Raises:
-            UnauthenticatedError: no user has it. A client without a certificate gets the same
-                answer.
+            UnauthenticatedError: no user has this certificate. A client without a certificate gets
+                the same answer.
         """
         user = self.permissions.find_user(identity) if identity is not None else None
         if user is None:
@@ -160,18 +166,18 @@ class Policy:
         return user
 
     def authorize(self, identity: bytes | None, action: Action, names: Iterable[str]) -> str:
-        """Return the name of the user if it may do ``action`` on every one of ``names``.
+        """Return the name of the user, who must have ``action`` on each of ``names``.
 
         Raises:
-            UnauthenticatedError: no user has this certificate.
-            ForbiddenError: the permission is missing on some; unknown names look the same.
+            UnauthenticatedError: no user has this certificate. ForbiddenError: the permission is
+                missing for a name; an unknown name gets the same answer.
         """
         user = self.identify(identity)
         self.require(user, action, names)
         return user
 
     def authorize_update(self, identity: bytes | None) -> str:
-        """Return the name of the user if it may update the manifest as a whole.
+        """Return the name of the user, who must have permission to update the whole manifest.
 
         Raises:
             UnauthenticatedError, ForbiddenError: as for ``authorize``.
@@ -185,7 +191,7 @@ class Policy:
         return user
 
     def require(self, user: str, action: Action, names: Iterable[str]) -> None:
-        """Raise ``ForbiddenError`` unless ``user`` may do ``action`` on every one of ``names``."""
+        """Raise ``ForbiddenError`` unless ``user`` has ``action`` on each of ``names``."""
         missing = self.permissions.refused(user, action, names)
         if missing:
             shown = ", ".join(quoted(name) for name in missing[:20])
@@ -196,14 +202,14 @@ class Policy:
 
 
 def _caveats(manifest: Manifest) -> Iterator[str]:
-    """Yield what ``manifest`` promises less than it seems to: for status, log and answers."""
+    """Yield the promises of ``manifest`` that nothing enforces, for status, log and answers."""
     if manifest.infrastructures:
         yield "nothing enforces Infrastructures"
-    yield from _rolled_back(manifest)
+    yield from _rollback_caveats(manifest)
 
 
-def _rolled_back(manifest: Manifest) -> Iterator[str]:
-    """Yield what a host that restores an old disk does to limits and counters, if anything."""
+def _rollback_caveats(manifest: Manifest) -> Iterator[str]:
+    """Yield a text about limits and counters that a host can roll back with an old disk, if any."""
     config = manifest.config
     transparency = config.transparency or Transparency()
     witnessed = transparency.serve == Serving.WITNESSED
@@ -226,11 +232,11 @@ def _rolled_back(manifest: Manifest) -> Iterator[str]:
 
 
 class _Cache:
-    """The policies of a few manifests. Those in use stay longer than those only prepared.
+    """The policies of a few manifests. A policy in use stays longer than a policy only prepared.
 
-    Two generations: when the young one is full it becomes the old one, and the former old one is
-    dropped. A policy that is used moves to the young one. Each request uses the manifest in force,
-    which is therefore always kept.
+    The cache has two generations. A full young generation becomes the old one, and the former old
+    generation is dropped. A use moves a policy to the young generation. Each request uses the
+    manifest in force, so its policy always stays.
     """
 
     def __init__(self) -> None:
@@ -252,15 +258,15 @@ class _Cache:
 
 
 def policy_of(raw: bytes) -> Policy:
-    """Return the policy of the manifest ``raw``; made once for the manifests in use."""
+    """Return the policy of the manifest ``raw``, cached for the manifests in use."""
     if (known := _POLICIES.get(raw)) is not None:
         return known
-    with _DECODING:  # two threads that decode the same would each take twice as long
+    with _DECODING:  # two threads with the same manifest would each take twice as long
         return _POLICIES.get(raw) or remember_policy(decode(raw))
 
 
 def remember_policy(manifest: Manifest) -> Policy:
-    """Return the policy of a decoded manifest, and keep it for ``policy_of``.
+    """Return the policy of a decoded manifest, and cache it for ``policy_of``.
 
     Threads may call this at the same time; the results are equal.
     """
@@ -270,7 +276,7 @@ def remember_policy(manifest: Manifest) -> Policy:
 
 
 def versions_in_force(state: InForce) -> dict[str, int | None]:
-    """Return the SecurityVersion that each package has now; None for those without one."""
+    """Return the SecurityVersion of each package now; None for a package without one."""
     packages = policy_of(state.manifest).manifest.packages
     return {
         name: state.security_versions.get(name, package.security_version)
@@ -278,6 +284,6 @@ def versions_in_force(state: InForce) -> dict[str, int | None]:
     }
 
 
-_GENERATION: Final = 3  # the one in force, a pending one, and what is being prepared
+_GENERATION: Final = 3  # manifests: in force, pending, and in preparation
 _POLICIES: Final = _Cache()
 _DECODING: Final = threading.Lock()

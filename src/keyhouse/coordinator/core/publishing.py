@@ -1,4 +1,7 @@
-"""What the transparency log says of each change. Pure: leaves are decided with their events."""
+"""Derives the leaves of the transparency log from changes.
+
+Pure: a leaf is decided with its event.
+"""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,22 +26,25 @@ from keyhouse.transparency.leaf import LEAF_BYTES, Leaf, encode_leaf, name_in_le
 T = TypeVar("T")
 
 _ROOM: Final = LEAF_BYTES - 1024
-"""Bytes of a leaf for a list of names, each with its quotes; the rest is for all other fields."""
+"""Bytes of a leaf for a list of names, including quotes. The rest is for all other fields."""
 
 
 _WITH_LEAVES: Final = (events.Published, events.SecretsUploaded)
 
 
-class _Said(msgspec.Struct, frozen=True):
-    """Who asked for a command, and what that person has seen and signed: hashes, or nothing."""
+class _Signer(msgspec.Struct, frozen=True):
+    """The user of a command, with the plan and approval of this user.
+
+    Each field is a SHA-256, or empty if there is none.
+    """
 
     certificate: str
     plan: str
     approval: str
 
     @classmethod
-    def by(cls, command: Command) -> "_Said":
-        approved = getattr(command, "approved", None)  # of those that users sign
+    def by(cls, command: Command) -> "_Signer":
+        approved = getattr(command, "approved", None)  # only commands of users have one
         return cls(
             _certificate(command),
             getattr(command, "plan", ""),
@@ -55,9 +61,9 @@ class Publishing:
         self._uploads: list[leaves.Uploads] = []
 
     def add(self, before: State, command: Command, made: Iterable[events.Event]) -> None:
-        """Add what ``command`` did to the state ``before``: the events that it ``made``.
+        """Add the leaves of ``command`` with the events ``made`` in the state ``before``.
 
-        Raises ``LogInvalidError`` for a leaf that could not be read, which is a bug.
+        Raises ``LogInvalidError`` for an invalid leaf, which is a defect of Keyhouse.
         """
         if isinstance(command, UploadSecrets):
             for event in made:
@@ -67,16 +73,18 @@ class Publishing:
         if isinstance(command, MakeAnchor):
             self._end_uploads()
             self._leaves.append(encode_leaf(_anchor(command, self._context)))
-        said = _Said.by(command)
+        signer = _Signer.by(command)
         for event in made:
             self._end_uploads()
-            if isinstance(event, events.LogBegun):  # with a manifest, whose leaf comes after that
+            if isinstance(
+                event, events.LogBegun
+            ):  # made after its manifest; the log begins with this leaf
                 begun = log_begun(event, before.keys, self._context.platform)
                 self._leaves.insert(0, encode_leaf(begun))
-            self._leaves += map(encode_leaf, _leaves(before, event, said, self._context))
+            self._leaves += map(encode_leaf, _leaves(before, event, signer, self._context))
 
     def finish(self) -> tuple[bytes, ...]:
-        """Return them, encoded."""
+        """Return the encoded leaves."""
         self._end_uploads()
         return tuple(self._leaves)
 
@@ -95,8 +103,8 @@ def log_begun(
 ) -> leaves.LogBegun:
     """Return the first leaf of a log.
 
-    ``in_force``: the manifest of a deployment that runs already; its leaf names it, as no other
-    leaf of this log does.
+    ``in_force``: the manifest of a deployment that already runs. This leaf names the manifest,
+    because no other leaf of the new log does.
     """
     return leaves.LogBegun(
         time=event.time,
@@ -112,7 +120,7 @@ def log_begun(
     )
 
 
-def _given_up(log: PublicLog | None) -> leaves.PreviousLog | None:
+def _replaced_log(log: PublicLog | None) -> leaves.PreviousLog | None:
     if log is None:
         return None
     frontier = log.frontier
@@ -146,7 +154,9 @@ def recovered(time: int, at: str, holders: Iterable[str]) -> Iterator[leaves.Rec
         yield leaves.Recovered(time=time, at=at, holders=portion)
 
 
-def _leaves(before: State, event: events.Event, said: _Said, context: Context) -> Iterator[Leaf]:
+def _leaves(
+    before: State, event: events.Event, signer: _Signer, context: Context
+) -> Iterator[Leaf]:
     match event:
         case events.ManifestSet():
             yield leaves.ManifestSet(
@@ -159,7 +169,7 @@ def _leaves(before: State, event: events.Event, said: _Said, context: Context) -
         case events.Started():
             yield started(event, context)
         case events.UpdateInitiated() | events.UpdateAcknowledged() | events.UpdateCancelled():
-            yield from _agreement(before, event, said)
+            yield from _agreement(before, event, signer)
         case events.ManifestUpdated() if isinstance(before, Running):
             yield leaves.ManifestUpdated(
                 time=event.time,
@@ -170,7 +180,7 @@ def _leaves(before: State, event: events.Event, said: _Said, context: Context) -
                 public=is_public(event.manifest),
             )
         case events.PackagesUpdated() if isinstance(before, Running):
-            yield from _packages(before, event, said)
+            yield from _packages(before, event, signer)
         case _:
             return
 
@@ -178,7 +188,7 @@ def _leaves(before: State, event: events.Event, said: _Said, context: Context) -
 def _agreement(
     before: State,
     event: events.UpdateInitiated | events.UpdateAcknowledged | events.UpdateCancelled,
-    said: _Said,
+    signer: _Signer,
 ) -> Iterator[Leaf]:
     user = name_in_leaf(event.user)
     match event:
@@ -186,36 +196,36 @@ def _agreement(
             yield leaves.UpdateProposed(
                 time=event.time,
                 user=user,
-                certificate=said.certificate,
+                certificate=signer.certificate,
                 base=fingerprint(before.manifest),
                 manifest=fingerprint(event.pending.manifest),
-                plan=said.plan,
+                plan=signer.plan,
                 needed=event.pending.needed,
-                approval=said.approval,
+                approval=signer.approval,
                 public=is_public(event.pending.manifest),
             )
         case events.UpdateAcknowledged():
             yield leaves.UpdateApproved(
                 time=event.time,
                 user=user,
-                certificate=said.certificate,
+                certificate=signer.certificate,
                 manifest=fingerprint(event.pending.manifest),
-                plan=said.plan,
+                plan=signer.plan,
                 missing=event.pending.missing,
-                approval=said.approval,
+                approval=signer.approval,
             )
         case events.UpdateCancelled():
             yield leaves.UpdateCancelled(
                 time=event.time,
                 user=user,
-                certificate=said.certificate,
+                certificate=signer.certificate,
                 manifest=event.fingerprint,
-                approval=said.approval,
+                approval=signer.approval,
             )
 
 
 def _packages(
-    before: Running, event: events.PackagesUpdated, said: _Said
+    before: Running, event: events.PackagesUpdated, signer: _Signer
 ) -> Iterator[leaves.PackagesUpdated]:
     user = name_in_leaf(event.user)
     versions = [(name_in_leaf(name), str(new)) for name, new in sorted(event.versions.items())]
@@ -223,28 +233,28 @@ def _packages(
         yield leaves.PackagesUpdated(
             time=event.time,
             user=user,
-            certificate=said.certificate,
+            certificate=signer.certificate,
             base=fingerprint(before.manifest),
             versions=portion,
             intermediate=_intermediate(event.keys),
-            plan=said.plan,
-            approval=said.approval,
+            plan=signer.plan,
+            approval=signer.approval,
         )
 
 
 def _certificate(command: Command) -> str:
-    """Return the hash of the certificate of who asked for ``command``; empty: no user."""
+    """Return the SHA-256 of the user's certificate; empty for a command of the coordinator."""
     identity = getattr(command, "identity", None)
     return "" if identity is None else _hash_of(identity)
 
 
-@lru_cache(maxsize=64)  # a user uploads many times over one connection, which keeps these bytes
+@lru_cache(maxsize=64)  # a user uploads many times over one connection
 def _hash_of(identity: bytes) -> str:
     return object_name(identity)
 
 
 _known_name: Final = lru_cache(maxsize=256)(name_in_leaf)
-"""Of a user or a secret: the same ones are uploaded again and again."""
+"""Cached for names of users and secrets, because the same names are uploaded again."""
 
 
 def _uploads(event: events.SecretsUploaded, certificate: str) -> leaves.Uploads:
@@ -253,9 +263,9 @@ def _uploads(event: events.SecretsUploaded, certificate: str) -> leaves.Uploads:
 
 
 def _uploaded(time: int, uploads: Sequence[leaves.Uploads]) -> Iterable[bytes]:
-    """Return as few leaves as hold ``uploads``, in their order, encoded.
+    """Return the smallest number of encoded leaves for ``uploads``, in their order.
 
-    Not read again, as others are: all that they hold is bounded where it is made (``_uploads``).
+    A single leaf is not parsed again as other leaves are: ``_uploads`` bounds all its parts.
     """
     whole = canonical(leaves.SecretsUploaded(time=time, uploads=tuple(uploads)))
     if len(whole) <= _ROOM:
@@ -280,7 +290,7 @@ def _split(time: int, uploads: Iterable[leaves.Uploads]) -> Iterator[leaves.Secr
 
 
 def _portions(values: Iterable[T], room: int) -> Iterator[tuple[T, ...]]:
-    """Yield ``values`` in their order, in portions of at most ``room`` bytes; none are empty."""
+    """Yield ``values`` in their order, in non-empty portions of at most ``room`` bytes."""
     portion: list[T] = []
     used = 0
     for value in values:
@@ -295,7 +305,7 @@ def _portions(values: Iterable[T], room: int) -> Iterator[tuple[T, ...]]:
 
 
 def _size(value: object) -> int:
-    """Return how many bytes ``value`` takes in a list of JSON."""
+    """Return the size of ``value`` in bytes as an item of a JSON list."""
     return len(msgspec.json.encode(value)) + 1
 
 
@@ -310,21 +320,21 @@ def _recovery(material: RecoveryMaterial) -> leaves.Recovery | None:
 
 
 def objects_of(command: Command, made: Iterable[events.Event]) -> list[bytes]:
-    """Return the objects that the leaves of ``made``, the events of ``command``, name."""
-    found: list[bytes] = []
-    if isinstance(command, UploadSecrets):  # most changes
-        return found
+    """Return the objects of the log for ``command`` with the events ``made``."""
+    objects: list[bytes] = []
+    if isinstance(command, UploadSecrets):  # the common case has no objects
+        return objects
     if (approved := getattr(command, "approved", None)) is not None:
-        found.append(approved.envelope)
+        objects.append(approved.envelope)
         if isinstance(command, UpdatePackages):
-            found.append(command.update)
+            objects.append(command.update)
     for event in made:
         match event:
             case events.ManifestSet() | events.ManifestUpdated():
-                found += manifest_object(event.manifest)
+                objects += manifest_object(event.manifest)
             case events.UpdateInitiated():
-                found += manifest_object(event.pending.manifest)
-    return found
+                objects += manifest_object(event.pending.manifest)
+    return objects
 
 
 def manifest_object(raw: bytes) -> list[bytes]:
@@ -333,10 +343,10 @@ def manifest_object(raw: bytes) -> list[bytes]:
 
 
 def is_public(raw: bytes) -> bool:
-    """Tell whether the log publishes the manifest ``raw``: it gives no secret a first value.
+    """Return whether the log publishes the manifest ``raw``: only if it has no value of a secret.
 
-    Who reads such a manifest while it is in force can read that value, but the log is forever, and
-    on the disk.
+    A client can read such a value from the manifest while it is in force. The log would keep the
+    value forever, and on the disk.
     """
     return not policy_of(raw).manifest.has_values
 
@@ -354,24 +364,24 @@ def start_events(
     *,
     drops_pending: bool = False,
 ) -> tuple[events.Event, ...]:
-    """Return what a start records: in the log, too, which it begins with ``begun`` if needed.
+    """Return the events of a start, with their leaves. ``begun``: the new log, if one begins.
 
-    ``holders``: whose shares restored the state, if it was a recovery. ``drops_pending``: the
-    pending update ends, since nothing vouches for its votes.
+    ``holders``: the owners of the shares, if the start is a recovery. ``drops_pending``: cancel the
+    pending update, because no proof of its votes exists.
     """
     record = start(context)
-    said: list[Leaf] = []
+    made: list[Leaf] = []
     if begun is not None:
-        previous = _given_up(state.public_log)
-        said.append(log_begun(begun, state.keys, state.platform, state.manifest, previous))
-    said += recovered(context.now, context.at, holders)
-    said.append(started(record, context))
+        previous = _replaced_log(state.public_log)
+        made.append(log_begun(begun, state.keys, state.platform, state.manifest, previous))
+    made += recovered(context.now, context.at, holders)
+    made.append(started(record, context))
     dropped: tuple[events.UpdateCancelled, ...] = ()
     if drops_pending and state.pending is not None:
         pending = fingerprint(state.pending.manifest)
         dropped = (events.UpdateCancelled(time=context.now, user="", fingerprint=pending),)
         for event in dropped:
-            said += _agreement(state, event, _Said("", "", ""))
-    published = events.Published(tuple(map(encode_leaf, said)))
+            made += _agreement(state, event, _Signer("", "", ""))
+    published = events.Published(tuple(map(encode_leaf, made)))
     first = () if begun is None else (begun,)
     return (*first, record, *dropped, published)

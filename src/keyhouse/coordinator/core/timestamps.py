@@ -20,6 +20,6 @@ def timestamp(time: int) -> str:
     return f"{_to_the_second(second)}.{rest // 1000:03}Z"
 
 
-@lru_cache(maxsize=2)  # thousands of changes may come within one second
+@lru_cache(maxsize=2)  # thousands of changes may happen within a second
 def _to_the_second(second: int) -> str:
     return moment(second * _SECOND).replace(tzinfo=None).isoformat(timespec="seconds")

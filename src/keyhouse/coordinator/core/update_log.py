@@ -1,4 +1,4 @@
-"""The update log: the events as people read them. Derived from them, never written separately.
+"""The update log: the events as text for people. Derived from the events, never stored separately.
 
 Source: manifest format, "Update log": one JSON object on a line, ``time`` first, ``update`` second.
 """
@@ -18,7 +18,10 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class _SecretSet(msgspec.Struct, frozen=True):
-    """The line of an upload. Others are rare, and put together as they come."""
+    """The line of an uploaded secret.
+
+    Lines of other kinds are rare and encoded from dictionaries.
+    """
 
     time: str
     update: str
@@ -30,7 +33,7 @@ class _SecretSet(msgspec.Struct, frozen=True):
 def entries(event: events.Event) -> Iterable[bytes]:
     """Return the log lines of ``event`` (JSON, no newline)."""
     match event:
-        case events.SecretsUploaded():  # first: others are rare
+        case events.SecretsUploaded():  # first, because uploads are the most frequent events
             time, user = timestamp(event.time), event.user
             return [
                 _ENCODER.encode(_SecretSet(time, "Secret set", user, each.name, each.type))
@@ -68,7 +71,7 @@ def _entries(event: events.Event) -> Iterator[bytes]:
 def _agreement(
     event: events.UpdateInitiated | events.UpdateAcknowledged,
 ) -> tuple[str, dict[str, object]]:
-    """Return text and further keys of the initiation or acknowledgement of an update."""
+    """Return text and further keys for the initiation or acknowledgement of an update."""
     pending = event.pending
     missing: dict[str, object] = {}
     if isinstance(event, events.UpdateAcknowledged) or pending.missing:
@@ -76,13 +79,13 @@ def _agreement(
             "missingAcknowledgments": pending.missing,
             "missingUsers": list(pending.missing_users),
         }
-    done = "initiated" if isinstance(event, events.UpdateInitiated) else "acknowledged"
-    prints = {"manifestFingerprint": fingerprint(pending.manifest)}
-    return f"Manifest update {done}", {"user": event.user, **missing, **prints}
+    verb = "initiated" if isinstance(event, events.UpdateInitiated) else "acknowledged"
+    fingerprints = {"manifestFingerprint": fingerprint(pending.manifest)}
+    return f"Manifest update {verb}", {"user": event.user, **missing, **fingerprints}
 
 
 class LogView:
-    """The log as it stood at one revision. Later entries do not show."""
+    """The log at one revision. Later entries are not visible."""
 
     __slots__ = ("_length", "_lines", "audit")
 
@@ -96,7 +99,7 @@ class LogView:
 
     @property
     def identity(self) -> object:
-        """Two views of the same growing log have the same identity."""
+        """An object that is the same for all views of a growing log."""
         return self._lines
 
     def lines(self, start: int = 0) -> list[bytes]:
@@ -105,23 +108,28 @@ class LogView:
 
 
 class UpdateLog:
-    """All lines, oldest first, and the audit trail. Owned by the engine, which alone appends."""
+    """All lines, oldest first, and the audit trail. Only the engine appends."""
 
-    def __init__(self, made: Iterable[events.Event] = (), before: LogView | None = None) -> None:
+    def __init__(
+        self, new_events: Iterable[events.Event] = (), before: LogView | None = None
+    ) -> None:
         self._lines: list[bytes] = before.lines() if before is not None else []
         self._audit = AuditTrail(before.audit if before is not None else None)
-        self.extend(made)
+        self.extend(new_events)
 
-    def extend(self, made: Iterable[events.Event]) -> tuple[Moved, ...]:
-        """Append the lines of ``made``; return the workloads that moved to other platforms."""
+    def extend(self, new_events: Iterable[events.Event]) -> tuple[Moved, ...]:
+        """Append the lines of ``new_events``; return the workloads that changed platforms."""
         moved: list[Moved] = []
-        for event in made:
+        for event in new_events:
             self._lines.extend(entries(event))
             moved += self._audit.extend(event)
         return tuple(moved)
 
     def view(self) -> LogView:
-        """Return the log as it stands now. Costs nothing: lines are only ever appended."""
+        """Return the log at this revision.
+
+        The cost is constant, because lines are only appended.
+        """
         return LogView(self._lines, len(self._lines), self._audit.view())
 
 

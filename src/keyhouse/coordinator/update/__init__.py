@@ -1,1 +1,1 @@
-"""Updates of the manifest: planning, preparing and applying them, and what they retain."""
+"""Updates of the manifest: planning, preparing and applying an update, and retaining values."""

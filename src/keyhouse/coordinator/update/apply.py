@@ -1,6 +1,8 @@
-"""A full update, ready to apply: what it keeps, renews and drops. Called off the event loop.
+"""Prepares the application of a full update: kept, renewed and dropped values.
 
-Source: manifest format, "What is kept, what is renewed".
+Runs off the event loop. Every full update replaces the intermediate CA, and running workloads get
+certificates of the new CA only after a restart. A change of recovery keys or of admitted replicas
+also replaces the data key. Source: manifest format, "What is kept, what is renewed".
 """
 
 import os
@@ -27,7 +29,7 @@ ROOT_SECRET: Final = 32  # bytes
 
 
 def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
-    """Check ``raw`` completely, and against the values that it keeps; make what it needs.
+    """Check ``raw`` completely, also against the values to keep, and make all new values.
 
     Raises:
         InvalidError: every problem.
@@ -78,7 +80,7 @@ class _Values:
             if retained.stays(former_definition, definition, rotates=new.config.rotate_root_secret):
                 kept.append(name)
                 continue
-            value = _made(name, definition, keys, now)
+            value = _new_value(name, definition, keys, now)
             if value is not None:
                 self.secrets[name] = value
                 equal = retained.equal_definitions(former_definition, definition)
@@ -87,7 +89,7 @@ class _Values:
         self.kept = tuple(kept)
 
 
-def _made(
+def _new_value(
     name: str, definition: SecretDefinition, keys: authority.CoordinatorKeys, now: datetime
 ) -> authority.StoredSecret | None:
     if definition.user_defined:
@@ -98,22 +100,22 @@ def _made(
 
 
 def _previous_sizes(state: Running, old: Manifest, new: Manifest) -> dict[str, int]:
-    """Return the sizes with which the previous values of per-marble keys are derived, in bits."""
+    """Return the size in bits of the previous value of each per-marble key."""
     sizes = {}
     for name, definition in new.secrets.items():
         if definition.type is not SecretType.SYMMETRIC_KEY or definition.shared:
             continue
         former = state.previous_sizes.get(name, definition.size)
         equal = retained.equal_definitions(old.secrets.get(name), definition)
-        keeps = equal and not new.config.rotate_root_secret
-        sizes[name] = former if keeps else definition.size
+        is_kept = equal and not new.config.rotate_root_secret
+        sizes[name] = former if is_kept else definition.size
     return sizes
 
 
 def _recovery(
     state: Running, old: Manifest, new: Manifest
 ) -> tuple[Secret | None, authority.RecoveryMaterial]:
-    """Return a data key and its shares if they are renewed, else the present ones."""
+    """Return the new data key and its shares, or None and the present shares."""
     if not retained.renews_data_key(old, new):
         return None, state.recovery
     dek = Secret(os.urandom(DEK_SIZE))
@@ -122,10 +124,9 @@ def _recovery(
 
 
 def require_fitting(state: Running, raw: bytes) -> None:
-    """Require that the manifest ``raw`` fits the log, and what users uploaded.
+    """Verify that the manifest ``raw`` fits the log and the uploaded values.
 
-    Its templates are rendered on trial with those values. Raises ``InvalidError`` with every
-    problem.
+    Renders the templates with those values on trial. Raises ``InvalidError`` with every problem.
     """
     _require_origin(state, raw)
     policy = policy_of(raw)
@@ -138,17 +139,17 @@ def require_fitting(state: Running, raw: bytes) -> None:
         if retained.equal_definitions(old.get(name), definition):
             problems += policy.templates.check_upload(name, state.secrets[name])
     if problems:
-        raise InvalidError("the manifest does not fit what was uploaded", problems)
+        raise InvalidError("the manifest does not fit the uploaded secrets", problems)
 
 
 def _require_origin(state: Running, raw: bytes) -> None:
-    """Raise ``InvalidError`` if the manifest ``raw`` gives the log another name than it has."""
-    given, log = policy_of(raw).manifest.config.transparency, state.public_log
-    if given is None or log is None or given.origin in {"", log.origin}:
+    """Raise ``InvalidError`` if the manifest ``raw`` gives the log a new name."""
+    transparency, log = policy_of(raw).manifest.config.transparency, state.public_log
+    if transparency is None or log is None or transparency.origin in {"", log.origin}:
         return
     problem = Problem(
         "Config.Transparency.Origin",
-        "is not the name of the transparency log, which never changes",
+        "is not the name of the transparency log; the name never changes",
         f"leave it out, or write {shown(log.origin)}",
     )
     raise InvalidError("the manifest does not fit the log of this deployment", [problem])

@@ -1,4 +1,4 @@
-"""Comparing parts of two manifests, and describing a change as text."""
+"""Compares parts of two manifests, and describes a change as text."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -13,7 +13,7 @@ from keyhouse.wire.secret_types import manifest_name
 T = TypeVar("T")
 
 _NAMED = 20
-"""Names that a sentence lists; the change itself has all of them."""
+"""A sentence lists at most this number of names; the change itself has all names."""
 
 
 class Difference(NamedTuple):
@@ -35,15 +35,15 @@ def differing(
 
 
 def fields_that_differ(before: msgspec.Struct, after: msgspec.Struct) -> Iterator[Difference]:
-    """Yield the fields in which two values of one type differ, in their order."""
-    for name, spelled in _spelled(type(before)):
+    """Yield the fields with different values in two structs of the same type, in their order."""
+    for name, manifest_field in _manifest_fields(type(before)):
         was, becomes = getattr(before, name), getattr(after, name)
         if was != becomes:
-            yield Difference(spelled, was, becomes)
+            yield Difference(manifest_field, was, becomes)
 
 
 @cache
-def _spelled(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+def _manifest_fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
     """Return each attribute with the field's name in a manifest."""
     fields = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
     return tuple(
@@ -94,7 +94,7 @@ def in_words(value: Any) -> str:
 
 
 def listed(names: tuple[str, ...]) -> str:
-    """Return names for a sentence: quoted, at most 20 and the number of the others."""
+    """Return names for a sentence: quoted, at most 20, and the number of further names."""
     text = ", ".join(quoted(name) for name in names[:_NAMED])
     more = len(names) - _NAMED
     return f"{text} and {more} more" if more > 0 else text

@@ -1,7 +1,9 @@
-"""The plan of an update: what it would change, from a state and a checked manifest. Pure.
+"""The plan of an update: the changes that the update would make to a state. Pure.
 
-Whether the caller may make the update is checked before (``prepare_plan``). Which values are
-retained follows the same rules (``retained``) by which an update is applied.
+A plan is computed from a state and a checked manifest. A user who reviews the plan can send its
+digest; the update is refused if the plan has changed by then. Planning and applying use the same
+rules for retained values (``retained``), so an applied update does what its plan says.
+``prepare_plan`` checks the permission of the caller.
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,21 +48,24 @@ from keyhouse.manifest import Action, Manifest, fingerprint
 from keyhouse.wire.plan import Plan, PlanChange
 
 CHANGES: Final = 20_000
-"""Changes of a plan, and as many renewals: a person reviews no more, and answers need a bound."""
+"""Maximum of changes in a plan, and of renewals.
+
+A person cannot review more, and the answer needs a bound.
+"""
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """A plan, and the facts of the state that it depends on."""
+    """A plan, and the facts of the state that determine the plan."""
 
     plan: Plan
     basis: PlanBasis
 
 
 def plan_manifest(state: Running, new: Policy) -> Planned:
-    """Return what the full update to ``new``, which passed the check, would do to ``state``.
+    """Return the plan of the full update from ``state`` to the checked manifest ``new``.
 
     Raises:
-        TooLargeError: there is more than a person could review.
+        TooLargeError: the plan has more changes than a person could review.
     """
     old = policy_of(state.manifest)
     before, after = old.manifest, new.manifest
@@ -82,12 +87,12 @@ def plan_manifest(state: Running, new: Policy) -> Planned:
 
 
 def plan_packages(state: Running, raw: bytes, versions: dict[str, int], now: datetime) -> Planned:
-    """Return what the package update ``raw``, which raises to ``versions``, would do to ``state``.
+    """Return the plan of the package update ``raw`` in ``state``, which raises to ``versions``.
 
     ``now``, in UTC, decides which certificates can still be issued.
 
     Raises:
-        TooLargeError: there is more than a person could review.
+        TooLargeError: the plan has more changes than a person could review.
     """
     policy = policy_of(state.manifest)
     renewed, ended = _certificates(state, policy.manifest, now)
@@ -142,14 +147,14 @@ def _renewals(
 
 
 def _versions(state: Running) -> dict[str, int]:
-    found = versions_in_force(state)
-    return {name: version for name, version in found.items() if version is not None}
+    listed_changes = versions_in_force(state)
+    return {name: version for name, version in listed_changes.items() if version is not None}
 
 
 def _certificates(
     state: Running, manifest: Manifest, now: datetime
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the shared certificates that can be reissued, and those that cannot."""
+    """Return the shared certificates that can be reissued, then those that have expired."""
     shared = [
         (name, definition)
         for name, definition in sorted(manifest.secrets.items())
@@ -161,10 +166,10 @@ def _certificates(
 
 
 def _bounded(changes: Iterable[PlanChange]) -> tuple[PlanChange, ...]:
-    found = tuple(islice(changes, CHANGES + 1))
-    if len(found) > CHANGES:
+    listed_changes = tuple(islice(changes, CHANGES + 1))
+    if len(listed_changes) > CHANGES:
         raise TooLargeError(
             f"the plan has more than {CHANGES} changes",
             hint="update in smaller steps, or without a plan",
         )
-    return found
+    return listed_changes

@@ -1,7 +1,7 @@
-"""The checks of an update before it is decided or planned, and the slow work that deciding needs.
+"""Checks an update, and does the slow work before its decision or its plan.
 
-The permission is checked first. Planning makes the same checks, and makes no keys. Called off the
-event loop.
+The check of the permission is first. A plan has the same checks, but makes no keys. The functions
+run off the event loop.
 """
 
 from datetime import datetime
@@ -38,16 +38,17 @@ from keyhouse.wire.plan import Plan, PlanData, plan_digest
 
 
 class PlanChangedError(ConflictError):
-    """The plan is not the one that was reviewed."""
+    """The plan differs from the reviewed plan."""
 
     code = "plan-changed"
 
 
 class SentUpdate(Struct, frozen=True):
-    """An update as a caller sends it, or what a caller acknowledges.
+    """An update as sent by a caller, or the update that a caller acknowledges.
 
     ``identity``: the DER of the caller's certificate, if there is one. ``plan``: the digest of the
-    plan that the caller is bound to, if any. ``approved``: what the caller has signed, if anything.
+    plan that the caller has reviewed; empty: none. ``approved``: the signed approval, if there is
+    one.
     """
 
     identity: bytes | None
@@ -57,15 +58,14 @@ class SentUpdate(Struct, frozen=True):
 
 
 def prepare_plan(state: Running, identity: bytes | None, raw: bytes, *, now: int) -> PlanData:
-    """Return what the update ``raw`` would do, to a caller who may make or acknowledge it.
+    """Return the plan of the update ``raw`` for a caller who may make or acknowledge the update.
 
     ``now`` is in microseconds since 1970.
 
     Raises:
-        UnauthenticatedError, ForbiddenError: the caller may not make this update.
-        ConflictError: another update is pending.
-        InvalidError: every problem of the update.
-        TooLargeError: the plan has more than a person could review.
+        UnauthenticatedError, ForbiddenError: the caller may not make this update. ConflictError:
+            another update is pending. InvalidError: every problem of the update. TooLargeError: the
+            plan has more changes than a person could review.
     """
     policy_of(state.manifest).identify(identity)
     update = read_package_update(raw)
@@ -84,14 +84,14 @@ def _plan_of_manifest(state: Running, identity: bytes | None, raw: bytes, *, now
     require_fitting(state, raw)
     plan = plan_manifest(state, policy_of(raw)).plan
     old, new = policy_of(state.manifest).manifest, checked.manifest
-    waiting = (name for name in plan.kept if new.secrets[name].user_defined)
+    user_defined = (name for name in plan.kept if new.secrets[name].user_defined)
     return PlanData(
         digest=plan_digest(plan),
         plan=plan,
         acknowledged=pending.acknowledged,
         missing_acknowledgments=pending.missing,
         missing_users=pending.missing_users,
-        not_uploaded=tuple(name for name in waiting if name not in state.secrets),
+        not_uploaded=tuple(name for name in user_defined if name not in state.secrets),
         notes=(*notes_of_update(state, old, new), *policy_of(raw).caveats),
         warnings=checked.warnings,
     )
@@ -100,7 +100,7 @@ def _plan_of_manifest(state: Running, identity: bytes | None, raw: bytes, *, now
 def _pending(state: Running, user: str, raw: bytes) -> Pending:
     """Return the pending update if ``raw`` is its manifest.
 
-    Raises ``ConflictError`` if it is not.
+    Raises ``ConflictError`` for another manifest.
     """
     if state.pending is not None and state.pending.manifest != raw:
         require_nothing_pending(state)
@@ -127,13 +127,13 @@ def _plan_of_packages(
 def prepare_update(
     state: Running, sent: SentUpdate, *, now: int
 ) -> commands.UpdatePackages | commands.InitiateUpdate:
-    """Check an uploaded update and make what it needs. The permission is checked first.
+    """Check an uploaded update and prepare its command. The check of the permission is first.
 
     Raises:
-        UnauthenticatedError, ForbiddenError: the caller may not make this update.
-        ConflictError: another update is pending. PlanChanged: the plan has changed.
-        ApprovalRefusedError, ApprovalOutdatedError, ApprovalMissingError: not signed like this.
-        InvalidError: every problem of the update.
+        UnauthenticatedError, ForbiddenError: the caller may not make this update. ConflictError:
+            another update is pending. PlanChangedError: the plan has changed. ApprovalRefusedError,
+            ApprovalOutdatedError, ApprovalMissingError: the approval is not valid. InvalidError:
+            every problem of the update.
     """
     policy_of(state.manifest).identify(sent.identity)
     update = read_package_update(sent.raw)
@@ -151,15 +151,16 @@ def prepare_update(
 def prepare_acknowledgement(
     state: Running, sent: SentUpdate, *, now: int
 ) -> commands.AcknowledgeUpdate:
-    """Check an acknowledgement; if it is the last that is needed, make what the update needs.
+    """Check an acknowledgement.
+
+    For the last required acknowledgement, also prepare the application.
 
     Raises:
-        UnauthenticatedError, ForbiddenError, NotFoundError, ConflictError: it cannot be
-            acknowledged like this.
-        ApprovalRefusedError, ApprovalOutdatedError, ApprovalMissingError: not signed like this.
-        PlanChangedError: the plan has changed.
-        CannotBeAppliedError: it is fully acknowledged, and its manifest cannot take effect any
-            more.
+        UnauthenticatedError, ForbiddenError, NotFoundError, ConflictError: the caller may not
+            acknowledge, or not this manifest. ApprovalRefusedError, ApprovalOutdatedError,
+            ApprovalMissingError: the approval is not valid. PlanChangedError: the plan has changed.
+            CannotBeAppliedError: the update is fully acknowledged, but its manifest cannot take
+            effect any more.
     """
     user = policy_of(state.manifest).identify(sent.identity)
     pending = require_acknowledger(state, user, sent.raw).acknowledged_by(user)
@@ -187,11 +188,12 @@ def prepare_acknowledgement(
 def prepare_cancellation(
     state: Running, identity: bytes, approved: Approved | None
 ) -> commands.CancelUpdate:
-    """Check what the caller has signed, if anything; who may cancel is decided later.
+    """Check the signed approval of a cancellation. The decision checks the permission again.
 
     Raises:
-        UnauthenticatedError, ForbiddenError, NotFoundError: it cannot be cancelled like this.
-        ApprovalRefusedError, ApprovalOutdatedError, ApprovalMissingError: not signed like this.
+        UnauthenticatedError, ForbiddenError, NotFoundError: the caller may not cancel, or no update
+            is pending. ApprovalRefusedError, ApprovalOutdatedError, ApprovalMissingError: the
+            approval is not valid.
     """
     policy_of(state.manifest).authorize_update(identity)
     manifest = require_pending(state).manifest
@@ -200,27 +202,27 @@ def prepare_cancellation(
 
 
 def _require_signed(state: Running, sent: SentUpdate, decision: Decision) -> None:
-    """Return if this ``decision`` about what was ``sent`` is signed, where it has to be."""
+    """Verify that the approval of ``decision`` about ``sent`` is valid, or not required."""
     user = policy_of(state.manifest).identify(sent.identity)
     require_fits(state, user, sent.approved, decision, sent.raw, sent.plan)
     require_newest(state, sent.approved)
 
 
 def _basis(state: Running, sent: SentUpdate) -> commands.PlanBasis | None:
-    """Return what the plan of a manifest rests on that the caller is bound to, if any."""
+    """Return the basis of the plan that the caller has reviewed; None without a plan."""
     return _bound(plan_manifest(state, policy_of(sent.raw)), sent.plan) if sent.plan else None
 
 
 def _bound(planned: Planned, expected: str) -> commands.PlanBasis:
-    """Return what ``planned`` rests on.
+    """Return the basis of ``planned``.
 
-    Raise ``PlanChangedError`` unless its digest is ``expected``.
+    Raises ``PlanChangedError`` unless the digest of the plan is ``expected``.
     """
     digest = plan_digest(planned.plan)
     if digest != expected:
         raise PlanChangedError(
-            f"this is no longer the plan that was reviewed: the plan is now {digest}",
-            hint="review it again (keyhouse manifest plan), and send its digest (--expect-plan)",
+            f"the plan has changed since the review: its digest is now {digest}",
+            hint="review it again with keyhouse manifest plan; send the digest with --expect-plan",
         )
     return planned.basis
 
@@ -229,7 +231,8 @@ def _prepare_full(state: Running, sent: SentUpdate, *, now: int) -> commands.Ini
     user = policy_of(state.manifest).authorize_update(sent.identity)
     require_nothing_pending(state)
     _require_signed(state, sent, Decision.PROPOSE)
-    # Made even if others have to acknowledge first: then only to find every problem now.
+    # The application is made even if further acknowledgements are missing. The caller then learns
+    # every problem now.
     application = prepare_application(state, sent.raw, now=now)
     basis = _basis(state, sent)
     waits = proposed(state, user, sent.raw).missing
@@ -269,7 +272,7 @@ def _prepare_packages(
 def _checked_versions(
     state: Running, identity: bytes | None, update: PackageUpdate
 ) -> dict[str, int]:
-    """Return the versions of a package update that the caller may make now."""
+    """Return the versions of a package update, for a caller who may make the update now."""
     policy = policy_of(state.manifest)
     policy.authorize(identity, Action.UPDATE_SECURITY_VERSION, update.packages)
     require_nothing_pending(state)
@@ -279,14 +282,14 @@ def _checked_versions(
 def _reissued(
     manifest: Manifest, keys: authority.CoordinatorKeys, now: datetime
 ) -> dict[str, authority.StoredSecret]:
-    """Return every shared generated certificate, with a new key, under the new intermediate CA."""
+    """Return all shared generated certificates, with new keys, under the new intermediate CA."""
     issued: dict[str, authority.StoredSecret] = {}
     for name, definition in sorted(manifest.secrets.items()):
         if authority.is_generated_with_manifest(definition) and definition.type.is_certificate:
             try:
                 issued[name] = authority.generate(definition, name=name, keys=keys, now=now)
             except InvalidError:
-                # Its NotAfter has passed. It stays as it is: an expired certificate must not keep
-                # an operator from excluding a vulnerable version.
+                # NotAfter has passed, so the old certificate stays. An expired certificate must not
+                # prevent an operator from excluding a vulnerable version.
                 continue
     return issued

@@ -1,4 +1,4 @@
-"""What an update changes about which other coordinators are handed the data key."""
+"""The effects of an update on replicas: which coordinators may receive the data key."""
 
 from collections.abc import Iterator
 
@@ -13,13 +13,13 @@ _SAME_CODE = "exactly the code and settings of the one that hands it over"
 
 
 def dismisses_replicas(old: Replicas | None, new: Replicas | None) -> bool:
-    """Tell whether a coordinator that ``old`` admits may be one that ``new`` does not.
+    """Return whether ``old`` admits a coordinator that ``new`` may exclude.
 
-    What it was handed, or has sealed, must then open nothing that is written from now on.
+    Such a coordinator may have the data key, or have sealed it. So the next records need a new key.
     """
     if old is None:
         return False
-    if new is None or _names(old) - _names(new):
+    if new is None or _code_texts(old) - _code_texts(new):
         return True
     if set(old.accepted_tcb_statuses) - set(new.accepted_tcb_statuses):
         return True
@@ -29,8 +29,8 @@ def dismisses_replicas(old: Replicas | None, new: Replicas | None) -> bool:
 
 
 def replica_changes(old: Replicas | None, new: Replicas | None) -> Iterator[PlanChange]:
-    """Yield who is handed the data key from then on, and who no longer is."""
-    before, after = _names(old), _names(new)
+    """Yield the newly admitted and the newly excluded replicas."""
+    before, after = _code_texts(old), _code_texts(new)
     for name in sorted(after - before):
         yield _change("Code", f"coordinators with {name} are handed the data key", "", name)
     for name in sorted(before - after):
@@ -54,14 +54,14 @@ def _change(field: str, text: str, before: str, after: str) -> PlanChange:
     )
 
 
-def _names(replicas: Replicas | None) -> set[str]:
-    """Return who is admitted, each in words that differ where the identity does."""
+def _code_texts(replicas: Replicas | None) -> set[str]:
+    """Return a text for each admitted code. Different identities have different texts."""
     if replicas is None:
         return set()
-    return {_named(package) for package in replicas.code} or {_SAME_CODE}
+    return {_code_text(package) for package in replicas.code} or {_SAME_CODE}
 
 
-def _named(package: Package) -> str:
+def _code_text(package: Package) -> str:
     if package.vm is not None:
         return f"{kind_of_vm(package.vm)} {msgspec.json.encode(package.vm).decode()}"
     if package.unique_id:

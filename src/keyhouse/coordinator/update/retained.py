@@ -1,4 +1,4 @@
-"""Values that a full update retains: the rules that planning and applying it share.
+"""Values that a full update retains: the rules shared by planning and applying.
 
 Source: manifest format, "What is kept, what is renewed".
 """
@@ -21,7 +21,7 @@ KEPT_AGAIN: Final = "it keeps the state on the disk, where nothing of it was kep
 
 
 def equal_definitions(old: SecretDefinition | None, new: SecretDefinition) -> bool:
-    """Tell whether a secret is still the same one; the template of its certificate may differ."""
+    """Return whether a secret is the same. The template of its certificate may differ."""
     return old is not None and (
         (old.type, old.size, old.shared, old.user_defined, old.valid_for)
         == (new.type, new.size, new.shared, new.user_defined, new.valid_for)
@@ -29,23 +29,23 @@ def equal_definitions(old: SecretDefinition | None, new: SecretDefinition) -> bo
 
 
 def stays(old: SecretDefinition | None, new: SecretDefinition, *, rotates: bool) -> bool:
-    """Tell whether a full update retains the value of a secret, or the way it is derived."""
+    """Return whether a full update retains the value of a secret, or its derivation."""
     if not equal_definitions(old, new):
         return False
     return new.user_defined or (new.type is SecretType.SYMMETRIC_KEY and not rotates)
 
 
 def recovery_terms(manifest: Manifest) -> tuple[dict[str, str], int]:
-    """Return keys and effective threshold."""
+    """Return the recovery keys and the effective threshold."""
     keys = {name: key.pem for name, key in manifest.recovery_keys.items()}
     return keys, effective_threshold(len(keys), manifest.config.recovery_threshold)
 
 
 def renews_data_key(old: Manifest, new: Manifest) -> bool:
-    """Tell whether an update makes a new data key, and with it new shares.
+    """Return whether an update makes a new data key and new shares.
 
-    It does where shares change, and where a coordinator that could have the old key may not have
-    the next one.
+    This happens if the recovery keys or their threshold change. It also happens if a coordinator
+    that may have the old key must not get the next key.
     """
     if recovery_terms(old) != recovery_terms(new):
         return True
@@ -53,7 +53,7 @@ def renews_data_key(old: Manifest, new: Manifest) -> bool:
 
 
 def notes_of_update(state: Running, old: Manifest, new: Manifest) -> Iterator[str]:
-    """Yield what users should know about an update, as text."""
+    """Yield remarks about an update for its users, as text."""
     for name, version in sorted(versions_in_force(state).items()):
         package = new.packages.get(name)
         if package is None or version is None or package.security_version is None:
@@ -61,7 +61,7 @@ def notes_of_update(state: Running, old: Manifest, new: Manifest) -> Iterator[st
         if package.security_version < version:
             lowered = f"{version} to {package.security_version}"
             yield f"it lowers SecurityVersion of {name} from {lowered}"
-    if kept := tuple(_values_not_taken(old, new)):
+    if kept := tuple(_ignored_values(old, new)):
         yield (
             f"it does not take the values that the manifest gives for {listed(kept)}: a secret that"
             " stays keeps what it has, upload the new value"
@@ -75,11 +75,11 @@ def notes_of_update(state: Running, old: Manifest, new: Manifest) -> Iterator[st
         yield KEPT_NOWHERE if new.config.seal_mode is SealMode.DISABLED else KEPT_AGAIN
 
 
-def _values_not_taken(old: Manifest, new: Manifest) -> Iterator[str]:
-    """Yield the secrets that are retained, though ``new`` has another value for them than ``old``.
+def _ignored_values(old: Manifest, new: Manifest) -> Iterator[str]:
+    """Yield the retained secrets with a new value in ``new``, which the update ignores.
 
-    The value in a manifest is an initial one. Users may have uploaded others since, which an update
-    must not overwrite silently.
+    A value in a manifest is an initial value. Users may have uploaded another since, and an update
+    must not overwrite an upload silently.
     """
     for name, definition in sorted(new.secrets.items()):
         former = old.secrets.get(name)

@@ -1,1 +1,1 @@
-"""Witnesses of the transparency log: what is submitted to them, and what follows from answers."""
+"""Witnesses of the transparency log: submissions of checkpoints, and the effects of the answers."""

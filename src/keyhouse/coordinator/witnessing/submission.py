@@ -1,4 +1,9 @@
-"""One checkpoint, submitted to witnesses: to one, or to all of a policy at once."""
+"""Submits a checkpoint to a witness, or to all witnesses of a policy at once.
+
+A submission contains the checkpoint, the size that the witness knows, and a consistency proof
+between both sizes. A witness cosigns only if the proof holds, and then remembers the new size. So
+an honest witness never cosigns two histories of a log. Source: C2SP ``tlog-witness``.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
@@ -17,40 +22,43 @@ from keyhouse.transparency.tiles import nodes_of, tiles_read
 from keyhouse.transparency.tree import Nodes, consistency_proof, require_consistent, root_of
 from keyhouse.witnesses.told import Contradicts, Cosigned, OtherSize, Told
 
-TURNS: Final = 4
-"""How often a witness is asked again because it has another size: replicas submit side by side."""
+MOST_RETRIES: Final = 4
+"""Maximum of repeated submissions to a witness that knows another size.
+
+Replicas submit at the same time, so the size of a witness can change between two requests.
+"""
 
 
-class Asks(Protocol):
-    """What submits to witnesses."""
+class WitnessClient(Protocol):
+    """The client of the witness protocol."""
 
     def add_checkpoint(
         self, witness: Witness, old: int, proof: Sequence[bytes], note: bytes
     ) -> Awaitable[Told]:
-        """Return what ``witness`` says. Raises ``UnavailableError``."""
+        """Return the answer of ``witness``. Raises ``UnavailableError``."""
         ...
 
 
 class ProofFailedError(KeyhouseError):
-    """No proof that our own log continues itself: its files are damaged or lost."""
+    """The files of our own log are damaged or lost, so they give no consistency proof."""
 
     code = "log-damaged"
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What a witness said. None of the fields: not now, for the reason ``why``."""
+class WitnessOutcome(msgspec.Struct, frozen=True):
+    """The result of a submission. Without any field: no cosignature now; ``why`` has the reason."""
 
-    note: SignedNote | None = None  # with its cosignature, which holds
-    has: int = 0  # the size of a larger checkpoint that it says it has
+    note: SignedNote | None = None  # with the verified cosignature
+    has: int = 0  # size of a larger checkpoint that the witness claims
     contradicts: bool = False
     damaged: bool = False
     why: str = ""
 
 
 class Submission:
-    """The checkpoint of ``log``, and the ``tile`` that proofs about it are made from.
+    """The newest checkpoint of ``log``. Consistency proofs come from the files in ``store``.
 
-    ``note`` has our own signature alone: witnesses read notes only up to some length.
+    ``note`` has only our own signature, because witnesses limit the length of notes.
     """
 
     def __init__(self, log: PublicLog, note: bytes, store: LogStore) -> None:
@@ -58,58 +66,61 @@ class Submission:
         self.note = SignedNote.read(note)
         self._root = log.frontier.root
         self._store = store
-        self._proofs: dict[int, list[bytes]] = {}  # most witnesses have the same size
+        # Cached, because most witnesses know the same size.
+        self._proofs: dict[int, list[bytes]] = {}
 
-    async def to(self, witness: Witness, old: int, asks: Asks) -> Outcome:
-        """Submit to ``witness``, which had ``old`` leaves as far as is known."""
+    async def to(self, witness: Witness, old: int, client: WitnessClient) -> WitnessOutcome:
+        """Submit to ``witness``, which knows about ``old`` leaves."""
         old = min(old, self.size)
         try:
-            told = await self._asked(witness, old, asks)
-            for _ in range(TURNS):
-                if not isinstance(told, OtherSize) or not old != told.size <= self.size:
+            answer = await self._submit(witness, old, client)
+            for _ in range(MOST_RETRIES):
+                if not isinstance(answer, OtherSize) or not old != answer.size <= self.size:
                     break
-                old = told.size
-                told = await self._asked(witness, old, asks)
-            if told == OtherSize(self.size) and old == self.size:
-                told = Contradicts()  # so a tree of this size with another root is refused
-            return self._outcome(told, witness.key)
+                old = answer.size
+                answer = await self._submit(witness, old, client)
+            if answer == OtherSize(self.size) and old == self.size:
+                answer = Contradicts()  # the witness knows another root for this size
+            return self._outcome(answer, witness.key)
         except ProofFailedError as failed:
-            return Outcome(damaged=True, why=failed.message)
+            return WitnessOutcome(damaged=True, why=failed.message)
         except UnavailableError as error:
-            return Outcome(why=error.message)
+            return WitnessOutcome(why=error.message)
 
-    def _outcome(self, told: Told, key: VerifierKey) -> Outcome:
-        match told:
+    def _outcome(self, answer: Told, key: VerifierKey) -> WitnessOutcome:
+        match answer:
             case Cosigned(lines):
                 try:
-                    return Outcome(cosigned(self.note, lines, key))
+                    return WitnessOutcome(cosigned(self.note, lines, key))
                 except LogInvalidError:
-                    return Outcome(why="its cosignature does not hold")
+                    return WitnessOutcome(why="its cosignature is not valid")
             case OtherSize(size) if size > self.size:
-                return Outcome(has=size, why=f"it has {size} leaves, here are {self.size}")
+                return WitnessOutcome(
+                    has=size, why=f"it knows {size} leaves; this log has {self.size}"
+                )
             case Contradicts():
-                return Outcome(contradicts=True, why="it has another history")
+                return WitnessOutcome(contradicts=True, why="it knows another history of this log")
             case _:
-                return Outcome(why="it names one size after another")
+                return WitnessOutcome(why="it answers with a new size each time")
 
-    async def _asked(self, witness: Witness, old: int, asks: Asks) -> Told:
+    async def _submit(self, witness: Witness, old: int, client: WitnessClient) -> Told:
         proof = await self._proof(old)
-        return await asks.add_checkpoint(witness, old, proof, self.note.encode())
+        return await client.add_checkpoint(witness, old, proof, self.note.encode())
 
     async def _proof(self, old: int) -> list[bytes]:
-        """Return the proof that the log continues its first ``old`` leaves, which holds.
+        """Return a verified proof that the log continues its first ``old`` leaves.
 
-        What is made from files is not trusted: it is verified against the root that the journal
-        has. Damaged files must never look like a fork. Raises ``ProofFailedError``, or
-        ``UnavailableError`` if they cannot be read now.
+        The files are untrusted, so the proof is verified against the root in the journal. A damaged
+        file must never look like a fork. Raises ``ProofFailedError``, or ``UnavailableError`` if
+        the files cannot be read now.
         """
         if not 0 < old < self.size:
             return []
         if old not in self._proofs:
-            self._proofs[old] = await self._proven(old)
+            self._proofs[old] = await self._make_proof(old)
         return self._proofs[old]
 
-    async def _proven(self, old: int) -> list[bytes]:
+    async def _make_proof(self, old: int) -> list[bytes]:
         def prove(nodes: Nodes) -> tuple[list[bytes], bytes]:
             return consistency_proof(nodes, old, self.size), root_of(nodes, old)
 
@@ -117,18 +128,18 @@ class Submission:
             tiles = {each: await self._store.tile(each) for each in tiles_read(prove, self.size)}
             proof, old_root = prove(nodes_of(tiles.__getitem__, self.size))
             require_consistent(old, self.size, proof, old_root, self._root)
-        except StoreUnreadableError:  # not now: a database that does not answer is not damaged
+        except StoreUnreadableError:  # a database without an answer is not damaged
             raise
         except KeyhouseError as fault:
             raise ProofFailedError("files of the transparency log are damaged or lost") from fault
         return proof
 
 
-class Asking:
-    """Submits ``submission`` to the witnesses of ``policy``. Use it with ``async with``.
+class PolicySubmission:
+    """Submits ``submission`` to all witnesses of ``policy``. Use with ``async with``.
 
-    Who has not answered at the end of the context is not waited for. ``sizes``: what each witness
-    has, as far as is known; what answers say of that is put into it.
+    The end of the context cancels submissions without an answer. ``sizes``: the number of leaves
+    that each witness knows. Answers update ``sizes``.
     """
 
     def __init__(
@@ -136,63 +147,63 @@ class Asking:
         submission: Submission,
         policy: Policy,
         sizes: dict[VerifierKey, int],
-        asks: Asks,
+        client: WitnessClient,
     ) -> None:
         self._submission = submission
         self._policy = policy
         self._sizes = sizes
-        self._asks = asks
-        self._missing: dict[asyncio.Task[Outcome], Witness] = {}
-        self.found: dict[Witness, Outcome] = {}
+        self._asks = client
+        self._unanswered: dict[asyncio.Task[WitnessOutcome], Witness] = {}
+        self.outcomes: dict[Witness, WitnessOutcome] = {}
 
     async def __aenter__(self) -> Self:
         for witness in self._policy.witnesses:
             known = self._sizes.get(witness.key, 0)
-            asked = self._submission.to(witness, known, self._asks)
-            self._missing[asyncio.create_task(asked)] = witness
+            submitted = self._submission.to(witness, known, self._asks)
+            self._unanswered[asyncio.create_task(submitted)] = witness
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._missing:
+        for task in self._unanswered:
             task.cancel()
-        if self._missing:
-            await asyncio.wait(self._missing)
+        if self._unanswered:
+            await asyncio.wait(self._unanswered)
 
     @property
     def has_quorum(self) -> bool:
-        """Whether those who have cosigned so far are a quorum."""
-        signed = {each.key for each, outcome in self.found.items() if outcome.note is not None}
+        """True if the cosignatures so far are a quorum."""
+        signed = {each.key for each, outcome in self.outcomes.items() if outcome.note is not None}
         return self._policy.holds(signed)
 
     @property
     def cosignatures(self) -> tuple[Signature, ...]:
-        """What has been signed so far, without our own signature."""
-        notes = (outcome.note for outcome in self.found.values() if outcome.note is not None)
+        """The cosignatures so far, without our own signature."""
+        notes = (outcome.note for outcome in self.outcomes.values() if outcome.note is not None)
         return tuple(line for note in notes for line in note.signatures[1:])
 
     async def quorum(self) -> bool:
-        """Wait for a quorum, or for all without one; tell whether there is one."""
-        while self._missing and not self.has_quorum:
-            done, _ = await asyncio.wait(self._missing, return_when=asyncio.FIRST_COMPLETED)
-            self._take(done)
+        """Wait for a quorum or for the last answer. Return whether there is a quorum."""
+        while self._unanswered and not self.has_quorum:
+            done, _ = await asyncio.wait(self._unanswered, return_when=asyncio.FIRST_COMPLETED)
+            self._collect(done)
         return self.has_quorum
 
     @property
     def waits(self) -> bool:
-        """Whether some have not answered yet."""
-        return bool(self._missing)
+        """True if a witness has not answered yet."""
+        return bool(self._unanswered)
 
-    async def others(self, patience: float, unless: asyncio.Event) -> None:
-        """Wait for one who has not answered yet, for so many seconds at most, or ``unless``."""
-        told = asyncio.create_task(unless.wait())
-        waited = {*self._missing, told}
+    async def wait_for_answer(self, patience: float, unless: asyncio.Event) -> None:
+        """Wait until another witness answers, ``unless`` is set, or ``patience`` seconds pass."""
+        stop = asyncio.create_task(unless.wait())
+        waited = {*self._unanswered, stop}
         await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
-        self._take([task for task in self._missing if task.done()])
+        stop.cancel()
+        self._collect([task for task in self._unanswered if task.done()])
 
-    def _take(self, done: Iterable["asyncio.Task[Outcome]"]) -> None:
+    def _collect(self, done: Iterable["asyncio.Task[WitnessOutcome]"]) -> None:
         for task in done:
-            witness = self._missing.pop(task)
-            outcome = self.found[witness] = task.result()
+            witness = self._unanswered.pop(task)
+            outcome = self.outcomes[witness] = task.result()
             if outcome.note is not None:
                 self._sizes[witness.key] = self._submission.size

@@ -1,4 +1,9 @@
-"""Keeps witnesses with the log: submits what is new, makes anchors, and tells the lease."""
+"""The task that submits the log to witnesses, appends anchors, and reports to the lease.
+
+``lease`` explains the purpose. A round appends an anchor if the lease needs one, submits the newest
+checkpoint to the witnesses of each policy, and reports a quorum or a refusal. Former witnesses come
+first: their quorum agrees to their replacement.
+"""
 
 import asyncio
 import os
@@ -14,36 +19,47 @@ from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.coordinator.engine.log_signing import signed_checkpoint
 from keyhouse.coordinator.engine.read_gate import ReadGate
 from keyhouse.coordinator.lease import DAMAGED, FORKED, NO_QUORUM, ROLLED_BACK, STARTING
-from keyhouse.coordinator.witnessing.submission import Asking, Asks, Outcome, Submission
+from keyhouse.coordinator.witnessing.submission import (
+    PolicySubmission,
+    Submission,
+    WitnessClient,
+    WitnessOutcome,
+)
 from keyhouse.transparency.keys import VerifierKey
 from keyhouse.transparency.note import Signature, SignedNote
 from keyhouse.transparency.policy import Policy, Witness
 from keyhouse.transparency.tree import LARGEST
 
-REFRESHED_AFTER: Final = 600.0
-"""Seconds after which a checkpoint is cosigned again, for clients that look at its age."""
+REFRESH_SECONDS: Final = 600.0
+"""Seconds until a checkpoint is cosigned again, because clients check the age."""
 
-GATHERED_FOR: Final = 1.0
-"""Seconds that leaves wait for others, where nobody waits for them to be cosigned."""
+BATCH_SECONDS: Final = 1.0
+"""Batch window in seconds for leaves without a waiting request."""
 
-STRAGGLERS: Final = 1.0
-"""Seconds that other witnesses have to answer once a quorum has: clients may want more of them."""
+EXTRA_SECONDS: Final = 1.0
+"""Seconds for the remaining witnesses to answer after a quorum.
 
-HURRIED: Final = 0.05
-"""Seconds that they have if someone waits for the next checkpoint."""
+A client may require more cosignatures than the quorum.
+"""
 
-LAST_WITHIN: Final = 2.0
-"""Seconds that the last leaves have to be cosigned before the coordinator stops."""
+HURRIED_EXTRA_SECONDS: Final = 0.05
+"""Seconds for the remaining witnesses if a request waits for the next checkpoint."""
+
+FINAL_SECONDS: Final = 2.0
+"""Seconds for the last submission before the coordinator stops."""
 
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 10.0
 
 
 class Witnessing:
-    """Asks the witnesses that the manifest in force names. ``connect`` returns what asks them."""
+    """Submits the log to the witnesses of the manifest in force.
+
+    ``connect`` returns their client.
+    """
 
     def __init__(
-        self, engine: Engine, connect: Callable[[], AbstractAsyncContextManager[Asks]]
+        self, engine: Engine, connect: Callable[[], AbstractAsyncContextManager[WitnessClient]]
     ) -> None:
         self._engine: Final = engine
         self._lease: Final = engine.lease
@@ -53,33 +69,33 @@ class Witnessing:
         self._gather_until = 0.0
         self._sizes: dict[VerifierKey, int] = {}
         self._whys: dict[str, str] = {}
-        self._alarm = ""  # what the log was told last: that there can be no quorum, and why
+        self._alarm = ""  # the last logged reason that makes a quorum impossible
 
     async def run(self) -> None:
-        """Work until cancelled. Without witnesses it waits for a manifest that names some."""
+        """Work until cancelled. Without witnesses, wait for a manifest with witnesses."""
         while not self._lease.policies:
-            await self._woken(None)
-        async with self._connect() as asks:
+            await self._wait_for_work(None)
+        async with self._connect() as client:
             pause = _FIRST_PAUSE
             while True:
-                if await self._round(asks):
+                if await self._round(client):
                     pause = _FIRST_PAUSE
-                    await self._woken(self._rest())
-                else:  # whatever happens meanwhile: witnesses are not asked again and again
+                    await self._wait_for_work(self._seconds_to_rest())
+                else:  # no event shortens this pause, to protect the witnesses
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def finish(self) -> None:
-        """Submit what no quorum has cosigned yet, once and not for long. After ``run``."""
+        """Submit the leaves without a quorum once, within ``FINAL_SECONDS``. Call after ``run``."""
         lease = self._lease
         if not lease.policies or lease.held or not lease.is_behind:
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WITHIN), self._connect() as asks:
-                await self._submit(asks)
+            async with asyncio.timeout(FINAL_SECONDS), self._connect() as client:
+                await self._submit(client)
 
-    def _rest(self) -> float | None:
-        """Return the seconds until there is something to do, if nothing happens; None: never."""
+    def _seconds_to_rest(self) -> float | None:
+        """Return the seconds until the next task without an event; None: wait for an event."""
         lease = self._lease
         if not lease.policies or lease.is_condemned:
             return None
@@ -89,142 +105,145 @@ class Witnessing:
             return max(self._gather_until - _now(), 0.0)
         return max(min(lease.seconds_left, self._fresh_until - _now()), 1.0)
 
-    async def _woken(self, patience: float | None) -> None:
+    async def _wait_for_work(self, patience: float | None) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await self._lease.work.wait()
         self._lease.work.clear()
 
-    async def _round(self, asks: Asks) -> bool:
-        """Submit what is new, if anything is; return whether nothing is left to try again."""
+    async def _round(self, client: WitnessClient) -> bool:
+        """Append an anchor and submit the log if necessary. Return False to try again."""
         lease = self._lease
         if not lease.policies or lease.is_condemned:
             return True
-        if lease.is_due and not await self._anchored():
+        if lease.is_due and not await self._append_anchor():
             return False
         if not lease.is_behind and _now() < self._fresh_until:
             return True
         if not lease.is_urgent and _now() < self._gather_until:
             return True
-        return await self._submit(asks)
+        return await self._submit(client)
 
-    async def _submit(self, asks: Asks) -> bool:
-        """Submit the whole log; return whether all quorums have cosigned it."""
-        self._gather_until = _now() + GATHERED_FOR
+    async def _submit(self, client: WitnessClient) -> bool:
+        """Submit the whole log. Return whether all quorums have cosigned."""
+        self._gather_until = _now() + BATCH_SECONDS
         state = self._engine.view.state
         if not isinstance(state, Running) or state.public_log is None:
             return True
         note = signed_checkpoint(state.public_log)
         submission = Submission(state.public_log, note, self._engine.public_log)
-        return await self._submitted(submission, self._lease.policies, asks)
+        return await self._submit_to_policies(submission, self._lease.policies, client)
 
-    async def _anchored(self) -> bool:
-        """Put an anchor into the log; return whether it is there."""
+    async def _append_anchor(self) -> bool:
+        """Append an anchor to the log. Return whether this succeeded."""
         lease = self._lease
-        made, demands = lease.mark(), lease.demands()
+        made, take_waiters = lease.mark(), lease.take_waiters()
         try:
             view = await self._engine.submit(MakeAnchor(os.urandom(16)))
         except KeyhouseError as error:
             log.warning("the transparency log has no new anchor", reason=str(error))
-            lease.demand(demands)
+            lease.add_waiters(take_waiters)
             return False
         public_log = view.running.public_log
-        lease.anchored(public_log.frontier.size if public_log else 0, made, demands)
+        lease.on_anchor(public_log.frontier.size if public_log else 0, made, take_waiters)
         return True
 
-    async def _submitted(
-        self, submission: Submission, policies: tuple[Policy, ...], asks: Asks
+    async def _submit_to_policies(
+        self, submission: Submission, policies: tuple[Policy, ...], client: WitnessClient
     ) -> bool:
-        """Submit to the witnesses of each policy in turn, until one has no quorum."""
+        """Submit to the witnesses of each policy in turn, until a policy has no quorum."""
         signatures = submission.note.signatures
         for policy in policies:
-            async with Asking(submission, policy, self._sizes, asks) as asking:
-                has_quorum = await asking.quorum()
+            async with PolicySubmission(submission, policy, self._sizes, client) as round_:
+                has_quorum = await round_.quorum()
                 if self._lease.policies is not policies:
-                    return True  # an update has named others meanwhile
+                    return True  # an update has replaced the witnesses in the meantime
                 if has_quorum and policy is policies[-1]:
-                    # Who waits is answered now, though one witness may be slow or away.
-                    self._granted(submission, (*signatures, *asking.cosignatures))
+                    # Requests are answered now, although a witness may be slow or unreachable.
+                    self._report_quorum(submission, (*signatures, *round_.cosignatures))
                     await self._agree(self._lease.former)
-                    await self._heard(asking)
-                signatures = (*signatures, *asking.cosignatures)
-            found = await self._explained(asking.found)
-            self._tell(found)
+                    await self._wait_for_rest(round_)
+                signatures = (*signatures, *round_.cosignatures)
+            outcomes = await self._without_explained_claims(round_.outcomes)
+            self._log_refusals(outcomes)
             if not has_quorum:
-                self._refused(policy, found)
+                self._report_refusal(policy, outcomes)
                 return False
         if self._lease.policies is policies:
-            self._granted(submission, signatures)
+            self._report_quorum(submission, signatures)
         return True
 
-    async def _heard(self, asking: Asking) -> None:
-        """Let the other witnesses answer, for longer if nobody waits for the next checkpoint."""
+    async def _wait_for_rest(self, round_: PolicySubmission) -> None:
+        """Wait for the remaining witnesses, for longer if no request needs the next checkpoint."""
         lease, began = self._lease, _now()
-        while asking.waits:
-            patience = HURRIED if lease.is_urgent else STRAGGLERS
+        while round_.waits:
+            patience = HURRIED_EXTRA_SECONDS if lease.is_urgent else EXTRA_SECONDS
             if (left := began + patience - _now()) <= 0:
                 return
-            lease.work.clear()  # the next round looks at the lease in any case
-            await asking.others(left, lease.work)
+            lease.work.clear()  # the next round reads the lease in any case
+            await round_.wait_for_answer(left, lease.work)
 
-    def _granted(self, submission: Submission, signatures: Iterable[Signature]) -> None:
+    def _report_quorum(self, submission: Submission, signatures: Iterable[Signature]) -> None:
         lines = tuple(dict.fromkeys(signatures))  # a witness may be in two policies
         held = self._lease.held
-        self._lease.granted(submission.size, SignedNote(submission.note.text, lines).encode())
-        self._fresh_until = _now() + REFRESHED_AFTER
+        self._lease.on_quorum(submission.size, SignedNote(submission.note.text, lines).encode())
+        self._fresh_until = _now() + REFRESH_SECONDS
         self._alarm = ""
         self._engine.show_again()
         if held and not self._lease.held:
             log.info("a quorum of the witnesses has cosigned", size=submission.size)
 
     async def _agree(self, former: tuple[str, ...]) -> None:
-        """Have the journal say that the witnesses before have cosigned what replaces them."""
+        """Record in the journal that the former witnesses have cosigned their replacement."""
         if former:
-            with suppress(KeyhouseError):  # then they are asked again
+            with suppress(KeyhouseError):  # the next round tries again
                 await self._engine.submit(AgreeWitnesses(former))
 
-    async def _explained(self, found: dict[Witness, Outcome]) -> dict[Witness, Outcome]:
-        """Return ``found`` without claims to have more that other replicas explain.
+    async def _without_explained_claims(
+        self, outcomes: dict[Witness, WitnessOutcome]
+    ) -> dict[Witness, WitnessOutcome]:
+        """Return ``outcomes`` without claims of larger sizes that other replicas explain.
 
-        What they submit is in the store before, so a view of the store that was read after the
-        answers has it. If the store cannot be read now, no such claim says anything.
+        A replica stores its leaves before it submits them. So a view of the store that is read
+        after the answers contains these leaves. If the store cannot be read now, all such claims
+        are dropped.
         """
-        if self._gate is None or not any(outcome.has for outcome in found.values()):
-            return found
+        if self._gate is None or not any(outcome.has for outcome in outcomes.values()):
+            return outcomes
         size = LARGEST
         with suppress(KeyhouseError):
             await self._gate.passed()
             log_now = self._engine.view.running.public_log
             size = log_now.frontier.size if log_now is not None else 0
         return {
-            witness: Outcome() if 0 < outcome.has <= size else outcome
-            for witness, outcome in found.items()
+            witness: WitnessOutcome() if 0 < outcome.has <= size else outcome
+            for witness, outcome in outcomes.items()
         }
 
-    def _refused(self, policy: Policy, found: dict[Witness, Outcome]) -> None:
-        """Tell the lease that there is no quorum, and whether there can be one.
+    def _report_refusal(self, policy: Policy, outcomes: dict[Witness, WitnessOutcome]) -> None:
+        """Report to the lease that there is no quorum, and whether a quorum is still possible.
 
-        What a single witness claims decides nothing: nobody signs a refusal. It does if without
-        those who refuse no quorum is left. A store that others share may show the newest state
-        again, so then it is asked for on.
+        A claim of a single witness decides nothing, because a refusal is not signed. The claims
+        decide if the remaining witnesses are too few for a quorum. With a shared store the process
+        continues to submit, because the store may deliver the newest state later.
         """
-        ahead = {each.key for each, outcome in found.items() if outcome.has}
-        forked = {each.key for each, outcome in found.items() if outcome.contradicts}
+        ahead = {each.key for each, outcome in outcomes.items() if outcome.has}
+        forked = {each.key for each, outcome in outcomes.items() if outcome.contradicts}
         left = {each.key for each in policy.witnesses} - ahead - forked
         lost = not policy.holds(left)
         trouble = FORKED if forked else ROLLED_BACK
         if not lost:
-            damaged = any(outcome.damaged for outcome in found.values())
+            damaged = any(outcome.damaged for outcome in outcomes.values())
             trouble = DAMAGED if damaged else NO_QUORUM if self._lease.witnessed else STARTING
         if lost and trouble != self._alarm:
             log.error("witnesses refuse this state", reason=trouble)
         self._alarm = trouble if lost else ""
-        self._lease.refused(trouble, lasting=lost and (bool(forked) or self._gate is None))
+        self._lease.on_refusal(trouble, lasting=lost and (bool(forked) or self._gate is None))
         self._engine.show_again()
 
-    def _tell(self, found: dict[Witness, Outcome]) -> None:
-        """Log which witnesses do not cosign, once for each reason."""
-        for witness, outcome in found.items():
+    def _log_refusals(self, outcomes: dict[Witness, WitnessOutcome]) -> None:
+        """Log the witnesses that do not cosign, once for each reason."""
+        for witness, outcome in outcomes.items():
             if outcome.why and self._whys.get(witness.name) != outcome.why:
                 log.warning("a witness does not cosign", witness=witness.name, reason=outcome.why)
             self._whys[witness.name] = outcome.why

@@ -187,7 +187,7 @@ class Dispatcher:
         """
         if self._known_route(head).operation in OPEN_WHILE_HELD or self._lease.held:
             return False
-        self._lease.spend()
+        self._lease.charge()
         return True
 
     def _known_route(self, head: Head) -> Route:
@@ -207,7 +207,7 @@ class Dispatcher:
         if route.caller is Caller.ANYBODY:
             self._lease.require()
         else:
-            self._lease.spend()
+            self._lease.charge()
 
     def _require_allowed(self, route: Route, view: View, identity: bytes | None) -> None:
         """Refuse a request that phase, feature gate or certificate do not permit."""

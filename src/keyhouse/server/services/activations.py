@@ -181,7 +181,7 @@ class Activations:
             self._engine.lease.require()
             given = await self._made(state, recipe, workload)
             # The lease may have expired while this activation waited for its turn.
-            self._engine.lease.spend()
+            self._engine.lease.charge()
             activated = self._activated(recipe, workload)
             await self._recorded(state, activated)
             return given, activated

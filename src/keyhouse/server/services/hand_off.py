@@ -184,7 +184,7 @@ class KeyGiver:
         require_admitted(verdict, held.replicas, own)
         exchange.require_not_ahead(ask.known, held.place)
         self._engine.lease.require_decisions()
-        self._engine.lease.spend()
+        self._engine.lease.charge()
         settings = self._quotes.settings
         give = exchange.make_give(message, held, self._engine.instance, settings)
         raw = (await self._quotes.vouched(give)).encode()

@@ -185,7 +185,7 @@ class RecoverySession:
         self.end()
         received = tuple(sorted(submission.name for submission in submitted))
         lease = self._engine.lease
-        return Progress(0, received, view, await lease.told(), lease.note)
+        return Progress(0, received, view, await lease.wait_cosigned(), lease.note)
 
     def _recovering(self) -> Recovering:
         """Return the state. After recovery mode, drop all and raise ``WrongPhaseError``."""

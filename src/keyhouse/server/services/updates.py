@@ -152,7 +152,7 @@ class Updates:
     async def _told(self, agreement: Agreement) -> Agreement:
         """Return ``agreement`` after the witnesses cosigned the change, or after some seconds."""
         lease = self._engine.lease
-        agreement = msgspec.structs.replace(agreement, witnessed=await lease.told())
+        agreement = msgspec.structs.replace(agreement, witnessed=await lease.wait_cosigned())
         try:
             lease.require_decisions()
         except HeldError as held:

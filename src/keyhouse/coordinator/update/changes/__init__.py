@@ -1,1 +1,1 @@
-"""The changes that an update makes, as a plan lists them: by section of the manifest."""
+"""The changes of an update, listed by section of the manifest."""

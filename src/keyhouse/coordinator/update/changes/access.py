@@ -1,4 +1,4 @@
-"""Changes of users and roles, with the rights that each user gains or loses."""
+"""Changes of users and roles, with the gained and lost rights of each user."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -10,34 +10,37 @@ from keyhouse.manifest import Action, Manifest, ResourceType, User
 from keyhouse.wire.plan import Effect, PlanChange
 
 RIGHTS: Final = 16 * 1024 * 1024
-"""Characters of resource names in the roles of all users that change, in total."""
+"""Maximum of characters in the resource names of all roles of changed users.
+
+Users and roles multiply, so a small manifest could otherwise fill the memory.
+"""
 
 Rights = dict[tuple[ResourceType, Action], set[str]]
-"""Rights of a user, each with the names of the resources; none for rights on the whole manifest."""
+"""Rights of a user, each with the names of the resources; empty for the whole manifest."""
 
 
 def user_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield which users are added, removed or changed, each with the rights gained and lost.
+    """Yield the added, removed and changed users, with the gained and lost rights of each.
 
     Raises:
         TooLargeError: users and roles have too many combinations.
     """
     roles = {name for name, _, _ in differing(old.roles, new.roles)}
-    sizes, sizes_then = _sizes(old), _sizes(new)
-    left = RIGHTS
+    sizes, new_sizes = _sizes(old), _sizes(new)
+    characters_left = RIGHTS
     for name in sorted(old.users.keys() | new.users.keys()):
         before, after = old.users.get(name), new.users.get(name)
         if before == after and after is not None and roles.isdisjoint(after.roles):
             continue
-        left -= sum(sizes[role] for role in (before.roles if before else ()))
-        left -= sum(sizes_then[role] for role in (after.roles if after else ()))
-        if left < 0:
+        characters_left -= sum(sizes[role] for role in (before.roles if before else ()))
+        characters_left -= sum(new_sizes[role] for role in (after.roles if after else ()))
+        if characters_left < 0:
             raise TooLargeError(
-                "the plan is too large: users and roles cross in too many ways",
+                "the plan is too large: too many combinations of users and roles",
                 hint="update without a plan, or in smaller steps",
             )
         yield from _user(name, before, after)
-        yield from _moved(name, rights_of(old, before), rights_of(new, after))
+        yield from _right_changes(name, rights_of(old, before), rights_of(new, after))
 
 
 def _user(name: str, before: User | None, after: User | None) -> Iterator[PlanChange]:
@@ -83,7 +86,7 @@ def rights_of(manifest: Manifest, user: User | None) -> Rights:
     }
 
 
-def _moved(user: str, before: Rights, after: Rights) -> Iterator[PlanChange]:
+def _right_changes(user: str, before: Rights, after: Rights) -> Iterator[PlanChange]:
     for right in sorted(before.keys() | after.keys()):
         for what, has, had in (
             (Effect.RIGHT_GAINED, after.get(right), before.get(right)),
@@ -106,7 +109,7 @@ def _right(
 
 
 def role_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield which roles differ; the rights of users are listed with the users."""
+    """Yield the changed roles. The rights are listed with the users."""
     for name, before, after in differing(old.roles, new.roles):
         if before is None:
             yield change("Roles", Effect.ROLE_ADDED, name, f"role {quoted(name)} is added")
@@ -119,7 +122,7 @@ def role_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
 
 
 def _in_words(field: str, was: object, becomes: object) -> str:
-    """Return the change of a field as text; of a list, what is added and what is removed."""
+    """Return the change of a field as text; for a list, the added and the removed items."""
     if not (isinstance(was, tuple) and isinstance(becomes, tuple)):
         return f"{field} from {shown(was)} to {shown(becomes)}"
     new, gone = sorted(set(becomes) - set(was)), sorted(set(was) - set(becomes))

@@ -13,7 +13,7 @@ _CONFIG, _RECOVERY = "Config", "RecoveryKeys"
 
 
 def recovery_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield which recovery keys are added and removed, and whether there are new shares."""
+    """Yield the added, removed and changed recovery keys, and a change for new shares."""
     before = {name: key.pem for name, key in old.recovery_keys.items()}
     after = {name: key.pem for name, key in new.recovery_keys.items()}
     for name, was, becomes in differing(before, after):
@@ -23,10 +23,10 @@ def recovery_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
         elif becomes is None:
             what, verb = Effect.RECOVERY_KEY_REMOVED, "is removed"
         yield change(_RECOVERY, what, name, f"recovery key {quoted(name)} {verb}")
-    (_, needed), (_, needed_then) = retained.recovery_terms(old), retained.recovery_terms(new)
+    (_, needed), (_, new_needed) = retained.recovery_terms(old), retained.recovery_terms(new)
     if retained.renews_data_key(old, new):
         yield change(
-            _RECOVERY, Effect.SHARES_RENEWED, "", _shares(new), before=needed, after=needed_then
+            _RECOVERY, Effect.SHARES_RENEWED, "", _shares(new), before=needed, after=new_needed
         )
 
 
@@ -42,7 +42,7 @@ def _shares(new: Manifest) -> str:
 
 
 def config_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield which options differ, and whether the root secret is rotated."""
+    """Yield the changed options, and a change for a rotation of the root secret."""
     for field, was, becomes in fields_that_differ(old.config, new.config):
         if field == "FeatureGates":
             yield from _gates(was, becomes)
@@ -74,7 +74,7 @@ def _gates(before: tuple[FeatureGate, ...], after: tuple[FeatureGate, ...]) -> I
 
 
 def _transparency(before: Transparency, after: Transparency) -> Iterator[PlanChange]:
-    """Yield what changes about the witnesses of the transparency log."""
+    """Yield the changes of the options for witnesses of the transparency log."""
     for field, was, becomes in fields_that_differ(before, after):
         if field == "Origin":  # the log keeps its name
             continue
@@ -100,7 +100,10 @@ def _meaning(field: str, becomes: object, old: Manifest) -> str:
 
 
 def renewals_of_ca(*, epoch: bool) -> Iterator[PlanChange]:
-    """Yield what every update renews; a full one (``epoch``) begins an epoch of the journal."""
+    """Yield the renewals of every update.
+
+    A full update (``epoch``) begins an epoch of the journal.
+    """
     text = "the intermediate CA gets a new key and certificate; the root certificate stays"
     yield change("Coordinator", Effect.INTERMEDIATE_RENEWED, "", text)
     text = (

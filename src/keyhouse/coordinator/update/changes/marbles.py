@@ -1,4 +1,4 @@
-"""Changes of workloads: their types, their parameters, and which of them have to restart."""
+"""Changes of marble types and their parameters, and the workloads that have to restart."""
 
 from collections.abc import Container, Iterator, Mapping
 
@@ -30,7 +30,7 @@ def marble_changes(state: InForce, old: Manifest, new: Policy) -> Iterator[PlanC
             yield change(_MARBLES, Effect.MARBLE_ADDED, name, text)
         else:
             yield from _fields(name, before, after, new)
-        yield from _reached(state, name, before, after)
+        yield from _limit_reached(state, name, before, after)
 
 
 def _fields(name: str, before: Marble, after: Marble, new: Policy) -> Iterator[PlanChange]:
@@ -45,11 +45,11 @@ def _fields(name: str, before: Marble, after: Marble, new: Policy) -> Iterator[P
             _MARBLES, Effect.MARBLE_CHANGED, name, text, field=field, before=was, after=becomes
         )
         if field == "DisableSecretBinding":
-            yield from _derived_again(name, new)
+            yield from _derived_keys_changed(name, new)
 
 
 def _parameters(name: str, before: Parameters, after: Parameters) -> Iterator[PlanChange]:
-    """Yield which files, variables and arguments differ; never their content."""
+    """Yield the changed files, variables and arguments, without their content."""
     for field, was, becomes in fields_that_differ(before, after):
         names: tuple[str, ...] = ()
         text = f"marble {quoted(name)}: its arguments differ"
@@ -62,10 +62,10 @@ def _parameters(name: str, before: Parameters, after: Parameters) -> Iterator[Pl
         )
 
 
-def _derived_again(name: str, new: Policy) -> Iterator[PlanChange]:
+def _derived_keys_changed(name: str, new: Policy) -> Iterator[PlanChange]:
     keys = tuple(
         secret
-        for secret in sorted(_read_by(name, new))
+        for secret in sorted(_secrets_of_type(name, new))
         if _is_derived(new.manifest.secrets[secret])
     )
     if keys:
@@ -78,8 +78,8 @@ def _is_derived(definition: SecretDefinition) -> bool:
     return is_key and not (definition.shared or definition.user_defined)
 
 
-def _read_by(name: str, policy: Policy) -> frozenset[str]:
-    """Return the secrets whose present or previous values the templates of a type read."""
+def _secrets_of_type(name: str, policy: Policy) -> frozenset[str]:
+    """Return the secrets with a present or previous value in the templates of a type."""
     own = policy.templates.marbles[name]
     return own.names(Source.SECRETS) | own.names(Source.PREVIOUS)
 
@@ -93,7 +93,7 @@ def changed_limits(old: Manifest, new: Manifest) -> Iterator[tuple[str, int]]:
             yield name, after.max_activations
 
 
-def _reached(
+def _limit_reached(
     state: InForce, name: str, before: Marble | None, after: Marble
 ) -> Iterator[PlanChange]:
     if before is not None and before.max_activations == after.max_activations:
@@ -105,7 +105,7 @@ def _reached(
 
 
 def tls_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield which tags of transparent TLS differ."""
+    """Yield the changed tags of transparent TLS."""
     for name, before, after in differing(old.tls, new.tls):
         if before is None:
             yield change("TLS", Effect.TLS_ADDED, name, f"TLS tag {quoted(name)} is added")
@@ -118,12 +118,12 @@ def tls_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
 
 
 def restarts(
-    old: Policy, new: Policy, kept: tuple[str, ...], moved: Container[str]
+    old: Policy, new: Policy, kept: tuple[str, ...], changed_packages: Container[str]
 ) -> Iterator[PlanChange]:
-    """Yield, for each remaining type, what its running workloads get only after a restart.
+    """Yield the changes that running workloads of each remaining type get only after a restart.
 
-    Always new certificates: the old ones verify only against the old marble root.
-    ``moved``: the packages with changed requirements.
+    New certificates are always among them: the old certificates verify only against the old marble
+    root. ``changed_packages``: the packages with changed requirements.
     """
     before, after = old.manifest, new.manifest
     fresh = _fresh(after, kept)
@@ -136,18 +136,20 @@ def restarts(
     for name in sorted(before.marbles.keys() & after.marbles.keys()):
         was, becomes = before.marbles[name], after.marbles[name]
         binding = was.disable_secret_binding != becomes.disable_secret_binding
-        given = not (fresh.isdisjoint(_read_by(name, new)) and serving.isdisjoint(becomes.tls))
-        news = {
-            "package": was.package != becomes.package or becomes.package in moved,
+        has_new_secrets = not (
+            fresh.isdisjoint(_secrets_of_type(name, new)) and serving.isdisjoint(becomes.tls)
+        )
+        changed_parts = {
+            "package": was.package != becomes.package or becomes.package in changed_packages,
             "parameters": was.parameters != becomes.parameters,
-            "secrets": given or binding,
+            "secrets": has_new_secrets or binding,
             "TLS": was.tls != becomes.tls or not tags.isdisjoint(becomes.tls),
         }
-        yield _restart(name, news)
+        yield _restart(name, changed_parts)
 
 
 def _fresh(after: Manifest, kept: tuple[str, ...]) -> set[str]:
-    """Return the secrets with new values, without those that each activation makes."""
+    """Return the secrets with new values, except the values that each activation makes."""
     stay = set(kept)
     return {
         name
@@ -157,8 +159,8 @@ def _fresh(after: Manifest, kept: tuple[str, ...]) -> set[str]:
     }
 
 
-def _restart(name: str, news: Mapping[str, bool]) -> PlanChange:
-    names = ("certificates", *(what for what, differs in news.items() if differs))
+def _restart(name: str, changed_parts: Mapping[str, bool]) -> PlanChange:
+    names = ("certificates", *(what for what, differs in changed_parts.items() if differs))
     text = (
         f"marble {quoted(name)}: workloads that run keep what they were given;"
         f" they have to start again to get new {' and '.join(names)}"

@@ -1,4 +1,4 @@
-"""Changes of packages and infrastructures: what may run."""
+"""Changes of packages and infrastructures."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ _PACKAGES = "Packages"
 
 
 def packages_in_force(state: InForce, old: Manifest) -> dict[str, Package]:
-    """Return the packages with the versions that package updates have raised."""
+    """Return the packages with the versions in force, which package updates may have raised."""
     versions = versions_in_force(state)
     return {
         name: replace(package, security_version=versions[name])
@@ -31,7 +31,7 @@ def packages_in_force(state: InForce, old: Manifest) -> dict[str, Package]:
 
 
 def package_changes(state: InForce, old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield the changes of each package, from the version in force, which may have been raised."""
+    """Yield the changes of each package, compared with the versions in force."""
     for name, before, after in differing(packages_in_force(state, old), new.packages):
         if after is None:
             text = f"package {quoted(name)} is removed: no workload of it can activate any more"
@@ -49,7 +49,7 @@ def _fields(name: str, before: Package, after: Package, *, raised: bool) -> Iter
         text = f"package {quoted(name)}: {_step(field, was, becomes)}"
         if "." in field and after.vm is not None and shown(becomes) == "":
             text += ", so any value is admitted"
-        if isinstance(was, int) and isinstance(becomes, int) and _is_least(field):
+        if isinstance(was, int) and isinstance(becomes, int) and _is_minimum(field):
             if becomes < was:
                 text += ", which is lower"
             if raised and field == "SecurityVersion":
@@ -65,27 +65,27 @@ def _fields(name: str, before: Package, after: Package, *, raised: bool) -> Iter
         )
 
 
-def _is_least(field: str) -> bool:
-    """Return whether a higher value than that of ``field`` is admitted, too."""
+def _is_minimum(field: str) -> bool:
+    """Return whether a quote with a higher value than ``field`` is admitted as well."""
     return field == "SecurityVersion" or field.startswith("SNP.Minimum")
 
 
 def _differing_fields(before: Struct, after: Struct) -> Iterator[Difference]:
-    """Yield the fields that differ, those of a VM one by one; "" where one is not given."""
+    """Yield the changed fields, also those inside a VM's description; "" for an absent value."""
     for each in fields_that_differ(before, after):
-        given = each.before if each.after is None else each.after
-        if not isinstance(given, Struct):
+        value = each.before if each.after is None else each.after
+        if not isinstance(value, Struct):
             yield each
             continue
-        empty = type(given)()
+        empty = type(value)()
         for inner in _differing_fields(each.before or empty, each.after or empty):
             yield inner._replace(field=f"{each.field}.{inner.field}")
 
 
 def contents(package: Package) -> str:
-    """Return the fields of ``package`` that are given, in words."""
+    """Return the given fields of ``package`` as text."""
     fields = _differing_fields(Package(), package)
-    return ", ".join(f"{field} {in_words(given)}" for field, _, given in fields)
+    return ", ".join(f"{field} {in_words(value)}" for field, _, value in fields)
 
 
 def _step(field: str, was: object, becomes: object) -> str:
@@ -97,7 +97,7 @@ def _step(field: str, was: object, becomes: object) -> str:
 
 
 def raised_versions(state: InForce, versions: dict[str, int]) -> Iterator[PlanChange]:
-    """Yield the versions that a package update raises; an equal version is no change."""
+    """Yield the versions raised by a package update. An equal version is not a change."""
     in_force = versions_in_force(state)
     for name, version in sorted(versions.items()):
         if in_force[name] != version:
@@ -115,7 +115,7 @@ def raised_versions(state: InForce, versions: dict[str, int]) -> Iterator[PlanCh
 
 
 def infrastructure_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield which infrastructures differ. Nothing enforces them yet."""
+    """Yield the changed infrastructures. Nothing enforces infrastructures yet."""
     for name, before, after in differing(old.infrastructures, new.infrastructures):
         what, verb = Effect.INFRASTRUCTURE_CHANGED, "is changed"
         if before is None:

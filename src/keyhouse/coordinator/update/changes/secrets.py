@@ -1,4 +1,4 @@
-"""Changes of secrets and their values: kept, renewed, lost, or still to be uploaded."""
+"""Changes of secrets and of their values: kept, renewed, lost, or not yet uploaded."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ _OF_TEMPLATES = frozenset({"Cert", "CertDer"})
 
 
 def kept_secrets(old: Manifest, new: Manifest) -> tuple[str, ...]:
-    """Return the names of secrets whose values, or ways of derivation, are retained; sorted."""
+    """Return the sorted names of secrets that keep their value or their derivation."""
     rotates = new.config.rotate_root_secret
     return tuple(
         name
@@ -27,7 +27,7 @@ def kept_secrets(old: Manifest, new: Manifest) -> tuple[str, ...]:
 
 
 def upload_may_be_lost(old: Manifest, new: Manifest) -> Iterator[str]:
-    """Yield the user-defined secrets whose values, if uploaded, the update drops."""
+    """Yield the user-defined secrets with a value that the update drops."""
     for name, definition in sorted(old.secrets.items()):
         becomes = new.secrets.get(name)
         if definition.user_defined and not (becomes and equal_definitions(definition, becomes)):
@@ -35,7 +35,7 @@ def upload_may_be_lost(old: Manifest, new: Manifest) -> Iterator[str]:
 
 
 def secret_changes(state: InForce, old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield which definitions differ, and the effects on values."""
+    """Yield the changed definitions, and the effects on values."""
     for name, before, after in differing(old.secrets, new.secrets):
         if before is None and after is not None:
             yield from _added(name, after)
@@ -56,7 +56,7 @@ def _added(name: str, definition: SecretDefinition) -> Iterator[PlanChange]:
 
 
 def _origin(definition: SecretDefinition) -> tuple[str, str]:
-    """Return the origin of the value of a new secret, as a keyword and as text."""
+    """Return the source of the value of a new secret, as a keyword and as text."""
     if definition.user_defined:
         if definition.private is not None:
             return "given", "its value is in the manifest, for everybody to read"
@@ -96,7 +96,7 @@ def _redefined(
 
 
 def _given(name: str, field: str, *, equal: bool) -> PlanChange:
-    """Return that a value in the manifest differs, without the value."""
+    """Return the change of a value in the manifest, without the value."""
     text = f"secret {quoted(name)}: {field} in the manifest differs"
     if equal:
         text += "; a secret that stays keeps what it has, and does not take it"
@@ -104,7 +104,7 @@ def _given(name: str, field: str, *, equal: bool) -> PlanChange:
 
 
 def _field(name: str, field: str, was: object, becomes: object) -> PlanChange:
-    """Return that a field differs; of templates not how."""
+    """Return the change of a field; for templates of certificates without the content."""
     if field in _OF_TEMPLATES:
         text = f"secret {quoted(name)}: its certificate is made from another template"
         return change(_SECRETS, Effect.SECRET_CHANGED, name, text, field="Cert")
@@ -145,7 +145,7 @@ def certificate_renewals(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
 def certificates_of_packages(
     renewed: tuple[str, ...], ended: tuple[str, ...]
 ) -> Iterator[PlanChange]:
-    """Yield what a package update does to shared certificates. Previous values do not change."""
+    """Yield the effects of a package update on shared certificates. Previous values stay."""
     for name in renewed:
         text = f"certificate {quoted(name)} is issued again with a new key; the old one is gone"
         yield change(_SECRETS, Effect.CERTIFICATE_RENEWED, name, text)
