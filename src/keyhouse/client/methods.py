@@ -158,6 +158,13 @@ class Methods:
         """
         return self._connection.run(operations.log_part(self._session, path))
 
+    def line(self) -> wire.LineData:
+        """Return the line of the root: each manifest that was in force, and what proves its entry.
+
+        Its quote is not verified here: ``trusted.line`` is the line that was verified.
+        """
+        return self._connection.run(operations.line(self._session))
+
     def pending(self) -> wire.Pending | None:
         """Return the update that waits for acknowledgements, or None."""
         return self._connection.run(operations.pending(self._session))
@@ -358,6 +365,13 @@ class AsyncMethods:
         It is not verified: compare it with a checkpoint, or with its name.
         """
         return await self._connection.run(operations.log_part(self._session, path))
+
+    async def line(self) -> wire.LineData:
+        """Return the line of the root: each manifest that was in force, and what proves its entry.
+
+        Its quote is not verified here: ``trusted.line`` is the line that was verified.
+        """
+        return await self._connection.run(operations.line(self._session))
 
     async def pending(self) -> wire.Pending | None:
         """Return the update that waits for acknowledgements, or None."""

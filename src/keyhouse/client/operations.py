@@ -240,6 +240,14 @@ def log_part(session: Session, path: str) -> Steps[bytes]:
     return (yield from carry(session, calls.log_part(path)))
 
 
+def line(session: Session) -> Steps[wire.LineData]:
+    """Return the line of the root: each manifest that was in force, and what proves its entry.
+
+    Its quote is not verified here: ``trusted.line`` is the line that was verified.
+    """
+    return (yield from carry(session, calls.line_quoting(token_bytes(NONCE))))
+
+
 def pending(session: Session) -> Steps[wire.Pending | None]:
     """Return the update that waits for acknowledgements, or None."""
     try:

@@ -150,7 +150,7 @@ def hash_of(raw: bytes) -> bytes:
 
 
 class RootLine(msgspec.Struct, frozen=True):
-    """The line of one root, from its first entry on. Made by ``read_line``, so it is sound."""
+    """The line of one root, from its first entry on. Made by ``chained``, so it is sound."""
 
     raw: tuple[bytes, ...]
     entries: tuple[Entry, ...]
@@ -159,7 +159,7 @@ class RootLine(msgspec.Struct, frozen=True):
     def first(self) -> First:
         """The entry that the line begins with."""
         entry = self.entries[0]
-        assert isinstance(entry, Created | Adopted)  # noqa: S101 read_line has checked it
+        assert isinstance(entry, Created | Adopted)  # noqa: S101 chained has checked it
         return entry
 
     @property
@@ -186,8 +186,19 @@ class RootLine(msgspec.Struct, frozen=True):
 def read_line(raw: Sequence[bytes], root_der: bytes) -> RootLine:
     """Return the line of the root certificate ``root_der`` (DER) that these entries make.
 
-    Each entry is read strictly, names the hash of the one before it, and only the first is
-    ``created`` or ``adopted``, for this root. The quotes of the entries are not looked at.
+    Its first entry is for this root; else as ``chained``. Raises ``LogInvalidError``.
+    """
+    line = chained(raw)
+    if line.first.root != hashlib.sha256(root_der).hexdigest():
+        raise LogInvalidError("the line is of another root")
+    return line
+
+
+def chained(raw: Sequence[bytes]) -> RootLine:
+    """Return the line that these entries make, of any root.
+
+    Each entry is read strictly and names the hash of the entry before it. Only the first is
+    ``created`` or ``adopted``. The quotes of the entries are not verified.
 
     Raises ``LogInvalidError``.
     """
@@ -201,7 +212,4 @@ def read_line(raw: Sequence[bytes], root_der: bytes) -> RootLine:
         if isinstance(entry, Created | Adopted) is (number > 0):
             raise LogInvalidError(f"entry {number} of the line is of a kind that cannot be there")
         before = hash_of(each).hex()
-    line = RootLine(tuple(raw), entries)
-    if line.first.root != hashlib.sha256(root_der).hexdigest():
-        raise LogInvalidError("the line is of another root")
-    return line
+    return RootLine(tuple(raw), entries)
