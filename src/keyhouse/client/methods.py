@@ -42,7 +42,11 @@ class Methods:
         return self._connection.run(operations.attest(self._session, trust))
 
     def manifest(self) -> CurrentManifest:
-        """Return the manifest in force; its fingerprint and signature are checked."""
+        """Return the manifest in force; its fingerprint and signature are checked.
+
+        It is the last one in the line of the root, if there is a line. After an update the line is
+        read again. Raises ``TrustError``.
+        """
         return self._connection.run(operations.manifest(self._session))
 
     def verify_manifest(self, expected: bytes | str) -> CurrentManifest:
@@ -248,7 +252,11 @@ class AsyncMethods:
         return await self._connection.run(operations.attest(self._session, trust))
 
     async def manifest(self) -> CurrentManifest:
-        """Return the manifest in force; its fingerprint and signature are checked."""
+        """Return the manifest in force; its fingerprint and signature are checked.
+
+        It is the last one in the line of the root, if there is a line. After an update the line is
+        read again. Raises ``TrustError``.
+        """
         return await self._connection.run(operations.manifest(self._session))
 
     async def verify_manifest(self, expected: bytes | str) -> CurrentManifest:
