@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 from support.peers.postgres import PostgresServer
-from support.peers.replicas import Replicas, update, with_replicas
+from support.peers.replicas import Replicas, code_of, update, with_replicas
 from support.process.server import Server, listens
 
 from keyhouse.attestation import Platform, SealPolicy, open_platform, read_collateral
@@ -38,6 +38,7 @@ STARTS: Final = 10_000
 UPDATES: Final = 20
 CODES: Final = 5
 ROUNDS: Final = 9
+_RUNNING: Final = 3  # the code of the phase
 MOST: Final = 0.3
 """Seconds that a join may take more after all of these."""
 
@@ -118,6 +119,8 @@ def _join(replicas: Replicas, serving: Server) -> Join:
         time.sleep(0.005)
     wall = time.perf_counter() - began
     processor = _processor_of(server) + _processor_of(serving) - before
+    if code_of(server) != _RUNNING:
+        raise RuntimeError(server.logged())
     server.kill()
     return Join(wall, processor)
 
@@ -155,6 +158,11 @@ def measure(folder: Path, starts: int = STARTS, rounds: int = ROUNDS) -> Joins:
         asyncio.run(_record_starts(first, behind, starts))
         writing = time.perf_counter() - began
         first.start()
+        with first.client() as client:
+            size = int(client.get("/api/v2/log/checkpoint?newest=true").body.split()[1])
+            entries = len(client.get("/api/v2/line?nonce=" + "A" * 22).data["entries"])
+        if size < starts or entries < UPDATES + CODES:
+            raise RuntimeError(f"the history has {size} leaves and {entries} entries")
         sides = ((plain, alone, list[Join]()), (behind, first, list[Join]()))
         for replicas, serving, _ in sides:
             _join(replicas, serving)
