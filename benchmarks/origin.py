@@ -1,5 +1,7 @@
 """What the line of a root costs a start: with a checkpoint, as a join has one, and by all quotes.
 
+Then what a whole join takes behind many starts and updates (``origin_join``).
+
 Starts are in no line, so 10,000 of them cost what they did without it. The line has the manifests,
 and one entry for each code that served.
 """
@@ -16,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
+from benchmarks.origin_join import ROUNDS as JOINS, STARTS, measure, table
 from msgspec.structs import asdict, replace
 
 from keyhouse import authority
@@ -130,8 +133,13 @@ async def _measure() -> None:
 
 def main() -> None:
     """Print the medians."""
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--starts", type=int, default=STARTS, help="before the joins")
+    parser.add_argument("--rounds", type=int, default=JOINS, help="joins of each side")
+    options = parser.parse_args()
     asyncio.run(_measure())
+    with TemporaryDirectory(prefix="keyhouse-bench-") as folder:
+        print(table(measure(Path(folder), options.starts, options.rounds), options.starts))
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 _UNAUTHENTICATED: Final = 401
 _UNWITNESSED: Final = re.compile(
-    r"GET /api/v2/(?:status|quote|manifest|openapi\.json|update(?:-manifest)?|recover/public-key"
-    r"|log/.*)|POST /api/v2/(?:manifest|recover)"
+    r"GET /api/v2/(?:status|quote|line|manifest|openapi\.json|update(?:-manifest)?"
+    r"|recover/public-key|log/.*)|POST /api/v2/(?:manifest|recover)"
 )
 """Calls to a coordinator that had no log when it was verified: none gives or asks for secrets."""
 

@@ -42,7 +42,11 @@ class Methods:
         return self._connection.run(operations.attest(self._session, trust))
 
     def manifest(self) -> CurrentManifest:
-        """Return the manifest in force; its fingerprint and signature are checked."""
+        """Return the manifest in force; its fingerprint and signature are checked.
+
+        It is the last one in the line of the root, if there is a line. After an update the line is
+        read again. Raises ``TrustError``.
+        """
         return self._connection.run(operations.manifest(self._session))
 
     def verify_manifest(self, expected: bytes | str) -> CurrentManifest:
@@ -158,6 +162,13 @@ class Methods:
         """
         return self._connection.run(operations.log_part(self._session, path))
 
+    def line(self) -> wire.LineData:
+        """Return the line of the root: each manifest that was in force, and what proves its entry.
+
+        Its quote is not verified here: ``trusted.line`` is the line that was verified.
+        """
+        return self._connection.run(operations.line(self._session))
+
     def pending(self) -> wire.Pending | None:
         """Return the update that waits for acknowledgements, or None."""
         return self._connection.run(operations.pending(self._session))
@@ -241,7 +252,11 @@ class AsyncMethods:
         return await self._connection.run(operations.attest(self._session, trust))
 
     async def manifest(self) -> CurrentManifest:
-        """Return the manifest in force; its fingerprint and signature are checked."""
+        """Return the manifest in force; its fingerprint and signature are checked.
+
+        It is the last one in the line of the root, if there is a line. After an update the line is
+        read again. Raises ``TrustError``.
+        """
         return await self._connection.run(operations.manifest(self._session))
 
     async def verify_manifest(self, expected: bytes | str) -> CurrentManifest:
@@ -358,6 +373,13 @@ class AsyncMethods:
         It is not verified: compare it with a checkpoint, or with its name.
         """
         return await self._connection.run(operations.log_part(self._session, path))
+
+    async def line(self) -> wire.LineData:
+        """Return the line of the root: each manifest that was in force, and what proves its entry.
+
+        Its quote is not verified here: ``trusted.line`` is the line that was verified.
+        """
+        return await self._connection.run(operations.line(self._session))
 
     async def pending(self) -> wire.Pending | None:
         """Return the update that waits for acknowledgements, or None."""

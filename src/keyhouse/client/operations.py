@@ -34,6 +34,7 @@ from keyhouse.client.root_signature import require_signature
 from keyhouse.client.steps import Steps, work
 from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven, with_line
 from keyhouse.transparency.approval import Decision
+from keyhouse.transparency.line import RootLine
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret_types import UserSecret
@@ -78,12 +79,46 @@ def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
 
 
 def manifest(session: Session) -> Steps[CurrentManifest]:
-    """Return the manifest in force; its fingerprint and signature are checked."""
+    """Return the manifest in force; its fingerprint and signature are checked.
+
+    It is the last one in the line of the root, if there is a line. After an update the line is
+    read again. Raises ``TrustError``.
+    """
+    known = session.trusted.line
     data = yield from carry(session, calls.MANIFEST)
     if hashlib.sha256(data.manifest).hexdigest() != data.fingerprint:
         raise TrustError("the manifest does not have the fingerprint that came with it")
     require_signature(session.trusted.root_der, data.manifest, data.signature, "the manifest")
+    yield from _require_in_line(session, known, data.fingerprint)
     return CurrentManifest(data.manifest, data.fingerprint, data.signature)
+
+
+def _require_in_line(session: Session, known: RootLine | None, fingerprint: str) -> Steps[None]:
+    """Require that the manifest was in force when it was answered, as the line shows.
+
+    ``known``: the line of before the answer; None: no manifest was in force. The root signs
+    manifests, so a host that knows the root key can answer any manifest. The line has a quote of
+    genuine code.
+    """
+    trusted, since = session.trusted, len(known.manifests) - 1 if known is not None else 0
+    is_known = trusted.line is not None and fingerprint in trusted.line.manifests[since:]
+    if trusted.trust is None or is_known:
+        return
+    seen, trust, ask = (
+        (yield from work(session.watch.begin)),
+        trusted.trust,
+        partial(carry, session),
+    )
+    newer = yield from with_line(trusted, trust, trust.line_rules, ask, seen, None)
+    line = newer.line
+    if known is not None and (line is None or not line.continues(len(known.raw), known.last_hash)):
+        raise TrustError("the line of the root does not continue the one that was verified before")
+    if line is not None and fingerprint not in line.manifests[since:]:
+        raise TrustError(
+            f"the manifest {fingerprint} is not the last one in the line of the root",
+            hint="do not use it: the line has a quote of genuine code, the manifest has none",
+        )
+    session.trusted = newer
 
 
 def verify_manifest(session: Session, expected: bytes | str) -> Steps[CurrentManifest]:
@@ -238,6 +273,14 @@ def log_part(session: Session, path: str) -> Steps[bytes]:
     It is not verified: compare it with a checkpoint, or with its name.
     """
     return (yield from carry(session, calls.log_part(path)))
+
+
+def line(session: Session) -> Steps[wire.LineData]:
+    """Return the line of the root: each manifest that was in force, and what proves its entry.
+
+    Its quote is not verified here: ``trusted.line`` is the line that was verified.
+    """
+    return (yield from carry(session, calls.line_quoting(token_bytes(NONCE))))
 
 
 def pending(session: Session) -> Steps[wire.Pending | None]:

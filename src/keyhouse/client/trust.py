@@ -10,14 +10,15 @@
    transparency log continues what was seen of it.
 7. With a policy of witnesses: a quorum of them has seen its log, not long ago.
 8. The line of the root (``client.line``) is bound by a quote. It continues the remembered line, and
-   begins with the expected manifest.
+   begins with the expected manifest. A session that reads the manifest in force compares it with
+   the last entry (``operations.manifest``).
 """
 
 import secrets
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 import msgspec
 from cryptography import x509
@@ -101,6 +102,11 @@ class TrustedCoordinator(Readable, frozen=True):
     line_before: int = 0  # entries of the line that were remembered before
     checks: tuple[TrustCheck, ...] = ()
     is_without_line: bool = False  # a first manifest was demanded, and it enforced none
+    trust: "Trust | None" = None  # verifies its later lines; None: it serves none
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Return all fields but ``trust``, which has a bundle of collateral."""
+        return [each for each in super().__rich_repr__() if each[0] != "trust"]
 
     def check(self, name: CheckName) -> TrustCheck | None:
         """Return the check of this name."""
@@ -370,6 +376,7 @@ def with_line(
         line_before=0 if seen is None else seen.number,
         checks=checks,
         is_without_line=rules.demand_line and proved is None,
+        trust=trust if ask is None or proved is not None else None,
     )
 
 

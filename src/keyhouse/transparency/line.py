@@ -149,7 +149,7 @@ def hash_of(raw: bytes) -> bytes:
 
 
 class RootLine(msgspec.Struct, frozen=True):
-    """The line of a root, checked by ``read_line``."""
+    """The line of a root, checked by ``chained``."""
 
     raw: tuple[bytes, ...]
     entries: tuple[Entry, ...]
@@ -158,7 +158,7 @@ class RootLine(msgspec.Struct, frozen=True):
     def first(self) -> First:
         """The first entry of the line."""
         entry = self.entries[0]
-        assert isinstance(entry, Created | Adopted)  # noqa: S101 read_line has checked it
+        assert isinstance(entry, Created | Adopted)  # noqa: S101 chained has checked it
         return entry
 
     @property
@@ -185,8 +185,19 @@ class RootLine(msgspec.Struct, frozen=True):
 def read_line(raw: Sequence[bytes], root_der: bytes) -> RootLine:
     """Return the line of the root certificate ``root_der`` (DER) with the entries ``raw``.
 
+    The first entry must be for this root. Raises ``LogInvalidError``.
+    """
+    line = chained(raw)
+    if line.first.root != hashlib.sha256(root_der).hexdigest():
+        raise LogInvalidError("the line belongs to a different root")
+    return line
+
+
+def chained(raw: Sequence[bytes]) -> RootLine:
+    """Return the line with the entries ``raw``, of any root.
+
     Each entry must be canonical and have the hash of the previous entry. Only the first must be
-    ``created`` or ``adopted``, for this root. The quotes of the entries are not checked.
+    ``created`` or ``adopted``. The quotes of the entries are not verified.
 
     Raises ``LogInvalidError``.
     """
@@ -204,7 +215,4 @@ def read_line(raw: Sequence[bytes], root_der: bytes) -> RootLine:
                 f"entry {number} of the line has a kind that is not possible at this place"
             )
         before = hash_of(each).hex()
-    line = RootLine(tuple(raw), entries)
-    if line.first.root != hashlib.sha256(root_der).hexdigest():
-        raise LogInvalidError("the line belongs to a different root")
-    return line
+    return RootLine(tuple(raw), entries)

@@ -8,16 +8,25 @@ import base64
 import hashlib
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec.structs import replace
+from support.host.client import accepts
 from support.host.enclave import ADMITTED
 from support.peers.replicas import Replicas, awaited, code_of, update, with_replicas
+from support.peers.sdk import trust_in_server
 from support.process.command import refused_start
 from support.process.server import Server
 from support.samples.deployment import user
 from support.samples.recovery import ciphertexts_of, hand_in, holder, recoverable
 from support.samples.updates import Api
 
+from keyhouse.client import TrustError
+from keyhouse.client.trust import verify
+from keyhouse.manifest import fingerprint
 from keyhouse_simulation import COORDINATOR
 
 pytestmark = pytest.mark.acceptance
@@ -28,14 +37,45 @@ EXPECTED = recoverable([holder("good")])
 CLAIM = ("--claim-fingerprint", hashlib.sha256(EXPECTED).hexdigest())
 
 
-def _begun(data: Path, *manifests: bytes) -> Server:
+def _begun(data: Path, *manifests: bytes, arguments: tuple[str, ...] = ()) -> Server:
     """Return a coordinator in ``data`` under ``manifests`` in turn, which is stopped."""
-    server = Server(data)
+    server = Server(data, arguments=arguments)
     with server, server.client() as client, server.client(user("admin")) as admin:
         assert client.set_manifest(manifests[0]).status == 200
         for raw in manifests[1:]:
             assert Api(2).update(admin, raw).status == 200
     return server
+
+
+def _root_at(server: Server) -> bytes:
+    """Return the root certificate (DER) of the coordinator that runs."""
+    with server.client() as client:
+        pem = client.get("/api/v2/quote").data["cert"].encode()
+    return x509.load_pem_x509_certificates(pem)[-1].public_bytes(Encoding.DER)
+
+
+def _refused(server: Server, **trust: Any) -> str:
+    """Return why a client refuses ``server`` that judges its line."""
+    with pytest.raises(TrustError) as refused:
+        verify(f"127.0.0.1:{server.port}", replace(trust_in_server(server), **trust))
+    return refused.value.message
+
+
+def test_the_line_alone_shows_that_the_host_began_a_deployment(tmp_path: Path) -> None:
+    """As stated: who compares quote and manifest in force accepts the host's deployment."""
+    with _begun(tmp_path / "data", recoverable([HOST]), EXPECTED) as server:
+        assert accepts(server, EXPECTED, _root_at(server))
+        assert "the deployment began with the manifest" in _refused(server, first_manifest=EXPECTED)
+
+
+def test_the_line_alone_shows_a_later_manifest_that_admits_the_host(tmp_path: Path) -> None:
+    """As stated: a claim says nothing about later manifests."""
+    mistake, later = recoverable([HOST]), recoverable([holder("good")], secrets=4)
+    server = _begun(tmp_path / "data", EXPECTED, mistake, later, arguments=CLAIM)
+    with server:
+        assert accepts(server, later, _root_at(server))
+        judged = {"first_manifest": EXPECTED, "manifests": "all", "accepted_manifests": (later,)}
+        assert f"the manifest {fingerprint(mistake)} was in force" in _refused(server, **judged)
 
 
 def test_a_restart_with_a_claim_checks_the_first_manifest(tmp_path: Path) -> None:

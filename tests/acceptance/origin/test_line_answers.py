@@ -20,6 +20,7 @@ from keyhouse.attestation.quote.binding import (
     line_report_data,
     require_report_data,
 )
+from keyhouse.manifest import fingerprint
 from keyhouse.transparency.line import CodeEntry, LogEntry, RecoveredEntry, hash_of, read_line
 from keyhouse.transparency.note import SignedNote
 
@@ -73,6 +74,8 @@ def test_a_new_log_and_a_recovery_keep_the_line_and_its_proofs(tmp_path: Path) -
     with Server(data) as server, server.client() as client:
         share = GOOD.share(shares[GOOD.name])
         assert hand_in(client, share, GOOD.sign(share)).status == 200
+        for raw in MANIFESTS[:2]:  # one of them may admit the code of a later entry
+            assert client.get(f"/api/v2/log/object/{fingerprint(raw)}").body == raw
         found = client.get(PATH).data["entries"]
     line = read_line([base64.b64decode(each["entry"]) for each in found], root)
     assert line.manifests == tuple(hashlib.sha256(raw).hexdigest() for raw in MANIFESTS[:2])

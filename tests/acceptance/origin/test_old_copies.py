@@ -1,79 +1,37 @@
-"""An old copy of a state, which the host rewrites: it has learned the data key since."""
+"""An old copy of a state, which the host shows or rewrites: it has learned the data key since."""
 
-import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from support.cosigner import Cosigner
 from support.host.client import is_served
-from support.host.copies import DatabaseCopy, append_events, begin_invented_epoch, state_in
-from support.host.enclave import ADMITTED, HOST_CODE, HostEnclave, code_of_quotes
+from support.host.copies import append_events, begin_invented_epoch, state_in
+from support.host.enclave import HOST_CODE, code_of_quotes
 from support.host.invented_state import with_manifest
+from support.host.old_copies import USERS, OldCopy, agreed, agreed_with_host, old_copy
 from support.peers.postgres import PostgresServer
-from support.peers.replicas import Replicas
+from support.peers.witness import Witness, policy
 from support.process.server import Server
 from support.samples.deployment import user
-from support.samples.updates import Api, together
+from support.samples.updates import Api
+from support.witnessed import until_held, until_served
 
-from keyhouse.base.secret import Secret
+from keyhouse.client import LogPolicy, TrustError
 from keyhouse.coordinator.core.events import UpdateInitiated
 from keyhouse.coordinator.core.state import Pending
-from keyhouse.manifest import fingerprint
-from keyhouse_simulation import COORDINATOR
+from keyhouse.transparency.policy import Policy
 
 pytestmark = pytest.mark.acceptance
 
-USERS = ("alice", "bob")
-OWN_CODE = {"UniqueID": COORDINATOR.unique_id.hex()}
-
-
-def agreed(word: str, *code: dict[str, str]) -> bytes:
-    """Return a manifest that both users have to agree to change; it admits ``code``."""
-    return together(updaters=USERS, word=word, SealMode="UniqueKey", Replicas={"Code": code})
-
-
-TRUE = agreed("true", OWN_CODE)
-ADMITTING = agreed("admits the host", OWN_CODE, ADMITTED)
-NEXT = agreed("next", OWN_CODE)
-
-
-class OldCopy(NamedTuple):
-    """A copy from before users admitted other code by mistake. The host has its data key since."""
-
-    enclave: HostEnclave
-    genuine: Server  # does not run
-    url: Secret
-    store_id: bytes
-    dek: Secret
-
-    def is_served(self, manifest: bytes) -> bool:
-        """Tell whether the coordinator that runs enforces ``manifest``."""
-        with self.genuine.client() as client:
-            found = client.get("/api/v2/manifest").data["manifestFingerprint"]
-        return bool(found == fingerprint(manifest))
+TRUE, NEXT = agreed("true"), agreed("next")
 
 
 @pytest.fixture(name="copy")
 def _copy(postgres: PostgresServer, tmp_path: Path) -> Iterator[OldCopy]:
-    name = asyncio.run(postgres.database())
-    replicas = Replicas(tmp_path, postgres.url(name))
-    try:
-        (genuine,) = replicas.founded(1, TRUE)
-        genuine.stop()
-        old = DatabaseCopy(postgres, name, genuine)
-        genuine.start()
-        with genuine.client(user("alice")) as alice, genuine.client(user("bob")) as bob:
-            assert Api(2).update(alice, ADMITTING).status == 200
-            assert Api(2).acknowledge(bob, ADMITTING).status == 200
-        enclave = HostEnclave(tmp_path / "enclave", genuine.data / "simulation")
-        store_id, dek = enclave.take(postgres.url(name))
-        genuine.kill()
-        old.put_back()
-        yield OldCopy(enclave, genuine, postgres.url(name), store_id, dek)
-    finally:
-        replicas.end()
+    with old_copy(postgres, tmp_path, TRUE, agreed_with_host()) as found:
+        yield found
 
 
 def test_a_vote_that_the_host_forged_completes_no_update(copy: OldCopy) -> None:
@@ -96,3 +54,36 @@ def test_a_manifest_that_only_the_host_s_enclave_vouches_for_is_refused(copy: Ol
     assert not is_served(copy.genuine)
     logged = copy.genuine.logged()
     assert "which neither --predecessors nor an earlier manifest accepts" in logged
+
+
+def test_an_old_copy_shows_nothing_of_the_mistake_and_only_a_memory_notices(copy: OldCopy) -> None:
+    """As stated: each quote and each entry of its line is true."""
+    copy.genuine.start()
+    found = copy.verified()
+    assert copy.host_has_key_of(found.root_der)
+    with pytest.raises(TrustError, match="rollback"):
+        copy.verified(copy.memory)
+
+
+def test_witnesses_notice_an_old_copy_and_the_line_alone_does_not(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """As stated: it serves nothing secret, and no witness cosigns it."""
+    with Witness(Cosigner.ed25519("a.example/w")) as witness:
+
+        def settle(server: Server) -> None:
+            with server.client() as client:
+                witness.trust(client.get("/api/v2/log/key").data["verifierKey"])
+            until_served(server)
+
+        words = policy([witness], 1)
+        rules = {"Transparency": {"Witnesses": words, "Serve": "Witnessed"}}
+        true, mistake = agreed("true", **rules), agreed_with_host(**rules)
+        with old_copy(postgres, tmp_path, true, mistake, settle) as copy:
+            copy.genuine.start()
+            until_held(copy.genuine, "")
+            assert copy.host_has_key_of(copy.verified().root_der)
+            with pytest.raises(TrustError, match="no quorum of the policy's witnesses"):
+                copy.verified(log_policy=LogPolicy(Policy.read(words)))
+            with copy.genuine.client(user("writer")) as writer:
+                assert writer.upload({"note": b"for the host"}).status == 503

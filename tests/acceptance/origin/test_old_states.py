@@ -76,8 +76,12 @@ def test_an_old_state_in_a_database_is_adopted_and_others_join(replicas: Replica
     assert found.continues(1, read_line(line.raw[:1], state.root_der).last_hash)
     assert found.manifests == tuple(hashlib.sha256(raw).hexdigest() for raw in (OLD, NEXT))
     other = replicas.elsewhere()  # without the setting
+    given = first.logged().count("handed to another coordinator")
     other.launch()
     awaited("--adopt-root does not name it", other)
+    while first.logged().count("handed to another coordinator") < given + 4:
+        pass  # it asks again and again
+    assert other.logged().count("the data key that was handed over is not used") == 1
 
 
 def test_the_line_waits_while_an_older_version_shares_the_database(replicas: Replicas) -> None:

@@ -1,13 +1,21 @@
-"""Votes that users gave survive restarts, crashes and restarts of other coordinators."""
+"""Votes that users gave survive restarts, crashes and restarts of other coordinators.
 
+They do not survive a recovery.
+"""
+
+import shutil
 from pathlib import Path
 
 import pytest
 from support.peers.replicas import Replicas
+from support.peers.sdk import trust_in_server
 from support.process.server import Client, Server
 from support.samples.deployment import user
-from support.samples.updates import Api, together
+from support.samples.recovery import Holder, ciphertexts_of, hand_in
+from support.samples.updates import Api, holder_key, together
 
+from keyhouse.base.secret import Secret
+from keyhouse.client import Coordinator, PemIdentity
 from keyhouse.manifest import fingerprint
 from keyhouse_simulation import COORDINATOR
 
@@ -54,3 +62,32 @@ def test_votes_that_another_coordinator_took_meanwhile_are_kept(replicas: Replic
     with other.client(user("bob")) as bob:
         assert API.acknowledge(bob, following).status == 200
         assert in_force(bob) == fingerprint(following)
+
+
+def test_a_recovery_ends_an_update_whose_votes_are_signed(tmp_path: Path) -> None:
+    """Alice has cancelled the update since. The host shows a copy from before that."""
+    first = together(updaters=["alice", "bob"], holders=["holder0"], word="first")
+    following = together(updaters=["alice", "bob"], holders=["holder0"], word="next")
+    server, old = Server(tmp_path / "data"), tmp_path / "old"
+    with server, server.client() as anyone:
+        shares = ciphertexts_of(anyone.set_manifest(first))
+        alice = PemIdentity(user("alice").pem, Secret(user("alice").key_pem))
+        with Coordinator.connect(
+            f"127.0.0.1:{server.port}", trust_in_server(server), alice
+        ) as session:
+            assert session.update(following).signed
+            server.kill()
+            shutil.copytree(server.data, old)
+            server.start()
+            session.cancel()
+    (old / "sealed_key").unlink()
+    with Server(old) as recovered:
+        good = Holder("holder0", holder_key("holder0"))
+        share = good.share(shares[good.name])
+        with recovered.client() as anyone:
+            assert hand_in(anyone, share, good.sign(share)).status == 200
+        assert "the pending update ended with the recovery" in recovered.logged()
+        with recovered.client(user("bob")) as bob:
+            assert API.acknowledge(bob, following).status == 404
+            assert in_force(bob) == fingerprint(first)
+            assert API.update(bob, following).status == 200  # it is proposed again

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.peers.postgres import PASSWORD, PostgresServer
+from support.peers.postgres import Database, PostgresServer
 from support.peers.replicas import NAMES, Replicas, manifest
 from support.process.command import Ended, refused_start, run
 from support.process.server import Server
@@ -15,20 +15,6 @@ from support.public_log import published_by
 from support.samples.deployment import user
 
 from keyhouse.manifest import fingerprint
-
-
-class Database:
-    """A database as commands are told of it: the password is in a file."""
-
-    def __init__(self, server: PostgresServer, folder: Path) -> None:
-        name = asyncio.run(server.database())
-        self.name = name
-        self.secret = server.url(name)
-        self.url = self.secret.reveal().decode().replace(f":{PASSWORD}", "")
-        password = folder / f"password-{name}"
-        password.write_text(PASSWORD)
-        self.password = ("--password-file", str(password))
-        self.serving = ("--store", self.url, "--store-password-file", str(password))
 
 
 @pytest.fixture
@@ -177,7 +163,7 @@ def test_a_database_is_verified_while_it_is_served(
     assert (code, problems) == (0, whole)
     assert state.startswith(f"{epoch}.{sequence}.")
     code, problems, _ = verified(*key, "--platform", "simulation")
-    assert (code, problems) == (0, whole | {"sealed_key": "", "contents": ""})
+    assert (code, problems) == (0, whole | {"sealed_key": "", "contents": "", "line": ""})
     for server in servers:
         assert server.stop() == 0  # which leaves a checkpoint
     damage = "overlay(raw placing 'X'::bytea from octet_length(raw))"

@@ -5,6 +5,7 @@ update was pending, and in ``expected.json`` what it had answered just before. T
 regenerated.
 """
 
+import base64
 import hashlib
 import json
 import shutil
@@ -84,8 +85,16 @@ def test_an_earlier_store_without_a_line_is_refused_unless_its_root_is_adopted(
     assert "--adopt-root does not name it" in refused_start(data).error
     refused = refused_start(data, "--claim-fingerprint", "00" * 32)
     assert "the root of this state was adopted" in refused.error
-    with Server(data, arguments=("--adopt-root", root)):
-        pass
+    with Server(data, arguments=("--adopt-root", root)) as server:
+        machine = data / "simulation"
+        trust = ("--attestation", str(machine / "attestation.json"))
+        vendor = ("--simulation-root", str(machine / "root.pem"))
+        ended = run("status", f"127.0.0.1:{server.port}", *trust, *vendor, "--memory", "none")
+    assert ended.code == 0, ended.err
+    fingerprint = hashlib.sha256(base64.b64decode(expected["manifest"])).hexdigest()
+    assert f"adopted under  {fingerprint}" in ended.out
+    assert "\nfirst manifest" not in ended.out  # nothing shows it
+    assert "check origin          not done" in ended.out
 
 
 def _root_of(expected: dict[str, Any]) -> str:

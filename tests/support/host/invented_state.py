@@ -184,18 +184,23 @@ Quote = Callable[[bytes], bytes]
 
 
 def with_line(
-    state: InventedState, line: Sequence[bytes], code: Code, quote: Quote
+    state: InventedState,
+    line: Sequence[bytes],
+    code: Code,
+    quote: Quote,
+    collateral: bytes = b"",
 ) -> InventedState:
     """Return ``state`` with a line of ``line``, whose entries have quotes of the host's ``code``.
 
-    The state has a log as well, with its objects.
+    ``collateral``: the bundle beside each quote; empty: none. The state has a log as well, with its
+    objects.
     """
     running = state.running
     begun = make_log_key(running.keys, policy_of(line[0]).manifest).begun(running.time)
     log = PublicLog(key=begun.key, verifier=begun.verifier, signature=begun.signature)
     found = state._replace(running=replace(running, public_log=log), objects=tuple(line))
     for manifest in line:
-        found = _with_entry(found, manifest, code, quote)
+        found = _with_entry(found, manifest, code, quote, collateral)
     return found
 
 
@@ -211,7 +216,9 @@ def with_manifest(state: InventedState, manifest: bytes, code: Code, quote: Quot
     return _with_entry(found, manifest, code, quote)
 
 
-def _with_entry(state: InventedState, manifest: bytes, code: Code, quote: Quote) -> InventedState:
+def _with_entry(
+    state: InventedState, manifest: bytes, code: Code, quote: Quote, collateral: bytes = b""
+) -> InventedState:
     before, time, root = state.running.line, state.running.time, state.root_der
     name = object_name(manifest)
     raw = encode_entry(
@@ -226,9 +233,11 @@ def _with_entry(state: InventedState, manifest: bytes, code: Code, quote: Quote)
         )
     )
     proof = quote(entry_report_data(root, hash_of(raw)))
-    line = (*before, LineItem(raw, object_name(proof)))
+    beside = object_name(collateral) if collateral else ""
+    line = (*before, LineItem(raw, object_name(proof), beside))
     running = replace(state.running, line=line)
-    return state._replace(running=running, objects=(*state.objects, proof))
+    proofs = [each for each in (proof, collateral) if each]
+    return state._replace(running=running, objects=(*state.objects, *proofs))
 
 
 def _shares(raw: bytes, dek: Secret) -> authority.RecoveryMaterial:

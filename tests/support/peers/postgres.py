@@ -295,3 +295,17 @@ def _complete(work: Coroutine[Any, Any, None]) -> None:
     """Run ``work`` in a loop of its own: a test that has one may be the first to ask."""
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, work).result()
+
+
+class Database:
+    """A database as commands are told of it: the password is in a file."""
+
+    def __init__(self, server: PostgresServer, folder: Path) -> None:
+        name = asyncio.run(server.database())
+        self.name = name
+        self.secret = server.url(name)
+        self.url = self.secret.reveal().decode().replace(f":{PASSWORD}", "")
+        password = folder / f"password-{name}"
+        password.write_text(PASSWORD)
+        self.password = ("--password-file", str(password))
+        self.serving = ("--store", self.url, "--store-password-file", str(password))

@@ -69,7 +69,8 @@ def not_proven(entry: Effective) -> OriginRefusedError:
     """Return the refusal of an entry without a quote."""
     return OriginRefusedError(
         f"{NOT_PROVEN}: the quote of the manifest {entry.manifest} is missing",
-        hint="restore the objects of the transparency log from a backup",
+        hint="restore the objects of the transparency log from a mirror (keyhouse log restore), or"
+        " from a backup",
     )
 
 

@@ -1,7 +1,8 @@
 """A mirror of a log: files that any web server can serve, as C2SP tlog-tiles spells their paths.
 
-``checkpoint``, ``tile/...``, ``object/<hex>``, and ``key``: the verifier key of the log. What is
-not complete yet is named in ``size``; readers go by ``checkpoint``, which is replaced last.
+``checkpoint``, ``tile/...``, ``object/<hex>``, ``key``: the verifier key of the log, and ``line``:
+the line of the root (``transparency.mirrored_line``). What is not complete yet is named in
+``size``; readers go by ``checkpoint``, which is replaced last.
 """
 
 import os
@@ -20,6 +21,7 @@ from keyhouse.client.public_log import LogCheckpoint, checkpoint_in
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.leaf import object_name
+from keyhouse.transparency.mirrored_line import LINE_FILE, MirroredLine, read_mirrored_line
 from keyhouse.transparency.tiles import WIDTH, Tile, frontier_of, narrowed
 
 _PUBLIC: Final = 0o644  # a web server reads them
@@ -105,6 +107,15 @@ class MirrorFolder:
         if object_name(raw) != name:
             raise LogInvalidError(f"the object {name} is another one than its name says")
         self._write(f"object/{name}", raw)
+
+    def line(self) -> MirroredLine | None:
+        """Return the line of the root; None: no run has copied it. Raises ``LogInvalidError``."""
+        raw = self._read(LINE_FILE)
+        return None if raw is None else read_mirrored_line(raw)
+
+    def put_line(self, line: MirroredLine) -> None:
+        """Keep ``line``, whose objects are here."""
+        self._write(LINE_FILE, line.encode())
 
     def _tile(self, tile: Tile) -> bytes:
         raw = self._read(f"tile/{tile.path}")

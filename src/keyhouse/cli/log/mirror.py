@@ -1,5 +1,6 @@
 """`keyhouse log key` and `mirror`: the log of a verified coordinator, for those who watch it."""
 
+import base64
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -12,11 +13,12 @@ from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_result, show_rows
 from keyhouse.cli.parser import Argument, AsJson, Option, command
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.leaf import Leaf, known_leaf
+from keyhouse.transparency.leaf import known_leaf
+from keyhouse.transparency.mirrored_line import MirroredEntry, MirroredLine
 from keyhouse.transparency.reading import objects_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from keyhouse.cli.log.folder import MirrorFolder
     from keyhouse.client import Coordinator
@@ -67,6 +69,8 @@ class Mirrored(NamedTuple):
     new: int
     missing: list[str]  # objects that the coordinator does not have
     unread: int  # new leaves that this version cannot read
+    entries: int  # of the line of the root
+    no_line: str  # why there is no line; empty: there is one
 
 
 @command
@@ -74,7 +78,7 @@ def mirror(words: Words, trusting: TrustOptions, *, as_json: AsJson = False) -> 
     """Copy the log into a directory for any web server.
 
     It continues where it stopped. What is copied is verified first, and that it continues what DIR
-    has.
+    has. The quotes that prove the line of the root are copied too: a recovery needs them.
 
     Example: keyhouse log mirror localhost:4433 /srv/log
     """
@@ -89,7 +93,8 @@ def mirror(words: Words, trusting: TrustOptions, *, as_json: AsJson = False) -> 
         rows["not kept by the coordinator"] = ", ".join(found.missing)
     if found.unread:
         rows["leaves of a newer version"] = str(found.unread)
-    tally = {"size": found.size, "new": found.new}
+    rows["line entries"] = found.no_line or str(found.entries)
+    tally = {"size": found.size, "new": found.new, "lineEntries": found.entries}
     missing = {"missingObjects": found.missing, "unreadLeaves": found.unread}
     show_result(tally | missing, rows, as_json=as_json)
 
@@ -114,7 +119,8 @@ def mirrored(coordinator: "Coordinator", folder: "MirrorFolder") -> Mirrored:
                 for entry in piece:
                     leaf = known_leaf(entry)
                     unread += leaf is None
-                    missing += _copy_objects(coordinator, folder, leaf) if leaf else ()
+                    names = objects_named(leaf, folder.object) if leaf else ()
+                    missing += _copy_objects(coordinator, folder, names)
                 growing.extend(piece)
                 if growing.size < new.size:
                     folder.begin(growing)
@@ -123,18 +129,58 @@ def mirrored(coordinator: "Coordinator", folder: "MirrorFolder") -> Mirrored:
                 f"the log does not continue the mirror {folder.path}: {error.message}",
                 hint="keep both: the log was forked, or what was served is damaged",
             ) from None
+        line = _line(coordinator, folder)
+        if isinstance(line, MirroredLine):
+            missing += _copy_objects(coordinator, folder, line.proofs())
+            # A manifest that gave a secret its first value is not an object.
+            tuple(_copy_objects(coordinator, folder, line.line.manifests))
+            folder.put_line(line)
         cosigned = coordinator.witnessed_checkpoint()
         folder.publish(growing, cosigned.note if cosigned.size == new.size else new.note)
-    return Mirrored(new.size, new.size - before, missing, unread)
+    entries, no_line = (0, line) if isinstance(line, str) else (len(line.items), "")
+    return Mirrored(new.size, new.size - before, missing, unread, entries, no_line)
+
+
+def _line(coordinator: "Coordinator", folder: "MirrorFolder") -> MirroredLine | str:
+    """Return the line of the root; or a text that says why there is none.
+
+    Raises ``TrustError`` if it does not continue that of the mirror, or the line that was verified.
+    """
+    from keyhouse.client import CallRefusedError, TrustError
+    from keyhouse.client.errors import CallUnknownError
+
+    known = folder.line()
+    try:
+        data = coordinator.line()
+        items = [
+            MirroredEntry(base64.b64encode(each.entry).decode(), each.quote, each.collateral)
+            for each in data.entries
+        ]
+        line = MirroredLine.of(items)
+    except (CallUnknownError, CallRefusedError) as refused:
+        if known is None:
+            return f"none: the coordinator serves no line ({refused.message})"
+        raise TrustError(
+            f"the mirror {folder.path} has the line of the root, the coordinator serves none"
+        ) from None
+    verified = coordinator.trusted.line
+    if verified is not None and not line.line.continues(len(verified.raw), verified.last_hash):
+        raise TrustError("the line of the root is not the one that a quote has bound before")
+    if known is not None and not line.continues(known):
+        raise TrustError(
+            f"the line of the root does not continue the one in the mirror {folder.path}",
+            hint="keep both: the manifests of this deployment were shown differently before",
+        )
+    return line
 
 
 def _copy_objects(
-    coordinator: "Coordinator", folder: "MirrorFolder", leaf: Leaf
+    coordinator: "Coordinator", folder: "MirrorFolder", names: "Iterable[str]"
 ) -> "Iterator[str]":
-    """Copy the objects of ``leaf``; yield the names of those that the coordinator does not have."""
+    """Copy the objects ``names``; yield those that the coordinator does not have."""
     from keyhouse.client import CallRefusedError
 
-    for name in objects_named(leaf, folder.object):
+    for name in names:
         if folder.object(name) is not None:
             continue
         try:

@@ -19,6 +19,10 @@ T = TypeVar("T", bytes, bytearray)
 
 _LARGEST: Final = 32 << 20  # bytes of an object
 _SECONDS: Final = 30.0
+_NO_LINE: Final = (
+    "none: the mirror has no line of the root. Quotes of the line that were lost are still"
+    " missing, and a recovery needs them: mirror again, or use a backup"
+)
 
 
 @command
@@ -36,7 +40,8 @@ def restore(
 ) -> None:
     """Restore what a state directory has lost of its log.
 
-    SOURCE is a mirror, of keyhouse log mirror or of anyone else. All of it is verified.
+    SOURCE is a mirror, of keyhouse log mirror or of anyone else. All of it is verified. What proves
+    the line of the root comes back too, if the mirror has it.
 
     Example: keyhouse log restore keyhouse-data /srv/log
     """
@@ -64,7 +69,13 @@ def _show(found: "Restored", *, as_json: bool) -> None:
     }
     if found.missing:
         rows["not in the mirror"] = ", ".join(found.missing)
-    tally = {"size": found.size, "tiles": found.tiles, "objects": found.objects}
+    rows["line entries"] = str(found.entries) if found.entries else _NO_LINE
+    tally = {
+        "size": found.size,
+        "tiles": found.tiles,
+        "objects": found.objects,
+        "lineEntries": found.entries,
+    }
     show_result({**tally, "missingObjects": found.missing}, rows, as_json=as_json)
 
 

@@ -29,10 +29,14 @@ def check_text(check: "TrustCheck") -> str:
 
 
 def line_rows(line: "RootLine", knowers: "Knowers | None") -> dict[str, str]:
-    """Return first manifest, number of manifests since, and who can know the keys now."""
+    """Return the first manifest, the number of manifests since, and who can know the keys now."""
+    from keyhouse.transparency.line import Adopted
+
     since = len(line.manifests) - 1
+    # Nothing shows the first manifest of a root that was adopted.
+    word = "adopted under" if isinstance(line.first, Adopted) else "first manifest"
     return {
-        "first manifest": line.first.manifest,
+        word: line.first.manifest,
         "since then": f"{since} manifest{'' if since == 1 else 's'}",
         **(
             {"holders": knowers.holders_text, "other code": knowers.code_text}

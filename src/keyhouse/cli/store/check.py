@@ -14,6 +14,7 @@ from keyhouse.attestation import Platform, SealPolicy
 from keyhouse.base.errors import BrokenError, KeyhouseError, NotFoundError, RefusedError
 from keyhouse.base.progress import advance, begin
 from keyhouse.coordinator import rebuild
+from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.journal import (
     DirectoryHome,
@@ -23,6 +24,7 @@ from keyhouse.journal import (
     Locked,
     Opened,
     Tombstone,
+    log_name,
     see_index,
     see_journal,
     see_key,
@@ -57,8 +59,14 @@ T = TypeVar("T")
 CONTENTS: Final = "contents"
 """What stands for all records together, opened with the key."""
 
+LINE: Final = "line"
+"""What stands for the line of the root, and the objects that prove it."""
+
 _TOLD: Final = 1000  # payloads between two looks at how far it is
 _BACKUP = "restore the state directory from a backup"
+_MIRROR: Final = (
+    "keyhouse log restore brings it back from a mirror; a recovery needs the quotes of the line"
+)
 
 
 class NoStoreError(NotFoundError):
@@ -95,14 +103,14 @@ class StoreChecked(msgspec.Struct, frozen=True, rename="camel"):
 async def check_store(
     folder: Path,
     platform: Platform | None,
-    logs: Iterable[LogSeen] = (),
+    logs: Sequence[LogSeen] | None = None,
     *,
     needs_key: bool = True,
 ) -> StoreChecked:
     """Return what is found in ``folder``, a private copy; without a platform only what shows.
 
-    ``logs``: what was found of the transparency logs beside the store. ``needs_key``: it is a
-    problem if the sealed key is missing.
+    ``logs``: what was found of the transparency logs beside the store; None: nobody has looked.
+    ``needs_key``: it is a problem if the sealed key is missing.
 
     Raises:
         NoStoreError: there is nothing of a store.
@@ -118,7 +126,7 @@ async def check_store(
             f"there is no store: {ended or 'no manifest was ever set here'}",
             hint="name a state directory, or one of the directories in its archive",
         )
-    files = (_of_index(index, journal), _of_journal(journal), *map(_of_log, logs))
+    files = (_of_index(index, journal), _of_journal(journal), *map(_of_log, logs or ()))
     if key is not None or needs_key:
         files = (_of_key(key, journal), *files)
     tombstone = _look(lambda: see_tombstone(folder))
@@ -127,10 +135,12 @@ async def check_store(
     checked = StoreChecked(ok=all(not each.problem for each in files), decrypted=False, files=files)
     if isinstance(journal, JournalSeen):
         checked = _with_journal(checked, journal)
-    return checked if platform is None else await _with_contents(checked, folder, platform)
+    return checked if platform is None else await _with_contents(checked, folder, platform, logs)
 
 
-async def _with_contents(checked: StoreChecked, folder: Path, platform: Platform) -> StoreChecked:
+async def _with_contents(
+    checked: StoreChecked, folder: Path, platform: Platform, logs: Sequence[LogSeen] | None
+) -> StoreChecked:
     """Open the store as a start does, and replay everything in it."""
     begin("decrypting records", checked.records)
     try:
@@ -157,10 +167,12 @@ async def _with_contents(checked: StoreChecked, folder: Path, platform: Platform
     lines = len(log.view())
     newest = timestamp(state.time)
     replayed = FileChecked(CONTENTS, found=f"{lines} lines of the update log, newest {newest}")
+    proofs = (_of_line(state, logs),) if logs is not None and state.line else ()
     return replace(
         checked,
+        ok=checked.ok and not any(each.problem for each in proofs),
         decrypted=True,
-        files=(*checked.files, replayed),
+        files=(*checked.files, replayed, *proofs),
         log_lines=lines,
         newest=newest,
         manifest=fingerprint(state.manifest),
@@ -226,11 +238,22 @@ def _of_journal(journal: JournalSeen | KeyhouseError | None) -> FileChecked:
 def _of_log(found: LogSeen) -> FileChecked:
     where = f"{PUBLIC_LOG}/{found.name}"
     if found.problem:
-        hint = "keyhouse log restore brings it back from a mirror; nothing else depends on it"
-        return FileChecked(where, found.problem, hint)
+        return FileChecked(where, found.problem, _MIRROR)
     if not found.size:
         return FileChecked(where, found="no checkpoint yet: a start compares it with the journal")
-    return FileChecked(where, found=f"{found.size} leaves, {found.objects} objects")
+    return FileChecked(where, found=f"{found.size} leaves, {len(found.objects)} objects")
+
+
+def _of_line(state: Running, logs: Iterable[LogSeen]) -> FileChecked:
+    """Return whether the quotes of the line are there: a recovery is refused without them."""
+    name = "" if state.public_log is None else log_name(state.public_log.verifier)
+    present = frozenset[str]().union(*(each.objects for each in logs if each.name == name))
+    named = {each for item in state.line for each in (item.quote, item.collateral) if each}
+    lost = sorted(named - present)
+    if lost:
+        problem = f"objects that prove the line of the root are missing: {', '.join(lost)}"
+        return FileChecked(LINE, problem, _MIRROR)
+    return FileChecked(LINE, found=f"{len(state.line)} entries, {len(named)} objects prove them")
 
 
 def _of_tombstone(ended: Tombstone | KeyhouseError) -> FileChecked:

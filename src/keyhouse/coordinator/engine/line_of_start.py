@@ -6,6 +6,7 @@ from keyhouse.base.errors import UnavailableError
 from keyhouse.base.log import log
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.events import Event, LineExtended, LogBegun
+from keyhouse.coordinator.core.line import line_of
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
@@ -39,15 +40,22 @@ async def line_of_start(
 
 
 async def line_objects(state: Running, writer: JournalWriter) -> list[bytes]:
-    """Return the objects that prove the line of ``state``, as far as they can be read."""
+    """Return the objects that prove the line of ``state``, as far as they can be read.
+
+    Manifests are among them: one of them may admit the code that made a later entry. A manifest
+    that gave a secret its first value is not an object, so a missing one is not lost.
+    """
     found: list[bytes] = []
-    for name in (each for item in state.line for each in (item.quote, item.collateral) if each):
+    line = line_of(state)
+    manifests = set(() if line is None else line.manifests)
+    proofs = [each for item in state.line for each in (item.quote, item.collateral) if each]
+    for name in dict.fromkeys((*proofs, *sorted(manifests))):
         try:
             raw = await writer.read_object(state, name)
         except UnavailableError:
             raw = None
-        if raw is None:
+        if raw is None and name not in manifests:
             log.error("an object that proves the line of the root is lost", name=name)
-        else:
+        elif raw is not None:
             found.append(raw)
     return found

@@ -19,7 +19,8 @@ journal is open, and all of this must hold:
 6. The whole line of the root is proven by the quotes of its entries, and begins with the claimed
    manifest (``origin.checks``): the shares give the data key, and who has that can write all else.
 
-A pending update ends: nothing vouches for its votes.
+A pending update ends, also if all its votes are signed: a user may have cancelled it after the copy
+that is recovered.
 
 Source: security rules, "Recovery".
 """
@@ -221,6 +222,8 @@ async def recover(
         await writer.relock()
         raise
     log.warning("the state was recovered", shares_of=holders)
+    if drops and running.pending is not None:
+        log.warning("the pending update ended with the recovery: propose it again")
     public_log.extend(leaves_of(started))
     update_log.extend(started)
     return Recovered(recovered, update_log, clock, serve)

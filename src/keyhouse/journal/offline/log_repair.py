@@ -23,6 +23,7 @@ from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.keys import VerifierKey, signed_checkpoint
 from keyhouse.transparency.leaf import LogBegun, object_name, read_leaf
+from keyhouse.transparency.mirrored_line import LINE_FILE, read_mirrored_line
 from keyhouse.transparency.reading import entries_after, objects_named
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, narrowed
 from keyhouse.transparency.tree import Frontier
@@ -36,7 +37,7 @@ class LogSeen(NamedTuple):
 
     name: str
     size: int = 0  # leaves, up to its checkpoint; 0: it has none
-    objects: int = 0
+    objects: frozenset[str] = frozenset()  # their names
     problem: str = ""
 
 
@@ -60,8 +61,8 @@ def see_logs(directory: Path) -> Iterator[LogSeen]:
 
 def _see(files: LogFiles, name: str) -> LogSeen:
     note = files.checkpoint()
-    if note is None:
-        return LogSeen(name)  # it was never stopped cleanly: the journal has its end
+    if note is None:  # it was never stopped cleanly: the journal has its end
+        return LogSeen(name, objects=_objects(files))
     key = _key(files, name)
     checkpoint = signed_checkpoint(note, key)
     growing = Growing()
@@ -72,7 +73,7 @@ def _see(files: LogFiles, name: str) -> LogSeen:
     for piece in entries_after(read, Frontier(), checkpoint.size, checkpoint.root):
         growing.extend(piece)
         _require_same(files, growing, partial=growing.size == checkpoint.size)
-    return LogSeen(name, checkpoint.size, _count_objects(files))
+    return LogSeen(name, checkpoint.size, _objects(files))
 
 
 def _key(files: LogFiles, name: str) -> VerifierKey:
@@ -92,12 +93,12 @@ def _require_same(files: LogFiles, growing: Growing, *, partial: bool) -> None:
     growing.drop(tiles)
 
 
-def _count_objects(files: LogFiles) -> int:
-    """Return the number of objects. Raises for an object with another hash than its name.
+def _objects(files: LogFiles) -> frozenset[str]:
+    """Return the names of the objects. Raises for an object with another hash than its name.
 
     No leaf names the quotes of the line (``transparency.line``), so this reads every object.
     """
-    return sum(files.object(name) is not None for name in files.objects())
+    return frozenset(name for name in files.objects() if files.object(name) is not None)
 
 
 class Restored(NamedTuple):
@@ -107,6 +108,7 @@ class Restored(NamedTuple):
     tiles: int  # that were written
     objects: int  # that were written
     missing: list[str]  # objects that are nowhere
+    entries: int  # of the line of the root in the mirror; 0: it has no line
 
 
 def restore_log(directory: Path, verifier: str, mirror: Mirror) -> Restored:
@@ -148,7 +150,23 @@ class _Restoring:
             self._write(growing)
         if target is self._there:
             self._files.write_checkpoint(self._note)
-        return Restored(target.size, self._tiles, self._objects, self._missing)
+        entries = self._restore_line()
+        return Restored(target.size, self._tiles, self._objects, self._missing, entries)
+
+    def _restore_line(self) -> int:
+        """Restore what proves the line of the root; return how many entries the mirror has of it.
+
+        Mirrors of older versions have no line. A manifest that gave a secret its first value is not
+        an object, so a manifest that is nowhere is not missing.
+        """
+        raw = self._mirror(LINE_FILE)
+        if raw is None:
+            return 0
+        found = read_mirrored_line(raw)
+        self._missing += (name for name in found.proofs() if not self._restore_object(name))
+        for name in found.line.manifests:
+            self._restore_object(name)
+        return len(found.items)
 
     def _checkpoint(self, note: bytes) -> Checkpoint:
         return signed_checkpoint(note, self._key)
@@ -196,16 +214,21 @@ class _Restoring:
 
     def _restore_objects(self, entry: bytes) -> None:
         for name in objects_named(read_leaf(entry), self._object):
-            if self._object(name) is not None:
-                continue
-            raw = self._mirror(f"object/{name}")
-            if raw is None:
+            if not self._restore_object(name):
                 self._missing.append(name)
-                continue
-            if object_name(raw) != name:
-                raise LogInvalidError("an object has another hash than its name says")
-            self._files.put_objects([raw])
-            self._objects += 1
+
+    def _restore_object(self, name: str) -> bool:
+        """Restore an object; tell whether it is there now."""
+        if self._object(name) is not None:
+            return True
+        raw = self._mirror(f"object/{name}")
+        if raw is None:
+            return False
+        if object_name(raw) != name:
+            raise LogInvalidError("an object has another hash than its name says")
+        self._files.put_objects([raw])
+        self._objects += 1
+        return True
 
     def _object(self, name: str) -> bytes | None:
         try:

@@ -69,6 +69,7 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
         self._serving: bytes | None = None  # the store that was current when this was read
         self._known: Position | None = None  # the highest place that this machine has sealed
         self._join: Join | None = None
+        self.refusal = ""  # why the key that was handed over last is not used
 
     @classmethod
     async def open(
@@ -244,7 +245,9 @@ class SharedHome(HomeInTurn[OpenSharedStore]):
             opened = await self._hold(start, offer.dek, offer.place, policy="", index=index)
             vouched = await join.accept(opened)
         except KeyhouseError as error:
-            log.warning("the data key that was handed over is not used", reason=str(error))
+            if str(error) != self.refusal:  # others hand it over again, twice a second
+                log.warning("the data key that was handed over is not used", reason=str(error))
+            self.refusal = str(error)
         except Exception as error:  # noqa: BLE001 data of the host may fail anywhere
             log.warning("what was handed over failed", error=type(error).__qualname__)
         else:

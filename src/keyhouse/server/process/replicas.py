@@ -273,7 +273,8 @@ async def _look_after(home: SharedHome, engine: Engine, giver: KeyGiver, shared:
 async def _leave_recovery(home: SharedHome) -> None:
     """Raise ``StartAgainError`` if nothing has to be recovered any more."""
     if await home.is_offered_a_key():
+        refused = f"; it was not used: {home.refusal}" if home.refusal else ""
         raise StartAgainError(
-            "another coordinator serves the state, and hands the data key over",
+            f"another coordinator serves the state, and hands the data key over{refused}",
             hint="start this one again: it joins the other, and nothing has to be recovered",
         )

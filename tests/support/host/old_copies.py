@@ -1,0 +1,111 @@
+"""A copy of a state from before users admitted the host's code by mistake.
+
+The host has the data key since, and puts the copy back.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from keyhouse import authority
+from keyhouse.base.secret import Secret
+from keyhouse.client import FileMemory, StateMemory, TrustedCoordinator
+from keyhouse.client.trust import verify
+from keyhouse.manifest import fingerprint
+from keyhouse_simulation import COORDINATOR
+from support.host.copies import DatabaseCopy, state_in
+from support.host.enclave import ADMITTED, HostEnclave
+from support.peers.postgres import PostgresServer
+from support.peers.replicas import Replicas
+from support.peers.sdk import trust_in_server
+from support.process.server import Server
+from support.samples.deployment import user
+from support.samples.updates import Api, together
+
+__all__ = ["USERS", "OldCopy", "agreed", "agreed_with_host", "old_copy"]
+
+USERS = ("alice", "bob")
+_OWN_CODE = {"UniqueID": COORDINATOR.unique_id.hex()}
+
+
+class OldCopy(NamedTuple):
+    """The copy, which was put back, and what the host has learned."""
+
+    enclave: HostEnclave
+    genuine: Server  # does not run
+    url: Secret
+    store_id: bytes
+    dek: Secret
+    true: bytes  # the manifest of the copy
+    memory: FileMemory  # of a client that saw the manifest with the mistake
+
+    def is_served(self, manifest: bytes) -> bool:
+        """Tell whether the coordinator that runs enforces ``manifest``."""
+        with self.genuine.client() as client:
+            found = client.get("/api/v2/manifest").data["manifestFingerprint"]
+        return bool(found == fingerprint(manifest))
+
+    def verified(self, memory: StateMemory | None = None, **trust: Any) -> TrustedCoordinator:
+        """Return what a client verifies to which ``true`` is the only manifest."""
+        return _verified(self.genuine, memory, first_manifest=self.true, manifests="all", **trust)
+
+    def host_has_key_of(self, root_der: bytes) -> bool:
+        """Tell whether the host can sign for the root certificate ``root_der``."""
+        keys = state_in(self.url, self.store_id, self.dek).running.keys
+        signature = authority.sign_manifest(keys, b"{}")
+        return authority.is_signed_by_root(root_der, signature, b"{}")
+
+
+def agreed(word: str, *code: dict[str, str], **config: Any) -> bytes:
+    """Return a manifest that both users have to agree to change; it admits ``code`` as well."""
+    replicas = {"Code": (_OWN_CODE, *code)}
+    return together(updaters=USERS, word=word, SealMode="UniqueKey", Replicas=replicas, **config)
+
+
+def agreed_with_host(**config: Any) -> bytes:
+    """Return such a manifest that admits the host's code."""
+    return agreed("admits the host", ADMITTED, **config)
+
+
+@contextmanager
+def old_copy(
+    postgres: PostgresServer,
+    folder: Path,
+    true: bytes,
+    mistake: bytes,
+    settle: Callable[[Server], None] = lambda _: None,
+) -> Iterator[OldCopy]:
+    """Put back a copy under ``true`` after users agreed to ``mistake``, which admits the host.
+
+    ``settle`` returns once a manifest that was just set or updated is in force for all purposes.
+    """
+    name = asyncio.run(postgres.database())
+    replicas, memory = Replicas(folder, postgres.url(name)), FileMemory(folder / "memory")
+    try:
+        (genuine,) = replicas.founded(1, true)
+        settle(genuine)
+        genuine.stop()
+        old = DatabaseCopy(postgres, name, genuine)
+        genuine.start()
+        settle(genuine)
+        with genuine.client(user("alice")) as alice, genuine.client(user("bob")) as bob:
+            assert Api(2).update(alice, mistake).status == 200
+            assert Api(2).acknowledge(bob, mistake).status == 200
+        settle(genuine)
+        _verified(genuine, memory)
+        enclave = HostEnclave(folder / "enclave", genuine.data / "simulation")
+        store_id, dek = enclave.take(postgres.url(name))
+        genuine.kill()
+        old.put_back()
+        yield OldCopy(enclave, genuine, postgres.url(name), store_id, dek, true, memory)
+    finally:
+        replicas.end()
+
+
+def _verified(server: Server, memory: StateMemory | None, **trust: Any) -> TrustedCoordinator:
+    expected = replace(trust_in_server(server), **trust)
+    return verify(f"127.0.0.1:{server.port}", expected, memory)
