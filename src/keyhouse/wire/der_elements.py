@@ -10,7 +10,8 @@ _MOST_LENGTH_BYTES: Final = 4
 def der_elements(content: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield tag and content of each element in ``content``, in order.
 
-    Tags have one byte. Raises ``ValueError`` where an element is not whole. Source: X.690, 8.1.
+    Tags have one byte. Raises ``ValueError`` where an element is not whole, or where its length has
+    more octets than it needs: BER allows that, DER has one form. Source: X.690, 8.1 and 10.1.
     """
     at = 0
     while at < len(content):
@@ -21,6 +22,8 @@ def der_elements(content: bytes) -> Iterator[tuple[int, bytes]]:
             if not 0 < octets <= _MOST_LENGTH_BYTES:
                 raise ValueError("a length that DER does not have here")
             begin, length = begin + octets, int.from_bytes(content[begin : begin + octets])
+            if length < _LONG or length.bit_length() <= 8 * (octets - 1):
+                raise ValueError("the length of a DER element has more octets than it needs")
         tag, at = content[at], begin + length
         if at > len(content):
             raise ValueError("cut off")

@@ -7,8 +7,13 @@
 After the report stands the table of the GHCB specification, as ``SNP_GET_EXT_REPORT`` and
 configfs-tsm (``auxblob``) give it; offsets count from its first byte, numbers are little-endian.
 Where the host gives no certificates nothing follows the report. Here the certificates follow each
-other and nothing else stands between or after them, so that a quote has one form. It cannot be
-confused with a quote of SGX or TDX, whose bytes 2 and 3 are the type of their key, 2.
+other, nothing else stands between or after them, and each is strict DER. A quote cannot be confused
+with one of SGX or TDX, whose bytes 2 and 3 are the type of their key, 2.
+
+Two forms of one report remain. Where (r, s) is a signature, (r, n - s) is one too; s of real
+reports is above the half of n as often as below, so neither can be refused. And a host may leave
+certificates out. So a quote proves, it does not identify: two quotes with different bytes may be of
+one report, and nothing recognises a machine or a repetition by them.
 Source: AMD, "SEV-ES Guest-Hypervisor Communication Block" (56421), "SNP Extended Guest Request".
 """
 
