@@ -1,5 +1,6 @@
 """The thread of a store: what is left of a call that has ended."""
 
+import asyncio
 import gc
 import time
 import weakref
@@ -29,7 +30,7 @@ async def test_thread_that_waits_has_nothing_left_of_its_last_call() -> None:
         del records
         deadline = time.monotonic() + PATIENCE
         while left() is not None and time.monotonic() < deadline:
-            time.sleep(0)  # the worker answers before it has returned from the call
+            await asyncio.sleep(0)  # the worker answers before it has returned from the call
         assert left() is None
     finally:
         gc.enable()
