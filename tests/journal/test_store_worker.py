@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-import time
+import threading
 import weakref
 from functools import partial
 
@@ -22,16 +22,13 @@ class Large:
 async def test_thread_that_waits_has_nothing_left_of_its_last_call() -> None:
     """With the collector off: a cycle would keep it, too."""
     worker = Worker("test")
-    records = Large()
-    left = weakref.ref(records)
+    records, released = Large(), threading.Event()
+    weakref.finalize(records, released.set)
     gc.disable()
     try:
         assert await worker.run(partial(Large.size, records)) == 22
         del records
-        deadline = time.monotonic() + PATIENCE
-        while left() is not None and time.monotonic() < deadline:
-            await asyncio.sleep(0)  # the worker answers before it has returned from the call
-        assert left() is None
+        assert await asyncio.to_thread(released.wait, PATIENCE)
     finally:
         gc.enable()
         await worker.close()
