@@ -52,7 +52,7 @@ _BOTH: Final = (NATIVE, GRAMINE)
 
 _MANY: Final = 10_000  # secrets
 _FEW: Final = 100
-_IDLE: Final = (0, IDLE, 4000)  # connections
+_IDLE: Final = (0, 250, 1000, 4000)  # connections; a library OS keeps 256
 _SPARE_FILES: Final = 500
 _WORKLOADS: Final = 16
 _AT_ONCE: Final = 32

@@ -6,7 +6,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import IO, Final, cast
 
@@ -14,12 +15,13 @@ import msgspec
 from benchmarks.coordinator import Coordinator
 from benchmarks.floods.honest import Waits
 from benchmarks.floods.kinds import Kind
+from benchmarks.floods.processor_time import processor_ms
 from benchmarks.processes import TroubleError
 from support.peers.https import trusting_context
 from support.peers.workloads import client_context
 from support.tls_records import RecordWriter, logged_keys
 
-__all__ = ["Flooded", "flood", "undisturbed"]
+__all__ = ["Flooded", "connected", "flood", "undisturbed"]
 
 _SENDING: Final = 20.0  # seconds at most
 _WORKING: Final = 60.0  # seconds at most that the server may work after it
@@ -96,8 +98,9 @@ class _Attacker:
 class _Honest:
     """The process of an honest client, which has been answered once."""
 
-    def __init__(self, port: int, log: IO[bytes]) -> None:
-        words = [sys.executable, "-m", "benchmarks.floods.honest", str(port)]
+    def __init__(self, coordinator: Coordinator, log: IO[bytes]) -> None:
+        numbers = [str(coordinator.port), str(coordinator.process.pid)]
+        words = [sys.executable, "-m", "benchmarks.floods.honest", *numbers]
         self._process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
         )
@@ -124,7 +127,7 @@ class _Honest:
 
 def undisturbed(coordinator: Coordinator, log: IO[bytes]) -> Waits:
     """Return the waits of an honest client beside nothing."""
-    honest = _Honest(coordinator.port, log)
+    honest = _Honest(coordinator, log)
     time.sleep(_ALONE)
     return honest.end()
 
@@ -139,28 +142,42 @@ def flood(
     with ExitStack() as stack:
         attackers = _prepared(coordinator, kind, connections, folder, stack)
         units = sum(attacker.prepare(kind, size) for attacker in attackers)
-        honest = _Honest(coordinator.port, log)
-        before = coordinator.process.processor_seconds()
+        honest = _Honest(coordinator, log)
+        before = processor_ms(coordinator.process.pid)
         _send(attackers)
         _until_read(coordinator)
         waits = honest.end()
-        used = coordinator.process.processor_seconds() - before
+        used = processor_ms(coordinator.process.pid) - before
         cut_off = sum(attacker.is_cut_off() for attacker in attackers)
-    return Flooded(waits, used * 1000, units, cut_off)
+    return Flooded(waits, used, units, cut_off)
 
 
 def _prepared(
     coordinator: Coordinator, kind: Kind, connections: int, folder: Path, stack: ExitStack
 ) -> list[_Attacker]:
-    context, port = trusting_context(), coordinator.port
-    if kind.workloads:
-        context, port = client_context(), coordinator.mesh_port
-    keys = logged_keys(context, Path(tempfile.mkdtemp(dir=folder)))
+    context, port, keys = _way(coordinator, kind, folder)
     found = []
     for _ in range(connections):
         found.append(_Attacker(port, context, keys))
         stack.callback(found[-1].socket.close)
     return found
+
+
+@contextmanager
+def connected(coordinator: Coordinator, kind: Kind, folder: Path) -> Iterator[_Attacker]:
+    """Connect one client that may send units of ``kind``."""
+    context, port, keys = _way(coordinator, kind, folder)
+    attacker = _Attacker(port, context, keys)
+    with closing(attacker.socket):
+        yield attacker
+
+
+def _way(coordinator: Coordinator, kind: Kind, folder: Path) -> tuple[ssl.SSLContext, int, Path]:
+    """Return the context, the port and the file of the keys for connections of ``kind``."""
+    context, port = trusting_context(), coordinator.port
+    if kind.workloads:
+        context, port = client_context(), coordinator.mesh_port
+    return context, port, logged_keys(context, Path(tempfile.mkdtemp(dir=folder)))
 
 
 def _send(attackers: list[_Attacker]) -> None:

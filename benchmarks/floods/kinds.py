@@ -30,11 +30,15 @@ Units = Iterator[bytes]
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """One kind of unit. ``workloads``: it is sent to the workload API."""
+    """One kind of unit. ``workloads``: it is sent to the workload API.
+
+    The first ``opening`` units begin a connection or a request; they are not of the kind itself.
+    """
 
     name: str
     units: Callable[[RecordWriter], Units]
     workloads: bool = False
+    opening: int = 0
 
 
 def _key_updates(writer: RecordWriter) -> Units:
@@ -126,7 +130,7 @@ _CALL: Final = Encoder().encode(HEADERS)
 _NO_METHOD: Final = Encoder().encode([*HEADERS[:2], (":path", "/a/b"), *HEADERS[3:]])
 _LETTERS: Final = _literal(b"x", b"a" * _BLOCK, huffman=True)
 _CODES: Final = _literal(b"x", b"\x16" * (_BLOCK // 4), huffman=True)
-_SHORT_CODES: Final = _literal(b"x", b"\x16" * 480, huffman=True)  # 1.8 KB, which is let through
+_SHORT_CODES: Final = _literal(b"x", b"\x16" * 256, huffman=True)  # 1 KB, which is let through
 _PING_FRAME: Final = _frame(_PING, 0, 0, bytes(8))
 
 CONTROL: Final = Kind(
@@ -139,8 +143,8 @@ KINDS: Final = (
     Kind("KeyUpdate", _key_updates),
     Kind("empty records", _empty_records),
     Kind("fragments of KeyUpdate", _fragments),
-    Kind("single bytes behind a head of 29 KB", _bytes_of_a_head),
-    Kind("single bytes of chunks", _bytes_of_chunks),
+    Kind("single bytes behind a head of 29 KB", _bytes_of_a_head, opening=1),
+    Kind("single bytes of chunks", _bytes_of_chunks, opening=1),
     Kind("queries of &", _requests(lambda: _get(_fresh(b"&" * _TARGET)))),
     Kind("queries of %61", _requests(lambda: _get(_fresh(b"&newest=" + b"%61" * _ESCAPES)))),
     Kind("paths of %61", _requests(lambda: _get(b"/api/v2/log/object/" + b"%61" * _ESCAPES))),
@@ -153,12 +157,15 @@ KINDS: Final = (
         _requests(lambda: _get(b"/api/v2/status", *[b"X: " + b"v" * 250] * _FIELDS)),
     ),
     Kind("KeyUpdate, workload API", _key_updates, workloads=True),
-    Kind("pings", _frames(lambda _: _PING_FRAME), workloads=True),
-    Kind("windows", _frames(lambda _: _frame(_WINDOW, 0, 0, b"\0\0\0\1")), workloads=True),
+    Kind("pings", _frames(lambda _: _PING_FRAME), workloads=True, opening=1),
+    Kind(
+        "windows", _frames(lambda _: _frame(_WINDOW, 0, 0, b"\0\0\0\1")), workloads=True, opening=1
+    ),
     Kind(
         "settings",
         _frames(lambda _: _frame(_SETTINGS, 0, 0, b"\0\4\0\1\0\0" * 32)),
         workloads=True,
+        opening=1,
     ),
     Kind(
         "calls that are reset",
@@ -168,35 +175,42 @@ KINDS: Final = (
             )
         ),
         workloads=True,
+        opening=1,
     ),
     Kind(
         "data of an ended stream",
         _frames(lambda _: _frame(_DATA, 1, 1), _frame(_HEADERS, _OPEN, 1, _NO_METHOD)),
         workloads=True,
+        opening=1,
     ),
     Kind(
         "fields in Huffman's code",
         _frames(lambda stream: _frame(_HEADERS, _WHOLE, stream, _CALL + _LETTERS)),
         workloads=True,
+        opening=1,
     ),
     Kind(
         "long codes of Huffman",
         _frames(lambda stream: _frame(_HEADERS, _WHOLE, stream, _CALL + _CODES)),
         workloads=True,
+        opening=1,
     ),
     Kind(
-        "long codes of Huffman, 1.8 KB in a call",
+        "long codes of Huffman, 1 KB in a call",
         _frames(lambda stream: _frame(_HEADERS, _WHOLE, stream, _CALL + _SHORT_CODES)),
         workloads=True,
+        opening=1,
     ),
     Kind(
         "sizes of the table",
         _frames(lambda stream: _frame(_HEADERS, _WHOLE, stream, b"\x20" * _BLOCK + _CALL)),
         workloads=True,
+        opening=1,
     ),
     Kind(
         "small fields",
         _frames(lambda stream: _frame(_HEADERS, _WHOLE, stream, _CALL + b"\0\1a\0" * 400)),
         workloads=True,
+        opening=1,
     ),
 )

@@ -13,6 +13,7 @@ from statistics import median
 from typing import IO, Final, NoReturn
 
 from benchmarks.coordinator import Coordinator
+from benchmarks.floods.costs import Costs
 from benchmarks.floods.flood import Flooded, flood, undisturbed
 from benchmarks.floods.kinds import CONTROL, KINDS
 from benchmarks.manifests import envelope
@@ -22,7 +23,17 @@ from benchmarks.surroundings import look_around
 from support.samples.deployment import manifest
 
 _WAIT: Final = "longest wait, ms"
-_COLUMNS: Final = (_WAIT, "median, ms", "processor, ms", "units sent", "cut off")
+_WORK: Final = "of it processor, ms"
+_COST: Final = "one unit, processor, ms"
+_COLUMNS: Final = (
+    _WAIT,
+    _WORK,
+    "median, ms",
+    "processor, ms",
+    "units sent",
+    "cut off",
+    _COST,
+)
 _OF_CONTROL: Final = 2
 _KIB: Final = 1024
 _TERMINATED: Final = 143
@@ -65,8 +76,9 @@ def _measure(
             Row(
                 "no flood",
                 {
-                    _COLUMNS[0]: [each.longest_ms for each in alone],
-                    _COLUMNS[1]: [each.median_ms for each in alone],
+                    _WAIT: [each.longest_ms for each in alone],
+                    _WORK: [each.most_work_ms for each in alone],
+                    "median, ms": [each.median_ms for each in alone],
                 },
             )
         ]
@@ -84,10 +96,12 @@ def _measure(
                 )
                 for _ in range(options.rounds)
             ]
-            longest = median(each.waits.longest_ms for each in found)
-            control = longest if kind is CONTROL else control
-            finding = "" if kind is CONTROL else at_most(longest, _OF_CONTROL * control, "ms")
-            rows.append(Row(kind.name, _values(found), finding))
+            most = median(each.waits.most_work_ms for each in found)
+            control = most if kind is CONTROL else control
+            finding = "" if kind is CONTROL else at_most(most, _OF_CONTROL * control, "ms")
+            with Costs(coordinator, folder, options.rounds) as costs:
+                values = _values(found) | {_COST: [costs.of(kind)]}
+            rows.append(Row(kind.name, values, finding))
         return rows
     finally:
         coordinator.stop()
@@ -97,6 +111,7 @@ def _values(found: list[Flooded]) -> dict[str, list[float]]:
     figures = [
         (
             each.waits.longest_ms,
+            each.waits.most_work_ms,
             each.waits.median_ms,
             each.processor_ms,
             float(each.units),
@@ -106,7 +121,7 @@ def _values(found: list[Flooded]) -> dict[str, list[float]]:
     ]
     return {
         name: list(column)
-        for name, column in zip(_COLUMNS, zip(*figures, strict=True), strict=True)
+        for name, column in zip(_COLUMNS[:-1], zip(*figures, strict=True), strict=True)
     }
 
 

@@ -113,6 +113,20 @@ def test_no_bit_of_the_certificate_can_be_another_one() -> None:
     assert [at for at in range(first, len(QUOTE)) if endorsed(flipped(QUOTE, at)) is None] == []
 
 
+@pytest.mark.parametrize("octets", [3, 4])
+@pytest.mark.parametrize("kind", [SnpCertificate.VCEK, SnpCertificate.ASK])
+def test_a_certificate_with_a_longer_length_than_der_allows_is_refused(
+    kind: SnpCertificate, octets: int
+) -> None:
+    """The outer length is not signed: BER would allow several forms of one certificate."""
+    certificates = {SnpCertificate.VCEK: VCEK, SnpCertificate.ASK: AUTHORITIES.certificates[0]}
+    assert endorsed(REPORT + write_table(certificates), AmdCollateral()) is None
+    content = certificates[kind][4:]
+    long = b"\x30" + bytes([0x80 | octets]) + len(content).to_bytes(octets) + content
+    quote = REPORT + write_table(certificates | {kind: long})
+    assert endorsed(quote, AmdCollateral()) is QuoteProblem.CHAIN
+
+
 def test_bytes_beside_a_report_that_are_not_an_authority_are_refused_whatever_they_are() -> None:
     """A parser may find out only when it is asked for a name that there is none."""
     ask = AUTHORITIES.certificates[0]
@@ -240,6 +254,15 @@ def test_the_authority_that_amd_revoked_is_refused() -> None:
 
 
 # --- the form of quotes ---
+
+
+def test_either_of_two_signatures_of_one_report_verifies() -> None:
+    """ECDSA: (r, n - s) fits as well. Of seven recorded reports four have s above n / 2."""
+    order = 2**384 - 0x389CB27E0BC8D220A7E5F24DB74F58851313E695333AD68D
+    at = 0x2A0 + 72
+    s = int.from_bytes(REPORT[at : at + 72], "little")
+    other = REPORT[:at] + (order - s).to_bytes(72, "little") + REPORT[at + 72 :]
+    assert endorsed(other + QUOTE[SNP_REPORT:]) is None
 
 
 @pytest.mark.parametrize(

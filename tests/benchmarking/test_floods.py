@@ -25,6 +25,8 @@ def test_every_flood_is_sent_and_an_honest_client_is_answered_beside_it(tmp_path
     rows = json.loads(figures.read_bytes())["rows"]
     assert [row["what"] for row in rows] == ["no flood", *(kind.name for kind in KINDS)]
     assert all(row["values"]["longest wait, ms"][0] > 0 for row in rows)
+    assert all(row["values"]["of it processor, ms"][0] >= 0 for row in rows)
+    assert all(row["values"]["one unit, processor, ms"][0] >= 0 for row in rows[1:])
     units = {row["what"]: row["values"]["units sent"][0] for row in rows[1:]}
     assert all(units.values())
     ended = {row["what"]: row["values"]["cut off"][0] for row in rows[1:]}

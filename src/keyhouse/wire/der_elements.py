@@ -10,8 +10,8 @@ _MOST_LENGTH_BYTES: Final = 4
 def der_elements(content: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield tag and content of each element in ``content``, in order.
 
-    Tags have one byte. Raises ``ValueError`` for a truncated element and for an invalid length.
-    Source: X.690, 8.1.
+    Tags have one byte. Raises ``ValueError`` for a truncated element, and for a length with more
+    octets than necessary. BER permits such lengths, but DER has one form. Source: X.690, 8.1, 10.1.
     """
     at = 0
     while at < len(content):
@@ -22,6 +22,8 @@ def der_elements(content: bytes) -> Iterator[tuple[int, bytes]]:
             if not 0 < octets <= _MOST_LENGTH_BYTES:
                 raise ValueError("invalid DER length")
             begin, length = begin + octets, int.from_bytes(content[begin : begin + octets])
+            if length < _LONG or length.bit_length() <= 8 * (octets - 1):
+                raise ValueError("invalid DER length: it has more octets than necessary")
         tag, at = content[at], begin + length
         if at > len(content):
             raise ValueError("truncated DER element")

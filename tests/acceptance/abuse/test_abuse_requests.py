@@ -2,9 +2,10 @@
 
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from support.peers.abuse import MIB, Wire, ask, besieged, in_parallel, tls_context
+from support.peers.abuse import MIB, Wire, ask, besieged, in_parallel, open_wires, tls_context
 from support.peers.answers import REFUSALS
 from support.process.server import Server
 from support.samples.deployment import manifest
@@ -92,7 +93,6 @@ def test_a_smuggled_request_is_not_answered(server: Server, name: str) -> None:
 def test_sizes_are_limited_and_the_answer_says_so(server: Server, name: str) -> None:
     data, expected = SIZES[name]
     with Wire(server) as wire:
-        wire.tls.settimeout(5)
         wire.send_until_cut(data, len(data))
         answer = wire.tls.recv(4096)
     assert answer.startswith(b"HTTP/1.1 %d " % expected)
@@ -152,3 +152,24 @@ def test_a_body_on_a_request_that_takes_none_is_not_kept(server: Server) -> None
             return wire.send_until_cut(b"x" * 65536, 100 * MIB)
 
     assert max(in_parallel(100, 8, push)) < 16 * MIB
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        b"/api/v2/log/checkpoint?%d" + b"&%%61" * 4_000,
+        b"/api/v2/log/checkpoint?%d&newest=" + b"%%61" * 5_300,
+        b"/api/v2/log/object/%d" + b"%%61" * 5_300,
+    ],
+    ids=["many parameters", "escapes in a query", "escapes in a path"],
+)
+def test_costly_targets_in_one_flood_keep_nobody_waiting(tmp_path: Path, target: bytes) -> None:
+    """300 connections send three of them at once, 14 MB in total."""
+    with (
+        besieged(tmp_path, manifest(), growth=120, work=80_000) as server,
+        open_wires(server, 300) as wires,
+    ):
+        for number, wire in enumerate(wires):
+            wire.send((b"GET " + target % number + b" HTTP/1.1\r\nHost: a\r\n\r\n") * 3)
+        for wire in wires:
+            assert wire.tls.recv(4096).startswith(b"HTTP/1.1 ")

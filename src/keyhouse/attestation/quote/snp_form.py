@@ -7,10 +7,16 @@
 After the report follows the table of the GHCB specification, as in ``SNP_GET_EXT_REPORT`` and
 configfs-tsm (``auxblob``). Offsets count from the first byte of the table. Numbers are
 little-endian. If the host sends no certificates, nothing follows the report. In a quote, the
-certificates must follow each other without gaps and without other data, so a quote has exactly one
-form. A quote of SGX or TDX has the key type 2 in bytes 2 and 3, so it cannot be confused with a
-report. Source: AMD, "SEV-ES Guest-Hypervisor Communication Block" (56421), "SNP Extended Guest
-Request".
+certificates must follow each other without gaps and without other data, and each must be strict
+DER. A quote of SGX or TDX has the key type 2 in bytes 2 and 3, so it cannot be confused with a
+report.
+
+A report still has two forms. If (r, s) is a valid signature, (r, n - s) is valid, too. Real reports
+have both large and small s, so neither form can be refused. And a host may leave certificates out.
+So a quote proves facts, but its bytes are not an identity: two different quotes may contain the
+same report, and nothing recognises a machine or a repetition by the bytes of a quote.
+
+Source: AMD, "SEV-ES Guest-Hypervisor Communication Block" (56421), "SNP Extended Guest Request".
 """
 
 import struct

@@ -50,6 +50,8 @@ class Worker:
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
+            # Nothing may be left of a call while the thread waits: a write can have 20 MB.
+            del call
 
 
 def _tell(

@@ -46,7 +46,7 @@ class GrpcConnection:
         self._since = service.now  # of its beginning
         self._deadline = math.inf  # of the handshake, or of the end
         self._stuck = math.inf  # deadline while the client does not take what was written
-        self._meter = FrameMeter(service.limits.metadata, service.limits.idle_frames)
+        self._meter = FrameMeter(service.limits.header_block, service.limits.idle_frames)
         self._frames = Frames()
         self._turn = A_TURN  # what is left of it
         self._rests = False  # the next turn will come

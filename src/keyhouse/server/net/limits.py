@@ -54,6 +54,7 @@ class WorkloadLimits(ConnectionLimits, frozen=True, kw_only=True):
     idle_connections: int = 4096
     message: int = 4 * 1024 * 1024  # of a request; RESOURCE_EXHAUSTED beyond
     metadata: int = 2 * 1024  # header list of a request, as HTTP/2 counts it; closed beyond
+    header_block: int = 1024  # bytes of that list, encoded; closed beyond
     streams: int = 100  # open on one connection; closed beyond
     all_streams: int = 16_384  # open on all connections; beyond, who has most loses: UNAVAILABLE
     calls: int = 4096  # in flight on all connections; beyond, who has most loses: UNAVAILABLE

@@ -1,0 +1,34 @@
+"""The thread of a store: what is left of a call that has ended."""
+
+import asyncio
+import gc
+import threading
+import weakref
+from functools import partial
+
+from support.process.server import PATIENCE
+
+from keyhouse.journal.store.worker import Worker
+
+
+class Large:
+    """Stands for the records of a write."""
+
+    def size(self) -> int:
+        """Return a number."""
+        return 22
+
+
+async def test_thread_that_waits_has_nothing_left_of_its_last_call() -> None:
+    """With the collector off: a cycle would keep it, too."""
+    worker = Worker("test")
+    records, released = Large(), threading.Event()
+    weakref.finalize(records, released.set)
+    gc.disable()
+    try:
+        assert await worker.run(partial(Large.size, records)) == 22
+        del records
+        assert await asyncio.to_thread(released.wait, PATIENCE)
+    finally:
+        gc.enable()
+        await worker.close()
