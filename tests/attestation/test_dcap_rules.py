@@ -6,7 +6,7 @@ A vendor signs each changed document, so that only the rule under test can refus
 import copy
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -15,7 +15,14 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from msgspec.structs import replace
 
 from keyhouse.attestation import Collateral, QuoteRefusedError, TcbStatus, Verdict, Verifier
-from keyhouse_simulation import Lists, SimulatedPlatform, make_machine
+from keyhouse_simulation import (
+    Lists,
+    Parameters,
+    QeIdentity,
+    SimulatedPlatform,
+    TcbInfo,
+    make_machine,
+)
 from keyhouse_simulation.certificates import issue_list
 from keyhouse_simulation.machine import sign
 
@@ -206,3 +213,33 @@ def test_each_list_is_signed_by_its_issuer() -> None:
     assert status(replace(GOOD, root_ca_crl=by_ca)).startswith("refused")
     assert status(replace(GOOD, pck_crl=by_root)).startswith("refused")
     assert status(replace(GOOD, pck_crl=GOOD.root_ca_crl)).startswith("refused")
+
+
+LONG: Final = timedelta(days=9_999)
+BEGINS, ENDS = NOW - timedelta(days=1), NOW + timedelta(days=364)  # of each part of the collateral
+
+
+@pytest.mark.parametrize(
+    ("parameters", "last"),
+    [
+        (Parameters(lists=Lists(valid_for=LONG), tcb_info=TcbInfo(valid_for=LONG)), ENDS),
+        (Parameters(lists=Lists(valid_for=LONG), qe_identity=QeIdentity(valid_for=LONG)), ENDS),
+        (
+            Parameters(tcb_info=TcbInfo(valid_for=LONG), qe_identity=QeIdentity(valid_for=LONG)),
+            ENDS - timedelta(seconds=1),
+        ),
+    ],
+    ids=["QE identity", "TCB info", "lists"],
+)
+def test_collateral_ends_to_the_second(parameters: Parameters, last: datetime) -> None:
+    collateral = SimulatedPlatform(MACHINE, parameters, now=lambda: NOW).collateral
+    verifier = Verifier(PLATFORM.root_ca)
+
+    verifier.verify(QUOTE, collateral, BEGINS)
+    verifier.verify(QUOTE, collateral, last)
+    with pytest.raises(QuoteRefusedError) as late:
+        verifier.verify(QUOTE, collateral, last + timedelta(seconds=1))
+    with pytest.raises(QuoteRefusedError) as early:
+        verifier.verify(QUOTE, collateral, BEGINS - timedelta(seconds=1))
+
+    assert (late.value.reason, early.value.reason) == ("expired", "not-yet-valid")

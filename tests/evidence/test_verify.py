@@ -28,7 +28,7 @@ from keyhouse.evidence.errors import EvidenceRefusedError, HistoryRefusedError, 
 from keyhouse.evidence.gaps import Claim, Gap
 from keyhouse.evidence.hardware import vouched_start
 from keyhouse.evidence.report import rows_of
-from keyhouse.evidence.verify import Outcome, examine, verify
+from keyhouse.evidence.verify import Outcome, examine, require_allowed, verify
 from keyhouse.transparency.leaf import ManifestUpdated, Started, object_name, read_leaf
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import Policy
@@ -130,6 +130,63 @@ def test_a_start_that_witnesses_saw_late_is_judged_at_its_claimed_time(maker: Ma
     verified = examine(maker.evidence(history(maker), seen=late), maker.pins(now=late + DAY))
 
     assert verified.gaps == {Gap.START_AT_CLAIMED_TIME: (2, 10)}
+
+
+def test_without_witnesses_a_start_is_judged_at_its_claimed_time_alone(maker: Maker) -> None:
+    said = history(maker)
+    for leaf in said[2:]:
+        leaf["time"] += 2 * 365 * 86_400 * 1_000_000
+    alone = maker.pins(policy=None, allowed=frozenset({Gap.NO_WITNESSES}))
+
+    verify(maker.evidence(history(maker)), alone)
+    with pytest.raises(EvidenceRefusedError, match=r"entry 2: .*has expired"):
+        verify(maker.evidence(said), alone)
+
+
+def test_the_claimed_time_of_a_start_counts_to_the_second(maker: Maker) -> None:
+    end = BEGUN + timedelta(days=364, seconds=-1)  # of the revocation lists
+    late = BEGUN + timedelta(days=2 * 365)
+    for after, fits in ((0, True), (1, False)):
+        said = history(maker)
+        for leaf in said[2:]:
+            leaf["time"] = int(end.timestamp() + after) * 1_000_000
+        evidence, pins = maker.evidence(said, seen=late), maker.pins(now=late + DAY)
+        if fits:
+            assert examine(evidence, pins).gaps == {Gap.START_AT_CLAIMED_TIME: (2, 10)}
+            continue
+        with pytest.raises(EvidenceRefusedError, match=r"entry 2: .*has expired"):
+            examine(evidence, pins)
+
+
+def test_one_of_several_codes_has_to_be_accepted_and_the_first_refusal_is_told(
+    maker: Maker,
+) -> None:
+    vm = ExpectedIdentity(tdx=TdxIdentity(mrtd="0" * 96))
+    other = replace(maker.platform.expected_identity, unique_id=b"\x11" * 32)
+    evidence = maker.evidence(history(maker))
+
+    verify(evidence, maker.pins(accepted=(vm, other)))
+    said = history(maker)
+    said[2]["unique"] = "2" * 64
+    with pytest.raises(EvidenceRefusedError, match=r"entry 2: .*UniqueID"):
+        verify(maker.evidence(said), maker.pins(accepted=(vm,)))
+
+
+def test_without_pins_nothing_is_judged_but_the_history(evidence: Evidence) -> None:
+    found = examine(evidence, None)
+
+    assert (found.outcome, found.head) == (Outcome.NOT_VERIFIED, None)
+    assert list(found.gaps) == [Gap.NOTHING_PINNED]
+    assert not found.is_simulated
+    with pytest.raises(EvidenceRefusedError, match="nothing is pinned"):
+        require_allowed(found)
+
+
+def test_votes_that_users_signed_are_counted(evidence: Evidence, maker: Maker) -> None:
+    entries = verify(evidence, maker.pins()).entries
+    signed = [each.after.pending.signed for each in entries if each.after.pending is not None]
+
+    assert signed == [("alice",), ("alice", "bob")]
 
 
 def test_a_start_without_collateral_asks_for_none(maker: Maker) -> None:
@@ -263,9 +320,9 @@ def test_a_file_that_was_made_in_the_future_is_refused_without_witnesses(
     made = BEGUN + timedelta(hours=1)
     alone = {"policy": None, "allowed": frozenset({Gap.NO_WITNESSES})}
 
-    verify(evidence, maker.pins(**alone, now=made - timedelta(minutes=9)))
+    verify(evidence, maker.pins(**alone, now=made - timedelta(minutes=10)))
     with pytest.raises(EvidenceRefusedError, match="which is in the future") as refused:
-        verify(evidence, maker.pins(**alone, now=made - timedelta(minutes=11)))
+        verify(evidence, maker.pins(**alone, now=made - timedelta(minutes=10, seconds=1)))
 
     assert refused.value.step is Step.HARDWARE
 
@@ -306,6 +363,9 @@ def test_a_start_in_a_confidential_vm_states_no_code(maker: Maker) -> None:
 
     enclave = maker.platform.expected_identity
     assert judged(stated, vm) == (Gap.START_WITHOUT_QUOTE,)
+    for name in ("unique", "signer"):
+        with pytest.raises(HistoryRefusedError, match="a confidential VM is expected"):
+            judged({**stated, name: said[name]}, vm)
     assert judged({**said, "quote": ""}, enclave) == (Gap.START_WITHOUT_QUOTE,)
     with pytest.raises(HistoryRefusedError, match="a confidential VM is expected"):
         judged({**said, "quote": ""}, vm)
