@@ -24,8 +24,10 @@ from keyhouse.evidence.report import gaps_of, result_of, summary_of
 from keyhouse.evidence.verify import Outcome, examine, verify
 from keyhouse.transparency.keys import ED25519, VerifierKey
 from keyhouse.transparency.leaf import object_name
+from keyhouse.transparency.policy import Policy
 
 HOUR = timedelta(hours=1)
+OLDER = frozenset({Gap.OLDER_THAN_LOG, Gap.INTERMEDIATE_UNKNOWN})
 
 
 @pytest.fixture(scope="module", name="maker")
@@ -150,6 +152,42 @@ def test_another_log_is_not_the_log_before(maker: Maker, old: Evidence) -> None:
     assert "does not replace another log" in refusal(old, maker.pins(), old).message
 
 
+def test_another_root_is_noticed_where_the_first_manifest_alone_is_pinned(maker: Maker) -> None:
+    strange = Maker(ml_dsa=False)
+    old = strange.evidence(history(strange))
+    pins = maker.pins(
+        root="",
+        manifest=object_name(FIRST),
+        vendor_root=strange.platform.root_ca,
+        policy=Policy.read(strange.policy),
+    )
+    examine(old, pins)
+
+    refused = refusal(pair(maker, old), pins, old)
+
+    assert refused.step is Step.DEPLOYMENT
+    assert "the log before is of another root certificate" in refused.message
+
+
+def test_a_log_whose_manifest_nobody_named_goes_on_with_what_the_next_one_names(
+    maker: Maker,
+) -> None:
+    lines = b"lines"
+    first = begun(maker, maker.evidence(history(maker)), previous=None)
+    for name in ("manifest", "intermediate", "public"):
+        del first[name]
+    old = maker.evidence([{**first, "imported": object_name(lines)}, started(maker, epoch=1)])
+    old = replace(old, objects={**old.objects, object_name(lines): lines})
+    new = pair(maker, old)
+
+    verified = verify(new, maker.pins(allowed=OLDER), old)
+
+    after = verified.entries[-1].after
+    assert (after.manifest, after.is_older) == (object_name(SECOND), True)
+    assert after.intermediate == object_name(maker.keys.intermediate_cert)
+    assert list(verified.gaps) == []
+
+
 def test_a_log_does_not_replace_itself(maker: Maker, old: Evidence) -> None:
     new = maker.evidence([begun(maker, old), started(maker)])
 
@@ -242,6 +280,9 @@ def test_gaps_of_the_log_before_refuse_as_well(maker: Maker) -> None:
 
     assert refused.step is Step.GAPS
     assert f"first at entry 11 of {maker.origin}" in refused.message
+    unsigned = pair(maker, maker.evidence(history(maker)), raised(maker, 4))
+    with pytest.raises(EvidenceRefusedError, match=r"first at entry 1\)"):
+        verify(unsigned, maker.pins(allowed=frozenset({Gap.REPLACES_LOG})))
     assert (verified.gaps, verified.outcome) == ({}, Outcome.EXCEPT_ALLOWED)
     assert gaps_of(verified)[0].endswith(f"(entry 11 of the log before, {maker.origin})")
     (before,) = json.loads(msgspec.json.encode(result_of(verified)))["before"]

@@ -22,14 +22,15 @@ from support.forger import Draft, honest
 from support.forger.draft import built, cosigned
 from support.samples.snp_vms import VM
 
-from keyhouse.attestation import ExpectedIdentity, IdentityRefusedError
-from keyhouse.evidence.bundle import Evidence, read_evidence, write_evidence
+from keyhouse.attestation import INTEL_SGX_ROOT, ExpectedIdentity, IdentityRefusedError
+from keyhouse.evidence.bundle import Evidence, Hidden, read_evidence, write_evidence
 from keyhouse.evidence.errors import EvidenceRefusedError, HistoryRefusedError, Step
 from keyhouse.evidence.gaps import Claim, Gap
 from keyhouse.evidence.hardware import vouched_start
+from keyhouse.evidence.history import History, LogIdentity
 from keyhouse.evidence.report import rows_of
-from keyhouse.evidence.verify import Outcome, examine, require_allowed, verify
-from keyhouse.transparency.leaf import ManifestUpdated, Started, object_name, read_leaf
+from keyhouse.evidence.verify import Judged, Outcome, examine, require_allowed, verify
+from keyhouse.transparency.leaf import ManifestUpdated, Recovered, Started, object_name, read_leaf
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import Policy
 from keyhouse.transparency.tree import Frontier
@@ -180,6 +181,79 @@ def test_without_pins_nothing_is_judged_but_the_history(evidence: Evidence) -> N
     assert not found.is_simulated
     with pytest.raises(EvidenceRefusedError, match="nothing is pinned"):
         require_allowed(found)
+
+
+def test_uploads_and_recoveries_are_claims() -> None:
+    after = History(LogIdentity("log.example", "a" * 64, "a key"))
+    recovered = Recovered(time=1, at=f"1.9.{'0' * 64}", holders=("ann",))
+
+    assert Judged(recovered, None, (), after).claims == (Claim.RECOVERY,)
+    assert Judged(None, None, (), after).claims == ()
+
+
+def test_the_result_is_a_simulation_under_another_root_than_intels(
+    maker: Maker, evidence: Evidence
+) -> None:
+    found = verify(evidence, maker.pins())
+
+    assert found.is_simulated
+    assert not replace(found, pins=maker.pins(vendor_root=INTEL_SGX_ROOT)).is_simulated
+    assert found.witnessed == BEGUN + timedelta(minutes=11, seconds=1)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_log_without_its_first_manifest_does_not_prove_which(
+    maker: Maker, evidence: Evidence, number: int
+) -> None:
+    entries = evidence.entries[:number]
+    hidden = Hidden(evidence.hashes[1])
+    changed = replace(evidence, entries=(entries[0], hidden) if number > 1 else entries)
+
+    with pytest.raises(EvidenceRefusedError, match="first manifest is not the one pinned"):
+        examine(changed, maker.pins(root="", manifest="0" * 64))
+
+
+def test_two_entries_are_enough_to_prove_the_first_manifest(maker: Maker) -> None:
+    said = history(maker)[:2]
+
+    found = examine(maker.evidence(said), maker.pins(root="", manifest=said[1]["manifest"]))
+
+    assert list(found.gaps) == [Gap.ROOT_NOT_PINNED]
+
+
+def test_a_log_that_ends_too_early_is_refused_at_its_end(maker: Maker) -> None:
+    with pytest.raises(EvidenceRefusedError, match="the end: the log ends before an update"):
+        verify(maker.evidence(history(maker)[:7]), maker.pins())
+
+
+def test_the_last_intermediate_is_that_of_the_file(maker: Maker) -> None:
+    said = history(maker)
+    said[7]["intermediate"] = "a" * 64
+    with pytest.raises(EvidenceRefusedError, match="not the one in force at the end"):
+        verify(maker.evidence(said[:8]), maker.pins())
+
+
+@pytest.mark.parametrize(("late", "gaps"), [(0, {}), (1, {Gap.CLAIMED_TIME_LATE: (10,)})])
+def test_a_claimed_time_may_be_ten_minutes_after_the_witnesses(
+    maker: Maker, late: int, gaps: dict[Gap, tuple[int, ...]]
+) -> None:
+    said = history(maker)
+    seen = BEGUN + timedelta(minutes=21, seconds=1)
+    said[-1]["time"] = int(seen.timestamp()) * 1_000_000 + late
+
+    assert examine(maker.evidence(said), maker.pins()).gaps == gaps
+
+
+def test_a_checkpoint_without_a_quorum_gives_no_entry_a_time(
+    maker: Maker, evidence: Evidence
+) -> None:
+    early = SignedNote.read(evidence.checkpoints[0].encode())
+    alone = SignedNote(early.text, early.signatures[:2])
+    changed = replace(evidence, checkpoints=(alone.encode().decode(), *evidence.checkpoints[1:]))
+
+    times = [each.time for each in verify(changed, maker.pins()).entries]
+
+    assert times[:8] == [BEGUN + timedelta(minutes=8, seconds=1)] * 8
 
 
 def test_votes_that_users_signed_are_counted(evidence: Evidence, maker: Maker) -> None:

@@ -248,9 +248,10 @@ def _deployment(evidence: Evidence, pins: Pins | None, old: Verified | None) -> 
 
 
 def _require_first(evidence: Evidence, manifest: str) -> None:
-    first = evidence.entries[1] if len(evidence.entries) > 1 else b""
-    with refused_at(Step.DEPLOYMENT):
-        leaf = None if isinstance(first, Hidden) else read_leaf(first)
+    leaf = None
+    for first in evidence.entries[1:2]:
+        with refused_at(Step.DEPLOYMENT):
+            leaf = None if isinstance(first, Hidden) else read_leaf(first)
     if not isinstance(leaf, ManifestSet) or leaf.manifest != manifest:
         raise EvidenceRefusedError(Step.DEPLOYMENT, "its first manifest is not the one pinned")
 
