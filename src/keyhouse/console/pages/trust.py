@@ -16,6 +16,8 @@ from keyhouse.console.deployments import Deployment, Link, root_fingerprint
 from keyhouse.console.page import View, fields_of, page, redirect
 from keyhouse.transparency.keys import VerifierKey
 from keyhouse.transparency.note import SignedNote
+from keyhouse.views.witnesses import witness_rows, witnesses_on
+from keyhouse.wire.client_api import Status
 from keyhouse.wire.vm_identity import bits_in_words
 
 _RUNNING: Final = 3
@@ -51,6 +53,8 @@ class Log(msgspec.Struct, frozen=True):
     root: str
     seen: datetime | None = None
     witnesses: tuple[tuple[str, bool], ...] = ()  # a name, and whether it has cosigned
+    demanded: dict[str, str] = {}  # by the manifest: its witnesses and the lease, in words
+    is_short: bool = False  # the lease: witnesses have not renewed it in time
 
 
 @page("trust")
@@ -75,7 +79,7 @@ async def show(request: Request, deployment: Deployment) -> View:
         "chain": [_certificate(der) for der in (trusted.intermediate_der, trusted.root_der)],
         "remembered": None if memory is None else memory.read().highest(root),
         "has_memory": memory is not None,
-        "log": await _log(link, status.code),
+        "log": await _log(deployment, link, status),
         "user": await _user(deployment, link, status.code),
     }
     return View("trust", values)
@@ -94,12 +98,12 @@ async def _user(deployment: Deployment, link: Link, phase: int) -> str:
     return (await deployment.in_force()).user
 
 
-async def _log(link: Link, phase: int) -> Log | None:
+async def _log(deployment: Deployment, link: Link, status: Status) -> Log | None:
     """Return the newest head of the log, which continues what is remembered of it.
 
     None: no manifest is enforced, or it has no log. Raises ``TrustError``, also without witnesses.
     """
-    if phase != _RUNNING:
+    if status.code != _RUNNING:
         return None
     policy = link.described.trust.log_policy
     try:
@@ -110,10 +114,18 @@ async def _log(link: Link, phase: int) -> Log | None:
         if refusal.reason == "not-found":  # an older version has begun this deployment
             return None
         raise
+    named = witnesses_on(found, (await deployment.in_force()).manifest, status.lease)
+    log = Log(
+        found.origin,
+        found.size,
+        found.root.hex(),
+        demanded={} if named is None else witness_rows(named),
+        is_short=named is not None and named.is_short,
+    )
     if policy is None:
-        return Log(found.origin, found.size, found.root.hex())
+        return log
     seen = policy.require(found, datetime.now(UTC))
-    return Log(found.origin, found.size, found.root.hex(), seen, _witnesses(policy, found))
+    return msgspec.structs.replace(log, seen=seen, witnesses=_witnesses(policy, found))
 
 
 @page("trust")

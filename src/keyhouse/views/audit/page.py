@@ -32,6 +32,7 @@ def page_of(verified: Verified, given: Given) -> bytes:
     body = joined(
         element("h1", "Audit report"),
         element("p", "Deployment ", element("code", verified.evidence.origin), class_="soft"),
+        element("p", _SUBJECT, class_="soft"),
         _light(verified),
         _facts(verified),
         element("h2", "This report"),
@@ -66,6 +67,10 @@ def page_of(verified: Verified, given: Given) -> bytes:
     )
 
 
+_SUBJECT: Final = (
+    "A coordinator gives secrets to programs by the rules of a manifest. Each change is an entry of"
+    " its log. This report says what the log proves."
+)
 _TIMES: Final = (
     "All times are UTC. The first time is the claim of the coordinator. The second is the time by"
     " which enough witnesses had seen the entry."
