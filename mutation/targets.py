@@ -16,6 +16,7 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         (
             "evidence/agreement",
+            "evidence/continuation",
             "evidence/hardware",
             "evidence/history",
             "evidence/members",
@@ -24,6 +25,10 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
         ),
         (
             "evidence/test_history",
+            "evidence/test_members",
+            "evidence/test_agreement",
+            "evidence/test_checkpoints",
+            "evidence/test_continuation",
             "evidence/test_verify",
             "evidence/test_corpus",
             "evidence/test_forgeries",

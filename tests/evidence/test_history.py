@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from support.samples.deployment import user
+from support.samples.updates import together
 
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.gaps import Gap
@@ -101,8 +102,9 @@ def started(sequence: int = 1, **fields: Any) -> Leaf:
     return leaves.Started(**{**said, **fields})
 
 
-def recovered(*holders: str, sequence: int = 9) -> Leaf:
-    return leaves.Recovered(time=1, at=f"1.{sequence}.{'0' * 64}", holders=holders)
+def recovered(*holders: str, sequence: int = 9, **fields: Any) -> Leaf:
+    said = {"time": 1, "at": f"1.{sequence}.{'0' * 64}", "holders": holders}
+    return leaves.Recovered(**{**said, **fields})
 
 
 def proposed(by: str = "alice", **fields: Any) -> Leaf:
@@ -141,8 +143,9 @@ def uploaded(by: str = "alice", *names: str) -> Leaf:
     return leaves.SecretsUploaded(time=1, uploads=(upload,))
 
 
-def anchor(sequence: int) -> Leaf:
-    return leaves.Anchor(time=1, at=f"1.{sequence}.{'0' * 64}", nonce="0" * 32, activations="")
+def anchor(sequence: int, epoch: int = 1) -> Leaf:
+    at = f"{epoch}.{sequence}.{'0' * 64}" if sequence else ""
+    return leaves.Anchor(time=1, at=at, nonce="0" * 32, activations="")
 
 
 BEGIN = (begun(), first(), started())
@@ -188,6 +191,10 @@ def followed(
         (*OLDER, approved(missing=1), approved("carol", missing=1), approved("alice"), updated()),
         (*OLDER, cancelled(), proposed(), approved(), updated()),
         (*OLDER, uploaded(), raised(), proposed(base=FIRST_NAME)),
+        (begun(time=0), first(), started(at=""), started(2)),
+        (*BEGIN, started(5), anchor(2, epoch=2)),
+        (*BEGIN, raised(f"{(1 << 64) - 1}")),
+        (*OLDER, raised("0", base=KEYS)),
     ],
 )
 def test_what_a_coordinator_may_do_is_followed(said: tuple[Leaf | None, ...]) -> None:
@@ -268,6 +275,17 @@ def test_what_a_coordinator_may_do_is_followed(said: tuple[Leaf | None, ...]) ->
         ((*OLDER, first()), "one first manifest"),
         ((*OLDER, raised(), proposed(base=SECOND_NAME)), "another manifest than"),
         ((*OLDER, proposed(), approved(missing=1)), "more users have to agree"),
+        ((*OLDER, approved(missing=1), approved("carol", missing=5)), "more users have to agree"),
+        ((*OLDER, approved(missing=3), approved("carol", missing=1)), "more users have to agree"),
+        ((*OLDER, cancelled(), cancelled()), "none was pending"),
+        ((*OLDER, proposed(), cancelled(), approved()), "not pending"),
+        ((*OLDER, proposed(needed=0)), "nobody has to agree"),
+        ((begun(imported=LINES, manifest=FIRST_NAME),), "a new deployment"),
+        ((*BEGIN, recovered("anna", at="")), "names no holder"),
+        ((*BEGIN, proposed(), cancelled("", certificate=KEYS)), "no user"),
+        ((*BEGIN, proposed(), cancelled("carol", certificate="")), "no user"),
+        ((*BEGIN, raised(f"{1 << 64}")), "lowered"),
+        ((begun(), first(), started(at=""), anchor(0)), "journal runs back"),
     ],
 )
 def test_what_no_coordinator_may_do_is_refused(said: tuple[Leaf | None, ...], why: str) -> None:
@@ -301,6 +319,18 @@ def test_what_no_coordinator_may_do_is_refused(said: tuple[Leaf | None, ...], wh
         ((begun(), first(manifest=KEYS)), (Gap.MANIFEST_MISSING,)),
         ((begun(), first(manifest=KEYS, public=False)), (Gap.MANIFEST_NOT_PUBLIC,)),
         ((begun(), first(public=True)), ()),
+        (
+            (begun(imported=LINES, previous=leaves.PreviousLog("a", 1, KEYS, "lost")),),
+            (Gap.REPLACES_LOG,),
+        ),
+        ((*BEGIN, proposed(), approved()), (Gap.NOT_SIGNED,)),
+        ((*BEGIN, proposed(), approved(), updated()), ()),
+        (
+            (*OLDER, approved(manifest=KEYS), updated(manifest=KEYS, public=False)),
+            (Gap.MANIFEST_NOT_PUBLIC, Gap.AGREED_BEFORE_LOG),
+        ),
+        ((*OLDER, recovered("anna"), started(9)), (Gap.RIGHTS_UNKNOWN,)),
+        ((*OLDER, recovered("anna"), started(9), started(10)), ()),
         (
             (begun(imported=LINES, manifest=KEYS, intermediate=KEYS, public=False),),
             (Gap.OLDER_THAN_LOG, Gap.MANIFEST_NOT_PUBLIC),
@@ -410,3 +440,93 @@ def test_a_manifest_that_coordinators_refuse_is_refused(spoiled: bytes, why: str
 def test_an_object_that_is_not_a_manifest_is_refused() -> None:
     with pytest.raises(HistoryRefusedError, match="not a manifest that a coordinator accepts"):
         followed(*BEGIN, objects=lambda _: b"[]")
+
+
+def after(*said: Leaf, objects: Callable[[str], bytes | None] = OBJECTS.get) -> History:
+    return followed(*said, objects=objects)[0]
+
+
+def test_the_state_has_what_was_said_last() -> None:
+    other = "7" * 64
+    history = after(*BEGIN, raised("4", intermediate=other), raised("9"))
+    assert (history.intermediate, history.versions) == (KEYS, {"signed": 9})
+    assert after(*BEGIN, raised("4", intermediate=other)).intermediate == other
+
+    history = after(*BEGIN, raised("9"), proposed(), approved(), updated(intermediate=other))
+    assert (history.manifest, history.intermediate) == (SECOND_NAME, other)
+    assert (history.versions, history.pending, history.is_older) == ({}, None, False)
+
+    history = after(*IN_FORCE[:1])
+    assert (history.manifest, history.intermediate, history.is_older) == (FIRST_NAME, KEYS, True)
+    assert not after(*OLDER, approved(), updated()).is_older
+    assert after(*BEGIN).started == started()
+
+
+def test_each_decision_counts_to_its_end() -> None:
+    raw = manifest(
+        alice=["admin", "write", "raise"], bob=["admin"], carol=["admin"], dave=["write"]
+    )
+    objects, named = {**OBJECTS, object_name(raw): raw}, object_name(raw)
+    said = (
+        *BEGIN,
+        uploaded(),
+        proposed(manifest=named),
+        cancelled(manifest=named),
+        proposed(manifest=named),
+        approved(manifest=named),
+        updated(manifest=named),
+        raised(base=named),
+        started(2),
+    )
+
+    decided = [after(*said[: n + 1], objects=objects.get).decided for n in range(len(said))]
+
+    assert decided == [1, 2, 2, 2, 5, 6, 7, 7, 9, 10, 10]
+
+
+def test_votes_are_counted_once_and_signatures_only_if_there_are_any() -> None:
+    (pending,) = {after(*BEGIN, proposed(), approved("alice", missing=1)).pending}
+    assert pending is not None
+    assert (pending.voters, pending.signed, pending.missing) == (("alice",), (), 1)
+    both = after(*BEGIN, proposed(), approved()).pending
+    assert both is not None
+    assert (both.voters, both.signed, both.missing) == (("alice", "bob"), (), 0)
+
+
+def test_enough_holders_recover_once_and_their_start_ends_it() -> None:
+    raw = together(holders=("rk0", "rk1", "rk2"), RecoveryThreshold=2)
+    said = (begun(), first(manifest=object_name(raw), recovery=leaves.Recovery(3, 2)), started())
+    objects = {object_name(raw): raw}.get
+
+    for holders in (("rk0", "rk1"), ("rk0", "rk1", "rk2")):
+        history = after(*said, recovered(*holders), started(9), anchor(10), objects=objects)
+        assert (history.recovering, history.recovering_at) == ((), "")
+    parts = recovered("rk0"), recovered("rk1")
+    again = recovered("rk0", "rk1", sequence=12)
+    after(*said, *parts, started(9), again, started(12), objects=objects)
+    with pytest.raises(HistoryRefusedError, match="too few holders"):
+        after(*said, recovered("rk0"), started(9), objects=objects)
+
+
+def test_a_lowered_version_counts_without_a_package_update() -> None:
+    raws = {version: manifest(version=version) for version in (0, 3, 4)}
+    without = json.loads(raws[3])
+    without["Packages"]["signed"] = {"UniqueID": "3" * 64}
+    objects = {object_name(raw): raw for raw in raws.values()}
+    log = LogView(objects.get, lambda _: bytes(32), set())
+
+    def notes(old: bytes, new: bytes) -> tuple[str, ...]:
+        objects.update({object_name(raw): raw for raw in (old, new)})
+        history = after(begun(), first(manifest=object_name(old)), objects=objects.get)
+        base, named = object_name(old), object_name(new)
+        for leaf in (proposed(base=base, manifest=named), approved(manifest=named)):
+            history = follow(history, leaf, log).history
+        return follow(history, updated(base=base, manifest=named), log).notes
+
+    assert notes(raws[4], raws[3]) == ('lowers the security version of "signed" from 4 to 3',)
+    assert notes(raws[3], manifest(threshold=1, version=3)) == ()
+    assert notes(json.dumps(without).encode(), raws[0]) == ()
+
+
+def test_a_log_may_end_where_nothing_is_pending() -> None:
+    require_whole(after(*BEGIN))

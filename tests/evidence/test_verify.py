@@ -22,14 +22,15 @@ from support.forger import Draft, honest
 from support.forger.draft import built, cosigned
 from support.samples.snp_vms import VM
 
-from keyhouse.attestation import ExpectedIdentity, IdentityRefusedError
-from keyhouse.evidence.bundle import Evidence, read_evidence, write_evidence
+from keyhouse.attestation import INTEL_SGX_ROOT, ExpectedIdentity, IdentityRefusedError
+from keyhouse.evidence.bundle import Evidence, Hidden, read_evidence, write_evidence
 from keyhouse.evidence.errors import EvidenceRefusedError, HistoryRefusedError, Step
 from keyhouse.evidence.gaps import Claim, Gap
 from keyhouse.evidence.hardware import vouched_start
+from keyhouse.evidence.history import History, LogIdentity
 from keyhouse.evidence.report import rows_of
-from keyhouse.evidence.verify import Outcome, examine, verify
-from keyhouse.transparency.leaf import ManifestUpdated, Started, object_name, read_leaf
+from keyhouse.evidence.verify import Judged, Outcome, examine, require_allowed, verify
+from keyhouse.transparency.leaf import ManifestUpdated, Recovered, Started, object_name, read_leaf
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import Policy
 from keyhouse.transparency.tree import Frontier
@@ -130,6 +131,136 @@ def test_a_start_that_witnesses_saw_late_is_judged_at_its_claimed_time(maker: Ma
     verified = examine(maker.evidence(history(maker), seen=late), maker.pins(now=late + DAY))
 
     assert verified.gaps == {Gap.START_AT_CLAIMED_TIME: (2, 10)}
+
+
+def test_without_witnesses_a_start_is_judged_at_its_claimed_time_alone(maker: Maker) -> None:
+    said = history(maker)
+    for leaf in said[2:]:
+        leaf["time"] += 2 * 365 * 86_400 * 1_000_000
+    alone = maker.pins(policy=None, allowed=frozenset({Gap.NO_WITNESSES}))
+
+    verify(maker.evidence(history(maker)), alone)
+    with pytest.raises(EvidenceRefusedError, match=r"entry 2: .*has expired"):
+        verify(maker.evidence(said), alone)
+
+
+def test_the_claimed_time_of_a_start_counts_to_the_second(maker: Maker) -> None:
+    end = BEGUN + timedelta(days=364, seconds=-1)  # of the revocation lists
+    late = BEGUN + timedelta(days=2 * 365)
+    for after, fits in ((0, True), (1, False)):
+        said = history(maker)
+        for leaf in said[2:]:
+            leaf["time"] = int(end.timestamp() + after) * 1_000_000
+        evidence, pins = maker.evidence(said, seen=late), maker.pins(now=late + DAY)
+        if fits:
+            assert examine(evidence, pins).gaps == {Gap.START_AT_CLAIMED_TIME: (2, 10)}
+            continue
+        with pytest.raises(EvidenceRefusedError, match=r"entry 2: .*has expired"):
+            examine(evidence, pins)
+
+
+def test_one_of_several_codes_has_to_be_accepted_and_the_first_refusal_is_told(
+    maker: Maker,
+) -> None:
+    vm = ExpectedIdentity(tdx=TdxIdentity(mrtd="0" * 96))
+    other = replace(maker.platform.expected_identity, unique_id=b"\x11" * 32)
+    evidence = maker.evidence(history(maker))
+
+    verify(evidence, maker.pins(accepted=(vm, other)))
+    said = history(maker)
+    said[2]["unique"] = "2" * 64
+    with pytest.raises(EvidenceRefusedError, match=r"entry 2: .*UniqueID"):
+        verify(maker.evidence(said), maker.pins(accepted=(vm,)))
+
+
+def test_without_pins_nothing_is_judged_but_the_history(evidence: Evidence) -> None:
+    found = examine(evidence, None)
+
+    assert (found.outcome, found.head) == (Outcome.NOT_VERIFIED, None)
+    assert list(found.gaps) == [Gap.NOTHING_PINNED]
+    assert not found.is_simulated
+    with pytest.raises(EvidenceRefusedError, match="nothing is pinned"):
+        require_allowed(found)
+
+
+def test_uploads_and_recoveries_are_claims() -> None:
+    after = History(LogIdentity("log.example", "a" * 64, "a key"))
+    recovered = Recovered(time=1, at=f"1.9.{'0' * 64}", holders=("ann",))
+
+    assert Judged(recovered, None, (), after).claims == (Claim.RECOVERY,)
+    assert Judged(None, None, (), after).claims == ()
+
+
+def test_the_result_is_a_simulation_under_another_root_than_intels(
+    maker: Maker, evidence: Evidence
+) -> None:
+    found = verify(evidence, maker.pins())
+
+    assert found.is_simulated
+    assert not replace(found, pins=maker.pins(vendor_root=INTEL_SGX_ROOT)).is_simulated
+    assert found.witnessed == BEGUN + timedelta(minutes=11, seconds=1)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_log_without_its_first_manifest_does_not_prove_which(
+    maker: Maker, evidence: Evidence, number: int
+) -> None:
+    entries = evidence.entries[:number]
+    hidden = Hidden(evidence.hashes[1])
+    changed = replace(evidence, entries=(entries[0], hidden) if number > 1 else entries)
+
+    with pytest.raises(EvidenceRefusedError, match="first manifest is not the one pinned"):
+        examine(changed, maker.pins(root="", manifest="0" * 64))
+
+
+def test_two_entries_are_enough_to_prove_the_first_manifest(maker: Maker) -> None:
+    said = history(maker)[:2]
+
+    found = examine(maker.evidence(said), maker.pins(root="", manifest=said[1]["manifest"]))
+
+    assert list(found.gaps) == [Gap.ROOT_NOT_PINNED]
+
+
+def test_a_log_that_ends_too_early_is_refused_at_its_end(maker: Maker) -> None:
+    with pytest.raises(EvidenceRefusedError, match="the end: the log ends before an update"):
+        verify(maker.evidence(history(maker)[:7]), maker.pins())
+
+
+def test_the_last_intermediate_is_that_of_the_file(maker: Maker) -> None:
+    said = history(maker)
+    said[7]["intermediate"] = "a" * 64
+    with pytest.raises(EvidenceRefusedError, match="not the one in force at the end"):
+        verify(maker.evidence(said[:8]), maker.pins())
+
+
+@pytest.mark.parametrize(("late", "gaps"), [(0, {}), (1, {Gap.CLAIMED_TIME_LATE: (10,)})])
+def test_a_claimed_time_may_be_ten_minutes_after_the_witnesses(
+    maker: Maker, late: int, gaps: dict[Gap, tuple[int, ...]]
+) -> None:
+    said = history(maker)
+    seen = BEGUN + timedelta(minutes=21, seconds=1)
+    said[-1]["time"] = int(seen.timestamp()) * 1_000_000 + late
+
+    assert examine(maker.evidence(said), maker.pins()).gaps == gaps
+
+
+def test_a_checkpoint_without_a_quorum_gives_no_entry_a_time(
+    maker: Maker, evidence: Evidence
+) -> None:
+    early = SignedNote.read(evidence.checkpoints[0].encode())
+    alone = SignedNote(early.text, early.signatures[:2])
+    changed = replace(evidence, checkpoints=(alone.encode().decode(), *evidence.checkpoints[1:]))
+
+    times = [each.time for each in verify(changed, maker.pins()).entries]
+
+    assert times[:8] == [BEGUN + timedelta(minutes=8, seconds=1)] * 8
+
+
+def test_votes_that_users_signed_are_counted(evidence: Evidence, maker: Maker) -> None:
+    entries = verify(evidence, maker.pins()).entries
+    signed = [each.after.pending.signed for each in entries if each.after.pending is not None]
+
+    assert signed == [("alice",), ("alice", "bob")]
 
 
 def test_a_start_without_collateral_asks_for_none(maker: Maker) -> None:
@@ -263,9 +394,9 @@ def test_a_file_that_was_made_in_the_future_is_refused_without_witnesses(
     made = BEGUN + timedelta(hours=1)
     alone = {"policy": None, "allowed": frozenset({Gap.NO_WITNESSES})}
 
-    verify(evidence, maker.pins(**alone, now=made - timedelta(minutes=9)))
+    verify(evidence, maker.pins(**alone, now=made - timedelta(minutes=10)))
     with pytest.raises(EvidenceRefusedError, match="which is in the future") as refused:
-        verify(evidence, maker.pins(**alone, now=made - timedelta(minutes=11)))
+        verify(evidence, maker.pins(**alone, now=made - timedelta(minutes=10, seconds=1)))
 
     assert refused.value.step is Step.HARDWARE
 
@@ -306,6 +437,9 @@ def test_a_start_in_a_confidential_vm_states_no_code(maker: Maker) -> None:
 
     enclave = maker.platform.expected_identity
     assert judged(stated, vm) == (Gap.START_WITHOUT_QUOTE,)
+    for name in ("unique", "signer"):
+        with pytest.raises(HistoryRefusedError, match="a confidential VM is expected"):
+            judged({**stated, name: said[name]}, vm)
     assert judged({**said, "quote": ""}, enclave) == (Gap.START_WITHOUT_QUOTE,)
     with pytest.raises(HistoryRefusedError, match="a confidential VM is expected"):
         judged({**said, "quote": ""}, vm)

@@ -3,10 +3,11 @@
 import time
 from collections.abc import Callable
 
+from keyhouse.transparency.note import SignedNote
 from support.process.server import Client, Server
 from support.samples.deployment import user
 
-__all__ = ["require_held", "until", "until_held", "until_served", "upload"]
+__all__ = ["require_held", "until", "until_cosigned", "until_held", "until_served", "upload"]
 
 OPEN = (
     "/api/v2/status",
@@ -26,6 +27,20 @@ def message(client: Client) -> str:
     text = found["message"]
     assert isinstance(text, str)
     return text
+
+
+def until_cosigned(server: Server) -> None:
+    """Return once witnesses have cosigned the newest checkpoint of the log."""
+    deadline = time.monotonic() + server.patience
+    path = "/api/v2/log/checkpoint"
+    with server.client() as client:
+        while (found := _text(client, path)) != _text(client, f"{path}?newest=true"):
+            assert time.monotonic() < deadline, (found, server.logged()[-3000:])
+            time.sleep(0.01)  # polling a foreign process, as below
+
+
+def _text(client: Client, path: str) -> bytes:
+    return SignedNote.read(client.get(path).body).text
 
 
 def until(server: Server, holds: Callable[[str], bool]) -> str:

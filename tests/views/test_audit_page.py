@@ -102,6 +102,6 @@ def test_rules_name_who_may_do_what_with_versions_that_were_raised() -> None:
     rules = rules_in_words(together(holders=("ann", "ben")), {"app": 9})
 
     assert rules["Updates"][0] == "2 of 3 users have to agree to a change: alice, bob, carol"
-    assert "writer: ReadSecret on note; WriteSecret on note" in rules["Users"]
+    assert "writer: may read note (ReadSecret); may upload note (WriteSecret)" in rules["Users"]
     assert rules["Code"][0].endswith("SecurityVersion 9")
     assert rules["Recovery"] == ["2 of 2 holders of recovery keys: ann, ben"]

@@ -171,6 +171,14 @@ class Trusted(OptionGroup, frozen=True, kw_only=True):
             help="accept a file in which this could not be checked; errors name the gaps",
         ),
     ] = msgspec.field(default_factory=list)
+    before: Annotated[
+        list[str],
+        Option(
+            "--before",
+            metavar="FILE",
+            help="evidence file of the log that this log replaces; of several the oldest first",
+        ),
+    ] = msgspec.field(default_factory=list)
 
     def pins(self) -> "tuple[Pins, tuple[GivenFile, ...]]":
         """Return what the options pin, and the files that they name.
@@ -231,6 +239,8 @@ def verify(
     Exit code 0 if the file proves everything that evidence files can prove, but the gaps that
     --allow names. Exit code 4 if not; with gaps alone, the report is printed nevertheless.
 
+    After --begin-new-log, --before verifies the old log as well, and that the new one continues it.
+
     Example: keyhouse evidence verify deployment.evidence.json --attestation attestation.json
     --root-fingerprint HEX --policy witnesses.policy
     """
@@ -238,8 +248,8 @@ def verify(
     from keyhouse.views.audit.given import Given
 
     pins, trusted_files = trust.pins()
-    verified, given = _examined(file, pins, quiet=as_json)
-    _show(verified, Given(given, trusted_files), html, as_json=as_json)
+    verified, (given, *old) = _examined(pins, file, *trust.before, quiet=as_json)
+    _show(verified, Given(given, trusted_files, tuple(old)), html, as_json=as_json)
     require_allowed(verified)
 
 
@@ -254,7 +264,7 @@ def show(file: EvidenceFile, html: Page = "", *, as_json: AsJson = False) -> Non
     """
     from keyhouse.views.audit.given import Given
 
-    verified, given = _examined(file, None, quiet=as_json)
+    verified, (given,) = _examined(None, file, quiet=as_json)
     _show(verified, Given(given), html, as_json=as_json)
 
 
@@ -293,16 +303,20 @@ def proof(
     _show_file({"file": output, "bytes": len(content)}, as_json=as_json)
 
 
-def _examined(file: str, pins: "Pins | None", *, quiet: bool) -> "tuple[Verified, GivenFile]":
-    """Return what the evidence file proves, and the hash of its bytes."""
+def _examined(
+    pins: "Pins | None", *files: str, quiet: bool
+) -> "tuple[Verified, tuple[GivenFile, ...]]":
+    """Return what the first of ``files`` proves, after those of logs before; and their hashes."""
     from keyhouse.evidence import verify as verifying
     from keyhouse.evidence.bundle import MOST_BYTES, read_evidence
     from keyhouse.views.audit.given import GivenFile
 
     with long_work("verifying", quiet=quiet, at_once=False):
-        raw = read_file(file, MOST_BYTES)
-        name = "standard input" if file == "-" else Path(file).name
-        return verifying.examine(read_evidence(raw), pins), GivenFile.of("FILE", name, raw)
+        raws = [read_file(each, MOST_BYTES) for each in files]
+        names = ["standard input" if each == "-" else Path(each).name for each in files]
+        given = map(GivenFile.of, ("FILE", *(["--before"] * len(raws))), names, raws)
+        newest, *before = map(read_evidence, raws)
+        return verifying.examine(newest, pins, *before), tuple(given)
 
 
 def _show(verified: "Verified", given: "Given", html: str, *, as_json: bool) -> None:
@@ -318,14 +332,18 @@ def _show(verified: "Verified", given: "Given", html: str, *, as_json: bool) -> 
             {
                 **result_of(verified),
                 "file": {"name": given.evidence.name, "sha256": given.evidence.sha256},
+                "filesBefore": [
+                    {"name": each.name, "sha256": each.sha256} for each in given.before
+                ],
                 "summary": summary_of(verified),
                 "entries": rows,
                 "notProven": gaps_of(verified),
             }
         )
         return
-    file = {"file": f"{given.evidence.name}, SHA-256 {given.evidence.sha256}"}
-    show_rows({"result": _result(verified), **file, **summary_of(verified)}, wraps=True)
+    named = {"file": given.evidence} | {f"before, {each.name}": each for each in given.before}
+    files = {name: f"{each.name}, SHA-256 {each.sha256}" for name, each in named.items()}
+    show_rows({"result": _result(verified), **files, **summary_of(verified)}, wraps=True)
     click.echo()
     cells = [
         (row.numbers, in_words(row.claimed), in_words(row.witnessed), row.text) for row in rows
@@ -344,8 +362,8 @@ def _result(verified: "Verified") -> str:
     if verified.not_allowed:
         return f"NOT PROVEN: gaps that are not allowed: {', '.join(verified.not_allowed)}"
     found = "PROVEN"
-    if verified.gaps:
-        found += f", except for gaps that are allowed: {', '.join(verified.gaps)}"
+    if verified.every_gap:
+        found += f", except for gaps that are allowed: {', '.join(verified.every_gap)}"
     if verified.witnessed is None:
         found += "; NO WITNESSES: a fork is NOT excluded"
     return f"{found}; SIMULATION: proves nothing about hardware" if verified.is_simulated else found

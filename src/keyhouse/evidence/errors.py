@@ -32,6 +32,7 @@ class EvidenceRefusedError(KeyhouseError):
     def __init__(self, step: Step, problem: str, *, hint: str = "") -> None:
         super().__init__(f"not proven, at the step {step}: {problem}", hint=hint)
         self.step = step
+        self.problem = problem
 
     @property
     def reason(self) -> str:

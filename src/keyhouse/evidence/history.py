@@ -49,6 +49,8 @@ class LogView(NamedTuple):
 
 
 _DECIDING: Final = (
+    leaves.LogBegun,
+    leaves.ManifestSet,
     leaves.UpdateProposed,
     leaves.UpdateCancelled,
     leaves.ManifestUpdated,
@@ -86,6 +88,7 @@ class History(Struct, frozen=True, gc=False):  # a long log has many, and none r
     intermediate: str = ""
     versions: dict[str, int] = {}  # raised since the manifest took effect
     pending: Pending | None = None
+    awaits_manifest: bool = False  # the log of a new deployment, before its first manifest
     decided: int = 0  # leaves to the last decision; agreements are not counted as such
     portion: tuple[str, int] = ("", 0)  # approval of a package update that may continue; its place
     is_older: bool = False  # than its log, and no update has told yet what was pending before
@@ -110,8 +113,10 @@ def follow(history: History, leaf: Leaf, log: LogView) -> Step:
     """
     if (history.size == 0) != isinstance(leaf, leaves.LogBegun):
         raise HistoryRefusedError("a log begins once, with its first leaf")
-    if history.size == 1 and isinstance(leaf, leaves.ManifestSet) == history.is_older:
-        raise HistoryRefusedError("the first manifest is not where it has to be")
+    if history.awaits_manifest != isinstance(leaf, leaves.ManifestSet):
+        raise HistoryRefusedError(
+            "the first log of a deployment has one first manifest, as its second entry"
+        )
     if leaf.time < history.time:
         raise HistoryRefusedError("the claimed time runs back")
     _require_settled(history, leaf)
@@ -127,7 +132,7 @@ def follow(history: History, leaf: Leaf, log: LogView) -> Step:
 
 def follow_hidden(history: History) -> Step:
     """Return ``history`` with an entry whose leaf is hidden. Later leaves must fit without it."""
-    if history.size == 0 or (history.size == 1 and not history.is_older):
+    if history.size == 0 or history.awaits_manifest:
         raise HistoryRefusedError("how a log begins cannot be hidden")
     _require_settled(history, None)
     return Step(replace(history, size=history.size + 1), (Gap.HIDDEN_ENTRY,))
@@ -153,7 +158,7 @@ def _followed(history: History, leaf: Leaf, log: LogView) -> Step:  # noqa: C901
         case leaves.LogBegun():
             return _log_begun(history, leaf, log)
         case leaves.ManifestSet():
-            return _manifest_set(history, leaf, log)
+            return _in_force(history, leaf, log)
         case leaves.Started():
             return _started(history, leaf, log)
         case leaves.Recovered():
@@ -192,19 +197,16 @@ def _log_begun(history: History, leaf: leaves.LogBegun, log: LogView) -> Step:
         gaps.append(Gap.REPLACES_LOG)
     if leaf.imported and log.objects(leaf.imported) is None:
         raise _missing("the update log before this log", leaf.imported)
-    grown = replace(history, platform=leaf.platform, is_older=bool(gaps))
+    is_older = bool(gaps)
+    grown = replace(
+        history, platform=leaf.platform, is_older=is_older, awaits_manifest=not is_older
+    )
     if isinstance(leaf.manifest, str):
         if not grown.is_older or not isinstance(leaf.intermediate, str):
             raise HistoryRefusedError("a log of a new deployment begins with a manifest in force")
         gaps += _publication(leaf.manifest, leaf.public, log)
         grown = replace(grown, manifest=leaf.manifest, intermediate=leaf.intermediate)
     return Step(grown, tuple(gaps))
-
-
-def _manifest_set(history: History, leaf: leaves.ManifestSet, log: LogView) -> Step:
-    if history.manifest or history.size != 1:
-        raise HistoryRefusedError("a deployment has one first manifest")
-    return _in_force(history, leaf, log)
 
 
 def _in_force(
@@ -218,6 +220,7 @@ def _in_force(
         versions={},
         pending=None,
         is_older=False,
+        awaits_manifest=False,
     )
     gaps = _publication(leaf.manifest, leaf.public, log)
     members = _members(leaf.manifest, log)

@@ -88,14 +88,30 @@ def rows_of(verified: Verified) -> list[Row]:
 
 
 def gaps_of(verified: Verified) -> list[str]:
-    """Return the gaps and claims of this file, each with its entries; then what is never proven."""
-    gaps = (_line(gap, gap.text, numbers) for gap, numbers in verified.gaps.items())
-    claims = (_line(claim, claim.text, numbers) for claim, numbers in verified.claims.items())
+    """Return the gaps and claims of each log with their entries; then what is never proven."""
+    gaps = (
+        f"{gap}: {gap.text}{_in_brackets(where_in(verified, log, numbers))}"
+        for log in verified.logs
+        for gap, numbers in log.gaps.items()
+    )
+    claims = (
+        f"{claim}: {claim.text}{_in_brackets(where_in(verified, log, numbers))}"
+        for log in verified.logs
+        for claim, numbers in log.claims.items()
+    )
     return [*gaps, *claims, *NEVER_PROVEN]
 
 
-def _line(name: str, text: str, entries: Sequence[int]) -> str:
-    return f"{name}: {text} ({entry_numbers(entries)})" if entries else f"{name}: {text}"
+def where_in(verified: Verified, log: Verified, entries: Sequence[int]) -> str:
+    """Return ``entries`` of ``log`` in words, "" for the whole file; another log has its name."""
+    if log is verified:
+        return entry_numbers(entries) if entries else ""
+    numbers = entry_numbers(entries) if entries else "the whole file"
+    return f"{numbers} of the log before, {log.evidence.origin}"
+
+
+def _in_brackets(text: str) -> str:
+    return f" ({text})" if text else ""
 
 
 def summary_of(verified: Verified) -> dict[str, str]:
@@ -109,6 +125,9 @@ def summary_of(verified: Verified) -> dict[str, str]:
         "root of the tree": last.checkpoint.root.hex(),
         "manifest in force": final.manifest or "not known",
     }
+    for log in verified.logs[1:]:
+        end = log.milestones[-1].checkpoint
+        found[f"log before, {end.origin}"] = f"{end.size} entries, root {end.root.hex()}"
     if verified.pins is not None:
         found["witnesses"] = ", ".join(last.witnesses) or "none"
         found["witnessed"] = "never" if last.time is None else in_words(last.time)
@@ -119,24 +138,41 @@ def summary_of(verified: Verified) -> dict[str, str]:
 
 
 def result_of(verified: Verified) -> dict[str, object]:
-    """Return the result for programs: the outcome, each gap and each claim with its entries."""
+    """Return the result for programs: the outcome, each gap and each claim with its entries.
+
+    ``before`` has the same of each log before, the newest first.
+    """
     refused = set(verified.not_allowed)
-    gaps = [
-        {"name": gap, "text": gap.text, "allowed": gap not in refused, "entries": entries}
-        for gap, entries in verified.gaps.items()
-    ]
-    claims = [
-        {"name": claim, "text": claim.text, "entries": entries}
-        for claim, entries in verified.claims.items()
-    ]
     return {
         "outcome": verified.outcome,
         "verified": verified.outcome in {Outcome.PROVEN, Outcome.EXCEPT_ALLOWED},
         "witnessed": verified.witnessed,
         "simulation": verified.is_simulated,
-        "gaps": gaps,
-        "claims": claims,
+        **_open_points(verified, refused),
+        "before": [
+            {
+                "origin": log.evidence.origin,
+                "size": log.milestones[-1].checkpoint.size,
+                "root": log.milestones[-1].checkpoint.root.hex(),
+                "witnessed": log.witnessed,
+                **_open_points(log, refused),
+            }
+            for log in verified.logs[1:]
+        ],
     }
+
+
+def _open_points(log: Verified, refused: set[Gap]) -> dict[str, object]:
+    """Return the gaps and the claims of one log."""
+    gaps = [
+        {"name": gap, "text": gap.text, "allowed": gap not in refused, "entries": entries}
+        for gap, entries in log.gaps.items()
+    ]
+    claims = [
+        {"name": claim, "text": claim.text, "entries": entries}
+        for claim, entries in log.claims.items()
+    ]
+    return {"gaps": gaps, "claims": claims}
 
 
 def in_words(time: datetime | None) -> str:

@@ -14,7 +14,8 @@
 
 8. The auditor allows every gap: a check that could not be made, with the entries it is about.
 
-The first step that fails refuses the file.
+The first step that fails refuses the file. If the log replaces other logs and the auditor has their
+evidence, these files are verified first, under the same pins (``continuation``).
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,13 +25,16 @@ from typing import Final, TypeVar
 
 import msgspec
 from cryptography import x509
+from msgspec.structs import replace
 
 from keyhouse.attestation import INTEL_SGX_ROOT, Verdict
 from keyhouse.authority import is_signed_by_root
 from keyhouse.authority.signing import LOG_KEY_CONTEXT
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.printable import quoted
 from keyhouse.base.progress import advance, begin
 from keyhouse.evidence.bundle import Evidence, Hidden
+from keyhouse.evidence.continuation import LogEnd, continued
 from keyhouse.evidence.errors import EvidenceRefusedError, HistoryRefusedError, Step, refused_at
 from keyhouse.evidence.gaps import Claim, Gap
 from keyhouse.evidence.hardware import vouched_head, vouched_start
@@ -48,6 +52,7 @@ from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import ED25519, VerifierKey
 from keyhouse.transparency.leaf import (
     Leaf,
+    LogBegun,
     ManifestSet,
     Recovered,
     SecretsUploaded,
@@ -93,7 +98,7 @@ class Verified(msgspec.Struct, frozen=True):
 
     ``pins`` is None if nothing was pinned: then signatures and history agree with each other, and
     that is all. ``gaps`` and ``claims`` have the numbers of their entries; a gap without entries is
-    about the whole file.
+    about the whole file. ``before``: of the log that this log replaces, if its file was given.
     """
 
     evidence: Evidence
@@ -103,12 +108,23 @@ class Verified(msgspec.Struct, frozen=True):
     entries: tuple[Judged, ...]
     gaps: dict[Gap, tuple[int, ...]]
     claims: dict[Claim, tuple[int, ...]]
+    before: "Verified | None" = None
+
+    @property
+    def logs(self) -> "tuple[Verified, ...]":
+        """This log, then the logs before it, the newest first."""
+        return (self, *(() if self.before is None else self.before.logs))
+
+    @property
+    def every_gap(self) -> tuple[Gap, ...]:
+        """The gaps of this log and of the logs before it, each once."""
+        return tuple(dict.fromkeys(gap for log in self.logs for gap in log.gaps))
 
     @property
     def not_allowed(self) -> tuple[Gap, ...]:
-        """The gaps that the auditor does not allow. They refuse the file."""
+        """The gaps of all logs that the auditor does not allow. They refuse the file."""
         allowed = frozenset() if self.pins is None else self.pins.allowed
-        return tuple(gap for gap in self.gaps if gap not in allowed)
+        return tuple(gap for gap in self.every_gap if gap not in allowed)
 
     @property
     def outcome(self) -> Outcome:
@@ -117,7 +133,7 @@ class Verified(msgspec.Struct, frozen=True):
             return Outcome.NOT_VERIFIED
         if self.not_allowed:
             return Outcome.GAPS
-        return Outcome.EXCEPT_ALLOWED if self.gaps else Outcome.PROVEN
+        return Outcome.EXCEPT_ALLOWED if self.every_gap else Outcome.PROVEN
 
     @property
     def is_simulated(self) -> bool:
@@ -130,12 +146,13 @@ class Verified(msgspec.Struct, frozen=True):
         return self.milestones[-1].time
 
 
-def verify(evidence: Evidence, pins: Pins) -> Verified:
+def verify(evidence: Evidence, pins: Pins, *before: Evidence) -> Verified:
     """Return what ``evidence`` proves, with no gap but those that ``pins`` allow.
 
-    Raises ``EvidenceRefusedError`` with the step that fails.
+    ``before``: evidence of logs that this log replaces, the oldest first. Raises
+    ``EvidenceRefusedError`` with the step that fails.
     """
-    verified = examine(evidence, pins)
+    verified = examine(evidence, pins, *before)
     require_allowed(verified)
     return verified
 
@@ -145,7 +162,7 @@ def require_allowed(verified: Verified) -> None:
     refused = verified.not_allowed
     if not refused:
         return
-    named = "; ".join(f"{gap} ({gap.text}{_where(verified.gaps[gap])})" for gap in refused)
+    named = "; ".join(f"{gap} ({gap.text}{_where(verified, gap)})" for gap in refused)
     words = " ".join(f"--allow {gap}" for gap in refused)
     raise EvidenceRefusedError(
         Step.GAPS,
@@ -154,17 +171,22 @@ def require_allowed(verified: Verified) -> None:
     )
 
 
-def _where(entries: tuple[int, ...]) -> str:
-    return f"; first at entry {entries[0]}" if entries else ""
+def _where(verified: Verified, gap: Gap) -> str:
+    log = next(each for each in verified.logs if gap in each.gaps)
+    entries = log.gaps[gap]
+    of = "" if log is verified else f" of {log.evidence.origin}"
+    return f"; first at entry {entries[0]}{of}" if entries else ""
 
 
-def examine(evidence: Evidence, pins: Pins | None) -> Verified:
+def examine(evidence: Evidence, pins: Pins | None, *before: Evidence) -> Verified:
     """Return what ``evidence`` proves, with all its gaps, whether they are allowed or not.
 
-    Raises ``EvidenceRefusedError`` with the step that fails. Its result is not a proof: use
-    ``verify``, or ``require_allowed`` after it.
+    ``before``: evidence of logs that this log replaces, the oldest first. Raises
+    ``EvidenceRefusedError`` with the step that fails. The result is not a proof: use ``verify``, or
+    ``require_allowed`` after it.
     """
-    gaps = _deployment(evidence, pins)
+    old = _examined_before(before, pins) if before else None
+    gaps = _deployment(evidence, pins, old)
     key = _log_key(evidence)
     logs = () if pins is None or pins.policy is None else pins.policy.logs
     if logs and key not in logs:
@@ -175,12 +197,22 @@ def examine(evidence: Evidence, pins: Pins | None) -> Verified:
     head = None if pins is None else vouched_head(evidence, pins, milestones[-1])
     if pins is not None and pins.policy is None:
         gaps.append(Gap.NO_WITNESSES)
-    entries = _history(evidence, _followed(evidence, key, milestones, tree, pins))
+    entries = _history(evidence, _followed(evidence, key, milestones, tree, pins, old))
     if not entries[-1].after.intermediate:
         gaps.append(Gap.INTERMEDIATE_UNKNOWN)
     found = dict.fromkeys(gaps, ()) | _numbered(each.gaps for each in entries)
     claims = _numbered(each.claims for each in entries)
-    return Verified(evidence, pins, milestones, head, entries, found, claims)
+    return Verified(evidence, pins, milestones, head, entries, found, claims, old)
+
+
+def _examined_before(before: tuple[Evidence, ...], pins: Pins | None) -> Verified:
+    """Return what the last file of ``before`` proves. Only the newest log has a maximum age."""
+    of_any_age = None if pins is None else replace(pins, max_age=None)
+    try:
+        return examine(before[-1], of_any_age, *before[:-1])
+    except EvidenceRefusedError as refused:
+        problem = f"the file of the log before, {quoted(before[-1].origin)}: {refused.problem}"
+        raise EvidenceRefusedError(refused.step, problem, hint=refused.hint) from None
 
 
 _T = TypeVar("_T")
@@ -195,15 +227,20 @@ def _numbered(each: Iterable[tuple[_T, ...]]) -> dict[_T, tuple[int, ...]]:
     return {one: tuple(numbers) for one, numbers in found.items()}
 
 
-def _deployment(evidence: Evidence, pins: Pins | None) -> list[Gap]:
-    """Step 2. Return the gaps of what is pinned."""
+def _deployment(evidence: Evidence, pins: Pins | None, old: Verified | None) -> list[Gap]:
+    """Step 2. Return the gaps of what is pinned.
+
+    The first manifest is in the first log of a deployment; later logs have the same root.
+    """
+    if old is not None and evidence.root != old.evidence.root:
+        raise EvidenceRefusedError(Step.DEPLOYMENT, "the log before is of another root certificate")
     if pins is None:
         return [Gap.NOTHING_PINNED]
     if not pins.root and not pins.manifest:
         raise EvidenceRefusedError(Step.DEPLOYMENT, "neither its root nor its manifest is pinned")
     if pins.root and object_name(evidence.root) != pins.root:
         raise EvidenceRefusedError(Step.DEPLOYMENT, "it is of another root certificate")
-    if pins.manifest:
+    if pins.manifest and old is None:
         _require_first(evidence, pins.manifest)
     if pins.root:
         return []
@@ -211,9 +248,10 @@ def _deployment(evidence: Evidence, pins: Pins | None) -> list[Gap]:
 
 
 def _require_first(evidence: Evidence, manifest: str) -> None:
-    first = evidence.entries[1] if len(evidence.entries) > 1 else b""
-    with refused_at(Step.DEPLOYMENT):
-        leaf = None if isinstance(first, Hidden) else read_leaf(first)
+    leaf = None
+    for first in evidence.entries[1:2]:
+        with refused_at(Step.DEPLOYMENT):
+            leaf = None if isinstance(first, Hidden) else read_leaf(first)
     if not isinstance(leaf, ManifestSet) or leaf.manifest != manifest:
         raise EvidenceRefusedError(Step.DEPLOYMENT, "its first manifest is not the one pinned")
 
@@ -274,9 +312,11 @@ def _followed(
     milestones: tuple[Milestone, ...],
     tree: WholeTree,
     pins: Pins | None,
+    old: Verified | None,
 ) -> Iterator[Judged]:
     """Yield each entry with its step, and the time of the first quorum over it."""
-    log = LogView(evidence.objects.get, tree.root, set())
+    end = None if old is None else _end_of(old)
+    log = LogView(evidence.objects.get, tree.root, set() if end is None else set(end.instances))
     history = History(LogIdentity(evidence.origin, object_name(evidence.root), str(key)))
     covering = iter([each for each in milestones if each.time is not None] or milestones[-1:])
     current = next(covering)
@@ -288,6 +328,8 @@ def _followed(
         else:
             leaf = read_leaf(entry)
             step = follow(history, leaf, log)
+            if end is not None and isinstance(leaf, LogBegun):
+                step = continued(end, leaf, step)
         history, gaps = step.history, step.gaps
         if isinstance(leaf, Started):
             before = index, tree.root(index)
@@ -296,6 +338,12 @@ def _followed(
         if leaf is not None:
             gaps += _late(leaf, current.time)
         yield Judged(leaf, current.time, gaps, history, step.notes)
+
+
+def _end_of(old: Verified) -> LogEnd:
+    leaves = (each.leaf for log in old.logs for each in log.entries)
+    instances = frozenset(leaf.instance for leaf in leaves if isinstance(leaf, Started))
+    return LogEnd(old.milestones[-1].checkpoint, old.entries[-1].after, instances)
 
 
 def _late(leaf: Leaf, witnessed: datetime | None) -> tuple[Gap, ...]:

@@ -73,8 +73,20 @@ def witnesses_of(
     rules = manifest.config.transparency
     if rules is None or not rules.witnesses:
         return None
+    return witnesses_on(coordinator.witnessed_checkpoint(), manifest, lease)
+
+
+def witnesses_on(
+    found: LogCheckpoint, manifest: Manifest, lease: LeaseLeft | None
+) -> Witnesses | None:
+    """Return the witnesses that ``manifest`` names, and which of them have cosigned ``found``.
+
+    As ``witnesses_of``, for callers that have read the newest checkpoint with cosignatures.
+    """
+    rules = manifest.config.transparency
+    if rules is None or not rules.witnesses:
+        return None
     policy = Policy.read(rules.witnesses)
-    found = coordinator.witnessed_checkpoint()
     times = _times(policy, found)
     return Witnesses(
         cosignatures=tuple(

@@ -326,6 +326,10 @@ def test_witnesses_of_the_log_are_shown_and_demanded(
         log = page.locator("section", has=page.get_by_text("Transparency log", exact=True))
         assert "a quorum saw it" in log.inner_text()
         assert log.locator(".people .agreed").inner_text().split("\n")[0] == "W0"
+        shown = log.inner_text()
+        assert "W0 has cosigned" in shown
+        assert "Last cosignature\nW0, 20" in shown
+        assert "operations left, then held" in shown
         to(page, "history?kind=witnesses")
         assert "Transparency log begun" in page.inner_text(".timeline")
 

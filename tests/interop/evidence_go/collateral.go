@@ -41,19 +41,30 @@ type document struct {
 
 type tcbInfo struct {
 	document
-	Fmspc  string `json:"fmspc"`
-	PceID  string `json:"pceId"`
-	Type   int    `json:"tcbType"`
-	Levels []struct {
-		Tcb struct {
-			Components []struct {
-				Svn int `json:"svn"`
-			} `json:"sgxtcbcomponents"`
-			Pce int `json:"pcesvn"`
-		} `json:"tcb"`
-		Status     string   `json:"tcbStatus"`
-		Advisories []string `json:"advisoryIDs"`
-	} `json:"tcbLevels"`
+	Fmspc  string     `json:"fmspc"`
+	PceID  string     `json:"pceId"`
+	Type   int        `json:"tcbType"`
+	Levels []tcbLevel `json:"tcbLevels"`
+}
+
+type tcbLevel struct {
+	Tcb struct {
+		Components []struct {
+			Svn int `json:"svn"`
+		} `json:"sgxtcbcomponents"`
+		Pce int `json:"pcesvn"`
+	} `json:"tcb"`
+	Status     string   `json:"tcbStatus"`
+	Advisories []string `json:"advisoryIDs"`
+}
+
+// numbers returns the components in their order, then the PCESVN.
+func (l tcbLevel) numbers() []int {
+	found := []int{}
+	for _, each := range l.Tcb.Components {
+		found = append(found, each.Svn)
+	}
+	return append(found, l.Tcb.Pce)
 }
 
 type qeIdentity struct {
@@ -109,8 +120,8 @@ func (b *bundle) chain(text string) *x509.Certificate {
 	chain := certificates([]byte(text), b.judge.step)
 	b.judge.require(len(chain) == 2 && bytes.Equal(chain[1].Raw, b.vendor.Raw), "another vendor")
 	b.judge.require(chain[0].CheckSignatureFrom(chain[1]) == nil, "a chain is not signed")
-	b.judge.require(!b.revoked[chain[0].SerialNumber.String()], "a signer is revoked")
 	for _, each := range chain {
+		b.judge.require(!b.revoked[each.SerialNumber.String()], "a signer or the root is revoked")
 		b.judge.within(each.NotBefore, each.NotAfter)
 	}
 	return chain[0]
@@ -121,7 +132,7 @@ func (b *bundle) list(text string, issuer *x509.Certificate) *x509.RevocationLis
 	b.judge.require(err == nil, "a revocation list is not hex")
 	list, err := x509.ParseRevocationList(raw)
 	b.judge.require(err == nil && list.CheckSignatureFrom(issuer) == nil, "a revocation list is not signed")
-	b.judge.within(list.ThisUpdate, list.NextUpdate)
+	b.judge.within(list.ThisUpdate, list.NextUpdate.Add(-time.Second)) // the end itself is too late
 	return list
 }
 
@@ -160,10 +171,13 @@ func (b *bundle) requireQuote(chain []*x509.Certificate, enclave report) {
 	j.require(same, "the collateral is of another platform")
 	status, advisories := tcb.level(own, j)
 	qeStatus, more := qe.level(enclave, j)
-	j.accept(worse(status, qeStatus), append(advisories, more...))
+	j.accept(merged(status, qeStatus), append(advisories, more...))
 }
 
 func (t *tcbInfo) level(own pck, j *judge) (string, []string) {
+	slices.SortStableFunc(t.Levels, func(one, other tcbLevel) int {
+		return slices.Compare(other.numbers(), one.numbers())
+	})
 	for _, level := range t.Levels {
 		enough := len(level.Tcb.Components) == 16 && own.pceSvn >= level.Tcb.Pce
 		for i, each := range level.Tcb.Components {
@@ -205,17 +219,25 @@ func masked(found []byte, wanted, mask string) bool {
 	return true
 }
 
-var severity = []string{
+var states = []string{
 	"UpToDate", "SWHardeningNeeded", "ConfigurationNeeded", "ConfigurationAndSWHardeningNeeded",
-	"OutOfDate", "OutOfDateConfigurationNeeded", "Revoked",
+	"OutOfDate", "OutOfDateConfigurationNeeded",
 }
 
-// worse returns the state of a platform with that of its quoting enclave.
-func worse(platform, enclave string) string {
-	if slices.Index(severity, enclave) > slices.Index(severity, platform) {
-		return enclave
+// merged returns the state of a platform with that of its quoting enclave; "": no quote has it.
+func merged(platform, enclave string) string {
+	switch enclave {
+	case "UpToDate", "ConfigurationNeeded", "OutOfDateConfigurationNeeded":
+		return platform
+	case "OutOfDate":
+		if strings.Contains(platform, "Configuration") {
+			return "OutOfDateConfigurationNeeded"
+		}
+		if slices.Contains(states, platform) {
+			return "OutOfDate"
+		}
 	}
-	return platform
+	return ""
 }
 
 func (j *judge) accept(status string, advisories []string) {
@@ -223,7 +245,7 @@ func (j *judge) accept(status string, advisories []string) {
 	if len(accepted) == 0 {
 		accepted = []string{"SWHardeningNeeded"}
 	}
-	good := slices.Contains(severity, status) && status != "Revoked"
+	good := slices.Contains(states, status)
 	j.require(good && (status == "UpToDate" || slices.Contains(accepted, status)), "the TCB status is not accepted")
 	if status != "SWHardeningNeeded" || len(j.code.AcceptedAdvisories) == 0 {
 		return

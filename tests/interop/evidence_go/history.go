@@ -109,7 +109,7 @@ func (h *history) follow(l *leaf) {
 	case "packages-updated":
 		h.portion = portion{l.text("approval"), needed}
 		h.decided = uint64(h.size) + 1
-	case "update-proposed", "update-cancelled", "manifest-updated":
+	case "log-begun", "manifest-set", "update-proposed", "update-cancelled", "manifest-updated":
 		h.decided = uint64(h.size) + 1
 	}
 }

@@ -15,6 +15,7 @@ __all__ = ["APPROVALS"]
 
 Change = Callable[[Draft, int, Said, Random], Any]
 _OTHER: Final = "0" * 64
+_FIRST: Final = ("log-begun", "manifest-set")
 
 
 def _payload(**fields: Any) -> Change:
@@ -56,7 +57,7 @@ def _json(document: object) -> bytes:
 def _head_before(draft: Draft, place: int, leaf: Said, chance: Random) -> bool:
     """Have the user sign at a head before the last decision; its root is made up, too."""
     del chance
-    decided = [each for each in draft.of(*DECISIONS, "manifest-updated") if each < place]
+    decided = [each for each in draft.of(*DECISIONS, *_FIRST, "manifest-updated") if each < place]
     decided = [each for each in decided if draft.said[each]["kind"] != "update-approved"]
     if leaf["approval"] is not None or not decided:
         return False
@@ -68,7 +69,7 @@ def _seen_before(decision: str) -> Change:
     """Return what has the user sign at a true head that lacks the last decision, of this kind."""
 
     def change(draft: Draft, place: int, leaf: Said, _chance: Random) -> bool:
-        deciding = {*DECISIONS, "manifest-updated"} - {"update-approved"}
+        deciding = {*DECISIONS, *_FIRST, "manifest-updated"} - {"update-approved"}
         before = [n for n in draft.of(*deciding) if n < place]
         if leaf["approval"] is not None or not before:
             return False
@@ -180,7 +181,6 @@ APPROVALS: Final = [
         Kind(f"approval of {words}: {name}", "coordinator", at_a_leaf((kind,), change))
         for kind, words in _KINDS.items()
         for name, change in _EVERY.items()
-        if (kind, name) != ("packages-updated", "at a head of nothing")
     ),
     *(
         Kind(
@@ -203,7 +203,7 @@ APPROVALS: Final = [
             f"approval of a decision: at a head before the last {decision}", "user",
             at_a_leaf(tuple(_KINDS), _seen_before(decision)),
         )
-        for decision in (*_KINDS, "manifest-updated")
+        for decision in (*_KINDS, "manifest-set", "manifest-updated")
         if decision != "update-approved"
     ),
     *(

@@ -16,6 +16,8 @@ from keyhouse.console.deployments import Deployment, Link, root_fingerprint
 from keyhouse.console.page import View, fields_of, page, redirect
 from keyhouse.transparency.keys import VerifierKey
 from keyhouse.transparency.note import SignedNote
+from keyhouse.views.witnesses import witness_rows, witnesses_on
+from keyhouse.wire.client_api import Status
 from keyhouse.wire.vm_identity import bits_in_words
 
 _RUNNING: Final = 3
@@ -53,6 +55,10 @@ class Log(msgspec.Struct, frozen=True):
     seen: datetime | None = None
     # A name of a witness, and whether the witness has cosigned.
     witnesses: tuple[tuple[str, bool], ...] = ()
+    # The witnesses and the lease of the manifest, in words.
+    demanded: dict[str, str] = {}
+    # Whether the lease is short, because witnesses did not renew it in time.
+    is_short: bool = False
 
 
 @page("trust")
@@ -77,7 +83,7 @@ async def show(request: Request, deployment: Deployment) -> View:
         "chain": [_certificate(der) for der in (trusted.intermediate_der, trusted.root_der)],
         "remembered": None if memory is None else memory.read().highest(root),
         "has_memory": memory is not None,
-        "log": await _log(link, status.code),
+        "log": await _log(deployment, link, status),
         "user": await _user(deployment, link, status.code),
     }
     return View("trust", values)
@@ -96,13 +102,13 @@ async def _user(deployment: Deployment, link: Link, phase: int) -> str:
     return (await deployment.in_force()).user
 
 
-async def _log(link: Link, phase: int) -> Log | None:
+async def _log(deployment: Deployment, link: Link, status: Status) -> Log | None:
     """Return the newest head of the log, after a check that it continues the remembered log.
 
     Returns None without a manifest in force, or without a log. Raises ``TrustError``, even without
     witnesses.
     """
-    if phase != _RUNNING:
+    if status.code != _RUNNING:
         return None
     policy = link.described.trust.log_policy
     try:
@@ -115,10 +121,18 @@ async def _log(link: Link, phase: int) -> Log | None:
         if refusal.reason == "not-found":
             return None
         raise
+    named = witnesses_on(found, (await deployment.in_force()).manifest, status.lease)
+    log = Log(
+        found.origin,
+        found.size,
+        found.root.hex(),
+        demanded={} if named is None else witness_rows(named),
+        is_short=named is not None and named.is_short,
+    )
     if policy is None:
-        return Log(found.origin, found.size, found.root.hex())
+        return log
     seen = policy.require(found, datetime.now(UTC))
-    return Log(found.origin, found.size, found.root.hex(), seen, _witnesses(policy, found))
+    return msgspec.structs.replace(log, seen=seen, witnesses=_witnesses(policy, found))
 
 
 @page("trust")

@@ -20,7 +20,8 @@ class GivenFile(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """The evidence file, and the files of the auditor's own trust."""
+    """The evidence file, the files of the auditor's own trust, and of logs before, oldest first."""
 
     evidence: GivenFile
     trusted: tuple[GivenFile, ...] = ()
+    before: tuple[GivenFile, ...] = ()

@@ -49,7 +49,7 @@ def light_of(verified: Verified) -> Light:
 
 def _light_of(verified: Verified) -> Light:
     """Return the light on real hardware."""
-    gaps, refused = len(verified.gaps), len(verified.not_allowed)
+    gaps, refused = len(verified.every_gap), len(verified.not_allowed)
     match verified.outcome:
         case Outcome.NOT_VERIFIED:
             return _SHOWN

@@ -26,6 +26,12 @@ from keyhouse.views.plan import signed
 MOST_CHANGES: Final = 500
 """Sentences about one update on a page. A person reviews no more of them in a row."""
 
+_RIGHTS: Final = {
+    Action.UPDATE_MANIFEST: "agree to a change of these rules",
+    Action.UPDATE_SECURITY_VERSION: "raise the version of",
+    Action.READ_SECRET: "read",
+    Action.WRITE_SECRET: "upload",
+}
 _NOT_PUBLISHED: Final = "the log does not publish both manifests, so the changes are not known"
 _NOT_READ: Final = "this version cannot read one of the two manifests, so it cannot compare them"
 
@@ -132,7 +138,7 @@ def _updates(manifest: Manifest) -> list[str]:
 def _user(manifest: Manifest, name: str) -> str:
     rights = rights_of(manifest, manifest.users[name])
     parts = [
-        f"{action} on {', '.join(sorted(names))}" if names else str(action)
+        f"may {_RIGHTS[action]} {', '.join(sorted(names))}".rstrip() + f" ({action})"
         for (_, action), names in sorted(rights.items())
     ]
     return f"{name}: {'; '.join(parts) or 'no rights'}"

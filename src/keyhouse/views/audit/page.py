@@ -10,7 +10,7 @@ from typing import Final
 
 from keyhouse.base.version import VERSION
 from keyhouse.evidence.gaps import Claim, Gap
-from keyhouse.evidence.report import NEVER_PROVEN, Row, entry_numbers, in_words, rows_of
+from keyhouse.evidence.report import NEVER_PROVEN, Row, in_words, rows_of, where_in
 from keyhouse.evidence.verify import Verified
 from keyhouse.transparency.leaf import object_name
 from keyhouse.views.audit.facts import facts_of
@@ -32,6 +32,7 @@ def page_of(verified: Verified, given: Given) -> bytes:
     body = joined(
         element("h1", "Audit report"),
         element("p", "Deployment ", element("code", verified.evidence.origin), class_="soft"),
+        element("p", _SUBJECT, class_="soft"),
         _light(verified),
         _facts(verified),
         element("h2", "This report"),
@@ -66,6 +67,10 @@ def page_of(verified: Verified, given: Given) -> bytes:
     )
 
 
+_SUBJECT: Final = (
+    "A coordinator gives secrets to programs by the rules of a manifest. Each change is an entry of"
+    " its log. This report says what the log proves."
+)
 _TIMES: Final = (
     "All times are UTC. The first time is the claim of the coordinator. The second is the time by"
     " which enough witnesses had seen the entry."
@@ -97,6 +102,10 @@ def _facts(verified: Verified) -> Html:
 
 def _report(verified: Verified, given: Given) -> Iterator[tuple[str, str]]:
     yield "Evidence file", _hashed(given.evidence)
+    for log, file in zip(verified.logs[1:], reversed(given.before), strict=True):
+        size = log.milestones[-1].checkpoint.size
+        name = element("p", "The log ", element("code", log.evidence.origin), f", {size} entries:")
+        yield "Log before", joined(name, _hashed(file))
     if verified.pins is not None:
         yield "Verified", f"{in_words(verified.pins.now)} UTC, by the clock of the verifier"
     yield "Verifier", f"Keyhouse {VERSION}"
@@ -138,7 +147,7 @@ def _table(rows: Iterator[tuple[str, str]]) -> Html:
 
 
 def _gaps(verified: Verified) -> Html:
-    if not verified.gaps:
+    if not verified.every_gap:
         return element("p", "None. Every check was made.")
     refused = set(verified.not_allowed)
     head = element(
@@ -149,20 +158,24 @@ def _gaps(verified: Verified) -> Html:
             "tr",
             element("td", element("code", gap), data_label="gap"),
             element("td", gap.text, data_label="meaning"),
-            element("td", entry_numbers(numbers) if numbers else "the whole file", data_label=""),
+            element("td", where_in(verified, log, numbers) or "the whole file", data_label=""),
             element("td", "NO" if gap in refused else "yes, by the auditor", data_label="allowed:"),
         )
-        for gap, numbers in verified.gaps.items()
+        for log in verified.logs
+        for gap, numbers in log.gaps.items()
     )
     return element("table", element("thead", head), element("tbody", *lines), class_="rows")
 
 
 def _claims(verified: Verified) -> Iterator[Html]:
-    if verified.claims:
+    claims = [
+        f"{each.text} ({where_in(verified, log, numbers)})"
+        for log in verified.logs
+        for each, numbers in log.claims.items()
+    ]
+    if claims:
         yield element("h2", "Claims of the coordinator")
-        yield listing(
-            [f"{each.text} ({entry_numbers(of)})" for each, of in verified.claims.items()]
-        )
+        yield listing(claims)
 
 
 def _history(rows: Sequence[Row], verified: Verified) -> Html:

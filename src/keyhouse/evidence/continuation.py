@@ -1,0 +1,90 @@
+"""A log in place of another log: where the old log ends, the new log begins.
+
+``--begin-new-log`` gives up a log whose newest state is lost. The first leaf of the new log names
+the last state that the coordinator knew of the old log, and only the coordinator says so. An
+auditor who has the evidence of both logs can check it:
+
+1. Both logs are of one root certificate (``verify`` compares them), and have different names.
+2. The leaf names the origin, the size and the root of the old log's last checkpoint. So the old
+   evidence has neither fewer entries nor more: more would be changes that the new log left out.
+3. The manifest, the certificate and the platform that the leaf states are those at the old end.
+4. The new log is followed with the state at the old end: raised versions, a pending update and its
+   votes, the position in the journal, the instances that have started.
+"""
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from keyhouse.base.printable import quoted
+from keyhouse.evidence.errors import HistoryRefusedError
+from keyhouse.evidence.gaps import Gap
+from keyhouse.evidence.history import History, Step
+from keyhouse.transparency.checkpoint import Checkpoint
+from keyhouse.transparency.leaf import LogBegun
+
+
+class LogEnd(NamedTuple):
+    """The end of a verified log. ``instances``: of all starts, also of logs before it."""
+
+    checkpoint: Checkpoint
+    history: History
+    instances: frozenset[str]
+
+
+def continued(end: LogEnd, leaf: LogBegun, first: Step) -> Step:
+    """Return ``first``, the step of a log's first ``leaf``, with the state at the ``end`` before.
+
+    Raises ``HistoryRefusedError`` if the log does not replace exactly that log.
+    """
+    _require_named(end.checkpoint, leaf)
+    old, new = end.history, first.history
+    stated = {
+        "manifest": (new.manifest, old.manifest),
+        "intermediate certificate": (new.intermediate, old.intermediate),
+        "platform": (new.platform, old.platform),
+    }
+    for name, (here, there) in stated.items():
+        if here and there and here != there:
+            raise HistoryRefusedError(
+                f"the log begins with the {name} {here}; the log before ends with {there}"
+            )
+    if leaf.time < old.time:
+        raise HistoryRefusedError("the claimed time runs back, compared with the log before")
+    history = replace(
+        old,
+        identity=new.identity,
+        size=new.size,
+        time=new.time,
+        manifest=old.manifest or new.manifest,
+        intermediate=old.intermediate or new.intermediate,
+        decided=new.decided,
+        portion=new.portion,
+    )
+    gaps = tuple(gap for gap in first.gaps if gap is not Gap.REPLACES_LOG)
+    return first._replace(history=history, gaps=gaps)
+
+
+def _require_named(old: Checkpoint, leaf: LogBegun) -> None:
+    named = leaf.previous
+    if named is None:
+        raise HistoryRefusedError("the log does not replace another log")
+    if named.origin != old.origin or leaf.origin == old.origin:
+        raise HistoryRefusedError(
+            f"the log {quoted(leaf.origin)} replaces {quoted(named.origin)}; the file before is of"
+            f" {quoted(old.origin)}"
+        )
+    if named.size != old.size:
+        raise HistoryRefusedError(
+            f"the log replaces {named.size} entries of the log before; the file before has"
+            f" {old.size}",
+            hint=(
+                "the new log leaves out the last entries of the file before"
+                if named.size < old.size
+                else "ask for the last evidence file of the log before"
+            ),
+        )
+    if named.root != old.root.hex():
+        raise HistoryRefusedError(
+            f"the log replaces {named.size} other entries than those in the file before"
+        )
