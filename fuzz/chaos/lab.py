@@ -38,12 +38,16 @@ class Plan(NamedTuple):
     types: int
     program: str
     cold: bool
+    upgrade_to: str
 
 
 class Lab:
     """Replica number N is on machine N and has proxies of its own to both nodes."""
 
-    def __init__(self, cluster: Cluster, proxies: Proxies, servers: list[Server]) -> None:
+    def __init__(
+        self, cluster: Cluster, proxies: Proxies, servers: list[Server], upgrade_to: str
+    ) -> None:
+        self.upgrade_to: Final = upgrade_to  # the program of the fault ``upgrade``
         self.cluster: Final = cluster
         self.servers: Final = servers
         self.exits: Final = Counter[str]()
@@ -118,7 +122,7 @@ def lab(plan: Plan) -> Iterator[Lab]:
             replicas = Replicas(plan.folder, None, program=plan.program, cold=plan.cold)
             try:
                 _start(plan, replicas, cluster, proxies)
-                yield Lab(cluster, proxies, replicas.all)
+                yield Lab(cluster, proxies, replicas.all, plan.upgrade_to)
             finally:
                 _end(replicas)
 

@@ -17,11 +17,7 @@ from support.samples.state import DEK, STORE_ID
 from keyhouse.base.secret import Secret
 from keyhouse.journal import Journal, NotDurableError
 from keyhouse.journal.store.postgres import PostgresStore
-from keyhouse.journal.store.postgres_connection import (
-    Connection,
-    ConnectionDroppedError,
-    connect,
-)
+from keyhouse.journal.store.postgres_connection import Connection, ConnectionDroppedError, connect
 from keyhouse.journal.store.postgres_servers import SILENT
 from keyhouse.journal.store.protocol import StoreUnreadableError
 
@@ -107,7 +103,7 @@ async def test_a_turn_at_a_silent_host_is_not_waited_for(
     try:
         async with store.turn():  # connects
             while not await postgres.ask(held.format(name)):
-                await asyncio.sleep(0)
+                pass
         async with store.turn():
             pass
         async with sooner_than_patience(proxies):

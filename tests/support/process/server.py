@@ -206,6 +206,7 @@ class Server:
         self.port, self.mesh_port = free_port(), free_port()
         self.log = data.parent / f"{data.name}.log"
         self._cold = cold
+        self._program = len(wrapper)
         self._command = [
             *wrapper,
             program,
@@ -222,6 +223,10 @@ class Server:
         ]
         self._environment = dict(environment or {})
         self.process: Started | None = None
+
+    def run_next(self, program: str) -> None:
+        """Have the next start run the ``keyhouse`` of another installation."""
+        self._command[self._program] = program
 
     def launch(self) -> Started:
         """Start the process, which may wait for others, or never serve; return at once."""
