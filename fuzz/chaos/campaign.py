@@ -57,6 +57,7 @@ class Settings(NamedTuple):
     replicas: int = 1
     keyhouse: str = KEYHOUSE
     upgrade_to: str = ""  # the program that replaces ``keyhouse`` first, machine by machine
+    adopts_root: bool = False  # whether that one starts with --adopt-root
     cold: bool = True  # each replica has an interpreter of its own
     logs: Path | None = None  # where the logs of the replicas are kept
 
@@ -94,7 +95,7 @@ class Campaign:
         to = self._settings
         plan = Plan(
             folder, to.machines, to.replicas, self._types, to.keyhouse, to.cold,
-            to.upgrade_to or to.keyhouse,
+            to.upgrade_to or to.keyhouse, to.adopts_root,
         )  # fmt: skip
         with lab(plan) as built, built.supervised():
             recorder = Recorder(self.history)

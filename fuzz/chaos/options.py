@@ -60,6 +60,7 @@ class Options(msgspec.Struct, frozen=True):
                 replicas=given.replicas,
                 keyhouse=given.keyhouse,
                 upgrade_to=given.upgrade_to,
+                adopts_root=given.adopt_root,
                 logs=given.logs,
             ),
             json=given.json,
@@ -103,6 +104,10 @@ def _add_run(add: Callable[..., object]) -> None:
     add(
         "--upgrade-to", default="", metavar="PATH",
         help="first start each replica again as this command, one after the other",
+    )  # fmt: skip
+    add(
+        "--adopt-root", action="store_true",
+        help="that command adopts the root, which a version without lines has made",
     )  # fmt: skip
 
 

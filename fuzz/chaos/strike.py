@@ -31,7 +31,7 @@ def _ended(number: int, lab: Lab, strike: Strike) -> Iterator[None]:
 
 @contextmanager
 def _upgraded(lab: Lab, strike: Strike) -> Iterator[None]:
-    lab.servers[strike.machine].run_next(lab.upgrade_to)
+    lab.servers[strike.machine].run_next(*lab.upgrade)
     lab.end(strike.machine, signal.SIGTERM, 0.0)
     yield
 

@@ -224,9 +224,10 @@ class Server:
         self._environment = dict(environment or {})
         self.process: Started | None = None
 
-    def run_next(self, program: str) -> None:
-        """Have the next start run the ``keyhouse`` of another installation."""
+    def run_next(self, program: str, *arguments: str) -> None:
+        """Have the next start run the ``keyhouse`` of another installation, with more arguments."""
         self._command[self._program] = program
+        self._command += arguments
 
     def launch(self) -> Started:
         """Start the process, which may wait for others, or never serve; return at once."""
