@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from http.client import HTTPException
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ from fuzz.chaos.deployment import (
     fingerprint,
     probed,
 )
-from fuzz.chaos.faults import Strike, strikes
+from fuzz.chaos.faults import Strike, strikes, upgrades
 from fuzz.chaos.history import Fault, History, Recorder
 from fuzz.chaos.lab import Lab, Plan, lab
 from fuzz.chaos.station import Station
@@ -56,6 +56,8 @@ class Settings(NamedTuple):
     machines: int = 3
     replicas: int = 1
     keyhouse: str = KEYHOUSE
+    upgrade_to: str = ""  # the program that replaces ``keyhouse`` first, machine by machine
+    adopts_root: bool = False  # whether that one starts with --adopt-root
     cold: bool = True  # each replica has an interpreter of its own
     logs: Path | None = None  # where the logs of the replicas are kept
 
@@ -91,7 +93,10 @@ class Campaign:
 
     def _run_in(self, folder: Path) -> None:
         to = self._settings
-        plan = Plan(folder, to.machines, to.replicas, self._types, to.keyhouse, to.cold)
+        plan = Plan(
+            folder, to.machines, to.replicas, self._types, to.keyhouse, to.cold,
+            to.upgrade_to or to.keyhouse, to.adopts_root,
+        )  # fmt: skip
         with lab(plan) as built, built.supervised():
             recorder = Recorder(self.history)
             clients = Clients(built.servers, recorder, self._types)
@@ -109,6 +114,8 @@ class Campaign:
         clients.served_since(0.0, _CALM_SECONDS)
         to = self._settings
         rounds = strikes(to.seed, to.faults, to.machines, to.longest)
+        if to.upgrade_to:
+            rounds = chain(upgrades(to.machines, to.longest), rounds)
         for strike_round in islice(rounds, to.rounds):
             if recorder.now() > to.seconds:
                 break

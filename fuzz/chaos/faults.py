@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
-__all__ = ["KINDS", "Kind", "Strike", "strikes"]
+__all__ = ["DRAWN", "KINDS", "Kind", "Strike", "strikes", "upgrades"]
 
 _PAIRS: Final = 0.25
 """Part of the rounds in which two faults happen at once."""
@@ -23,6 +23,8 @@ _UP_TO: Final = (1.0, 12.0)
 KINDS: Final = {
     "kill": Kind("kill -9 of a replica, which is started again", "machine"),
     "term": Kind("SIGTERM of a replica, which is started again", "machine"),
+    "upgrade": Kind("SIGTERM of a replica, which is started as --upgrade-to says",
+                    "machine", (5.0, 5.0)),
     "stop": Kind("SIGSTOP of a replica", "machine", _UP_TO),
     "reset": Kind("RST on all connections of a replica to the database", "machine"),
     "half-close": Kind("a replica's connections to the database, half closed", "machine"),
@@ -52,6 +54,9 @@ KINDS: Final = {
 }  # fmt: skip
 """All kinds, by name."""
 
+DRAWN: Final = tuple(kind for kind in KINDS if kind != "upgrade")
+"""Those that are drawn if nothing else is said. With --upgrade-to, upgrades come before them."""
+
 
 class Strike(NamedTuple):
     """A fault to come: ``machine`` also chooses the replica that ``depose`` leaves behind."""
@@ -77,6 +82,13 @@ def strikes(
             continue
         second = _strike(chance, chance.choice(others), machines, longest)
         yield (first, second) if KINDS[first.kind].at == "machine" else (second, first)
+
+
+def upgrades(machines: int, longest: float) -> Iterator[tuple[Strike, ...]]:
+    """Yield a round for each machine, in which its replica is started by another program."""
+    seconds = min(KINDS["upgrade"].seconds[0], longest)
+    for machine in range(machines):
+        yield (Strike("upgrade", machine, seconds, 0.0),)
 
 
 def _strike(chance: Random, kind: str, machines: int, longest: float) -> Strike:

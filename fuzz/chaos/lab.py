@@ -4,12 +4,14 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.x509 import load_pem_x509_certificates
 from fuzz.chaos.deployment import chaos_manifest
 from fuzz.target import FindingError
 from support.peers.postgres import PASSWORD
@@ -38,12 +40,17 @@ class Plan(NamedTuple):
     types: int
     program: str
     cold: bool
+    upgrade_to: str
+    adopts_root: bool
 
 
 class Lab:
     """Replica number N is on machine N and has proxies of its own to both nodes."""
 
-    def __init__(self, cluster: Cluster, proxies: Proxies, servers: list[Server]) -> None:
+    def __init__(
+        self, cluster: Cluster, proxies: Proxies, servers: list[Server], upgrade: Sequence[str]
+    ) -> None:
+        self.upgrade: Final = upgrade  # the program of the fault ``upgrade``, and more arguments
         self.cluster: Final = cluster
         self.servers: Final = servers
         self.exits: Final = Counter[str]()
@@ -118,9 +125,17 @@ def lab(plan: Plan) -> Iterator[Lab]:
             replicas = Replicas(plan.folder, None, program=plan.program, cold=plan.cold)
             try:
                 _start(plan, replicas, cluster, proxies)
-                yield Lab(cluster, proxies, replicas.all)
+                yield Lab(cluster, proxies, replicas.all, _upgrade(plan, replicas.all[0]))
             finally:
                 _end(replicas)
+
+
+def _upgrade(plan: Plan, server: Server) -> list[str]:
+    if not plan.adopts_root:
+        return [plan.upgrade_to]
+    with server.client() as client:
+        chain = load_pem_x509_certificates(client.get("/api/v2/quote").data["cert"].encode())
+    return [plan.upgrade_to, "--adopt-root", chain[-1].fingerprint(SHA256()).hex()]
 
 
 def _end(replicas: Replicas) -> None:

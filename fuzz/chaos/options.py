@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 from fuzz.chaos.campaign import Settings
-from fuzz.chaos.faults import KINDS
+from fuzz.chaos.faults import DRAWN, KINDS
 from fuzz.chaos.plants import PLANTS
 from fuzz.options import duration
 from support.process.start import KEYHOUSE
@@ -42,8 +42,9 @@ class Options(msgspec.Struct, frozen=True):
         if not 1 <= given.machines <= _MOST_MACHINES or not 1 <= given.replicas <= _MOST_REPLICAS:
             parser.error(f"--machines goes to {_MOST_MACHINES}, --replicas to {_MOST_REPLICAS}")
         faults = tuple(kind for kind in given.faults if kind not in given.without)
-        if shutil.which(given.keyhouse) is None:
-            parser.error(f"{given.keyhouse} is not a command that can be run")
+        for program in (given.keyhouse, given.upgrade_to or given.keyhouse):
+            if shutil.which(program) is None:
+                parser.error(f"{program} is not a command that can be run")
         if not faults:
             parser.error("--without leaves no kind of faults")
         if given.duration > _LONGEST:
@@ -58,6 +59,8 @@ class Options(msgspec.Struct, frozen=True):
                 machines=given.machines,
                 replicas=given.replicas,
                 keyhouse=given.keyhouse,
+                upgrade_to=given.upgrade_to,
+                adopts_root=given.adopt_root,
                 logs=given.logs,
             ),
             json=given.json,
@@ -90,7 +93,7 @@ def _add_run(add: Callable[..., object]) -> None:
     add("--rounds", type=int, metavar="N", help="end after N rounds of faults")
     add("--seed", type=int, metavar="N", help="of the faults and of what clients ask")
     add(
-        "--faults", type=_faults, default=tuple(KINDS), metavar="LIST",
+        "--faults", type=_faults, default=DRAWN, metavar="LIST",
         help="kinds, separated by commas; all if not given",
     )  # fmt: skip
     add("--without", type=_faults, default=(), metavar="LIST", help="kinds that are left out")
@@ -98,6 +101,14 @@ def _add_run(add: Callable[..., object]) -> None:
     add("--machines", type=int, default=3, metavar="N", help="simulated machines; 3")
     add("--replicas", type=int, default=1, metavar="N", help="processes on each machine; 1")
     add("--keyhouse", default=KEYHOUSE, metavar="PATH", help="the command to run; this checkout's")
+    add(
+        "--upgrade-to", default="", metavar="PATH",
+        help="first start each replica again as this command, one after the other",
+    )  # fmt: skip
+    add(
+        "--adopt-root", action="store_true",
+        help="that command adopts the root, which a version without lines has made",
+    )  # fmt: skip
 
 
 def _add_judge(add: Callable[..., object]) -> None:

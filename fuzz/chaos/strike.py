@@ -30,6 +30,13 @@ def _ended(number: int, lab: Lab, strike: Strike) -> Iterator[None]:
 
 
 @contextmanager
+def _upgraded(lab: Lab, strike: Strike) -> Iterator[None]:
+    lab.servers[strike.machine].run_next(*lab.upgrade)
+    lab.end(strike.machine, signal.SIGTERM, 0.0)
+    yield
+
+
+@contextmanager
 def _stopped(lab: Lab, strike: Strike) -> Iterator[None]:
     processes = lab.processes(strike.machine)
     signal_all(signal.SIGSTOP, *processes)
@@ -167,6 +174,7 @@ def _backends_ended(lab: Lab, strike: Strike) -> Iterator[None]:
 STRIKES: Final[dict[str, Callable[[Lab, Strike], AbstractContextManager[None]]]] = {
     "kill": partial(_ended, signal.SIGKILL),
     "term": partial(_ended, signal.SIGTERM),
+    "upgrade": _upgraded,
     "stop": _stopped,
     "reset": partial(_broken, "reset"),
     "half-close": partial(_broken, "half-close"),

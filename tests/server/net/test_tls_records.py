@@ -68,6 +68,13 @@ async def test_records_that_come_together_are_read_turn_by_turn(client: Client) 
     assert client.wire.kept == 0
 
 
+async def test_records_that_come_one_after_the_other_need_no_further_turn(client: Client) -> None:
+    """A client that waits for each answer costs no further round of the event loop."""
+    for count in range(1, 2 * RECORDS_READ):
+        client.wire.give(client.writer.record(b"request"))
+        assert len(client.wire.above.pieces) == count
+
+
 async def test_socket_is_not_read_while_records_wait_for_their_turn(client: Client) -> None:
     client.wire.give(b"".join(client.writer.record(bytes(100)) for _ in range(RECORDS_READ + 9)))
     assert not client.wire.socket.is_reading()

@@ -112,6 +112,8 @@ class PostgresServer:
         settings = [
             f"listen_addresses={self.address}", "max_prepared_transactions=0",
             "recovery_init_sync_method=syncfs", "autovacuum=off",
+            # A commit waits for the standby, which looks for its primary this often (ms).
+            "wal_retrieve_retry_interval=200",
         ]  # fmt: skip
         options = " ".join([f"-k {self.folder}", *(f"-c {setting}" for setting in settings)])
         log = self.folder / "log"

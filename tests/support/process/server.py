@@ -206,6 +206,7 @@ class Server:
         self.port, self.mesh_port = free_port(), free_port()
         self.log = data.parent / f"{data.name}.log"
         self._cold = cold
+        self._program = len(wrapper)
         self._command = [
             *wrapper,
             program,
@@ -222,6 +223,11 @@ class Server:
         ]
         self._environment = dict(environment or {})
         self.process: Started | None = None
+
+    def run_next(self, program: str, *arguments: str) -> None:
+        """Have the next start run the ``keyhouse`` of another installation, with more arguments."""
+        self._command[self._program] = program
+        self._command += arguments
 
     def launch(self) -> Started:
         """Start the process, which may wait for others, or never serve; return at once."""

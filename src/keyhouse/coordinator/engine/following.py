@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from time import perf_counter
 from typing import Final
 
 from keyhouse.base.errors import BrokenError, RefusedError, StartAgainError, UnavailableError
@@ -27,6 +28,13 @@ LONGEST: Final = 10.0
 _FOLLOW_EVERY: Final = 0.02
 """Seconds between two looks at what others write, while the engine waits for its turn."""
 
+_PAUSES: Final = 4
+"""Lengths of a look until the next one, at least, while the engine waits for its turn.
+
+A look that is under way when the turn begins must end first. At 50 ms of distance that takes up to
+100 ms of the 250 ms that a turn has, and the write then needs 200 ms.
+"""
+
 _LONGEST_PAUSE: Final = 0.01
 """Seconds between two attempts at most; the first follow each other without a pause."""
 
@@ -48,6 +56,7 @@ class Following:
         self._shared = shared
         self._origin = origin
         self.unreadable = False  # whether the store could not be read the last time
+        self._look_took = 0.0  # seconds
 
     async def follow(self) -> None:
         """Take over what others wrote. While it cannot be read, the view stays as it is."""
@@ -87,8 +96,10 @@ class Following:
         turn = self._writer.turn()
         entering = asyncio.ensure_future(turn.__aenter__())
         try:
-            while not (await asyncio.wait([entering], timeout=_FOLLOW_EVERY))[0]:
+            while not (await asyncio.wait([entering], timeout=self._pause()))[0]:
+                began = perf_counter()
                 await self.follow()
+                self._look_took = perf_counter() - began
         except BaseException:
             entering.cancel()
             raise
@@ -97,6 +108,10 @@ class Following:
             yield
         finally:
             await turn.__aexit__(None, None, None)
+
+    def _pause(self) -> float:
+        """Return how many seconds to wait for the turn before the next look."""
+        return max(_FOLLOW_EVERY, _PAUSES * self._look_took)
 
     async def show(self) -> None:
         """Prove to other replicas what this one is. Without that they do not tell it of a key."""

@@ -290,6 +290,7 @@ class PostgresStore:
         for other in (self._writer, self._reader):  # of the two servers one is out of date
             if other is not None and other.server != connection.server:
                 other.drop()
+        self._turns.stay_at(connection.server)
         return connection
 
     async def _raise_fence(self, connection: Connection) -> None:

@@ -4,7 +4,7 @@ Everything the server says is untrusted, and its texts are never shown: they may
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -33,6 +33,12 @@ ADVISORY = 0x6B657968  # "keyh": the first key of all advisory locks
 _LOCK_NOT_AVAILABLE = "55P03"
 
 _CLOSING = 2  # seconds
+
+SUSPICIOUS = 1.0
+"""Seconds without an answer from which on a connection is compared with a new one."""
+
+_BACKEND = "SELECT state FROM pg_stat_activity WHERE pid = $1"
+_WAITS = "idle"  # also the first word of the states in which a transaction waits for a statement
 
 # ``client_min_messages``: a warning is all that tells of a commit that is on one machine only.
 _SETTINGS = {
@@ -79,15 +85,23 @@ class Connection:
     After an error, a warning, a cancelled call, or a call without an answer in time, the connection
     is closed. ``standbys``: how many a commit has to wait for, at least. ``server``: tells the
     server from others, and from itself before a restart.
+
+    A call without an answer for ``SUSPICIOUS`` seconds has one of two causes. A server that is
+    slow, or waits for a standby, answers later: the connection is kept. A host that is gone never
+    answers. So a new connection is made as the first one was, with a commit, while the call goes
+    on. The old connection is dropped if the new one leads to another server, or if the server
+    shows that nothing is under way on the old one: then the request or the answer was lost.
     """
 
-    def __init__(self, raw: Raw, standbys: int) -> None:
+    def __init__(self, raw: Raw, standbys: int, url: Secret) -> None:
         """Use ``connect``."""
+        self._url = url
         self.standbys = standbys
         self.server_pid = int(raw.get_server_pid())  # the process of the server
         self.server = ""
         self._raw = raw
         self._warned = False
+        self._is_silent = False
         self.fence = -1
         raw.add_log_listener(self._take_notice)
 
@@ -143,6 +157,14 @@ class Connection:
         """Commit what is nothing, and locks nothing: what was visible before has a standby then."""
         await self.execute("SELECT pg_logical_emit_message(true, 'keyhouse', '')")
 
+    async def is_at_work(self, pid: int) -> bool:
+        """Tell whether a process of the server carries out a statement.
+
+        Raises ``ConnectionDroppedError``.
+        """
+        rows = await self.fetch(_BACKEND, pid, columns=1)
+        return any(not str(state).startswith(_WAITS) for (state,) in rows)
+
     async def listen(self, channel: str, heard: Callable[[int], None]) -> None:
         """Call ``heard`` with the process that notifies. Raises ``ConnectionDroppedError``."""
         await self._guarded(self._raw.add_listener(channel, lambda _, pid, *__: heard(pid)))
@@ -159,23 +181,58 @@ class Connection:
 
     async def _guarded(self, call: Awaitable[T]) -> T:
         self._raw.intake.left = LARGEST_ANSWER
+        comparison = _Comparison(self._compare)
         try:
             async with asyncio.timeout(PATIENCE):
                 answer = await call
         except Exception as error:  # noqa: BLE001 - not all of the library's have a public base
             self.drop()
-            raise ConnectionDroppedError(reason_of(error), sqlstate_of(error)) from None
+            reason = SILENT if self._is_silent else reason_of(error)
+            raise ConnectionDroppedError(reason, sqlstate_of(error)) from None
         except BaseException:
             self.drop()
             raise
+        finally:
+            comparison.end()
         if self._warned:
             self.drop()
             raise ConnectionDroppedError
         return answer
 
+    async def _compare(self) -> None:
+        """Drop this connection if a new one shows that the answer to its call will not come."""
+        if not self.server:  # it is not in use yet: the other servers are tried in any case
+            return
+        with suppress(StoreUnreadableError, StoreDamagedError, ConnectionDroppedError):
+            new = await connect(self._url)
+            try:
+                if new.server != self.server or not await new.is_at_work(self.server_pid):
+                    self._is_silent = True
+                    self.drop()
+            finally:
+                new.drop()
+
     def _take_notice(self, _connection: object, message: Any) -> None:
         if getattr(message, "severity_en", None) not in {"NOTICE", "INFO", "LOG", "DEBUG"}:
             self._warned = True
+
+
+class _Comparison:
+    """Begins ``compare`` after ``SUSPICIOUS`` seconds, unless it has ended before."""
+
+    def __init__(self, compare: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._compare = compare
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(SUSPICIOUS, self._begin)
+
+    def end(self) -> None:
+        """End it; what it has connected is closed soon."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._compare())
 
 
 @contextmanager
@@ -260,7 +317,7 @@ async def _first_usable(
     """Return a connection to the first server that passes all checks, those of ``prepare`` last."""
 
     async def prepared(raw: Raw, address: Address) -> Connection:
-        connection = Connection(raw, address.standbys)
+        connection = Connection(raw, address.standbys, url)
         try:
             await _check_settings(connection)
             await prepare(connection)

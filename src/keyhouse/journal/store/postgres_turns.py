@@ -30,6 +30,9 @@ from keyhouse.journal.store.protocol import StoreDamagedError, StoreUnreadableEr
 LONGEST: Final = 0.25
 """Seconds that a writer waits for its turn, and that it may be idle in it."""
 
+SILENT: Final = 1.0
+"""Seconds after which a writer no longer waits for the server to grant or refuse its turn."""
+
 DISTANT: Final = 0.025
 """Seconds of a round trip from which on a writer is distant."""
 
@@ -72,8 +75,9 @@ class Turns:
             self._connect()
             return True
         try:
-            locked = await connection.lock(_BEGIN)
-        except ConnectionDroppedError:
+            async with asyncio.timeout(SILENT):
+                locked = await connection.lock(_BEGIN)
+        except (ConnectionDroppedError, TimeoutError):
             return True
         self._began = perf_counter() if locked else 0.0
         return True
@@ -94,6 +98,11 @@ class Turns:
         if self._ending is not None:
             await asyncio.wait([self._ending])
             self._ending = None
+
+    def stay_at(self, server: str) -> None:
+        """Drop a connection that leads to another server than ``server``."""
+        if self._connection is not None and self._connection.server != server:
+            self._connection.drop()
 
     async def close(self) -> None:
         """Close the connection."""

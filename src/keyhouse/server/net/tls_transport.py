@@ -165,6 +165,8 @@ class TlsTransport(asyncio.BufferedProtocol):
             return
         else:
             self._hear(nbytes)
+        if not self._rests:  # the event loop has served the other connections meanwhile
+            self._turn = RECORDS_READ
         self._decrypt()
         self._control_reading()
 
