@@ -77,7 +77,7 @@ def make_runtime(folder: Path) -> Path:
     _copy_libraries(runtime)
     command = [str(runtime / "bin" / "python3"), "-I", "-m", "compileall", "-q", "-j", "2"]
     options = ["--invalidation-mode", "unchecked-hash", str(library)]
-    pack = [str(runtime / "bin" / "python3"), "-I", "-B", "-m", "keyhouse.cli.pack_code"]
+    pack = [str(runtime / "bin" / "python3"), "-I", "-B", "-m", "keyhouse.base.process.pack_code"]
     for words in ([*command, *options], pack):
         environment = {"LD_LIBRARY_PATH": str(libraries(runtime))}
         subprocess.run(words, env=environment, check=True, timeout=300)
