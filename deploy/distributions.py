@@ -2,7 +2,7 @@
 
 Usage: python3 distributions.py split FOLDER WHEEL..., python3 distributions.py requirements NAME.
 
-``[tool.keyhouse.distributions]`` in pyproject.toml is the table of rooms. The metadata of each wheel
+``[tool.keyhouse.distributions]`` in pyproject.toml is the table of rooms. The metadata of a wheel
 comes from the wheel of the whole tree, so no text is written twice. Equal sources give equal bytes:
 times are fixed, and files are sorted.
 """
@@ -63,7 +63,7 @@ class Table:
         return [known[_plain(each)] for each in self.rows[name]["libraries"]]
 
     def requirements(self, name: str) -> list[str]:
-        """Return the libraries to lock for ``name``, with those of PostgreSQL if ``name`` has it."""
+        """Return the libraries to lock for ``name``, with PostgreSQL if that is its extra."""
         found = {line for each in self.closure(name) for line in self.libraries(each)}
         if "postgres" in self.rows[name].get("extras", []):
             found |= {*self.project["optional-dependencies"]["postgres"]}
