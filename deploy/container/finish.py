@@ -31,7 +31,7 @@ def main(environment: Path) -> int:
         return 1
     Path("data").mkdir(mode=0o700, exist_ok=True)
     python = environment / "bin" / "python3"
-    for words in (("keyhouse.cli.pack_code",), ("keyhouse.cli", "version")):
+    for words in (("keyhouse.base.process.pack_code",), ("keyhouse.cli", "version")):
         ended = subprocess.run([python, "-I", "-B", "-m", *words], check=False)  # noqa: S603 fixed
         if ended.returncode:
             return ended.returncode

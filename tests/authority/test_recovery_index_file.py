@@ -21,10 +21,11 @@ from keyhouse.authority import (
 )
 from keyhouse.authority.recovery.index import IndexHolder
 from keyhouse.authority.recovery.shares import RecoveryHolder
-from keyhouse.authority.signing import is_signed_by_root, sign_recovery_index
+from keyhouse.authority.signing import sign_recovery_index
 from keyhouse.authority.stored_keys import certificate_of, private_key_of
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
+from keyhouse.transparency.root_signature import is_signed_by_root
 
 MAC_KEY = Secret(bytes(range(32)))
 STORE = b"store-id-16bytes"

@@ -13,8 +13,8 @@ from types import ModuleType
 
 import pytest
 
+from keyhouse.base.process.pack_code import write_packed
 from keyhouse.base.process.packed_code import use_packed_code
-from keyhouse.cli.pack_code import write_packed
 
 _TIME_NS = 1_700_000_000_123_456_789
 _NAMES = ("packed_sample", "packed_sample.part")

@@ -64,7 +64,7 @@ def test_missing_packed_code_is_told_with_the_command_that_makes_it(tmp_path: Pa
             file.touch()
         found = check_packed_code((serve, launch))
         assert (found.level, found.found.partition(":")[0]) == ("ok", "missing")
-        assert found.fix.endswith(f"{sys.executable} -I -m keyhouse.cli.pack_code")
+        assert found.fix.endswith(f"{sys.executable} -I -m keyhouse.base.process.pack_code")
     launch.touch()
     assert check_packed_code((serve, launch)) == Finding("packed code", "ok", "here")
 

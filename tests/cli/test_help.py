@@ -5,9 +5,9 @@ import pytest
 from support.process.command_tree import Leaf, below, leaves, typed
 from support.process.terminal import on_a_terminal
 
+from keyhouse.base.process.flags import read_flags
 from keyhouse.cli.commands import COMMANDS, ROOT
 from keyhouse.cli.parser.help import summary_of
-from keyhouse.server.process.flags import read_flags
 
 _WIDTH = 80
 _LINE = 78  # of a help on a terminal of that width; tests have one that is wider by 2

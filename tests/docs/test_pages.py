@@ -11,7 +11,7 @@ import yaml
 from support.process.command_tree import below, leaves
 
 from keyhouse.cli.commands import ROOT
-from keyhouse.cli.run.settings import RUN_SETTINGS
+from keyhouse.launcher.settings import RUN_SETTINGS
 from keyhouse.server.process.settings import SETTINGS
 
 _ROOT = Path(__file__).parent.parent.parent

@@ -16,8 +16,8 @@ from typing import Final
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.authority.recovery.shares import RecoveryHolder
 from keyhouse.base import errors
+from keyhouse.base.process.flags import Setting
 from keyhouse.base.secret import Secret
-from keyhouse.cli.run.settings import RUN_SETTINGS
 from keyhouse.client import errors as client_errors
 from keyhouse.client.errors import REASONS
 from keyhouse.client.http.retries import AGAIN, Happened
@@ -32,13 +32,13 @@ from keyhouse.journal.directory import index_file, sealing, tombstone
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.store.protocol import first_link
 from keyhouse.journal.store.sqlite_file import _SCHEMA, _SETTINGS
+from keyhouse.launcher.settings import RUN_SETTINGS
 from keyhouse.manifest import templates
 from keyhouse.manifest.source.schema import manifest_schema
 from keyhouse.server.client_api import ROUTES, Route
 from keyhouse.server.client_api.description.openapi import openapi
 from keyhouse.server.metrics.names import METRICS
 from keyhouse.server.net.error_mapping import ERRORS
-from keyhouse.server.process.flags import Setting
 from keyhouse.server.process.settings import SETTINGS
 from keyhouse.wire.plan import Effect
 

@@ -23,7 +23,6 @@ from keyhouse.authority.recovery.submitted import (
     verify_share,
 )
 from keyhouse.authority.signing import (
-    is_signed_by_root,
     sign_ephemeral_key,
     sign_log_key,
     sign_manifest,
@@ -44,6 +43,7 @@ from keyhouse.authority.x509.marble_certificates import (
 from keyhouse.authority.x509.signing_request import SigningRequest, read_signing_request
 from keyhouse.authority.x509.validity import expiry
 from keyhouse.base.on_demand import on_demand
+from keyhouse.transparency.root_signature import is_signed_by_root
 
 # What makes keys and certificates of secrets is imported when one is made or a manifest is checked.
 if TYPE_CHECKING:

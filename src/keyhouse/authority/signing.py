@@ -15,18 +15,17 @@ from base64 import b64encode
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from keyhouse.authority.stored_keys import CoordinatorKeys, certificate_of, private_key_of
+from keyhouse.authority.stored_keys import CoordinatorKeys, private_key_of
 from keyhouse.base.errors import BadRequestError, BrokenError
+from keyhouse.transparency.root_signature import LOG_KEY_CONTEXT
 from keyhouse.wire.tcb_status import TcbStatus
 
 EPHEMERAL_CONTEXT: Final = b"keyhouse ephemeral v1\0"
 RECOVERY_INDEX_CONTEXT: Final = b"keyhouse recovery index v1\0"
-LOG_KEY_CONTEXT: Final = b"keyhouse log key v1\0"
 
 _JSON_SPACE: Final = b" \t\r\n"
 _STATUSES: Final = frozenset({*TcbStatus, "Unknown"})
@@ -94,18 +93,6 @@ def sign_marble_certificate(
     Never by the root's key: what is given here was not put together by the library.
     """
     return key.sign(to_be_signed, ec.ECDSA(algorithm, deterministic_signing=True))
-
-
-def is_signed_by_root(root_cert: bytes, signature: bytes, message: bytes) -> bool:
-    """Tell whether ``signature`` (DER, SHA-256) over ``message`` is by the root's key."""
-    public_key = certificate_of(root_cert).public_key()
-    if not isinstance(public_key, ec.EllipticCurvePublicKey):
-        return False
-    try:
-        public_key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
-    except InvalidSignature:
-        return False
-    return True
 
 
 def _sign(keys: CoordinatorKeys, message: bytes) -> bytes:

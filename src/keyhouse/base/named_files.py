@@ -1,6 +1,7 @@
 """Files that a user names: read them completely, or explain the failure with a hint."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,13 @@ _COMPARED: Final = 1000
 # Similarity from 0 to 1 for a suggestion. At 0.6, the default of difflib, an equal ending such as
 # ".json" is enough.
 _CLOSE: Final = 0.8
+_LARGEST_FILE: Final = 64 * 1024 * 1024  # bytes
+
+
+class FileUnreadableError(KeyhouseError):
+    """A file that was named on the command line cannot be read."""
+
+    code = "file-unreadable"
 
 
 def user_folder(variable: str, below_home: str) -> Path | None:
@@ -44,6 +52,22 @@ def read_named_file(path: str | Path, most: int, refused: type[KeyhouseError]) -
             f"cannot read {path}: it is larger than {most} bytes",
             hint="check that it is the file that you mean",
         )
+    return content
+
+
+def read_file(path: str, most: int = _LARGEST_FILE) -> bytes:
+    """Return the content of ``path``; ``-`` is standard input.
+
+    Raises ``FileUnreadableError`` if the file is unreadable or over ``most`` bytes.
+    """
+    if path != "-":
+        return read_named_file(path, most, FileUnreadableError)
+    try:
+        content = sys.stdin.buffer.read(most + 1)
+    except OSError as error:
+        raise FileUnreadableError(f"cannot read standard input: {os_reason(error)}") from None
+    if len(content) > most:
+        raise FileUnreadableError(f"standard input is larger than {most} bytes")
     return content
 
 

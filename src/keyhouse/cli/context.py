@@ -8,7 +8,6 @@ from typing import Annotated
 import click
 import msgspec
 
-from keyhouse.cli.options.connect import first_manifest_of
 from keyhouse.cli.options.context_chosen import known_contexts, locating_contexts
 from keyhouse.cli.options.memory import MemoryOption, memory_of
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl
@@ -82,6 +81,8 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
             raise WrongUsageError.no_effect("--log-max-age", "use it with --witness-policy")
         if self.address:
             parse_address(self.address)
+        from keyhouse.client.trust_files import first_manifest_of
+
         first = first_manifest_of(self.first_manifest)
         chosen = memory_of(self.memory) if self.memory else None
         memory = self.memory if chosen is None else _absolute(chosen.path)

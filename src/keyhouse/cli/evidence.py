@@ -12,13 +12,14 @@ import click
 import msgspec
 
 from keyhouse.base.errors import BadRequestError
+from keyhouse.base.named_files import read_file
 from keyhouse.base.printable import printable
 from keyhouse.cli.log.policy import policy_in
 from keyhouse.cli.options.connect import collateral_for, trusted
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.options.target import Target, TrustOptions, host_and_word
 from keyhouse.cli.output.bar import long_work
-from keyhouse.cli.output.files import NewFile, read_file, reading, write_output
+from keyhouse.cli.output.files import NewFile, reading, write_output
 from keyhouse.cli.output.show import show_json, show_result, show_rows, show_table
 from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup, WrongUsageError
 

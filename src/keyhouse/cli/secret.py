@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.named_files import read_file
 from keyhouse.base.pem import certificate_pem, private_key_pem
 from keyhouse.base.printable import printable, quoted
 from keyhouse.base.secret import Secret
@@ -19,7 +20,7 @@ from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.token import password_for
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.bar import long_work
-from keyhouse.cli.output.files import read_file, reading, write_output
+from keyhouse.cli.output.files import reading, write_output
 from keyhouse.cli.output.show import show_json, show_result, show_rows, show_table
 from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup, WrongUsageError
 from keyhouse.manifest import decode

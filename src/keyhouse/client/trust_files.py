@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from string import hexdigits
 from typing import Final
 
 import msgspec
@@ -11,6 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.attestation import (
+    INTEL_SGX_ROOT,
     Collateral,
     ExpectedIdentity,
     TcbStatus,
@@ -18,13 +20,15 @@ from keyhouse.attestation import (
     read_expected_identity,
 )
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import read_named_file, user_folder
+from keyhouse.base.named_files import read_file, read_named_file, user_folder
 from keyhouse.base.pem import certificate_fault
 from keyhouse.base.printable import printable
 from keyhouse.client.errors import ClientSetupError
+from keyhouse.client.line import fingerprint_of
 from keyhouse.wire.json_decoder import nearest
 
 _LARGEST: Final = 64 << 20  # bytes
+_HEX_DIGITS: Final = 64  # of a fingerprint
 
 
 class RootUnreadableError(ClientSetupError):
@@ -73,6 +77,42 @@ def no_certificate(name: str | Path, content: bytes) -> RootUnreadableError:
     """Return what is wrong with a file that holds no PEM certificate."""
     fault = certificate_fault(content)
     return RootUnreadableError(f"{name} {fault.problem}", hint=fault.hint)
+
+
+def vendor_root(simulation_root: Path | None) -> bytes:
+    """Return the root to pin, DER: Intel's, or that of a simulated vendor.
+
+    Raises ``FileUnreadableError`` and ``RootUnreadableError``.
+    """
+    if simulation_root is None:
+        return INTEL_SGX_ROOT
+    return certificate_der(read_file(str(simulation_root)), simulation_root)
+
+
+def ca_of(pccs_ca: Path | None) -> bytes:
+    """Return the PEM of the only CA accepted for the PCCS; empty: those of the system.
+
+    Raises ``FileUnreadableError``, and ``RootUnreadableError`` for an empty file. An empty file
+    would mean that no CA is named: then every CA of the system would be accepted.
+    """
+    if pccs_ca is None:
+        return b""
+    pem = read_file(str(pccs_ca))
+    if not pem:
+        raise no_certificate(pccs_ca, pem)
+    return pem
+
+
+def first_manifest_of(option: str) -> str:
+    """Return the fingerprint that ``--first-manifest`` names, in hex; "" if it is not given.
+
+    The option has 64 hex digits, or names the file of the manifest. Raises ``FileUnreadableError``.
+    """
+    if not option:
+        return ""
+    if len(option) == _HEX_DIGITS and set(option.lower()) <= set(hexdigits):
+        return option.lower()
+    return fingerprint_of(read_file(option))
 
 
 def bundle_file(

@@ -28,8 +28,6 @@ from cryptography import x509
 from msgspec.structs import replace
 
 from keyhouse.attestation import INTEL_SGX_ROOT, Verdict
-from keyhouse.authority import is_signed_by_root
-from keyhouse.authority.signing import LOG_KEY_CONTEXT
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import quoted
 from keyhouse.base.progress import advance, begin
@@ -60,6 +58,7 @@ from keyhouse.transparency.leaf import (
     object_name,
     read_leaf,
 )
+from keyhouse.transparency.root_signature import LOG_KEY_CONTEXT, is_signed_by_root
 
 _TOLD: Final = 1000  # entries between two looks at how far it is
 

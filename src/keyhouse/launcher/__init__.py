@@ -1,56 +1,67 @@
-"""Runs inside a workload: joins the deployment, puts files in place, starts the program."""
+"""Runs inside a workload: joins the deployment, puts files in place, starts the program.
 
-from keyhouse.launcher.activation import Request, activate, read_mesh_address
-from keyhouse.launcher.credentials import (
-    Credentials,
-    Names,
-    make_credentials,
-    quote_over,
-    read_names,
-)
-from keyhouse.launcher.errors import (
-    ActivationRefusedError,
-    AnswerUnreadableError,
-    CoordinatorNotTrustedError,
-    LaunchRefusedError,
-    NotReachableError,
-    NotReadyError,
-)
-from keyhouse.launcher.files import write_files
-from keyhouse.launcher.lookup import run, within
-from keyhouse.launcher.parameters import Delivered
-from keyhouse.launcher.program import Program, program_of, start
-from keyhouse.launcher.retries import Clock, MonotonicClock, retry
-from keyhouse.launcher.trust import Anchor, read_anchor
-from keyhouse.launcher.uuid_file import own_uuid, read_uuid
+``python -m keyhouse.launcher`` imports this package before the process is isolated from its
+environment. So the package imports a public name at its first use.
+"""
 
-__all__ = [
-    "ActivationRefusedError",
-    "Anchor",
-    "AnswerUnreadableError",
-    "Clock",
-    "CoordinatorNotTrustedError",
-    "Credentials",
-    "Delivered",
-    "LaunchRefusedError",
-    "MonotonicClock",
-    "Names",
-    "NotReachableError",
-    "NotReadyError",
-    "Program",
-    "Request",
-    "activate",
-    "make_credentials",
-    "own_uuid",
-    "program_of",
-    "quote_over",
-    "read_anchor",
-    "read_mesh_address",
-    "read_names",
-    "read_uuid",
-    "retry",
-    "run",
-    "start",
-    "within",
-    "write_files",
-]
+from keyhouse.base.on_demand import on_demand
+
+TYPE_CHECKING = False  # importing typing takes longer than replacing this process
+
+if TYPE_CHECKING:
+    from keyhouse.launcher.activation import (
+        Request as Request,
+        activate as activate,
+        read_mesh_address as read_mesh_address,
+    )
+    from keyhouse.launcher.credentials import (
+        Credentials as Credentials,
+        Names as Names,
+        make_credentials as make_credentials,
+        quote_over as quote_over,
+        read_names as read_names,
+    )
+    from keyhouse.launcher.errors import (
+        ActivationRefusedError as ActivationRefusedError,
+        AnswerUnreadableError as AnswerUnreadableError,
+        CoordinatorNotTrustedError as CoordinatorNotTrustedError,
+        LaunchRefusedError as LaunchRefusedError,
+        NotReachableError as NotReachableError,
+        NotReadyError as NotReadyError,
+    )
+    from keyhouse.launcher.files import write_files as write_files
+    from keyhouse.launcher.lookup import run as run, within as within
+    from keyhouse.launcher.parameters import Delivered as Delivered
+    from keyhouse.launcher.program import (
+        Program as Program,
+        program_of as program_of,
+        start as start,
+    )
+    from keyhouse.launcher.retries import (
+        Clock as Clock,
+        MonotonicClock as MonotonicClock,
+        retry as retry,
+    )
+    from keyhouse.launcher.trust import Anchor as Anchor, read_anchor as read_anchor
+    from keyhouse.launcher.uuid_file import own_uuid as own_uuid, read_uuid as read_uuid
+else:
+    __getattr__, __dir__, __all__ = on_demand(
+        __name__,
+        {
+            "keyhouse.launcher.activation": "Request activate read_mesh_address",
+            "keyhouse.launcher.credentials": (
+                "Credentials Names make_credentials quote_over read_names"
+            ),
+            "keyhouse.launcher.errors": (
+                "ActivationRefusedError AnswerUnreadableError CoordinatorNotTrustedError "
+                "LaunchRefusedError NotReachableError NotReadyError"
+            ),
+            "keyhouse.launcher.files": "write_files",
+            "keyhouse.launcher.lookup": "run within",
+            "keyhouse.launcher.parameters": "Delivered",
+            "keyhouse.launcher.program": "Program program_of start",
+            "keyhouse.launcher.retries": "Clock MonotonicClock retry",
+            "keyhouse.launcher.trust": "Anchor read_anchor",
+            "keyhouse.launcher.uuid_file": "own_uuid read_uuid",
+        },
+    )

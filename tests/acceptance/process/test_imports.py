@@ -75,7 +75,7 @@ def test_start_imports_nothing_that_only_later_calls_need(tmp_path: Path) -> Non
 
 def test_start_takes_its_code_from_the_packed_file(tmp_path: Path) -> None:
     # As scripts/setup does; a module that was changed since is not taken from the file.
-    pack = [sys.executable, "-I", "-m", "keyhouse.cli.pack_code", "serve"]
+    pack = [sys.executable, "-I", "-m", "keyhouse.base.process.pack_code", "serve"]
     subprocess.run(pack, env={}, timeout=60, check=True)
     server = Server(tmp_path / "data", cold=True)
     words = server._command[2:]
@@ -89,3 +89,42 @@ def test_start_takes_its_code_from_the_packed_file(tmp_path: Path) -> None:
     assert {"asyncio", "typing"} | serving <= packed
     left = {name for name, loader in loaders.items() if loader == "SourceFileLoader"}
     assert len(left) < 30, sorted(left)  # before the file is open, and what a first start makes
+
+
+_LAUNCHED = (
+    "import sys; from keyhouse.base.process import packed_code; "
+    "packed_code.use_packed_code = lambda _: None; "
+    "from keyhouse.launcher.__main__ import main; main(sys.argv[1:])"
+)
+
+
+# httpx imports click where click is installed, for a command of its own.
+def test_launcher_explains_an_attestation_file_without_the_commands_for_people(
+    tmp_path: Path,
+) -> None:
+    attestation = tmp_path / "attestation.json"
+    attestation.write_text('{"UniqueID": 1}')
+    root = tmp_path / "root.pem"
+    root.write_text("")
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-I", "-B", "-X", "importtime", "-c", _LAUNCHED),
+            *("--type", "web", "--timeout", "1", "--coordinator", "127.0.0.1:1"),
+            *("--attestation", str(attestation), "--simulation-root", str(root)),
+            *("--uuid-file", str(tmp_path / "uuid"), "--", "/bin/true"),
+        ],
+        env={},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert f"error: {attestation}: UniqueID" in ended.stderr
+    found = _imported(ended.stderr)
+    assert "keyhouse.client.trust" in found
+    assert not {
+        name
+        for name in found
+        if re.match(r"(yaml|keyhouse\.(cli|server|manifest|journal|views))(\.|$)", name)
+    }

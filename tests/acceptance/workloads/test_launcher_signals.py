@@ -16,10 +16,9 @@ import pytest
 
 from keyhouse.base import durable_files
 from keyhouse.base.secret import Secret
-from keyhouse.cli.run import command, stop_signals
-from keyhouse.cli.run.command import Report, become
-from keyhouse.cli.run.stop_signals import end_on_sigterm
-from keyhouse.launcher import Program, files, program
+from keyhouse.launcher import Program, command, files, program, stop_signals
+from keyhouse.launcher.command import Report, become
+from keyhouse.launcher.stop_signals import end_on_sigterm
 
 pytestmark = pytest.mark.acceptance
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings, strategies as st
 from support.process.command_tree import typed
 from support.samples.deployment import user
 
+from keyhouse.base.named_files import FileUnreadableError
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.files import FileUnreadableError
 from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.cli.secret import split_words
 from keyhouse.cli.watch.command import Watching

@@ -8,7 +8,7 @@ import pytest
 
 from keyhouse.attestation import ExpectedIdentity, write_expected_identity
 from keyhouse.attestation.origin.rule import AcceptedCode, OriginRule
-from keyhouse.server.process.flags import SettingRefusedError
+from keyhouse.base.process.flags import SettingRefusedError
 from keyhouse.server.process.replicas import measured_settings
 from keyhouse.server.process.settings import read_settings
 from keyhouse.wire.tdx import TdxIdentity

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from keyhouse.base.process.flags import Setting, SettingMisusedError, SettingRefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.shared.url import store_url
 from keyhouse.journal.store.postgres_address import StoreUrlError
-from keyhouse.server.process.flags import Setting, SettingMisusedError, SettingRefusedError
 from keyhouse.server.process.settings import MOST_DAYS, SETTINGS, Settings, read_settings
 
 _HOST = [setting for setting in SETTINGS if setting.kind == "host" and not setting.is_switch]

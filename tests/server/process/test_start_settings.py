@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.server.process.flags import SettingRefusedError
+from keyhouse.base.process.flags import SettingRefusedError
 from keyhouse.server.process.settings import Replica, read_settings
 from keyhouse.server.process.supervisor import SETTLED, next_pause, require_several_processes
 

@@ -4,7 +4,6 @@ Without ``gramine-direct`` on PATH what needs it is skipped. It runs as on hardw
 files and their digests, but without protection: so the platform is the simulated one.
 """
 
-import importlib.metadata
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from typing import IO, Final
 
 import pytest
 
+from support.process.installed import copy_distribution
 from support.process.server import Server, free_port
 
 __all__ = [
@@ -70,14 +70,14 @@ def make_runtime(folder: Path) -> Path:
     libraries(runtime).mkdir()
     shutil.copy(Path(sys.executable).resolve(), runtime / "bin" / "python3")
     for name in re.findall(r"^([A-Za-z0-9_.-]+)==", _LOCK.read_text("utf-8"), re.MULTILINE):
-        _copy_distribution(name, library)
+        copy_distribution(name, library)
     for name, source in _OWN.items():
         shutil.copytree(source / name, library / name, ignore=shutil.ignore_patterns(*_LEFT_OUT))
-        _copy_distribution(name, library)
+        copy_distribution(name, library)
     _copy_libraries(runtime)
     command = [str(runtime / "bin" / "python3"), "-I", "-m", "compileall", "-q", "-j", "2"]
     options = ["--invalidation-mode", "unchecked-hash", str(library)]
-    pack = [str(runtime / "bin" / "python3"), "-I", "-B", "-m", "keyhouse.cli.pack_code"]
+    pack = [str(runtime / "bin" / "python3"), "-I", "-B", "-m", "keyhouse.base.process.pack_code"]
     for words in ([*command, *options], pack):
         environment = {"LD_LIBRARY_PATH": str(libraries(runtime))}
         subprocess.run(words, env=environment, check=True, timeout=300)
@@ -106,16 +106,6 @@ def template() -> str:
 def libraries(runtime: Path) -> Path:
     """Return the directory that stands for the distribution's libraries."""
     return runtime.with_name("libraries")
-
-
-def _copy_distribution(name: str, library: Path) -> None:
-    """Copy the files of an installed distribution; of an editable one that is what describes it."""
-    distribution = importlib.metadata.distribution(name)
-    for file in distribution.files or ():
-        if file.parts[0] != ".." and "__pycache__" not in file.parts and file.suffix != ".pth":
-            target = library / file
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(str(distribution.locate_file(file)), target)
 
 
 def _copy_libraries(runtime: Path) -> None:

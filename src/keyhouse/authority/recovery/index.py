@@ -25,15 +25,12 @@ import msgspec
 
 from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.recovery.shares import RecoveryMaterial
-from keyhouse.authority.signing import (
-    RECOVERY_INDEX_CONTEXT,
-    is_signed_by_root,
-    sign_recovery_index,
-)
+from keyhouse.authority.signing import RECOVERY_INDEX_CONTEXT, sign_recovery_index
 from keyhouse.authority.stored_keys import CoordinatorKeys
 from keyhouse.base.byte_reader import ByteReader
 from keyhouse.base.errors import BrokenError, KeyhouseError
 from keyhouse.base.secret import Secret
+from keyhouse.transparency.root_signature import is_signed_by_root
 
 _VERSION: Final = 1
 _STORE_ID: Final = 16

@@ -24,8 +24,8 @@ from keyhouse.attestation.quote.report import read_report
 from keyhouse.attestation.quote.td import identity_of
 from keyhouse.base.byte_reader import ByteReader, LayoutError
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.named_files import read_file
 from keyhouse.cli.attest.quote_file import reading_quote
-from keyhouse.cli.output.files import read_file
 from keyhouse.cli.output.show import show_json, show_rows, show_table
 from keyhouse.cli.parser import TRUST_FAILED, Argument, AsJson, Option
 

@@ -10,12 +10,13 @@ from keyhouse import attestation
 from keyhouse.attestation.collateral.amd import read_amd_path
 from keyhouse.attestation.platforms.find import SIMULATED_AMD
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.named_files import read_file
 from keyhouse.cli.attest.events import events
 from keyhouse.cli.attest.quote_explanation import Appraised, Explanation, Trust, explain_quote
 from keyhouse.cli.attest.quote_file import reading_quote
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.options.pccs import vendor_root
-from keyhouse.cli.output.files import read_file, reading
+from keyhouse.cli.output.files import reading
 from keyhouse.cli.output.measurements import rows_of_vm
 from keyhouse.cli.output.show import show_result
 from keyhouse.cli.parser import REFUSED, TRUST_FAILED, Argument, AsJson, Group, Option, OptionGroup

@@ -15,8 +15,8 @@ from keyhouse.attestation.quote.snp import require_sound_snp, snp_identity_of
 from keyhouse.attestation.quote.td import identity_of, require_sound
 from keyhouse.attestation.snp.verify import claimed_snp
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.named_files import read_file
 from keyhouse.cli.attest.quote_file import quote_of_file
-from keyhouse.cli.output.files import read_file
 from keyhouse.cli.output.measurements import rows_of_vm
 from keyhouse.cli.output.show import show_result
 from keyhouse.cli.parser import Argument, AsJson, command

@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.named_files import read_file
 from keyhouse.base.printable import os_reason
 from keyhouse.base.secret import Secret
 from keyhouse.cli.doctor.finding import Finding, check_expiry, check_mode, check_start, failed
-from keyhouse.cli.output.files import read_file
 
 _LITTLE_SPACE: Final = 256 << 20  # bytes
 _RENEW: Final = "make a new certificate, and put it into the manifest by an update"

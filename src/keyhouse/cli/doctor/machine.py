@@ -76,7 +76,9 @@ def check_packed_code(files: Iterable[Path]) -> Finding:
     check = "packed code"
     if all(file.is_file() for file in files):
         return Finding(check, "ok", "here")
-    fix = f"as who installed it: {shlex.quote(sys.executable)} -I -m keyhouse.cli.pack_code"
+    fix = (
+        f"as who installed it: {shlex.quote(sys.executable)} -I -m keyhouse.base.process.pack_code"
+    )
     return Finding(check, "ok", "missing: `keyhouse serve` and `run` start slower", fix)
 
 

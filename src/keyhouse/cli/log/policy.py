@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import click
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.cli.output.files import read_file
+from keyhouse.base.named_files import read_file
 from keyhouse.cli.output.show import show_json, show_rows, show_table
 from keyhouse.cli.parser import Argument, AsJson, Group
 from keyhouse.transparency.errors import LogInvalidError

@@ -6,21 +6,20 @@ import hmac
 import ssl
 import sys
 from pathlib import Path
-from string import hexdigits
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import BadRequestError, RefusedError
-from keyhouse.base.named_files import writing_hint
+from keyhouse.base.named_files import read_file, writing_hint
 from keyhouse.base.pem import certificate_fault, certificate_pem
 from keyhouse.base.printable import os_reason, printable
 from keyhouse.cli.options.context_chosen import not_applied
 from keyhouse.cli.options.memory import memory_of
 from keyhouse.cli.options.pccs import from_pccs, vendor_root
 from keyhouse.cli.options.target import Target, context_notice
-from keyhouse.cli.output.files import FileUnwritableError, NewFile, read_file, reading
+from keyhouse.cli.output.files import FileUnwritableError, NewFile, reading
 from keyhouse.cli.output.show import working
 from keyhouse.cli.parser import WrongUsageError
 from keyhouse.client.contexts import contexts_path
@@ -88,7 +87,6 @@ def require_kept(path: str, root_der: bytes) -> None:
         )
 
 
-_HEX_DIGITS: Final = 64  # of a fingerprint
 _LONGEST_NONCE: Final = 1024  # bytes that a coordinator takes
 
 
@@ -101,20 +99,6 @@ def coordinator_of(target: Target, user: User | None = None) -> Coordinator:
 
     who = user.identity(target) if user is not None else None
     return Coordinator(trusted(target), who, timeout=target.timeouts())
-
-
-def first_manifest_of(option: str) -> str:
-    """Return the fingerprint that ``--first-manifest`` gives, in hex; "" if it is not given.
-
-    It has 64 hex digits, or names the file of the manifest. Raises ``FileUnreadableError``.
-    """
-    from keyhouse.client.line import fingerprint_of
-
-    if not option:
-        return ""
-    if len(option) == _HEX_DIGITS and set(option.lower()) <= set(hexdigits):
-        return option.lower()
-    return fingerprint_of(read_file(option))
 
 
 def trusted(
@@ -161,6 +145,7 @@ def _verified(
         TrustError,
         verify_coordinator,
     )
+    from keyhouse.client.trust_files import first_manifest_of
 
     expected, root = expected_of(found), vendor_root(found.simulation_root)
     collateral = _collateral(found, root)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from keyhouse.base.printable import printable
-from keyhouse.cli.output.files import read_file
 from keyhouse.cli.parser import Option
 
 if TYPE_CHECKING:
@@ -25,25 +24,17 @@ PccsCaFile = Annotated[
 
 
 def vendor_root(simulation_root: Path | None) -> bytes:
-    """Return the root to pin, DER: Intel's, or that of a simulated vendor."""
-    from keyhouse.attestation import INTEL_SGX_ROOT
-    from keyhouse.client.trust_files import certificate_der
+    """Return the root to pin, DER; see ``trust_files``, which takes long to import."""
+    from keyhouse.client import trust_files
 
-    if simulation_root is None:
-        return INTEL_SGX_ROOT
-    return certificate_der(read_file(str(simulation_root)), simulation_root)
+    return trust_files.vendor_root(simulation_root)
 
 
 def ca_of(pccs_ca: Path | None) -> bytes:
-    """Return the PEM of the only CA accepted for the PCCS; empty: those of the system."""
-    if pccs_ca is None:
-        return b""
-    pem = read_file(str(pccs_ca))
-    if not pem:  # empty means "not given": then every CA of the system would be accepted
-        from keyhouse.client.trust_files import no_certificate
+    """Return the PEM of the only CA accepted for the PCCS; see ``trust_files``."""
+    from keyhouse.client import trust_files
 
-        raise no_certificate(pccs_ca, pem)
-    return pem
+    return trust_files.ca_of(pccs_ca)
 
 
 def from_pccs(url: str, pccs_ca: Path | None, root_ca: bytes) -> "Callable[[bytes], Collateral]":

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from keyhouse.base.named_files import read_file
 from keyhouse.base.printable import printable
 from keyhouse.base.secret import Secret
 from keyhouse.cli.options import token as tokens
 from keyhouse.cli.options.context_chosen import context_for, not_applied
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.output.files import read_file
 from keyhouse.cli.parser import Option, OptionGroup, WrongUsageError
 
 if TYPE_CHECKING:

@@ -4,43 +4,17 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
 
 from keyhouse.base.durable_files import create, sync, sync_directory
 from keyhouse.base.errors import KeyhouseError, RefusedError
-from keyhouse.base.named_files import read_named_file, writing_hint
+from keyhouse.base.named_files import read_file, writing_hint
 from keyhouse.base.printable import os_reason
-
-_LARGEST_FILE: Final = 64 * 1024 * 1024  # bytes
-
-
-class FileUnreadableError(KeyhouseError):
-    """A file that was named on the command line cannot be read."""
-
-    code = "file-unreadable"
 
 
 class FileUnwritableError(KeyhouseError):
     """A file that was named on the command line cannot be made or written."""
 
     code = "file-unwritable"
-
-
-def read_file(path: str, most: int = _LARGEST_FILE) -> bytes:
-    """Return the content of ``path``; ``-`` is standard input.
-
-    Raises:
-        FileUnreadableError: it does not exist, cannot be read, or is over ``most`` bytes.
-    """
-    if path != "-":
-        return read_named_file(path, most, FileUnreadableError)
-    try:
-        content = sys.stdin.buffer.read(most + 1)
-    except OSError as error:
-        raise FileUnreadableError(f"cannot read standard input: {os_reason(error)}") from None
-    if len(content) > most:
-        raise FileUnreadableError(f"standard input is larger than {most} bytes")
-    return content
 
 
 @contextmanager

@@ -9,10 +9,11 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
 from keyhouse.base.errors import BadRequestError, RefusedError
+from keyhouse.base.named_files import read_file
 from keyhouse.base.pem import certificate_fault
 from keyhouse.base.printable import quoted
 from keyhouse.base.secret import Secret
-from keyhouse.cli.output.files import read_file, reading
+from keyhouse.cli.output.files import reading
 from keyhouse.client import RecoveryKey
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.client_api import SetManifestData

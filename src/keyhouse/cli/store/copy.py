@@ -16,7 +16,7 @@ from keyhouse.cli.store.directories import SealedFor, Stopped, existing, require
 
 if TYPE_CHECKING:
     from keyhouse.cli.store.check import StoreChecked
-    from keyhouse.journal.shared.moving import MovedIn
+    from keyhouse.journal.offline.moving import MovedIn
 
 Place = Annotated[
     str,
@@ -68,7 +68,7 @@ def copy(
 def _copy_in(directory: Path, url: str, password_file: Path | None, *, as_json: bool) -> None:
     async def move() -> "MovedIn":
         async with connected(url, password_file) as database:
-            from keyhouse.journal.shared.moving import move_in
+            from keyhouse.journal.offline.moving import move_in
 
             return await move_in(directory, database)
 
@@ -91,7 +91,7 @@ def _copy_out(
 
     async def move() -> bytes:
         async with connected(url, password_file) as database:
-            from keyhouse.journal.shared.moving import move_out
+            from keyhouse.journal.offline.moving import move_out
 
             return await move_out(database, directory, verify)
 

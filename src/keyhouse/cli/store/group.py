@@ -101,7 +101,7 @@ async def _copied(url: str, password_file: Path | None, key: Path | None, copy: 
     """Fill the directory ``copy`` with the store in a database."""
     async with databases.connected(url, password_file) as database:
         from keyhouse.journal.directory.disk import Disk
-        from keyhouse.journal.shared.moving import copy_database
+        from keyhouse.journal.offline.moving import copy_database
 
         await copy_database(database, copy, key, Disk())
 
@@ -261,7 +261,7 @@ async def _backup_of_database(
     url: str, password_file: Path | None, target: Path, key_file: Path | None, check: "Verify"
 ) -> None:
     async with databases.connected(url, password_file) as database:
-        from keyhouse.journal.shared.moving import back_up_database
+        from keyhouse.journal.offline.moving import back_up_database
 
         await back_up_database(database, target, key_file, check)
 

@@ -10,9 +10,15 @@ import msgspec
 
 from keyhouse.base.durable_files import locked, replace_file
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import read_named_file, reading_hint, user_folder, writing_hint
+from keyhouse.base.named_files import (
+    FileUnreadableError,
+    read_named_file,
+    reading_hint,
+    user_folder,
+    writing_hint,
+)
 from keyhouse.base.printable import os_reason
-from keyhouse.cli.output.files import FileUnreadableError, FileUnwritableError, NewFile
+from keyhouse.cli.output.files import FileUnwritableError, NewFile
 from keyhouse.evidence.history import History
 from keyhouse.transparency.tree import Frontier
 

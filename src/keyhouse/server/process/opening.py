@@ -17,6 +17,7 @@ from keyhouse.attestation import (
 from keyhouse.authority import parse_names
 from keyhouse.base.errors import InvalidError
 from keyhouse.base.log import log
+from keyhouse.base.process.flags import SettingRefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.base.version import VERSION
 from keyhouse.coordinator import (
@@ -34,7 +35,6 @@ from keyhouse.coordinator.witnessing.task import Witnessing
 from keyhouse.journal import DirectoryHome, Home
 from keyhouse.journal.directory.disk import JOURNAL
 from keyhouse.manifest import SealMode
-from keyhouse.server.process.flags import SettingRefusedError
 from keyhouse.server.process.settings import Settings
 
 if TYPE_CHECKING:

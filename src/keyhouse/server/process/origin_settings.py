@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from keyhouse.server.process.flags import SettingRefusedError, measured
+from keyhouse.base.process.flags import SettingRefusedError, measured
 from keyhouse.wire.tcb_status import TcbStatus
 
 if TYPE_CHECKING:

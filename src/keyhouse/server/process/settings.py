@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from keyhouse.base.secret import Secret
-from keyhouse.server.process.flags import (
+from keyhouse.base.process.flags import (
     SettingRefusedError,
     file,
     host,
@@ -17,6 +16,7 @@ from keyhouse.server.process.flags import (
     read_flags,
     read_values,
 )
+from keyhouse.base.secret import Secret
 from keyhouse.server.process.origin_settings import ORIGIN_SETTINGS, Predecessors, origin_rule
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 

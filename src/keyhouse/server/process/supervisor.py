@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 
 from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
 from keyhouse.base.log import log
+from keyhouse.base.process.flags import SettingRefusedError
 from keyhouse.base.process.hardening import harden
 from keyhouse.journal.directory.acquire import acquire, require_no_state
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.server.net.listening import bound_socket
-from keyhouse.server.process.flags import SettingRefusedError
 from keyhouse.server.process.logs import configure_logs
 from keyhouse.server.process.settings import Replica, Settings
 

@@ -44,7 +44,7 @@ _PACKAGES: Final = {
 }
 
 # Programs of their own.
-_OTHERS: Final = ("keyhouse.cli.__main__", "keyhouse.cli.run")
+_OTHERS: Final = ("keyhouse.cli.__main__", "keyhouse.cli.pack_code")
 
 # What these import when they first do something, of others.
 _MODULES: Final = {
@@ -64,8 +64,8 @@ _MODULES: Final = {
         "dcap_qvl",
         "encodings.ascii",
         "encodings.idna",
-        "keyhouse.cli.run.command",
-        "keyhouse.cli.run.trust",
+        "keyhouse.launcher.command",
+        "keyhouse.launcher.anchors",
         "keyhouse_simulation.snp",
     ),
     "command": (

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.cli.run.settings import RUN_SETTINGS, RunSettings, read_run_settings, reports_in_json
-from keyhouse.server.process.flags import SettingMisusedError, SettingRefusedError
+from keyhouse.base.process.flags import SettingMisusedError, SettingRefusedError
+from keyhouse.launcher.settings import RUN_SETTINGS, RunSettings, read_run_settings, reports_in_json
 
 
 def _read(*words: str, env: Mapping[str, str] | None = None) -> RunSettings:

@@ -16,17 +16,19 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_text
+from keyhouse.base.process.flags import SettingMisusedError
 from keyhouse.base.process.hardening import forbid_dumps
 from keyhouse.base.process.isolation import release_environment
 from keyhouse.base.process.standard_streams import write_error
-from keyhouse.cli.run.settings import RunSettings, read_run_settings, reports_in_json
-from keyhouse.cli.run.stop_signals import deferred_stops, end_on_sigterm
-from keyhouse.server.process.flags import SettingMisusedError
+from keyhouse.launcher.settings import RunSettings, read_run_settings, reports_in_json
+from keyhouse.launcher.stop_signals import deferred_stops, end_on_sigterm
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Platform
     from keyhouse.base.secret import Secret
-    from keyhouse.launcher import Credentials, Delivered, Program
+    from keyhouse.launcher.credentials import Credentials
+    from keyhouse.launcher.parameters import Delivered
+    from keyhouse.launcher.program import Program
 
 
 class Report:
@@ -100,8 +102,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _launch(settings: RunSettings, environment: dict[bytes, bytes], report: Report) -> NoReturn:
-    from keyhouse.launcher import program_of
-    from keyhouse.launcher.program import require_there
+    from keyhouse.launcher.program import program_of, require_there
 
     require_there(settings.words)
     for missing in forbid_dumps():
@@ -118,7 +119,8 @@ def become(program: "Program", files: "Mapping[str, Secret]", report: Report) ->
 
     If that fails, or a signal ends this process before, none of the files is left.
     """
-    from keyhouse.launcher import start, write_files
+    from keyhouse.launcher.files import write_files
+    from keyhouse.launcher.program import start
 
     with deferred_stops() as end_if_stopped:
         remove_files = write_files(files, end_if_stopped)
@@ -133,40 +135,40 @@ def become(program: "Program", files: "Mapping[str, Secret]", report: Report) ->
 
 def _join(settings: RunSettings, report: Report) -> "Delivered":
     """Return what the coordinator delivers, once it can."""
-    from keyhouse import launcher
-    from keyhouse.cli.run.trust import anchors
+    from keyhouse.launcher.activation import Request, activate, read_mesh_address
+    from keyhouse.launcher.anchors import anchors
+    from keyhouse.launcher.credentials import make_credentials, read_names
+    from keyhouse.launcher.lookup import run, within
+    from keyhouse.launcher.retries import MonotonicClock, retry
+    from keyhouse.launcher.uuid_file import own_uuid
 
-    address = launcher.read_mesh_address(settings.coordinator)
-    credentials = launcher.make_credentials(launcher.read_names(settings.dns_names))
+    address = read_mesh_address(settings.coordinator)
+    credentials = make_credentials(read_names(settings.dns_names))
     find_anchor = anchors(settings)
     if settings.unverified_coordinator:
         report.warning(_UNVERIFIED)
-    who = launcher.own_uuid(settings.uuid_file)
+    who = own_uuid(settings.uuid_file)
     quote = _quote_once(settings, credentials, report)
     report.progress(f"joining {address} as {settings.type}, UUID {who}")
-    clock = launcher.MonotonicClock()
+    clock = MonotonicClock()
 
     def attempt(seconds: float) -> "Delivered":
         end = clock.now() + seconds
-        request = launcher.Request(address, credentials, quote(), settings.type, who)
-        anchor = (
-            launcher.within(seconds, lambda: find_anchor(seconds))
-            if find_anchor is not None
-            else None
-        )
-        return launcher.run(launcher.activate(request, anchor, max(end - clock.now(), 0)))
+        request = Request(address, credentials, quote(), settings.type, who)
+        anchor = within(seconds, lambda: find_anchor(seconds)) if find_anchor is not None else None
+        return run(activate(request, anchor, max(end - clock.now(), 0)))
 
     def report_retry(error: UnavailableError, pause: float) -> None:
         report.progress(f"{error.message}; trying again in {pause:.1f} s")
 
-    return launcher.retry(attempt, seconds=settings.timeout, clock=clock, told=report_retry)
+    return retry(attempt, seconds=settings.timeout, clock=clock, told=report_retry)
 
 
 def _quote_once(
     settings: RunSettings, credentials: "Credentials", report: Report
 ) -> Callable[[], bytes]:
     """Return what gives the quote, made at the first call that succeeds; empty: no platform."""
-    from keyhouse.launcher import quote_over
+    from keyhouse.launcher.credentials import quote_over
 
     @cache
     def quote() -> bytes:
@@ -179,7 +181,7 @@ def _quote_once(
 def _platform(settings: RunSettings, report: Report) -> "Platform | None":
     from keyhouse.attestation import PlatformMissingError
     from keyhouse.attestation.platforms.find import open_for_quotes, platform_name
-    from keyhouse.cli.run.trust import simulated_identity
+    from keyhouse.launcher.simulated import simulated_identity
 
     try:
         name = platform_name(settings.platform)

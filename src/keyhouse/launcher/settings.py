@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from keyhouse.server.process.flags import (
+from keyhouse.base.process.flags import (
     SettingMisusedError,
     SettingRefusedError,
     environment_value,

@@ -1,0 +1,108 @@
+"""Packs the code that `keyhouse serve` and `run` import, so that a start reads one file.
+
+Run ``python -I -m keyhouse.base.process.pack_code`` where Keyhouse is installed. Bytecode that is
+missing is written, too.
+"""
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import MAGIC_NUMBER, find_spec
+from marshal import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from keyhouse.base.process.packed_code import LENGTH_SIZE, packed_file, setting, time_and_size
+
+if TYPE_CHECKING:
+    from keyhouse.base.process.packed_code import Row
+
+_UNCHECKED: Final = b"\x01\0\0\0"
+
+_BOTH: Final = ("ctypes", "encodings.ascii", "cryptography.hazmat.backends.openssl")
+_IMPORTED: Final = {
+    "serve": (
+        *("uvloop", "keyhouse.coordinator", "keyhouse.base.process.last_resort", *_BOTH),
+        *("keyhouse.server.process.logs", "keyhouse.server.process.opening"),
+        *("keyhouse.server.process.quote_checks", "keyhouse.server.process.serve"),
+        "keyhouse.server.process.serving",
+    ),
+    "run": (
+        *("keyhouse.attestation", "keyhouse.launcher.anchors", "keyhouse.wire.marble_pb2", *_BOTH),
+        *("keyhouse.launcher.command", "keyhouse.launcher.files", "keyhouse.launcher.simulated"),
+    ),
+}
+"""What a command imports, some of it inside functions; each brings with it what it needs."""
+_PROGRAMS: Final = {"serve": "keyhouse.server", "run": "keyhouse.launcher"}
+"""The package of each command. An installation may hold only one of them."""
+
+
+def main(commands: Sequence[str]) -> int:
+    """Write the file of the one command of ``commands``, or all, for this interpreter."""
+    if not commands:  # an interpreter for each, which has imported nothing else
+        words = [sys.executable, "-I", "-m", "keyhouse.base.process.pack_code"]
+        installed = [each for each, package in _PROGRAMS.items() if find_spec(package)]
+        ended = [subprocess.run([*words, each], check=False) for each in installed]  # noqa: S603
+        return max(each.returncode for each in ended)
+    modules = list(import_start(commands[0]))
+    write_packed(Path(packed_file(commands[0])), modules)
+    return 0
+
+
+def import_start(command: str) -> Iterator[ModuleSpec]:
+    """Import what ``command`` does; yield where each module came from."""
+    for name in _IMPORTED[command]:
+        importlib.import_module(name)
+    with suppress(ModuleNotFoundError):  # an installation for production
+        importlib.import_module("keyhouse_simulation.snp")
+    for name, module in tuple(sys.modules.items()):  # each after what it has imported
+        spec = getattr(module, "__spec__", None) or _found(name)  # some replace themselves
+        if spec is not None and name != "__main__":  # this one
+            yield spec
+
+
+def _found(name: str) -> ModuleSpec | None:
+    parent = sys.modules.get(name.rpartition(".")[0])
+    return PathFinder.find_spec(name, getattr(parent, "__path__", None))
+
+
+def write_packed(file: Path, modules: Iterable[ModuleSpec]) -> None:
+    """Write the code of ``modules`` to ``file``, replacing it whole."""
+    rows: Any = {spec.name: row for spec in modules if (row := _row(spec)) is not None}
+    made_for: Any = setting()  # of types that marshal takes, like the rows
+    head = dumps(made_for)
+    file.parent.mkdir(exist_ok=True)
+    beside = file.with_suffix(".new")
+    beside.write_bytes(len(head).to_bytes(LENGTH_SIZE, "big") + head + dumps(rows))
+    beside.replace(file)
+
+
+def _row(spec: ModuleSpec) -> "Row | None":
+    """Return what is known of a module; None if it has no file of its own."""
+    if not spec.has_location or spec.origin is None:
+        return None
+    if isinstance(spec.loader, ExtensionFileLoader):
+        return spec.origin, None, None, False
+    if not isinstance(spec.loader, SourceFileLoader):
+        return None
+    expected = time_and_size(spec.origin)
+    code = spec.loader.get_code(spec.name)
+    if code is None or expected is None:
+        return None
+    is_package = spec.submodule_search_locations is not None
+    return spec.origin, None if _is_unchecked(spec) else expected, code, is_package
+
+
+def _is_unchecked(spec: ModuleSpec) -> bool:
+    """Tell whether Python takes the bytecode of a module whatever its source is."""
+    try:
+        return Path(spec.cached or "").read_bytes().startswith(MAGIC_NUMBER + _UNCHECKED)
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

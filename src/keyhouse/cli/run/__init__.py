@@ -1,1 +1,0 @@
-"""The command ``keyhouse run``: its settings and its reports."""

@@ -1,0 +1,148 @@
+"""The coordinator that a launcher's flags name: a pinned root, or an identity to prove."""
+
+import hmac
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from keyhouse.base.errors import RefusedError
+from keyhouse.base.named_files import read_file, read_named_file
+from keyhouse.base.printable import printable
+from keyhouse.base.process.flags import SettingRefusedError
+from keyhouse.base.process.standard_streams import write_error
+from keyhouse.launcher.activation import read_mesh_address
+from keyhouse.launcher.errors import CoordinatorNotTrustedError, LaunchRefusedError
+from keyhouse.launcher.settings import RunSettings
+from keyhouse.launcher.trust import Anchor, read_anchor
+from keyhouse.wire.address import CLIENT_API_PORT, Address
+
+if TYPE_CHECKING:
+    from keyhouse.attestation import Collateral, ExpectedIdentity
+    from keyhouse.client.trust import CollateralFor, Trust, TrustedCoordinator
+
+_LARGEST: Final = 65_536  # bytes
+_MOST_PROBLEMS: Final = 20  # of a file, in one error
+
+
+Anchors = Callable[[float], Anchor | None]
+"""Gives the anchor for an attempt, within so many seconds."""
+
+
+def anchors(settings: RunSettings) -> Anchors | None:
+    """Return a function that gives the anchor of each attempt. None: ``--unverified-coordinator``.
+
+    With an attestation file the quote is verified again for each attempt: a coordinator has another
+    root while it waits for its recovery.
+
+    Raises ``LaunchRefusedError`` and ``CoordinatorNotTrustedError`` for files that cannot be used.
+    What is returned raises the client's ``TrustError`` and ``UnreachableError``.
+    """
+    if settings.unverified_coordinator:
+        return None
+    pinned = _pinned(settings.root_certificate)
+    if settings.attestation is not None:
+        return lambda seconds: _proven(settings, pinned, seconds)
+    assert pinned is not None  # noqa: S101 the settings require one of the three
+    return lambda _seconds: pinned
+
+
+def _pinned(path: Path | None) -> Anchor | None:
+    return (
+        None
+        if path is None
+        else read_anchor(read_named_file(path, _LARGEST, LaunchRefusedError), str(path))
+    )
+
+
+def _proven(settings: RunSettings, pinned: Anchor | None, seconds: float) -> Anchor:
+    proven = _verified(settings, seconds)
+    found = Anchor(proven.root_der, proven.intermediate_der)
+    if pinned is not None and not _same(pinned, found):
+        raise CoordinatorNotTrustedError(
+            "the coordinator is not trusted: it proves what it is, and is another deployment than"
+            f" that of {settings.root_certificate}",
+            hint="a new deployment has a new root: update the file",
+        )
+    return found
+
+
+def _verified(settings: RunSettings, seconds: float) -> "TrustedCoordinator":
+    """Return the coordinator after it proved its identity by a quote.
+
+    Nothing is remembered: a file system of a workload keeps no memory that the host could not undo.
+    """
+    from keyhouse.client.errors import AnswerUnreadableError, CallRefusedError, TrustError
+    from keyhouse.client.trust import verify
+
+    host = settings.client_api or _beside(settings.coordinator)
+    trust = _trust(settings)
+    try:
+        return verify(host, trust, None, timeout=seconds)
+    except (AnswerUnreadableError, CallRefusedError) as error:
+        # The peer at this address has not proven to be the coordinator.
+        raise TrustError(
+            f"the coordinator is not trusted: it gave no quote: {error.message}",
+            hint="do not use it: it may be another machine that answers at this address",
+        ) from error
+
+
+def _trust(settings: RunSettings) -> "Trust":
+    """Return the identity to prove, and the collateral that verifies its quote."""
+    from keyhouse.client.trust import Trust
+    from keyhouse.client.trust_files import first_manifest_of, vendor_root
+
+    expected, root = _expected(settings.attestation), vendor_root(settings.simulation_root)
+    return Trust(
+        expected=expected,
+        collateral=_collateral(settings, root),
+        root_ca_der=root,
+        first_manifest=first_manifest_of(settings.first_manifest),
+    )
+
+
+def _expected(path: Path | None) -> "ExpectedIdentity":
+    from keyhouse.client.trust_files import expected_identity
+
+    assert path is not None  # noqa: S101 for mypy: the caller has checked
+    with _named(path):
+        return expected_identity(read_file(str(path)))
+
+
+def _collateral(settings: RunSettings, root_ca: bytes) -> "Collateral | CollateralFor":
+    from keyhouse.attestation import read_collateral
+    from keyhouse.client.trust_files import bundle_file, ca_of, from_pccs
+
+    file = bundle_file(settings.collateral, settings.simulation_root, settings.pccs)
+    if file is None:
+        return from_pccs(settings.pccs, ca_of(settings.pccs_ca), root_ca, _warn)
+    if settings.pccs_ca is not None:
+        raise SettingRefusedError.no_effect("--pccs-ca", "use it with --pccs")
+    with _named(file):
+        return read_collateral(read_file(str(file)))
+
+
+def _warn(text: str) -> None:
+    write_error(f"warning: {printable(text)}\n")
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Add the name of the file to a refusal of its content."""
+    try:
+        yield
+    except RefusedError as refusal:
+        if str(path) not in refusal.message:
+            problems = "; ".join(map(str, getattr(refusal, "problems", ())[:_MOST_PROBLEMS]))
+            refusal.message = f"{path}: {problems or refusal.message}"
+        raise
+
+
+def _same(pinned: Anchor, found: Anchor) -> bool:
+    same_root = hmac.compare_digest(pinned.root, found.root)
+    return same_root and pinned.intermediate in {None, found.intermediate}
+
+
+def _beside(coordinator: str) -> str:
+    """Return the Client API's usual place at the host of the workload API."""
+    return str(Address(read_mesh_address(coordinator).host, CLIENT_API_PORT))

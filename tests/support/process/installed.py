@@ -1,0 +1,75 @@
+"""Fresh environments of the shipped wheels: one distribution with its needs and its lock."""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from zipfile import ZipFile
+
+__all__ = ["ROOT", "build_wheels", "copy_distribution", "install", "locked", "rows"]
+
+ROOT: Final = Path(__file__).parents[3]
+
+
+@cache
+def rows() -> dict[str, dict[str, Any]]:
+    """Return the table of distributions."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    found: dict[str, dict[str, Any]] = project["tool"]["keyhouse"]["distributions"]
+    return found
+
+
+def build_wheels(folder: Path) -> dict[str, Path]:
+    """Return the wheels that scripts/build makes in ``folder``, by distribution."""
+    subprocess.run(
+        [str(ROOT / "scripts" / "build"), str(folder)],
+        env={**os.environ, "PYTHON": sys.executable},
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    return {each.name.split("-")[0].replace("_", "-"): each for each in folder.glob("*.whl")}
+
+
+def locked(lock: str) -> list[str]:
+    """Return the names in ``locks/<lock>.txt``."""
+    text = (ROOT / "locks" / f"{lock}.txt").read_text(encoding="utf-8")
+    return re.findall(r"^([A-Za-z0-9_.-]+)==", text, re.MULTILINE)
+
+
+def install(folder: Path, name: str, wheels: dict[str, Path]) -> Path:
+    """Return the Python of a new environment in ``folder`` with the distribution ``name``.
+
+    Locked libraries are copied from the environment of the tests, so nothing is fetched.
+    """
+    venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
+    library = packages(folder)
+    for library_name in locked(rows()[name]["lock"]):
+        copy_distribution(library_name, library)
+    for each in (name, *rows()[name]["needs"]):
+        with ZipFile(wheels[each]) as archive:
+            archive.extractall(library)
+    return folder / "bin" / "python"
+
+
+def packages(folder: Path) -> Path:
+    """Return the folder of the packages of an environment."""
+    return Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
+
+
+def copy_distribution(name: str, library: Path) -> None:
+    """Copy the files of an installed distribution; of an editable one, only its metadata."""
+    distribution = importlib.metadata.distribution(name)
+    for file in distribution.files or ():
+        if file.parts[0] != ".." and "__pycache__" not in file.parts and file.suffix != ".pth":
+            target = library / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(str(distribution.locate_file(file)), target)
