@@ -11,6 +11,8 @@ No object in a leaf has names that people chose; where these occur they are valu
 """
 
 import hashlib
+import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Annotated, Final, Literal
 
@@ -33,6 +35,7 @@ LEAF_BYTES: Final = 8_192
 """Bytes of the longest leaf. What may be longer is split over several, or is an object."""
 
 _HASHED: Final = "sha256:"
+_NAME_HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 _Random = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 _At = Annotated[str, Meta(pattern=r"^(?:[1-9][0-9]{0,18}\.[1-9][0-9]{0,18}\.[0-9a-f]{64})?\Z")]
@@ -253,7 +256,39 @@ def read_leaf(raw: bytes) -> Leaf:
             "a leaf is not one that this version knows, or not in its canonical form",
             hint="if the coordinator is of a newer version, read its log with that version",
         )
+    require_names(_names(leaf))
     return leaf
+
+
+def _names(leaf: Leaf) -> Iterator[str]:
+    """Yield the names in ``leaf`` that people chose."""
+    match leaf:
+        case SecretsUploaded():
+            for each in leaf.uploads:
+                yield each.user
+                yield from each.names
+        case Recovered():
+            yield from leaf.holders
+        case UpdateProposed() | UpdateApproved() | UpdateCancelled():
+            yield leaf.user
+        case PackagesUpdated():
+            yield leaf.user
+            yield from (name for name, _ in leaf.versions)
+        case _:
+            return
+
+
+def require_names(names: Iterable[str]) -> None:
+    """Raise ``LogInvalidError`` unless ``name_in_leaf`` can have returned each of ``names``.
+
+    Else one name would have two spellings, and verifiers could differ about them.
+    """
+    for name in names:
+        hashed = name.startswith(_HASHED)
+        if hashed and not _NAME_HASH.fullmatch(name):
+            raise LogInvalidError("a name begins as a hash does, and is not one")
+        if not name.isascii() and len(name.encode()) > NAME_BYTES:
+            raise LogInvalidError(f"a name has more than {NAME_BYTES} bytes: its hash is written")
 
 
 def known_leaf(raw: bytes) -> Leaf | None:
