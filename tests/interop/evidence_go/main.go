@@ -1,7 +1,8 @@
 // A second verifier of Keyhouse's evidence files. Limits: quotes of SGX alone; cosignatures of Ed25519
 // alone; of manifests it checks users, roles, thresholds, repeated and unknown fields, and not the rules
-// for packages, marbles, definitions of secrets and TLS; no hidden entries of other kinds than anchors
-// can be told apart, so each is a gap.
+// for packages, marbles, definitions of secrets and TLS; no certificates of users with the OID RSASSA-PSS,
+// which Go's x509 does not read; no hidden entries of other kinds than anchors can be told apart, so each is
+// a gap.
 //
 // It shares no code with the first verifier. It judges revocation, expiry, times of witnesses and the TCB.
 //

@@ -251,9 +251,7 @@ def _agreed_by(made: Coordinator, names: list[str], written: list[str]) -> Coord
     return made
 
 
-def _trusting(
-    files: Callable[[Maker, Coordinator], dict[str, bytes | None]], *gaps: Gap
-) -> Rare:  # fmt: skip
+def _trusting(files: Callable[[Maker, Coordinator], dict[str, bytes | None]], *gaps: Gap) -> Rare:
     """Return a plain history whose auditor has other ``files``."""
 
     def rare(maker: Maker, chance: Random) -> Draft:
