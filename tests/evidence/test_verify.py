@@ -20,6 +20,7 @@ from support.evidence import (
 from support.evidence_damage import FILES, HISTORIES
 from support.forger import Draft, honest
 from support.forger.draft import built, cosigned
+from support.forger.rare import packages_in_two_leaves
 from support.samples.snp_vms import VM
 
 from keyhouse.attestation import INTEL_SGX_ROOT, ExpectedIdentity, IdentityRefusedError
@@ -294,13 +295,18 @@ def test_without_a_pin_any_deployment_could_be_shown(maker: Maker, evidence: Evi
 
 
 def test_a_package_update_may_be_several_leaves_of_one_approval(maker: Maker) -> None:
-    said = history(maker)
-    said.insert(5, {**said[4], "approval": ...})
+    chance = Random(1)  # noqa: S311 a history of a test
+    draft = packages_in_two_leaves(maker, chance).draft
+    verify(built(maker, draft), maker.pins())
 
-    verify(maker.evidence(said), maker.pins())
-    said.insert(5, {**said[3], "time": said[4]["time"]})
+    draft.said.append(draft.said[-1])
+    with pytest.raises(EvidenceRefusedError, match='the version of "web" in two entries'):
+        verify(built(maker, draft), maker.pins())
+    draft.said.pop()
+    upload = history(maker)[3]
+    draft.said.insert(-1, {**upload, "time": draft.said[-1]["time"]})
     with pytest.raises(EvidenceRefusedError, match="signed at a head of"):
-        verify(maker.evidence(said), maker.pins())
+        verify(built(maker, draft), maker.pins())
 
 
 def test_a_coordinator_in_a_confidential_vm_of_amd_is_refused_plainly(
@@ -425,6 +431,7 @@ def test_clocks_of_witnesses_may_differ_by_ten_minutes(
 
 def test_a_start_in_a_confidential_vm_states_no_code(maker: Maker) -> None:
     said = history(maker)[2]
+    said["collateral"] = ""
     stated = {**said, "quote": "", "unique": "", "signer": "", "product": 0, "svn": 0}
     no_objects: dict[str, bytes] = {}
     vm = ExpectedIdentity(tdx=TdxIdentity(mrtd="0" * 96))

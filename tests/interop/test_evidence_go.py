@@ -3,6 +3,7 @@
 ``KEYHOUSE_TESTS_EVIDENCE=10000`` tries so many damaged files, and every kind of forgery.
 """
 
+import json
 import os
 import subprocess
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from typing import Protocol
 
 import pytest
 from support.evidence import BEGUN, GOLDEN, Maker, history
+from support.evidence_cases import write_cases
 from support.evidence_corpus import CORPUS, NOW as CLOCK, pins_of
 from support.evidence_damage import FILES, HISTORIES
 from support.evidence_fuzz import damaged
@@ -45,30 +47,35 @@ def _maker() -> Maker:
 
 
 @pytest.fixture(scope="module", name="in_go")
-def _in_go(tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
+def _in_go(tmp_path_factory: pytest.TempPathFactory, program: Path) -> Verdicts:
     """What returns the verdicts of the Go program, by what is trusted in a folder."""
-    folder = tmp_path_factory.mktemp("go")
-    program = built_with_sumdb(SOURCE, folder)
+    folder = tmp_path_factory.mktemp("files")
 
     def verdicts(trusted: Path, files: Iterable[bytes], now: datetime = NOW) -> list[str]:
         names = []
         for number, raw in enumerate(files):
             names.append(folder / f"{number}.json")
             names[-1].write_bytes(raw)
-        pins = ("root.pem", "attestation.json", "witnesses.policy")
-        words = [program, *(trusted / name for name in pins)]
-        fingerprint = (trusted / "root-fingerprint").read_text().strip()
-        given = "\n".join(map(str, names))
-        done = subprocess.run(
-            [*words, fingerprint, str(int(now.timestamp()))],
-            input=given,
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        return done.stdout.splitlines()
+        return run(program, [(name, trusted) for name in names], now)
 
     return verdicts
+
+
+@pytest.fixture(scope="module", name="program")
+def _program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built_with_sumdb(SOURCE, tmp_path_factory.mktemp("go"))
+
+
+def run(program: Path, files: Iterable[tuple[Path, Path]], now: datetime = NOW) -> list[str]:
+    """Return the verdicts about files, each with the folder of its auditor."""
+    done = subprocess.run(
+        [program, str(int(now.timestamp()))],
+        input="\n".join(f"{file}\t{folder}" for file, folder in files),
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return done.stdout.splitlines()
 
 
 def test_all_damaged_files_are_refused_at_the_same_step(in_go: Verdicts) -> None:
@@ -131,6 +138,21 @@ def test_both_agree_on_forgeries_and_on_true_histories(
         theirs = in_go(tmp_path, files, now)
         found = different(ours, theirs)
         assert [(list(group)[number], *said) for number, *said in found] == []
+
+
+def test_both_agree_on_the_cases_for_other_verifiers(program: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "cases"
+    write_cases(folder, KINDS if NUMBER > AT_ONCE else {})
+    expected = json.loads((folder / "expected.json").read_text())
+
+    theirs = run(program, [(folder / name / "evidence.json", folder / name) for name in expected])
+
+    ours = [
+        f"gaps: {' '.join(each['gaps'])}" if "gaps" in each else each.get("refused", "ok")
+        for each in expected.values()
+    ]
+    kinds = [each["kind"] for each in expected.values()]
+    assert [(kinds[number], *said) for number, *said in different(ours, theirs)] == []
 
 
 @pytest.mark.parametrize("seed", range(max(NUMBER // AT_ONCE, 1)))

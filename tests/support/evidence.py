@@ -121,15 +121,19 @@ class Maker:
         }
         return Pins(**{**given, **changed})
 
-    def write_trusted(self, folder: Path) -> None:
-        """Write what an auditor of this deployment trusts into files."""
-        files = {
+    @property
+    def trusted(self) -> dict[str, bytes]:
+        """The files of an auditor of this deployment, by name."""
+        return {
             "attestation.json": write_expected_identity(self.platform.expected_identity),
             "root.pem": DER_cert_to_PEM_cert(self.platform.root_ca).encode(),
             "witnesses.policy": self.policy.encode(),
             "root-fingerprint": object_name(self.root).encode() + b"\n",
         }
-        for name, content in files.items():
+
+    def write_trusted(self, folder: Path) -> None:
+        """Write what an auditor of this deployment trusts into files."""
+        for name, content in self.trusted.items():
             (folder / name).write_bytes(content)
 
     def evidence(

@@ -1,9 +1,8 @@
 """Write evidence files for the author of another verifier: true, recorded and forged ones.
 
 ``PYTHONPATH=tests .venv/bin/python -m support.evidence_cases DIR`` makes a folder of cases and
-``DIR/expected.json``. Each folder has ``evidence.json`` and the auditor's pins: the root's
-fingerprint, the vendor's root certificate, the identity of the code, the witnesses' policy and the
-time of the verification. The order of the cases is random, so their numbers reveal no verdict.
+``DIR/expected.json``. Each folder has ``evidence.json`` and the files of the auditor
+(``forger.trusted``). The order of the cases is random, so their numbers reveal no verdict.
 
 ``expected.json`` has for each case the kind and the verdict of this verifier: ``proven``, or the
 step that refuses the file. The step ``gaps`` has the names of the gaps; an auditor may allow them.
@@ -13,7 +12,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
-from shutil import copyfile
 from typing import Final, NamedTuple
 
 import msgspec
@@ -23,10 +21,11 @@ from keyhouse.evidence.errors import EvidenceRefusedError, Step
 from keyhouse.evidence.pins import Pins
 from keyhouse.evidence.verify import examine
 from support.evidence import Maker
-from support.evidence_corpus import CORPUS, pins_of
-from support.forger import KINDS, Kind, file_of, forged, honest
+from support.evidence_corpus import CORPUS, NOW
+from support.forger import KINDS, RARE, RARE_FORGERIES, Draft, Kind, file_of, forged, honest
+from support.forger.trusted import read_pins
 
-__all__ = ["Case", "cases", "write_cases"]
+__all__ = ["Case", "cases", "verdict", "write_cases"]
 
 _SEED: Final = 20261124
 _TRUE_HISTORIES: Final = 60
@@ -34,32 +33,42 @@ _TRUSTED: Final = ("root-fingerprint", "root.pem", "attestation.json", "witnesse
 
 
 class Case(NamedTuple):
-    """An evidence file, the pins of its auditor, and the folder with the files of these pins."""
+    """An evidence file, and the files of its auditor by name."""
 
     kind: str
     raw: bytes
-    pins: Pins
-    trusted: Path
+    files: Mapping[str, bytes]
+
+    @property
+    def pins(self) -> Pins | None:
+        """What the files pin; None if they pin nothing."""
+        return read_pins(self.files)
 
 
-def cases(folder: Path, kinds: Mapping[str, Kind] = KINDS) -> Iterator[Case]:
-    """Yield true, recorded and forged files; ``folder`` receives the pins of generated files."""
+def cases(kinds: Mapping[str, Kind] = KINDS) -> Iterator[Case]:
+    """Yield true, recorded and forged files."""
     for each in CORPUS:
-        yield Case(f"recorded: {each.name}", each.raw, pins_of(each.folder), each.folder)
+        files = {name: (each.folder / name).read_bytes() for name in _TRUSTED}
+        now = f"{NOW.isoformat()}\n".encode()
+        yield Case(f"recorded: {each.name}", each.raw, {**files, "now": now})
     maker = Maker()
-    maker.write_trusted(folder)
     chance = Random(_SEED)  # noqa: S311 cases of a test
     for number in range(_TRUE_HISTORIES):
-        raw = file_of(maker, honest(maker, chance))
-        yield Case(f"true: {number}", raw, maker.pins(), folder)
+        yield _case(f"true: {number}", maker, honest(maker, chance))
     maker = Maker(ml_dsa=False)  # ML-DSA signs no text that is not a checkpoint
-    without = folder / "without-ml-dsa"
-    without.mkdir(exist_ok=True)
-    maker.write_trusted(without)
+    for name, rare in RARE.items():
+        yield _case(f"true: {name}", maker, rare(maker, chance))
     for name, kind in kinds.items():
-        draft = forged(maker, kind, chance)
-        pins = maker.pins(**draft.pins)
-        yield Case(f"forged by {kind.holder}: {name}", file_of(maker, draft), pins, without)
+        yield _case(f"forged by {kind.holder}: {name}", maker, forged(maker, kind, chance))
+    for name, rare in RARE_FORGERIES.items():
+        yield _case(f"forged: {name}", maker, rare(maker, chance))
+
+
+def _case(kind: str, maker: Maker, draft: Draft) -> Case:
+    now = maker.pins(**draft.pins).now
+    given = {**maker.trusted, "now": f"{now.isoformat()}\n".encode(), **draft.trusted}
+    files = {name: content for name, content in given.items() if content is not None}
+    return Case(kind, file_of(maker, draft), files)
 
 
 def verdict(case: Case) -> dict[str, object]:
@@ -75,18 +84,15 @@ def verdict(case: Case) -> dict[str, object]:
 
 def write_cases(folder: Path, kinds: Mapping[str, Kind] = KINDS) -> int:
     """Write all cases below ``folder``; return their number."""
-    trusted = folder / "trusted"
-    trusted.mkdir(parents=True)
-    every = list(cases(trusted, kinds))
+    folder.mkdir(parents=True)
+    every = list(cases(kinds))
     Random(_SEED).shuffle(every)  # noqa: S311 an order
     expected = {}
     for number, case in enumerate(every):
         place = folder / f"{number:04}"
-        place.mkdir()
-        (place / "evidence.json").write_bytes(case.raw)
-        for name in _TRUSTED:
-            copyfile(case.trusted / name, place / name)
-        (place / "now").write_text(f"{case.pins.now.isoformat()}\n")
+        for name, content in (("evidence.json", case.raw), *case.files.items()):
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(content)
         expected[place.name] = verdict(case)
     text = msgspec.json.format(msgspec.json.encode(expected))
     (folder / "expected.json").write_bytes(text + b"\n")

@@ -8,7 +8,7 @@ from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.gaps import Gap
 from keyhouse.evidence.members import Decided, Members, require_head, signed_by
 from keyhouse.manifest import Action
-from keyhouse.manifest.package_update import read_package_update
+from keyhouse.manifest.package_update import check_package_update, read_package_update
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import name_in_leaf
 
@@ -78,10 +78,12 @@ def _require_signed_versions(raw: bytes | None, leaf: leaves.PackagesUpdated) ->
         )
     try:
         update = read_package_update(raw)
+        # A coordinator accepts an update of versions alone. Whether a version is high enough is
+        # decided by the entry, so here the version in force is 0.
+        none_raised = {} if update is None else dict.fromkeys(update.packages, 0)
+        signed = {} if update is None else check_package_update(update, none_raised)
     except InvalidError:
-        update = None
-    # Programs read a repeated field in two ways, and a coordinator takes none of them.
-    signed = {} if update is None or update.problems else update.packages
-    versions = {name_in_leaf(name): each.security_version for name, each in signed.items()}
+        signed = {}
+    versions = {name_in_leaf(name): version for name, version in signed.items()}
     if any(versions.get(name) != int(version) for name, version in leaf.versions):
         raise HistoryRefusedError("the user signed other security versions")

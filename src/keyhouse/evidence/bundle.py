@@ -22,7 +22,7 @@ MOST_BYTES: Final = 512 * 1024 * 1024
 """Bytes of the largest file that is read; of a compressed one before and after."""
 
 _GZIP: Final = b"\x1f\x8b"
-_BEGINNING: Final = b'{"checkpoints":["'
+_BEGINNING: Final = b'{"checkpoints":['
 _PIECE: Final = 1024 * 1024
 _NOT_ONE: Final = "it is not an evidence file of this version, or not in its one form"
 _WHOLE: Final = 2**53 - 1

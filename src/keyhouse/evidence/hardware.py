@@ -71,6 +71,8 @@ def vouched_start(
         return ()  # a gap of the whole file
     _require_accepted([partial(_require_stated, leaf, each) for each in _identities(pins)])
     if not leaf.quote:
+        if leaf.collateral:
+            raise HistoryRefusedError("the start names collateral, but no quote")
         return (Gap.START_WITHOUT_QUOTE,)
     quote = _object(objects, "the quote", leaf.quote)
     if not leaf.collateral:

@@ -91,6 +91,7 @@ class History(Struct, frozen=True, gc=False):  # a long log has many, and none r
     awaits_manifest: bool = False  # the log of a new deployment, before its first manifest
     decided: int = 0  # leaves to the last decision; agreements are not counted as such
     portion: tuple[str, int] = ("", 0)  # approval of a package update that may continue; its place
+    portion_names: frozenset[str] = frozenset()  # packages of the leaves of ``portion``
     is_older: bool = False  # than its log, and no update has told yet what was pending before
     recovering: tuple[str, ...] = ()  # holders, if the next leaf is their start
     recovering_at: str = ""
@@ -135,7 +136,8 @@ def follow_hidden(history: History) -> Step:
     if history.size == 0 or history.awaits_manifest:
         raise HistoryRefusedError("how a log begins cannot be hidden")
     _require_settled(history, None)
-    return Step(replace(history, size=history.size + 1), (Gap.HIDDEN_ENTRY,))
+    grown = replace(history, size=history.size + 1, portion=("", 0))
+    return Step(grown, (Gap.HIDDEN_ENTRY,))
 
 
 def require_whole(history: History) -> None:
@@ -143,6 +145,8 @@ def require_whole(history: History) -> None:
 
     A coordinator appends leaves that belong together at once, so no checkpoint divides them.
     """
+    if history.size == 1 and not history.is_older:
+        raise HistoryRefusedError("the log ends before its first manifest")
     if history.recovering_at:
         raise HistoryRefusedError("the log ends between a recovery and its start")
     if history.pending is not None and history.pending.missing == 0:
@@ -206,6 +210,8 @@ def _log_begun(history: History, leaf: leaves.LogBegun, log: LogView) -> Step:
             raise HistoryRefusedError("a log of a new deployment begins with a manifest in force")
         gaps += _publication(leaf.manifest, leaf.public, log)
         grown = replace(grown, manifest=leaf.manifest, intermediate=leaf.intermediate)
+    elif leaf.intermediate is not UNSET or leaf.public is not UNSET:
+        raise HistoryRefusedError("the log begins with an intermediate, but without a manifest")
     return Step(grown, tuple(gaps))
 
 
@@ -396,7 +402,31 @@ def _packages(history: History, leaf: leaves.PackagesUpdated, log: LogView) -> S
         if not max(least, history.versions.get(name, 0)) <= int(text) < 1 << 64:
             raise HistoryRefusedError(f"the security version of {quoted(name)} was lowered")
     raised = {**history.versions, **{name: int(text) for name, text in versions.items()}}
-    return Step(replace(history, versions=raised, intermediate=leaf.intermediate), gaps)
+    grown = replace(
+        history,
+        versions=raised,
+        intermediate=leaf.intermediate,
+        portion_names=_portion_names(history, leaf),
+        # A coordinator refuses package updates while an update is pending, so no update from
+        # before the log is pending now.
+        is_older=False,
+    )
+    return Step(grown, gaps)
+
+
+def _portion_names(history: History, leaf: leaves.PackagesUpdated) -> frozenset[str]:
+    """Return the packages of all leaves of one package update, up to and with ``leaf``.
+
+    Raises ``HistoryRefusedError`` for a repeated package: one approval would count twice.
+    """
+    names = frozenset(name for name, _ in leaf.versions)
+    if not leaf.approval or leaf.approval != history.portion[0]:
+        return names
+    if repeated := names & history.portion_names:
+        raise HistoryRefusedError(
+            f"one approval raises the version of {quoted(min(repeated))} in two entries"
+        )
+    return names | history.portion_names
 
 
 def _uploaded(history: History, leaf: leaves.SecretsUploaded, log: LogView) -> Step:

@@ -36,6 +36,7 @@ from keyhouse.transparency.canonical import (
     read_canonical,
 )
 from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.leaf import require_names
 
 APPROVAL_TYPE: Final = "application/vnd.keyhouse.approval.v1+json"
 APPROVAL_BYTES: Final = 16_384
@@ -110,6 +111,7 @@ class SignedApproval(msgspec.Struct, frozen=True):
                 "an approval is not a DSSE envelope in its canonical form, with one signature and"
                 " a payload that this version knows"
             )
+        require_names([approval.user])
         return cls(approval, _message(envelope.payload), envelope.signatures[0].sig)
 
     def verify(self, certificate: bytes) -> None:

@@ -23,6 +23,7 @@ HashOrNone = Annotated[str, Meta(pattern=r"^(?:[0-9a-f]{64})?\Z")]
 Whole = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 Line = Annotated[str, Meta(pattern=r"^[^\x00-\x1f]{1,255}\Z")]
 Name = Annotated[str, Meta(max_length=NAME_BYTES)]
+"""A name as a leaf writes it. ``leaf.require_names`` verifies what a schema cannot: bytes."""
 
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 

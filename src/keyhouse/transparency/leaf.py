@@ -10,6 +10,8 @@ them. A leaf never contains a secret value, or the hash of a secret value.
 """
 
 import hashlib
+import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Annotated, Final, Literal
 
@@ -32,6 +34,7 @@ LEAF_BYTES: Final = 8_192
 """Maximum length in bytes of a leaf. Longer content is split, or stored as an object."""
 
 _HASHED: Final = "sha256:"
+_NAME_HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 _Random = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 _At = Annotated[str, Meta(pattern=r"^(?:[1-9][0-9]{0,18}\.[1-9][0-9]{0,18}\.[0-9a-f]{64})?\Z")]
@@ -255,7 +258,39 @@ def read_leaf(raw: bytes) -> Leaf:
             "a leaf has an unknown kind or field, or is not in its canonical form",
             hint="read the log with the version of its coordinator, if that is newer",
         )
+    require_names(_names(leaf))
     return leaf
+
+
+def _names(leaf: Leaf) -> Iterator[str]:
+    """Yield the names in ``leaf`` that people chose."""
+    match leaf:
+        case SecretsUploaded():
+            for each in leaf.uploads:
+                yield each.user
+                yield from each.names
+        case Recovered():
+            yield from leaf.holders
+        case UpdateProposed() | UpdateApproved() | UpdateCancelled():
+            yield leaf.user
+        case PackagesUpdated():
+            yield leaf.user
+            yield from (name for name, _ in leaf.versions)
+        case _:
+            return
+
+
+def require_names(names: Iterable[str]) -> None:
+    """Raise ``LogInvalidError`` unless ``name_in_leaf`` can have returned each of ``names``.
+
+    Else one name would have two spellings, and verifiers could differ about them.
+    """
+    for name in names:
+        hashed = name.startswith(_HASHED)
+        if hashed and not _NAME_HASH.fullmatch(name):
+            raise LogInvalidError("a name begins as a hash does, and is not one")
+        if not name.isascii() and len(name.encode()) > NAME_BYTES:
+            raise LogInvalidError(f"a name has more than {NAME_BYTES} bytes: its hash is written")
 
 
 def known_leaf(raw: bytes) -> Leaf | None:

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"sort"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -161,6 +162,13 @@ func text(most int) check {
 	}
 }
 
+// person tells whether value is a name as a leaf writes it.
+func person(value any) bool {
+	found, is := value.(string)
+	hashed := strings.HasPrefix(found, "sha256:")
+	return is && len(found) <= 512 && (!hashed || nameHash.MatchString(found))
+}
+
 func bytesIn(value any) ([]byte, bool) {
 	encoded, is := value.(string)
 	if !is {
@@ -184,5 +192,5 @@ var (
 	random     = matching(`^[0-9a-f]{32}$`)
 	place      = matching(`^([1-9][0-9]{0,18}\.[1-9][0-9]{0,18}\.[0-9a-f]{64})?$`)
 	line       = matching(`^[^\x00-\x1f]{1,255}$`)
-	person     = text(512)
+	nameHash   = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,6 +24,7 @@ type evidence struct {
 	origin, key, collateral       string
 	root, intermediate, signature []byte
 	nonce, quote                  []byte
+	made                          time.Time
 	checkpoints                   []string
 	entries                       []entry
 	objects                       map[string][]byte
@@ -67,6 +69,7 @@ func readEvidence(raw []byte) *evidence {
 		collateral: head["collateral"].(string), root: of(found, "root"),
 		intermediate: of(found, "intermediate"), signature: of(log, "signature"),
 		nonce: of(head, "nonce"), quote: of(head, "quote"), objects: map[string][]byte{},
+		made: time.Unix(int64(number(found["made"])/1e6), 0),
 	}
 	for _, each := range found["checkpoints"].([]any) {
 		read.checkpoints = append(read.checkpoints, each.(string))
@@ -139,12 +142,38 @@ type milestone struct {
 
 // verify returns the names of the gaps.
 func verify(file *evidence, trust *pins) map[string]bool {
-	require(name(file.root) == trust.root, "deployment", "another root")
+	requireDeployment(file, trust)
 	log := logKey(file)
+	if trust.policy != nil && len(trust.policy.logs) > 0 {
+		require(slices.Contains(trust.policy.logs, file.key), "log key", "not a log of the policy")
+	}
 	t := grown(file.entries)
 	milestones := checkpoints(file, log, t, trust)
-	requireHead(file, trust, milestones[len(milestones)-1])
-	return followAll(file, trust, t, milestones)
+	if !trust.none() {
+		requireHead(file, trust, milestones[len(milestones)-1])
+	}
+	gaps := followAll(file, trust, t, milestones)
+	switch {
+	case trust.none():
+		gaps["nothing-pinned"] = true
+	case trust.root == "":
+		gaps["root-not-pinned"] = true
+	}
+	if !trust.none() && trust.policy == nil {
+		gaps["no-witnesses"] = true
+	}
+	return gaps
+}
+
+func requireDeployment(file *evidence, trust *pins) {
+	require(trust.root == "" || name(file.root) == trust.root, "deployment", "another root")
+	if trust.manifest == "" {
+		return
+	}
+	require(len(file.entries) > 1 && file.entries[1].raw != nil, "deployment", "no first manifest")
+	l := readLeaf(file.entries[1].raw)
+	same := l != nil && l.kind == "manifest-set" && l.text("manifest") == trust.manifest
+	require(same, "deployment", "another first manifest")
 }
 
 func logKey(file *evidence) note.Verifier {
@@ -189,6 +218,9 @@ func checkpoints(file *evidence, log note.Verifier, t *tree, trust *pins) []mile
 		found = append(found, milestone{size: size, text: read.text})
 	}
 	require(len(notes) > 0 && last == len(file.entries), "tree", "not over all entries")
+	if trust.policy == nil {
+		return found
+	}
 	var before time.Time
 	for i, read := range notes {
 		found[i].time = trust.policy.time(read, trust.now.Add(late))
@@ -197,19 +229,26 @@ func checkpoints(file *evidence, log note.Verifier, t *tree, trust *pins) []mile
 			before = found[i].time
 		}
 	}
-	require(!found[len(found)-1].time.IsZero(), "witnesses", "no quorum")
+	end := found[len(found)-1].time
+	require(!end.IsZero(), "witnesses", "no quorum")
+	require(trust.age == 0 || trust.now.Sub(end) <= trust.age, "witnesses", "too old")
 	return found
 }
 
 func requireHead(file *evidence, trust *pins, last milestone) {
 	collateral, there := file.objects[file.collateral]
 	require(there, "hardware", "no collateral")
-	j := &judge{"hardware", last.time, trust.code}
+	at := last.time
+	if trust.policy == nil {
+		at = file.made
+	}
+	require(!at.After(trust.now.Add(late)), "hardware", "made in the future")
+	j := &judge{"hardware", at, trust.codes[0]}
 	report := readQuote(file.quote, collateral, trust.vendor, j)
 	first := sha256.Sum256(append(append([]byte{}, file.root...), file.nonce...))
 	second := sha256.Sum256([]byte("keyhouse head v1\x00" + last.text))
 	report.requireBound(first, second, "hardware")
-	require(report.is(trust.code), "hardware", "code that is not accepted")
+	require(report.is(trust.codes[0]), "hardware", "code that is not accepted")
 }
 
 func number(value any) uint64 {

@@ -20,6 +20,7 @@ type pending struct {
 type portion struct {
 	approval string
 	decided  uint64
+	packages map[string]bool
 }
 
 // A history after the leaves so far.
@@ -63,7 +64,7 @@ func followAll(file *evidence, trust *pins, t *tree, milestones []milestone) map
 		known: map[string]*manifest{}, instances: map[string]bool{},
 	}
 	for _, each := range file.entries {
-		for milestones[0].size <= h.size || milestones[0].time.IsZero() {
+		for milestones[0].size <= h.size || (trust.policy != nil && milestones[0].time.IsZero()) {
 			milestones = milestones[1:]
 		}
 		h.witnessed = milestones[0].time
@@ -72,6 +73,7 @@ func followAll(file *evidence, trust *pins, t *tree, milestones []milestone) map
 			shown := h.size > 1 || (h.size == 1 && h.older)
 			require(shown, "history", "a hidden beginning")
 			h.gap("hidden-entry")
+			h.portion = portion{}
 		} else {
 			l := readLeaf(each.raw)
 			require(l != nil, "history", "%s is not a leaf of this version", at(h.size))
@@ -89,6 +91,7 @@ func followAll(file *evidence, trust *pins, t *tree, milestones []milestone) map
 }
 
 func (h *history) requireSettledAtEnd() {
+	require(h.size > 1 || h.older, "history", "the end is before the first manifest")
 	require(h.recoveringAt == "", "history", "the end is before a start")
 	require(h.pending == nil || h.pending.missing > 0, "history", "the end is before an update")
 }
@@ -101,13 +104,14 @@ func (h *history) follow(l *leaf) {
 	h.requireSettled(l)
 	needed := h.neededHead(l)
 	h.step(l)
-	if l.number("time") > uint64(h.witnessed.Add(late).UnixMicro()) {
+	if !h.witnessed.IsZero() && l.number("time") > uint64(h.witnessed.Add(late).UnixMicro()) {
 		h.gap("claimed-time-late")
 	}
+	before := h.portion
 	h.time, h.portion = l.number("time"), portion{}
 	switch l.kind {
 	case "packages-updated":
-		h.portion = portion{l.text("approval"), needed}
+		h.portion = portion{l.text("approval"), needed, h.named(l, before)}
 		h.decided = uint64(h.size) + 1
 	case "log-begun", "manifest-set", "update-proposed", "update-cancelled", "manifest-updated":
 		h.decided = uint64(h.size) + 1
@@ -167,6 +171,22 @@ func (h *history) neededHead(l *leaf) uint64 {
 	return h.decided
 }
 
+// named returns the packages of a package update, in this leaf and those before it.
+func (h *history) named(l *leaf, before portion) map[string]bool {
+	named := map[string]bool{}
+	for _, each := range l.fields["versions"].([]any) {
+		named[each.([]any)[0].(string)] = true
+	}
+	if before.approval == "" || before.approval != l.text("approval") {
+		return named
+	}
+	for each := range before.packages {
+		require(!named[each], "history", "a package twice for one approval")
+		named[each] = true
+	}
+	return named
+}
+
 // members returns who may do what; nil if the manifest in force is not in the file.
 func (h *history) members() *manifest { return h.membersOf(h.manifest) }
 
@@ -217,6 +237,9 @@ func (h *history) begin(l *leaf) {
 		require(h.older && l.text("intermediate") != "", "history", "a manifest in force before all")
 		h.requirePublished(l)
 		h.manifest, h.intermediate = l.text("manifest"), l.text("intermediate")
+	} else {
+		_, said := l.public()
+		require(!said && l.text("intermediate") == "", "history", "no manifest in force")
 	}
 }
 
@@ -256,13 +279,18 @@ func (h *history) start(l *leaf) {
 	}
 	h.place(l.text("at"))
 	h.recovering, h.recoveringAt = nil, ""
-	stated := h.trust.code
-	accepted := (stated.UniqueID == "" || stated.UniqueID == l.text("unique")) &&
-		(stated.SignerID == "" || stated.SignerID == l.text("signer")) &&
-		(stated.ProductID == 0 || uint64(stated.ProductID) == l.number("product")) &&
-		l.number("svn") >= uint64(stated.SecurityVersion)
+	if h.trust.none() {
+		return
+	}
+	accepted := slices.ContainsFunc(h.trust.codes, func(stated identity) bool {
+		return (stated.UniqueID == "" || stated.UniqueID == l.text("unique")) &&
+			(stated.SignerID == "" || stated.SignerID == l.text("signer")) &&
+			(stated.ProductID == 0 || uint64(stated.ProductID) == l.number("product")) &&
+			l.number("svn") >= uint64(stated.SecurityVersion)
+	})
 	require(accepted, "history", "code that is not accepted")
 	if l.text("quote") == "" {
+		require(l.text("collateral") == "", "history", "collateral without a quote")
 		h.gap("start-without-quote")
 		return
 	}
@@ -271,7 +299,30 @@ func (h *history) start(l *leaf) {
 		h.gap("start-without-collateral")
 		return
 	}
-	report := h.startReport(quote, h.object(l.text("collateral")), time.UnixMicro(int64(l.number("time"))))
+	collateral := h.object(l.text("collateral"))
+	anyOf(h.trust.codes, func(code identity) { h.requireStart(l, quote, collateral, code) })
+}
+
+// anyOf returns if accept does not panic for one of the codes; else it panics as for the first one.
+func anyOf(codes []identity, accept func(identity)) {
+	var refusals []any
+	for _, code := range codes {
+		caught := func() (caught any) {
+			defer func() { caught = recover() }()
+			accept(code)
+			return nil
+		}()
+		if caught == nil {
+			return
+		}
+		refusals = append(refusals, caught)
+	}
+	panic(refusals[0])
+}
+
+// requireStart returns if the quote is about the start in l, and the attestation file accepts its code.
+func (h *history) requireStart(l *leaf, quote, collateral []byte, code identity) {
+	report := h.startReport(quote, collateral, time.UnixMicro(int64(l.number("time"))), code)
 	instance, _ := hex.DecodeString(l.text("instance"))
 	root := h.tree.root(h.size)
 	position := append([]byte("keyhouse start v1\x00"), instance...)
@@ -280,12 +331,17 @@ func (h *history) start(l *leaf) {
 	said := identity{UniqueID: l.text("unique"), SignerID: l.text("signer")}
 	same := report.is(said) && said.UniqueID != "" && said.SignerID != "" &&
 		uint64(report.product()) == l.number("product") && uint64(report.version()) == l.number("svn")
-	require(same && report.is(h.trust.code), "history", "code that is not accepted")
+	require(same && report.is(code), "history", "code that is not accepted")
 }
 
 // startReport returns what the quote of a start says, at the witnesses' time, or at the claimed time if
 // the collateral had expired by then.
-func (h *history) startReport(quote, collateral []byte, claimed time.Time) (found report) {
+func (h *history) startReport(
+	quote, collateral []byte, claimed time.Time, code identity,
+) (found report) {
+	if h.witnessed.IsZero() {
+		return readQuote(quote, collateral, h.trust.vendor, &judge{"history", claimed, code})
+	}
 	defer func() {
 		if caught := recover(); caught != nil {
 			if _, is := caught.(expired); !is {
@@ -294,11 +350,11 @@ func (h *history) startReport(quote, collateral []byte, claimed time.Time) (foun
 			if h.witnessed.Before(claimed) {
 				claimed = h.witnessed
 			}
-			found = readQuote(quote, collateral, h.trust.vendor, &judge{"history", claimed, h.trust.code})
+			found = readQuote(quote, collateral, h.trust.vendor, &judge{"history", claimed, code})
 			h.gap("start-at-claimed-time")
 		}
 	}()
-	return readQuote(quote, collateral, h.trust.vendor, &judge{"history", h.witnessed, h.trust.code})
+	return readQuote(quote, collateral, h.trust.vendor, &judge{"history", h.witnessed, code})
 }
 
 func (h *history) recover(l *leaf) {
@@ -382,6 +438,7 @@ func (h *history) packages(l *leaf) {
 		h.versions[each] = version
 	}
 	h.intermediate = l.text("intermediate")
+	h.older = false
 }
 
 func (h *history) uploads(l *leaf) {

@@ -1,14 +1,15 @@
 // A second verifier of Keyhouse's evidence files. Limits: quotes of SGX alone; cosignatures of Ed25519
 // alone; of manifests it checks users, roles, thresholds, repeated and unknown fields, and not the rules
-// for packages, marbles, definitions of secrets and TLS; no hidden entries of other kinds than anchors
-// can be told apart, so each is a gap.
+// for packages, marbles, definitions of secrets and TLS; no certificates of users with the OID RSASSA-PSS,
+// which Go's x509 does not read; no hidden entries of other kinds than anchors can be told apart, so each is
+// a gap.
 //
 // It shares no code with the first verifier. It judges revocation, expiry, times of witnesses and the TCB.
 //
-// Usage: evidence_go ROOT_PEM ATTESTATION POLICY ROOT_FINGERPRINT NOW < names of files
+// Usage: evidence_go NOW < lines with a file, a tab, and the folder of what is trusted
 //
-// NOW is the time of the verifier's clock, in seconds since 1970. For each file it prints "ok", or
-// "gaps:" and their names, or the step that refuses the file and why.
+// NOW is the time of the verifier's clock, in seconds since 1970, unless the folder has a file "now".
+// For each file it prints "ok", or "gaps:" and their names, or the step that refuses the file and why.
 package main
 
 import (
@@ -20,8 +21,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -52,39 +55,68 @@ type identity struct {
 	AcceptedTCBStatuses, AcceptedAdvisories []string
 }
 
-// What an auditor trusts.
+// What an auditor trusts. Nothing is pinned without root and manifest.
 type pins struct {
-	vendor *x509.Certificate
-	code   identity
-	policy *policy
-	root   string
-	now    time.Time
+	vendor         *x509.Certificate
+	codes          []identity // that of the head, then older ones
+	policy         *policy    // nil: no witness is trusted
+	root, manifest string
+	now            time.Time
+	age            time.Duration // 0: any
 }
+
+func (p *pins) none() bool { return p.root == "" && p.manifest == "" }
 
 func main() {
-	trust := readPins(os.Args[1:])
+	now, err := strconv.ParseInt(os.Args[1], 10, 64)
+	fail(err)
+	known := map[string]*pins{}
 	files := bufio.NewScanner(os.Stdin)
 	for files.Scan() {
-		raw, err := os.ReadFile(files.Text())
+		file, folder, _ := strings.Cut(files.Text(), "\t")
+		if known[folder] == nil {
+			known[folder] = readPins(os.DirFS(folder), time.Unix(now, 0))
+		}
+		raw, err := os.ReadFile(file)
 		fail(err)
-		fmt.Println(verdict(raw, trust))
+		fmt.Println(verdict(raw, known[folder]))
 	}
 }
 
-func readPins(args []string) *pins {
-	var contents [3][]byte
-	for i := range contents {
-		var err error
-		contents[i], err = os.ReadFile(args[i])
+func readPins(folder fs.FS, now time.Time) *pins {
+	text := func(named string) string {
+		found, err := fs.ReadFile(folder, named)
+		if !errors.Is(err, fs.ErrNotExist) {
+			fail(err)
+		}
+		return strings.TrimSpace(string(found))
+	}
+	trust := &pins{root: text("root-fingerprint"), manifest: text("manifest-fingerprint"), now: now}
+	var err error
+	if stated := text("now"); stated != "" {
+		trust.now, err = time.Parse(time.RFC3339, stated)
 		fail(err)
 	}
-	block, _ := pem.Decode(contents[0])
-	vendor, err := x509.ParseCertificate(block.Bytes)
+	if trust.none() {
+		return trust
+	}
+	block, _ := pem.Decode([]byte(text("root.pem")))
+	trust.vendor, err = x509.ParseCertificate(block.Bytes)
 	fail(err)
-	now, err := strconv.ParseInt(args[4], 10, 64)
+	older, err := fs.Glob(folder, "accepted/*.json")
 	fail(err)
-	trust := &pins{vendor, identity{}, readPolicy(string(contents[2])), args[3], time.Unix(now, 0)}
-	fail(json.Unmarshal(contents[1], &trust.code))
+	for _, each := range append([]string{"attestation.json"}, older...) {
+		var code identity
+		fail(json.Unmarshal([]byte(text(each)), &code))
+		trust.codes = append(trust.codes, code)
+	}
+	if stated := text("witnesses.policy"); stated != "" {
+		trust.policy = readPolicy(stated)
+	}
+	if stated := text("max-age"); stated != "" {
+		trust.age, err = time.ParseDuration(stated + "s")
+		fail(err)
+	}
 	return trust
 }
 

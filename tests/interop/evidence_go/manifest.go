@@ -43,9 +43,19 @@ func readManifest(raw []byte) *manifest {
 	return &read
 }
 
-// readUpdate returns a package update, of which only the versions count here.
+// readUpdate returns a package update, which has versions alone.
 func readUpdate(raw []byte) *manifest {
-	readDocument(raw).requireOnce(true)
+	document := readDocument(raw)
+	document.requireOnce(true)
+	for _, section := range document.members {
+		require(strings.EqualFold(section.name, "packages"), "history", "more than packages")
+		section.value.requireOnce(false)
+		for _, each := range section.value.members {
+			only := len(each.value.members) == 1 &&
+				strings.EqualFold(each.value.members[0].name, "securityversion")
+			require(only, "history", "more than a version, or none")
+		}
+	}
 	var read manifest
 	require(json.Unmarshal(raw, &read) == nil, "history", "an object is no package update")
 	return &read

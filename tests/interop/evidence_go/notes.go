@@ -107,13 +107,18 @@ type policy struct {
 	groups    map[string][]string
 	needed    map[string]int
 	quorum    string
+	logs      []string // verifier keys
 }
 
 func readPolicy(text string) *policy {
-	read := &policy{map[string]cosigner{}, map[string][]string{}, map[string]int{}, ""}
+	read := &policy{
+		witnesses: map[string]cosigner{}, groups: map[string][]string{}, needed: map[string]int{},
+	}
 	for _, each := range strings.Split(text, "\n") {
 		words := strings.Fields(each)
 		switch {
+		case len(words) >= 2 && words[0] == "log":
+			read.logs = append(read.logs, words[1])
 		case len(words) >= 3 && words[0] == "witness":
 			parts := strings.SplitN(words[2], "+", 3)
 			id, err := strconv.ParseUint(parts[1], 16, 32)
@@ -124,8 +129,12 @@ func readPolicy(text string) *policy {
 				read.witnesses[words[1]] = cosigner{parts[0], uint32(id), raw[1:]}
 			}
 		case len(words) >= 4 && words[0] == "group":
-			needed, err := strconv.Atoi(words[2])
-			fail(err)
+			needed := map[string]int{"any": 1, "all": len(words) - 3}[words[2]]
+			if needed == 0 {
+				var err error
+				needed, err = strconv.Atoi(words[2])
+				fail(err)
+			}
 			read.needed[words[1]], read.groups[words[1]] = needed, words[3:]
 		case len(words) == 2 && words[0] == "quorum":
 			read.quorum = words[1]
@@ -135,23 +144,21 @@ func readPolicy(text string) *policy {
 }
 
 // time returns when enough have cosigned, the lower median; zero if they have not. A damaged
-// cosignature of a known key refuses the file; one that is after latest does not count.
+// cosignature of a known key refuses the file. Of a key the latest time counts, unless it is after latest.
 func (p *policy) time(read *signedNote, latest time.Time) time.Time {
 	signed := map[string]bool{}
 	var times []int64
 	for each, key := range p.witnesses {
+		var last int64
 		for _, one := range read.signatures {
 			if one.name == key.name && one.id == key.id {
 				require(key.Verify([]byte(read.text), one.raw), "witnesses", "a damaged cosignature")
-				at := int64(binary.BigEndian.Uint64(one.raw))
-				if at > latest.Unix() {
-					continue
-				}
-				if !signed[each] {
-					times = append(times, at)
-				}
-				signed[each] = true
+				last = max(last, int64(binary.BigEndian.Uint64(one.raw)))
 			}
+		}
+		if last > 0 && last <= latest.Unix() {
+			times = append(times, last)
+			signed[each] = true
 		}
 	}
 	var enough func(string) bool

@@ -2,6 +2,8 @@
 
 Damaged bytes are no forgery: here every hash, signature and quote is made again, so only the rules
 of evidence can refuse a file. ``honest`` makes true histories, ``kinds`` the changes to them.
+``rare`` has true histories with a gap, a key or a pin that random ones lack, ``rare_forgeries``
+false ones that no change of a random history makes.
 """
 
 from random import Random
@@ -12,8 +14,10 @@ from support.evidence import Maker
 from support.forger.draft import Draft, built
 from support.forger.honest import honest
 from support.forger.kinds import KINDS, Kind
+from support.forger.rare import RARE
+from support.forger.rare_forgeries import RARE_FORGERIES
 
-__all__ = ["KINDS", "Draft", "Kind", "file_of", "forged", "honest"]
+__all__ = ["KINDS", "RARE", "RARE_FORGERIES", "Draft", "Kind", "file_of", "forged", "honest"]
 
 _TRIES: Final = 100
 

@@ -48,7 +48,8 @@ class Draft:
 
     Leaves are fields; those that begin with ``_`` say how objects of the leaf are made, and are not
     written: ``_approval`` (values of the payload), ``_signer`` (a user), ``_at`` (the size of the
-    head that the user has seen), ``_envelope`` (changes the bytes), ``_quote`` (values that the
+    head that the user has seen), ``_sign`` (signs a message with a key), ``_envelope`` (changes
+    the bytes), ``_quote`` (values that the
     quote binds), ``_raw`` (changes the bytes of the leaf).
     """
 
@@ -59,6 +60,7 @@ class Draft:
     seen: datetime = BEGUN
     is_old: bool = False  # of a version whose leaves do not state whether manifests are public
     pins: dict[str, Any] = field(default_factory=dict)
+    trusted: dict[str, bytes | None] = field(default_factory=dict)  # other files of the auditor
     head: dict[str, Any] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)  # objects that the file lacks
     note: Noted = field(default=lambda maker, draft, tree: cosigned(maker, draft, tree))  # noqa: PLW0108 defined below
@@ -77,7 +79,7 @@ class Draft:
 
 def built(maker: Maker, draft: Draft) -> Evidence:
     """Return the evidence of ``draft``, signed by everybody."""
-    collateral = _bundle(maker, draft.head.get("parameters"))
+    collateral = _bundle(maker, draft.head.get("parameters"), draft.head.get("seen", BEGUN))
     objects = {**draft.objects, object_name(maker.collateral): maker.collateral}
     objects[object_name(collateral)] = collateral
     grown, entries, notes = Frontier(), [], {0: Frontier()}
@@ -146,7 +148,7 @@ class Machine(NamedTuple):
 
 
 _platforms: dict[tuple[Maker, Machine], SimulatedPlatform] = {}
-_bundles: dict[tuple[Maker, Parameters], bytes] = {}
+_bundles: dict[tuple[Maker, Parameters, datetime], bytes] = {}
 
 
 def _platform(maker: Maker, machine: Machine | None) -> SimulatedPlatform:
@@ -163,14 +165,15 @@ def _platform(maker: Maker, machine: Machine | None) -> SimulatedPlatform:
     return _platforms[maker, machine]
 
 
-def _bundle(maker: Maker, parameters: Parameters | None) -> bytes:
-    """Return the collateral of the deployment's machine, with these ``parameters``."""
-    if parameters is None:
+def _bundle(maker: Maker, parameters: Parameters | None, at: datetime = BEGUN) -> bytes:
+    """Return the collateral of the deployment's machine ``at`` a time, with ``parameters``."""
+    if parameters is None and at == BEGUN:
         return maker.collateral
-    if (maker, parameters) not in _bundles:
-        platform = SimulatedPlatform(maker.machine, parameters, now=lambda: BEGUN)
-        _bundles[maker, parameters] = write_collateral(platform.collateral)
-    return _bundles[maker, parameters]
+    given = parameters or Parameters()
+    if (maker, given, at) not in _bundles:
+        platform = SimulatedPlatform(maker.machine, given, now=lambda: at)
+        _bundles[maker, given, at] = write_collateral(platform.collateral)
+    return _bundles[maker, given, at]
 
 
 def _entry(
@@ -232,4 +235,5 @@ def _approval(maker: Maker, said: Said, tree: Frontier, how: dict[str, Any]) -> 
     }
     approval = replace(Approval(**given), **how.get("_approval", {}))
     key = load_pem_private_key(user(how.get("_signer", said["user"])).key_pem, None)
-    return sign_approval(approval, lambda message: signature_by(key, message))
+    sign = how.get("_sign", signature_by)
+    return sign_approval(approval, lambda message: sign(key, message))

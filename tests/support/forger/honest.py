@@ -14,11 +14,11 @@ from support.forger.draft import Draft
 from support.samples.deployment import user
 from support.samples.updates import raise_version, together
 
-__all__ = ["UPDATERS", "certificate_of", "honest", "manifest_like"]
+__all__ = ["LINES", "UPDATERS", "Coordinator", "certificate_of", "honest", "manifest_like"]
 
 UPDATERS: Final = ("alice", "bob", "carol")
 _HOLDERS: Final = ("rk0", "rk1", "rk2")
-_LINES: Final = b'{"update":"initial manifest set"}'
+LINES: Final = b'{"update":"initial manifest set"}'
 
 
 def certificate_of(name: str) -> str:
@@ -41,7 +41,7 @@ def manifest_like(
     )
 
 
-class _Coordinator:
+class Coordinator:
     """Appends the leaves of what people do."""
 
     def __init__(self, maker: Maker, chance: Random, *, signed: bool, is_old: bool) -> None:
@@ -57,6 +57,7 @@ class _Coordinator:
 
     @property
     def manifest(self) -> str:
+        """The manifest in force."""
         return object_name(self.raw)
 
     def say(self, kind: str, **fields: object) -> None:
@@ -68,24 +69,27 @@ class _Coordinator:
             leaf.pop("public", None)
         self.draft.said.append(leaf)
 
-    def begin(self, how: str) -> None:
-        """Begin the log: of a new deployment, an ``older`` one, or in place of another log."""
+    def begin(self, how: str, raw: bytes = b"") -> None:
+        """Begin the log: of a new deployment, an ``older`` one, or in place of another log.
+
+        ``raw``: the manifest, if it is not a random one.
+        """
         maker = self._maker
         log = {"origin": maker.origin, "root": object_name(maker.root), "key": str(maker.key)}
         given: dict[str, object] = {"platform": "simulation", "previous": None, "imported": ""}
-        self.raw = self._next_manifest()
+        self.raw = raw or self._next_manifest()
         if how == "new":
             self.say("log-begun", **log, **given)
             self.take_effect("manifest-set")
             self.start()
             return
-        given["imported"] = self.draft.add(_LINES)
+        given["imported"] = self.draft.add(LINES)
         self.draft.gaps.add(Gap.REPLACES_LOG if how == "replaces" else Gap.OLDER_THAN_LOG)
         if how == "replaces":
             last = {"origin": "log.example.org/lost", "size": 9, "root": "e" * 64}
             given["previous"] = {**last, "reason": "--begin-new-log"}
         if not self.draft.is_old:
-            given |= {"manifest": self.manifest, "intermediate": self._intermediate}
+            given |= {"manifest": self.manifest, "intermediate": self.intermediate}
             given["public"] = True
         else:
             self.draft.gaps.add(Gap.RIGHTS_UNKNOWN)
@@ -95,7 +99,8 @@ class _Coordinator:
         self.start()
 
     @property
-    def _intermediate(self) -> str:
+    def intermediate(self) -> str:
+        """The hash of the intermediate certificate."""
         return object_name(self._maker.keys.intermediate_cert)
 
     def _next_manifest(self) -> bytes:
@@ -116,23 +121,25 @@ class _Coordinator:
         recovery = {"holders": holders, "threshold": threshold} if holders else None
         self.draft.add(self.raw)
         self.say(
-            kind, **fields, manifest=self.manifest, intermediate=self._intermediate,
+            kind, **fields, manifest=self.manifest, intermediate=self.intermediate,
             recovery=recovery, public=True,
         )  # fmt: skip
         self._version = found.packages["app"].security_version or 0
 
-    def start(self) -> None:
-        """Append a start."""
+    def start(self, **changed: object) -> None:
+        """Append a start, with ``changed`` fields."""
         self._position += 1
         self._starts += 1
         code = self._maker.platform.measurements
         at = f"1.{self._position}.{'0' * 64}" if self._position > 1 else ""
-        self.say(
-            "started", at=at, platform="simulation", version="0.1.0",
-            instance=hashlib.sha256(b"%d" % self._starts).hexdigest()[:32],
-            unique=code.unique_id.hex(), signer=code.signer_id.hex(), product=code.product_id,
-            svn=code.security_version, quote=None, collateral=object_name(self._maker.collateral),
-        )  # fmt: skip
+        fields: Said = {
+            "at": at, "platform": "simulation", "version": "0.1.0",
+            "instance": hashlib.sha256(b"%d" % self._starts).hexdigest()[:32],
+            "unique": code.unique_id.hex(), "signer": code.signer_id.hex(),
+            "product": code.product_id, "svn": code.security_version, "quote": None,
+            "collateral": object_name(self._maker.collateral),
+        }  # fmt: skip
+        self.say("started", **{**fields, **changed})
 
     def recover(self) -> None:
         """Append a recovery by enough holders, and its start."""
@@ -163,8 +170,8 @@ class _Coordinator:
         self._version += self._chance.randrange(3)
         update = self.draft.add(raise_version(self._version))
         self.say(
-            "packages-updated", **self._by("releaser"), base=self.manifest, _update=update,
-            versions=[["app", str(self._version)]], intermediate=self._intermediate,
+            "packages-updated", **self.by("releaser"), base=self.manifest, _update=update,
+            versions=[["app", str(self._version)]], intermediate=self.intermediate,
         )  # fmt: skip
 
     def update(self) -> None:
@@ -175,22 +182,22 @@ class _Coordinator:
         needed = decode(self.raw).config.update_threshold or len(members)
         named, base = self.draft.add(new), self.manifest
         self.say(
-            "update-proposed", **self._by(members[0]), base=base, manifest=named, needed=needed,
+            "update-proposed", **self.by(members[0]), base=base, manifest=named, needed=needed,
             public=True,
         )  # fmt: skip
         for place, member in enumerate(members[1:needed], 2):
             self._between()
             if chance.random() < 0.15:
                 self.say(
-                    "update-cancelled", **self._by(member, plan=False), _base=base, manifest=named
+                    "update-cancelled", **self.by(member, plan=False), _base=base, manifest=named
                 )
                 return
             if chance.random() < 0.2 and place < needed:  # one may agree again
                 again = {"_base": base, "manifest": named, "missing": needed - place + 1}
-                self.say("update-approved", **self._by(members[0]), **again)
+                self.say("update-approved", **self.by(members[0]), **again)
             missing = needed - place
             self.say(
-                "update-approved", **self._by(member), _base=base, manifest=named, missing=missing
+                "update-approved", **self.by(member), _base=base, manifest=named, missing=missing
             )
         self.raw = new
         self.take_effect("manifest-updated", base=base)
@@ -199,7 +206,8 @@ class _Coordinator:
         if self._chance.random() < 0.3:
             self._chance.choice((self.upload, self.anchor, self.start))()
 
-    def _by(self, name: str, *, plan: bool = True) -> Said:
+    def by(self, name: str, *, plan: bool = True) -> Said:
+        """Return the fields of a leaf about a decision of the user ``name``."""
         said: Said = {"user": name, "certificate": certificate_of(name), "approval": None}
         if plan:
             said["plan"] = self._chance.choice(("", "d" * 64))
@@ -213,7 +221,7 @@ def honest(maker: Maker, chance: Random, *, plain: bool = False) -> Draft:
     """Return a true history; a ``plain`` one has no gap, and something of every kind."""
     is_old = chance.random() < 0.25
     signed = plain or chance.random() < 0.6
-    made = _Coordinator(maker, chance, signed=signed, is_old=is_old)
+    made = Coordinator(maker, chance, signed=signed, is_old=is_old)
     how = "new" if plain else chance.choice(("new", "new", "older", "replaces"))
     made.begin(how)
     steps = [made.upload, made.anchor, made.start, made.raise_versions, made.update, made.recover]

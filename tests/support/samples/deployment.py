@@ -3,16 +3,19 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
@@ -22,6 +25,7 @@ from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
 from keyhouse.journal import DirectoryHome
 from keyhouse.wire.secret_types import UserSecret
+from support.samples.fixed_keys import unused_rsa_key
 
 NOW = 1_800_000_000_000_000
 """2027-01-15T08:00:00Z in microseconds: the tests' present."""
@@ -37,11 +41,29 @@ class User(NamedTuple):
     key_pem: bytes
 
 
+def _p256() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+KEYS: Final[
+    dict[str, Callable[[], RSAPrivateKey | Ed25519PrivateKey | EllipticCurvePrivateKey]]
+] = {
+    "rsa": unused_rsa_key,
+    "p-384": lambda: ec.generate_private_key(ec.SECP384R1()),
+    "p-521": lambda: ec.generate_private_key(ec.SECP521R1()),
+    "ed25519": Ed25519PrivateKey.generate,
+}
+"""Makers of the keys of users with these names."""
+
+
 @cache
 def user(name: str) -> User:
-    """Return the user ``name``: the same one for the whole test run."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    """Return the user ``name``: the same one for the whole test run.
+
+    The key is of P-256, but for the names in ``KEYS``.
+    """
+    key = KEYS.get(name, _p256)()
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:32])])
     start = datetime(2020, 1, 1, tzinfo=UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -51,7 +73,7 @@ def user(name: str) -> User:
         .serial_number(x509.random_serial_number())
         .not_valid_before(start)
         .not_valid_after(start + timedelta(days=36500))
-        .sign(key, hashes.SHA256())
+        .sign(key, None if isinstance(key, Ed25519PrivateKey) else hashes.SHA256())
     )
     return User(
         certificate.public_bytes(Encoding.DER),
