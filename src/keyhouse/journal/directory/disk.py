@@ -1,7 +1,7 @@
 """The files of the state directory: their names, and durable operations.
 
 ``fence`` and ``step`` are called before each durable step. ``fence`` stops a superseded process,
-and tests crash in ``step``. Symbolic links are not followed. Files that other users can read or
+and tests crash in ``step``. Symbolic links are not followed. Files that anyone else can read or
 write are refused.
 
 Small binary files have a frame: magic, format version, and SHA-256 of all bytes before the digest.
@@ -56,7 +56,7 @@ _DIGEST_SIZE = 32
 
 
 class InsecureFileError(BrokenError):
-    """A file or directory that other users can access, or of a wrong type."""
+    """A file or directory that anyone else can access, or of a wrong type."""
 
     code = "insecure-file"
 
@@ -182,7 +182,7 @@ class Disk:
     def make_directory(self, path: Path) -> None:
         """Create ``path`` (0700) unless it exists.
 
-        Refuse a directory that other users can access.
+        Refuse a directory that anyone else can access.
         """
         self._begin(f"make {path.name}/")
         with _named(path, "created"):

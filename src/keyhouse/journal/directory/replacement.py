@@ -172,7 +172,7 @@ def _begin(disk: Disk, home: Path, plan: bytes) -> Path:
     disk.make_directory(place)
     disk.write_new(place / PLANNED, plan)
     disk.sync_file(place / PLANNED)
-    disk.sync_directory(place)  # before any other file, which would be damage without the plan
+    disk.sync_directory(place)  # first, because a file without a plan is damage
     return place
 
 
@@ -270,7 +270,7 @@ def _move(disk: Disk, home: Path, plan: Plan) -> None:
     if JOURNAL not in files or os.path.lexists(place / JOURNAL):
         _archive_wal(disk, home, archive)
     for name in _old_files(home, plan):
-        if name == INDEX:  # moved last, because it identifies the store of the others
+        if name == INDEX:  # moved last, because it identifies the old store
             disk.sync_directory(home)
         _archive_file(disk, home / name, archive)
     for name in _COMING:
