@@ -1,4 +1,4 @@
-"""Keys, certificates, secrets and recovery shares: makes and reads them, knows no state."""
+"""Keys, certificates, secrets and recovery shares: makes and reads them, without a state."""
 
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,7 @@ from keyhouse.authority.x509.validity import expiry
 from keyhouse.base.on_demand import on_demand
 from keyhouse.transparency.root_signature import is_signed_by_root
 
-# What makes keys and certificates of secrets is imported when one is made or a manifest is checked.
+# Imported when a secret is made or a manifest is checked, because a start needs neither.
 if TYPE_CHECKING:
     from keyhouse.authority.secrets import (
         generate,

@@ -1,4 +1,8 @@
-"""The symmetric keys that belong to one marble each."""
+"""Derives the symmetric keys of single marbles.
+
+A derived key needs no storage: the same root secret, UUID, name and type give the same key at each
+start. Different inputs give independent keys.
+"""
 
 from typing import Final
 from uuid import UUID
@@ -23,20 +27,20 @@ def derive_marble_key(
     bits: int,
     bind_to_type: bool = True,
 ) -> Secret:
-    """Return the key of ``bits`` bits that this marble, and no other, gets at each start.
+    """Return the key of ``bits`` bits that exactly this marble gets at each start.
 
-    HKDF-SHA256 (RFC 5869) of the root secret, salted with the canonical UUID and the name, for
-    the marble type; ``bind_to_type=False`` is the manifest's ``DisableSecretBinding`` and leaves
-    the type out. Raises ``InvalidError`` for the nil UUID, an empty type or an impossible size.
-    Source: manifest format, "Derivation of per-marble symmetric keys".
+    HKDF-SHA256 (RFC 5869) of the root secret, with the canonical UUID and the name as salt and the
+    marble type as info. ``bind_to_type=False`` is the manifest's ``DisableSecretBinding`` and
+    leaves the type out. Raises ``InvalidError`` for the nil UUID, an empty type or an impossible
+    size. Source: manifest format, "Derivation of per-marble symmetric keys".
     """
     problems: list[Problem] = []
     if marble == _NIL:
-        problems.append(Problem("UUID", "is nil", "give each marble a UUID of its own"))
+        problems.append(Problem("UUID", "is nil", "use a different UUID for each marble"))
     if not marble_type:
         problems.append(Problem("MarbleType", "is empty", "name a marble of the manifest"))
     if size_problem(SecretType.SYMMETRIC_KEY, bits, shared=False, user_defined=False):
-        hint = f"give a multiple of 8 up to {LARGEST_DERIVED_KEY}"
+        hint = f"use a multiple of 8 up to {LARGEST_DERIVED_KEY}"
         problems.append(Problem("Size", "is not a size for a derived key", hint))
     if problems:
         raise InvalidError(f"no key for secret {quoted(secret_name)}", problems)

@@ -1,9 +1,9 @@
-"""The keys of one process of the coordinator: others seal to them, and it signs with them.
+"""The keys of a coordinator process: replicas seal data keys to them, and they sign messages.
 
-The private halves are made with the process and end with it: nothing stores or sends them. What is
-sealed may be kept by a hostile store for decades, so the key exchange is a hybrid: it holds as long
-as one of ML-KEM-768 and X25519 does. Source: RFC 9180 (HPKE, base mode), and for the hybrid
-draft-ietf-hpke-pq.
+The private halves exist only in this process. Nothing stores or sends them. A hostile store may
+keep a sealed key for decades, until quantum computers break X25519. So the key exchange is a
+hybrid: it is secure as long as either ML-KEM-768 or X25519 is. Source: RFC 9180 (HPKE, base mode),
+and for the hybrid draft-ietf-hpke-pq.
 """
 
 from typing import Final
@@ -19,10 +19,10 @@ from keyhouse.base.secret import Secret
 
 _ML_KEM: Final = 1184
 KEM_KEY_SIZE: Final = _ML_KEM + 32
-"""Bytes of a public key that is sealed to: ML-KEM-768, then X25519."""
+"""Bytes of a public sealing key: ML-KEM-768, then X25519."""
 
 SEALING_OVERHEAD: Final = 1088 + 32 + 16
-"""Bytes that sealing adds: ciphertext of ML-KEM, public key of X25519, tag of AES-GCM."""
+"""Bytes added by sealing: ML-KEM ciphertext, X25519 public key, AES-GCM tag."""
 
 SIGNING_KEY_SIZE: Final = 32
 SIGNATURE_SIZE: Final = 64
@@ -31,19 +31,19 @@ _SUITE: Final = hpke.Suite(hpke.KEM.MLKEM768_X25519, hpke.KDF.HKDF_SHA256, hpke.
 
 
 class UnusableKeyError(RefusedError):
-    """Nothing can be sealed to these bytes."""
+    """These bytes are not a public sealing key."""
 
     code = "unusable-key"
 
 
 class SealedForAnotherError(RefusedError):
-    """It was sealed to other keys or for another use, or was changed since."""
+    """The message was sealed to other keys or for another use, or it was changed."""
 
     code = "sealed-for-another"
 
 
 class InstanceKeys:
-    """New keys of a process. ``kem`` and ``signing`` are public: the bytes that others are told."""
+    """New keys of a process. ``kem`` and ``signing`` are the public keys for other processes."""
 
     __slots__ = ("_kem", "_signing", "kem", "signing")
 
@@ -56,24 +56,24 @@ class InstanceKeys:
         self.signing: Final = self._signing.public_key().public_bytes_raw()
 
     def sign(self, message: bytes) -> bytes:
-        """Return the Ed25519 signature, 64 bytes, over ``message``, which begins with its use."""
+        """Return the Ed25519 signature, 64 bytes. ``message`` must begin with its use."""
         return self._signing.sign(message)
 
     def unseal(self, sealed: bytes, info: bytes) -> Secret:
-        """Return what ``seal_for`` sealed to these keys with the same ``info``.
+        """Return the secret that ``seal_for`` sealed to these keys with the same ``info``.
 
-        Raises ``SealedForAnotherError``, always with the same words.
+        Raises ``SealedForAnotherError``, always with the same text.
         """
         try:
             return Secret(_SUITE.decrypt(sealed, self._kem, info))
         except (InvalidTag, ValueError):
             raise SealedForAnotherError(
-                "it was not sealed for this process, or was changed since"
+                "the secret was not sealed for this process, or was changed"
             ) from None
 
 
 def seal_for(kem: bytes, secret: Secret, info: bytes) -> bytes:
-    """Return ``secret`` sealed to the holder of ``kem``, bound to ``info``, which is not secret.
+    """Return ``secret`` sealed to the holder of ``kem`` and bound to the public ``info``.
 
     Raises ``UnusableKeyError``.
     """
@@ -84,11 +84,11 @@ def seal_for(kem: bytes, secret: Secret, info: bytes) -> bytes:
         )
         return _SUITE.encrypt(secret.reveal(), key, info)
     except ValueError:
-        raise UnusableKeyError("nothing can be sealed to this key") from None
+        raise UnusableKeyError("this is not a public key for sealing") from None
 
 
 def is_signed_by(signing: bytes, signature: bytes, message: bytes) -> bool:
-    """Tell whether ``signature`` over ``message`` is by the holder of ``signing`` (Ed25519)."""
+    """Return whether the holder of ``signing`` (Ed25519) made ``signature`` over ``message``."""
     try:
         Ed25519PublicKey.from_public_bytes(signing).verify(signature, message)
     except (InvalidSignature, ValueError):

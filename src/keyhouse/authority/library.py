@@ -1,4 +1,4 @@
-"""What the certificate library refuses, in our words: its own may repeat the value."""
+"""Replaces error texts of the certificate library, because its texts may repeat values."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
@@ -22,13 +22,13 @@ LIBRARY_REFUSALS: Final = (
     DuplicateExtension,
     UnsupportedGeneralNameType,
 )
-"""What the certificate library raises for content that it does not accept."""
+"""The exceptions of the certificate library for content that it does not accept."""
 
 
 def attempt(
     findings: Findings, make: Callable[[V], T], value: V, place: Place, problem: str, hint: str = ""
 ) -> T | None:
-    """Return ``make(value)``; None if the library refuses the value, which is noted."""
+    """Return ``make(value)``, or None with a finding if the library refuses the value."""
     try:
         return make(value)
     except LIBRARY_REFUSALS:
@@ -44,9 +44,9 @@ def attempt_each(
     problem: str,
     hint: str,
 ) -> Iterator[tuple[Place, T]]:
-    """Yield what ``make`` returns for each value of a template's field, with the value's place.
+    """Yield the result of ``make`` for each value of a template's field, with the value's place.
 
-    Values that the library refuses are noted, and left out.
+    A value that the library refuses becomes a finding and is left out.
     """
     for position, value in enumerate(values):
         here = ("Cert", field, position)

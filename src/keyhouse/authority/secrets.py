@@ -1,4 +1,4 @@
-"""The secrets of a manifest: generating them, checking those that users upload."""
+"""The secrets of a manifest: generates values, and checks uploaded values."""
 
 import secrets
 from datetime import datetime
@@ -41,12 +41,12 @@ _PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519Pr
 
 _RSA_EXPONENT = 65537
 _PLAIN = Problem(
-    "Type", "is plain, which cannot be generated", "set UserDefined, so that a user uploads it"
+    "Type", "is plain, which cannot be generated", "set UserDefined; a user then uploads the value"
 )
 
 _PEM: Final = b"-----BEGIN "
 _PEM_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
-# An RSA-8192 key takes 5 KB in DER; far larger ones keep OpenSSL busy for minutes.
+# An RSA-8192 key takes 5 KB in DER. Far larger keys keep OpenSSL busy for minutes.
 _LONGEST: Final = 64 * 1024
 _FAMILIES: Final[dict[SecretType, tuple[type, str]]] = {
     SecretType.CERT_RSA: (rsa.RSAPublicKey, "RSA"),
@@ -56,10 +56,10 @@ _FAMILIES: Final[dict[SecretType, tuple[type, str]]] = {
 
 
 def is_generated_with_manifest(definition: SecretDefinition) -> bool:
-    """Tell whether setting a manifest generates a value of this secret, to be kept in the state.
+    """Return whether setting a manifest generates a value of this secret for the state.
 
-    Per-marble values come into being when a marble is activated, and no placeholder is stored for
-    them; user-defined ones are uploaded.
+    An activation makes the values of a single marble, and the state has no placeholder for them.
+    Users upload user-defined values.
     """
     return definition.shared and not definition.user_defined
 
@@ -67,11 +67,11 @@ def is_generated_with_manifest(definition: SecretDefinition) -> bool:
 def generate(
     definition: SecretDefinition, *, name: str, keys: CoordinatorKeys, now: datetime
 ) -> StoredSecret:
-    """Return a fresh value: random bytes, or a key with its certificate.
+    """Return a new value: random bytes, or a key with its certificate.
 
-    For shared secrets, and for the per-marble certificates of an activation. Raises
-    ``InvalidError`` with every problem (places as in ``trial``) before any key is generated. An RSA
-    key costs from 0.05 s (2048 bits) to seconds. Source: manifest format, "Types and sizes".
+    For shared secrets, and for the certificates of an activation. Raises ``InvalidError`` with
+    every problem (places as in ``trial``) before any key is generated. An RSA key takes from 0.05 s
+    (2048 bits) to seconds. Source: manifest format, "Types and sizes".
     """
     problems = _problems_of_kind(definition)
     if problems:
@@ -96,12 +96,12 @@ def trial(
     now: datetime,
     building: bool = True,
 ) -> tuple[Problem, ...]:
-    """Return everything for which a value of this secret could not be made; empty if nothing.
+    """Return every reason why a value of this secret could not be made; empty if none.
 
     Places are those of the manifest (``Secrets.web.Cert.Subject.CommonName``). The certificate is
-    really built, over a temporary key; no RSA key is generated. Without ``building`` it is only
-    planned: the little that shows when all parts come together is left to ``generate``. Nothing is
-    made of user-defined secrets, so theirs is only the rule of sizes.
+    built over a temporary key, without generating an RSA key. Without ``building`` the certificate
+    is only planned; problems of the combined parts are left to ``generate``. For user-defined
+    secrets only the rule of sizes applies.
     """
     problems = size_problems(definition)
     if not definition.user_defined:
@@ -113,7 +113,7 @@ def trial(
 
 
 def size_problems(definition: SecretDefinition) -> tuple[Problem, ...]:
-    """Return what is wrong with ``Size`` for a value of this type."""
+    """Return the problem of ``Size`` for a value of this type."""
     shared, user_defined = definition.shared, definition.user_defined
     problem = size_problem(
         definition.type, definition.size, shared=shared, user_defined=user_defined
@@ -162,25 +162,24 @@ def _generate_key(definition: SecretDefinition) -> _PrivateKey:
 
 
 class _UnreadableError(ValueError):
-    """The bytes are not what the field holds."""
+    """The bytes do not have the form of this field."""
 
 
 def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str) -> StoredSecret:
-    """Return the uploaded value of the secret called ``name`` in its stored form.
+    """Return the uploaded value of the secret ``name`` in its stored form.
 
-    Certificates and keys come back as DER, whatever they were: certificate bytes as given, private
-    keys as PKCS #8, public keys as SubjectPublicKeyInfo. An expired certificate is taken, as the
-    interface always did: its relying parties check validity at the time of use. Raises
-    ``BadRequestError`` if fields are mixed, ``InvalidError`` for a value that does not fit the
-    definition, with places relative to the upload (``cert``). Source: manifest format, "Uploaded
-    secrets".
+    Certificates and keys are returned as DER: certificate bytes unchanged, private keys as PKCS #8,
+    public keys as SubjectPublicKeyInfo. An expired certificate is accepted, as in all versions of
+    the interface: relying parties check validity at the time of use. Raises ``BadRequestError`` for
+    mixed fields, and ``InvalidError`` for a value that does not fit the definition, with places
+    relative to the upload (``cert``). Source: manifest format, "Uploaded secrets".
     """
     certificate_fields = (upload.cert, upload.private, upload.public)
     if upload.key is not None and certificate_fields != (None, None, None):
         raise BadRequestError(
             f"secret {quoted(name)} mixes a key with a certificate",
             fields={"key": "is given together with cert, private or public"},
-            hint="give either key alone, or cert with private and public",
+            hint="send either key alone, or cert with private and public",
         )
     if definition.type.is_certificate:
         return _import_certificate(definition, upload, name)
@@ -190,15 +189,17 @@ def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str
 def _import_bytes(definition: SecretDefinition, upload: UserSecret, name: str) -> StoredSecret:
     value = upload.key
     if value is None:
-        raise _not_taken(name, Problem("key", "is missing", "this type of secret takes key alone"))
+        raise _cannot_be_set(
+            name, Problem("key", "is missing", "this type of secret has only the field key")
+        )
     if definition.type is SecretType.SYMMETRIC_KEY:
         problems = size_problems(definition)
         if problems:
-            raise _not_taken(name, *problems)
+            raise _cannot_be_set(name, *problems)
         wanted = definition.size // 8
         if len(value) != wanted:
-            hint = f"the manifest asks for {wanted} bytes"
-            raise _not_taken(name, Problem("key", f"has {len(value)} bytes", hint))
+            hint = f"the manifest requires {wanted} bytes"
+            raise _cannot_be_set(name, Problem("key", f"has {len(value)} bytes", hint))
     return StoredSecret(private=value, public=value)
 
 
@@ -206,26 +207,26 @@ def _import_certificate(
     definition: SecretDefinition, upload: UserSecret, name: str
 ) -> StoredSecret:
     if upload.cert is None:
-        hint = "give the certificate as cert"
+        hint = "send the certificate as cert"
         if upload.key is not None:
-            raise _not_taken(name, Problem("key", "cannot be the value of a certificate", hint))
-        raise _not_taken(name, Problem("cert", "is missing", hint))
+            raise _cannot_be_set(name, Problem("key", "cannot be the value of a certificate", hint))
+        raise _cannot_be_set(name, Problem("cert", "is missing", hint))
     try:
         certificate = _read_certificate(upload.cert)
         public_key = certificate.public_key()
         public = _spki(public_key)
     except LIBRARY_REFUSALS:
-        hint = "give exactly one certificate in DER or PEM"
-        raise _not_taken(name, Problem("cert", "is not a certificate", hint)) from None
+        hint = "send exactly one certificate in DER or PEM"
+        raise _cannot_be_set(name, Problem("cert", "is not a certificate", hint)) from None
     problems = _key_problems(definition, public_key)
     if upload.public is not None:
         problems += _public_problems(upload.public, public)
     private = Secret(b"")
-    # Only for a certificate that fits: reading a private key of another size may take long.
+    # Only for a fitting certificate, because parsing a private key of another size may take long.
     if upload.private is not None and not problems:
         private, problems = _read_private(upload.private, public)
     if problems:
-        raise _not_taken(name, *problems)
+        raise _cannot_be_set(name, *problems)
     return StoredSecret(
         private=private, public=Secret(public), cert=certificate.public_bytes(Encoding.DER)
     )
@@ -244,15 +245,15 @@ def _read_certificate(raw: bytes) -> x509.Certificate:
 def _key_problems(
     definition: SecretDefinition, public_key: CertificatePublicKeyTypes
 ) -> tuple[Problem, ...]:
-    family, called = _FAMILIES[definition.type]
+    family, family_name = _FAMILIES[definition.type]
     if not isinstance(public_key, family):
-        hint = f"the manifest asks for a certificate of type {definition.type.value}"
-        return (Problem("cert", f"does not hold an {called} key", hint),)
+        hint = f"the manifest requires a certificate of type {definition.type.value}"
+        return (Problem("cert", f"does not hold an {family_name} key", hint),)
     if isinstance(public_key, rsa.RSAPublicKey) and public_key.key_size > rsa_keys.LARGEST:
         hint = f"use at most {rsa_keys.LARGEST} bits"
         return (Problem("cert", "holds an RSA key that is too large", hint),)
     if definition.size and not _has_size(public_key, definition.size):
-        hint = f"the manifest asks for {definition.size} bits"
+        hint = f"the manifest requires {definition.size} bits"
         return (Problem("cert", "holds a key of another size", hint),)
     return ()
 
@@ -261,7 +262,7 @@ def _has_size(public_key: CertificatePublicKeyTypes, size: int) -> bool:
     if isinstance(public_key, rsa.RSAPublicKey):
         return public_key.key_size == size
     if isinstance(public_key, ec.EllipticCurvePublicKey):
-        # Other curves have 256 bits too; a size names one curve.
+        # Other curves have 256 bits too. A size names exactly one curve.
         wanted = CURVES.get(size)
         return wanted is not None and public_key.curve.name == wanted().name
     return False
@@ -274,10 +275,10 @@ def _public_problems(given: bytes, expected: bytes) -> tuple[Problem, ...]:
         load = load_pem_public_key if _is_pem(given) else load_der_public_key
         found = load(given).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     except LIBRARY_REFUSALS:
-        hint = "give a SubjectPublicKeyInfo in DER or PEM, or leave it out"
+        hint = "send a SubjectPublicKeyInfo in DER or PEM, or leave the field out"
         return (Problem("public", "is not a public key", hint),)
     if found != expected:
-        hint = "leave it out: it is taken from the certificate"
+        hint = "leave it out; the certificate contains the public key"
         return (Problem("public", "is not the key of the certificate", hint),)
     return ()
 
@@ -288,10 +289,10 @@ def _read_private(given: Secret, public: bytes) -> tuple[Secret, tuple[Problem, 
         own_public = _spki(key.public_key())
         pkcs8 = Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()))
     except LIBRARY_REFUSALS:
-        hint = "give it as PKCS #8 in DER or PEM, without a pass phrase"
+        hint = "send PKCS #8 in DER or PEM, without a pass phrase"
         return Secret(b""), (Problem("private", "is not a private key", hint),)
     if own_public != public:
-        hint = "give the key for which the certificate was made"
+        hint = "send the private key of the certificate"
         return Secret(b""), (Problem("private", "does not belong to the certificate", hint),)
     return pkcs8, ()
 
@@ -312,5 +313,5 @@ def _is_pem(raw: bytes) -> bool:
     return raw.lstrip().startswith(_PEM) or b"\n" + _PEM in raw
 
 
-def _not_taken(name: str, *problems: Problem) -> InvalidError:
+def _cannot_be_set(name: str, *problems: Problem) -> InvalidError:
     return InvalidError(f"secret {quoted(name)} cannot be set", problems)

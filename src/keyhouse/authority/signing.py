@@ -1,14 +1,15 @@
-"""Everything that the coordinator's root key signs.
+"""All signatures of the coordinator's root key.
 
-The list of message kinds is closed, and no message of one kind is one of another:
+A signature for one purpose must never pass for another. The list of message kinds is closed, and no
+message of one kind is also a message of another kind:
 
 - a certificate: its to-be-signed part begins with the bytes 30 8x, which are not text;
 - a manifest: JSON, so its first byte other than white space is ``{``;
 - the text of sign-quote: base64 and a TCB status, letters and digits;
-- any other kind: begins with a context of its own that ends in a NUL.
+- any other kind: begins with its own context, which ends with a NUL.
 
-All signatures are ECDSA in ASN.1 DER, deterministic (RFC 6979), over SHA-256; certificates take
-the hash that fits the curve.
+All signatures are ECDSA in ASN.1 DER, deterministic (RFC 6979), over SHA-256. Certificates use the
+hash of their curve.
 """
 
 from base64 import b64encode
@@ -37,18 +38,18 @@ def sign_manifest(keys: CoordinatorKeys, raw_manifest: bytes) -> bytes:
     ASN.1 DER over SHA-256 of the bytes. Source: manifest format, "Encoding and JSON rules".
     """
     if not raw_manifest.lstrip(_JSON_SPACE).startswith(b"{"):
-        raise BrokenError("asked to sign a manifest that is not a JSON object")
+        raise BrokenError("a manifest that is not a JSON object cannot be signed")
     return _sign(keys, raw_manifest)
 
 
 def sign_quote_text(keys: CoordinatorKeys, quote: bytes, tcb_status: str) -> bytes:
     """Return the root key's signature over ``base64(quote) + tcb_status``.
 
-    ``quote`` is the verified quote as it was submitted. Raises ``BadRequestError`` if another quote
-    with another status would give the same text. Source: Client API, "sign-quote".
+    ``quote`` is the verified quote as submitted. Raises ``BadRequestError`` if another quote with
+    another status would give the same text. Source: Client API, "sign-quote".
     """
     if tcb_status not in _STATUSES:
-        raise BrokenError("asked to sign a TCB status that is not one of the known ones")
+        raise BrokenError("an unknown TCB status cannot be signed")
     if _is_ambiguous(len(quote), tcb_status):
         raise BadRequestError(
             "the quote's length and TCB status would make an ambiguous signature",
@@ -69,7 +70,7 @@ def sign_recovery_index(keys: CoordinatorKeys, body: bytes) -> bytes:
 
 
 def sign_log_key(keys: CoordinatorKeys, verifier: str) -> bytes:
-    """Return the root key's signature over the context and the verifier key of a log, as text."""
+    """Return the root key's signature over the context and the text of a log's verifier key."""
     return _sign(keys, LOG_KEY_CONTEXT + verifier.encode())
 
 
@@ -78,7 +79,7 @@ def sign_certificate(
     key: ec.EllipticCurvePrivateKey,
     algorithm: hashes.SHA256 | hashes.SHA384 | hashes.SHA512,
 ) -> bytes:
-    """Return the certificate (DER) signed by ``key``, the root's or the intermediate's."""
+    """Return the certificate (DER), signed by ``key``: the root's or the intermediate's."""
     certificate = builder.sign(key, algorithm, ecdsa_deterministic=True)
     return certificate.public_bytes(Encoding.DER)
 
@@ -88,9 +89,9 @@ def sign_marble_certificate(
     key: ec.EllipticCurvePrivateKey,
     algorithm: hashes.SHA256 | hashes.SHA384,
 ) -> bytes:
-    """Return the signature (DER) over the to-be-signed part of a certificate, by the intermediate.
+    """Return the intermediate key's signature (DER) over the to-be-signed part of a certificate.
 
-    Never by the root's key: what is given here was not put together by the library.
+    The root's key must never sign these bytes, because the certificate library did not encode them.
     """
     return key.sign(to_be_signed, ec.ECDSA(algorithm, deterministic_signing=True))
 
@@ -101,8 +102,9 @@ def _sign(keys: CoordinatorKeys, message: bytes) -> bytes:
 
 
 def _is_ambiguous(quote_length: int, status: str) -> bool:
-    # Without padding at the end of the base64, the beginning of the status could be read as more
-    # of the quote, if what remains is a status too and whole groups of four are gained.
+    # Without padding at the end of the base64, the beginning of a status can also be read as base64
+    # of a longer quote. The text is ambiguous if the rest is a status too and the quote grows by
+    # whole groups of four.
     if quote_length % 3 != 0:
         return False
     return any(

@@ -1,4 +1,4 @@
-"""What the coordinator keeps of keys, certificates and secrets: plain bytes, for the state."""
+"""The stored form of keys, certificates and secrets: plain bytes in the state."""
 
 from functools import lru_cache
 
@@ -11,7 +11,7 @@ from keyhouse.authority.curve import Curve
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 
-# Root and intermediate, for the current state and a few tentative ones.
+# Maximum of cached keys and certificates: for the present state and a few tentative states.
 _PARSED = 16
 
 
@@ -19,9 +19,9 @@ class CoordinatorKeys(msgspec.Struct, frozen=True):
     """Root, intermediate and marble root with their keys, and the root secret.
 
     Certificates are DER, private keys PKCS #8 DER, the root secret 32 random bytes. Intermediate
-    and marble root share key and subject: a leaf verifies against the marble root, and against the
-    root by way of the intermediate. ``dns_names`` and ``ip_addresses`` are those of the
-    configuration when the root was made (loopback addresses not included).
+    and marble root have the same key and subject. So a leaf verifies against the marble root, and
+    also against the root by way of the intermediate. ``dns_names`` and ``ip_addresses`` come from
+    the configuration at the creation of the root (without loopback addresses).
     """
 
     curve: Curve
@@ -36,12 +36,12 @@ class CoordinatorKeys(msgspec.Struct, frozen=True):
 
 
 def private_key_of(pkcs8: Secret) -> ec.EllipticCurvePrivateKey:
-    """Return the parsed form of one of the coordinator's own keys (PKCS #8 DER), from a cache."""
+    """Return the parsed form of a key of the coordinator (PKCS #8 DER), from a cache."""
     return _parse_private_key(pkcs8.reveal())
 
 
 def certificate_of(der: bytes) -> x509.Certificate:
-    """Return the parsed form of one of the coordinator's own certificates (DER), from a cache."""
+    """Return the parsed form of a certificate of the coordinator (DER), from a cache."""
     return _parse_certificate(der)
 
 
@@ -68,7 +68,7 @@ class StoredSecret(msgspec.Struct, frozen=True):
     """A generated or uploaded value.
 
     For ``symmetric-key`` and ``plain``, ``private`` and ``public`` are the same bytes and ``cert``
-    is empty. For certificates: PKCS #8 DER (empty if a user uploaded none), SubjectPublicKeyInfo
+    is empty. For certificates: PKCS #8 DER (empty if the user uploaded none), SubjectPublicKeyInfo
     DER, certificate DER.
     """
 

@@ -4,7 +4,7 @@ from keyhouse.journal.codec import Codec, UnencodableError
 from keyhouse.journal.directory.acquire import check_state_directory
 from keyhouse.journal.directory.found import Fresh, LineMark, Locked, Opened, Vouched
 from keyhouse.journal.directory.home import DirectoryHome
-from keyhouse.journal.directory.in_step import Home
+from keyhouse.journal.directory.home_base import Home
 from keyhouse.journal.directory.inspect import (
     JournalSeen,
     KeySeen,

@@ -1,4 +1,8 @@
-"""What may run and who may do what. Pure: bytes in, a checked Manifest or every problem out."""
+"""The manifest: which workloads may run, and which user may do what.
+
+Pure: bytes in, a checked ``Manifest`` or every problem out. ``check`` verifies an uploaded manifest
+with all rules. ``decode`` reads a manifest that passed the check of an earlier version.
+"""
 
 from keyhouse.manifest.convert import decode, fingerprint
 from keyhouse.manifest.model import (

@@ -1,4 +1,4 @@
-"""The full check of a manifest: every problem at once."""
+"""The full check of a manifest, with every problem at once."""
 
 from contextlib import suppress
 from datetime import datetime
@@ -24,19 +24,19 @@ MAX_BYTES = 16 * 1024 * 1024
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """A manifest that passed, and what its author should know nevertheless, sorted by place."""
+    """A manifest that passed the check, with warnings for its author, sorted by place."""
 
     manifest: Manifest
     warnings: tuple[Problem, ...]
 
 
 def check(raw: bytes, *, now: datetime) -> Checked:
-    """Return the manifest of ``raw`` once every rule holds but those for certificate templates.
+    """Return the manifest in ``raw`` after all rules except those for certificate templates.
 
     Checks V1 to V27 and G1 to G4 of the manifest format, without V21. ``now`` is UTC. Raises
-    ``InvalidError`` with every problem (up to 1,000), sorted by place; if a part has the wrong JSON
-    type, only such problems, unknown fields and repeated keys are told, because rules would go
-    astray. Not checked here: whether a certificate can be made of each template.
+    ``InvalidError`` with every problem (up to 1,000), sorted by place. If a part has the wrong JSON
+    type, the error has only such problems, unknown fields and repeated keys, because rules would
+    mislead. Not checked here: whether each template can become a certificate.
     """
     written = read_document(raw)
     findings = Findings()
@@ -50,7 +50,7 @@ def check(raw: bytes, *, now: datetime) -> Checked:
 
 
 def _check_initial_values(manifest: Manifest) -> None:
-    """Refuse values for user-defined data in the manifest that its own templates cannot take."""
+    """Refuse values of user-defined secrets that the manifest's own templates cannot use."""
     given = {
         name: definition.private.reveal()
         for name, definition in manifest.secrets.items()
@@ -70,9 +70,9 @@ def _check_initial_values(manifest: Manifest) -> None:
 
 
 def read_document(raw: bytes) -> Read[ManifestDocument]:
-    """Return what ``raw`` says, with unknown fields and repeated keys as problems.
+    """Return the document in ``raw``, with unknown fields and repeated keys as problems.
 
-    Raises ``InvalidError`` if it is over 16 MiB or has a part of the wrong JSON type.
+    Raises ``InvalidError`` for more than 16 MiB, and for a part of the wrong JSON type.
     """
     if len(raw) > MAX_BYTES:
         problem = f"has {len(raw)} bytes, at most {MAX_BYTES} are read"

@@ -1,4 +1,4 @@
-"""Converts a manifest document into a manifest. Checks nothing: total for what passed the check."""
+"""Converts a manifest document into a manifest. Checks nothing: total after the check."""
 
 import binascii
 import hashlib
@@ -26,9 +26,9 @@ from keyhouse.wire.vm_identity import lower_case
 
 
 def decode(raw: bytes) -> Manifest:
-    """Return the manifest of bytes that passed ``check`` once, by the rules of whatever version.
+    """Return the manifest of bytes that passed the ``check`` of this or any earlier version.
 
-    Checks nothing that a later version may decide differently: unknown fields are ignored. Raises
+    Ignores everything that a later version may decide differently, such as unknown fields. Raises
     ``InvalidError`` for bytes that were never a valid manifest.
     """
     try:
@@ -40,10 +40,11 @@ def decode(raw: bytes) -> Manifest:
 
 
 def _document(raw: bytes) -> document.ManifestDocument:
-    """Return the document of ``raw``, as ``decode_json`` does.
+    """Return the document in ``raw``, like ``decode_json``.
 
-    msgspec reads it in a tenth of the time where each name is spelled as declared, nothing is
-    unknown and ``null`` is only where it is a value: mostly. All else it refuses.
+    msgspec takes a tenth of the time, but only accepts names in the declared spelling, known
+    fields, and ``null`` as a value. Most manifests have this form. All others use the slower
+    decoder.
     """
     with suppress(msgspec.MsgspecError, ValueError, RecursionError):
         return _exact_decoder().decode(raw)
@@ -67,7 +68,7 @@ def fingerprint(raw: bytes) -> str:
 
 
 def manifest_of(written: document.ManifestDocument, raw: bytes) -> Manifest:
-    """Return the manifest that ``written`` describes. ``raw`` is kept unchanged."""
+    """Return the manifest of the document ``written``. ``raw`` is kept unchanged."""
     return Manifest(
         raw=raw,
         packages={name: _package(package) for name, package in written.packages.items()},
@@ -91,7 +92,7 @@ def manifest_of(written: document.ManifestDocument, raw: bytes) -> Manifest:
 def decode_entry(entry: str | document.EntryDocument) -> model.Entry:
     """Return the content of a file or variable.
 
-    Raises ``BadRequestError`` if it cannot be decoded.
+    Raises ``BadRequestError`` for content that cannot be decoded.
     """
     if isinstance(entry, str):
         return model.Entry(entry.encode())
@@ -111,7 +112,7 @@ def decode_entry(entry: str | document.EntryDocument) -> model.Entry:
 
 
 def certificate_template(written: document.TemplateDocument) -> CertificateTemplate:
-    """Return the template without what has no effect."""
+    """Return the template without the fields that have no effect."""
     subject = Subject(**{name: getattr(written.subject, name) for name in _SUBJECT})
     values = {name: getattr(written, name) for name in _TEMPLATE}
     uris = tuple(Uri(uri.scheme, uri.host, uri.path) for uri in written.uris)
@@ -149,18 +150,18 @@ def _marble(marble: document.MarbleDocument) -> model.Marble:
 
 
 def _secrets(written: dict[str, document.SecretDocument]) -> dict[str, SecretDefinition]:
-    """Return the definitions; those that say the same, without certificate or value, are one."""
+    """Return the definitions. Equal definitions without certificate or value share one object."""
     known: dict[tuple[object, ...], SecretDefinition] = {}
-    made = {}
+    definitions = {}
     for name, secret in written.items():
         if secret.cert or secret.private or secret.public:
-            made[name] = _secret(secret)
+            definitions[name] = _secret(secret)
             continue
-        said = (secret.type, secret.size, secret.shared, secret.user_defined, secret.valid_for)
-        if (definition := known.get(said)) is None:
-            definition = known[said] = _secret(secret)
-        made[name] = definition
-    return made
+        key = (secret.type, secret.size, secret.shared, secret.user_defined, secret.valid_for)
+        if (definition := known.get(key)) is None:
+            definition = known[key] = _secret(secret)
+        definitions[name] = definition
+    return definitions
 
 
 def _secret(secret: document.SecretDocument) -> SecretDefinition:
@@ -199,7 +200,7 @@ def _config(config: document.ConfigDocument) -> model.Config:
 
 
 def _replicas(replicas: model.Replicas) -> model.Replicas:
-    """Return them so that equal meanings are equal values."""
+    """Return the replicas in a form in which equal meanings are equal values."""
     code = {_package(package) for package in replicas.code}
     return model.Replicas(
         code=tuple(sorted(code, key=msgspec.json.encode)),
@@ -209,7 +210,7 @@ def _replicas(replicas: model.Replicas) -> model.Replicas:
 
 
 def _transparency(given: model.Transparency) -> model.Transparency:
-    """Return it with what stands for an absent value."""
+    """Return the options with defaults in place of absent values."""
     return model.Transparency(
         witnesses=given.witnesses,
         serve=given.serve or model.Serving.ALWAYS.value,

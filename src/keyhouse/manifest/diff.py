@@ -1,7 +1,7 @@
-"""What differs between two manifests, by meaning: entries and fields, not text.
+"""The differences of two manifests by meaning: entries and fields, not text.
 
-Two spellings of the same thing are equal: field names in another case, a default that is written
-out, hex in capitals, another order where order means nothing. No value of a secret is shown.
+Spellings with the same meaning are equal: field names in another case, an explicit default, hex in
+capitals, and another order of an unordered list. Values of secrets are never shown.
 """
 
 import hashlib
@@ -17,11 +17,11 @@ from keyhouse.wire.secret_types import manifest_name
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One difference. ``old`` and ``new`` are values for JSON; None where there is nothing.
+    """A difference. ``old`` and ``new`` are values for JSON; None for an absent value.
 
-    ``name`` is that of the entry in ``section``, empty in ``Config``. ``field`` holds the steps to
-    what differs inside of it; without any, the whole entry came or went. Bytes are shown by size
-    and SHA-256, secrets by their size.
+    ``name`` is the entry in ``section``, empty in ``Config``. ``field`` has the steps to the
+    difference inside the entry; empty if the whole entry was added or removed. Bytes are shown by
+    size and SHA-256, secrets by their size.
     """
 
     kind: Literal["added", "removed", "changed"]
@@ -33,7 +33,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def diff(old: Manifest, new: Manifest) -> tuple[Change, ...]:
-    """Return what changes from ``old`` to ``new``: by section, as declared, then by name."""
+    """Return the changes from ``old`` to ``new``: by section, as declared, then by name."""
     found: list[Change] = []
     for section, (before, after) in _sections(old, new).items():
         if section == "Config":
@@ -46,7 +46,7 @@ def diff(old: Manifest, new: Manifest) -> tuple[Change, ...]:
 
 
 _Step = tuple[tuple[str, ...], Any, Any]
-"""Steps to a difference, and the values there; None for what is not there."""
+"""Steps to a difference, and both values; None for an absent value."""
 
 _UNORDERED: Final[Mapping[type, frozenset[str]]] = {
     Package: frozenset({"accepted_tcb_statuses", "accepted_advisories"}),
@@ -54,7 +54,7 @@ _UNORDERED: Final[Mapping[type, frozenset[str]]] = {
     User: frozenset({"roles"}),
     Role: frozenset({"resource_names", "actions"}),
 }
-"""Lists whose order, and what is in them twice, mean nothing."""
+"""Lists without a meaning of order or repetition."""
 
 
 def _sections(old: Manifest, new: Manifest) -> dict[str, tuple[Any, Any]]:
@@ -74,7 +74,7 @@ def _changes(section: str, name: str, steps: Iterable[_Step]) -> Iterator[Change
 
 
 def _between(old: Any, new: Any) -> Iterator[_Step]:
-    """Yield the differences of two values; what comes or goes as a whole is one."""
+    """Yield the differences of two values. An added or removed value is a single difference."""
     old, new = _meant(old), _meant(new)
     if old == new:
         return
@@ -103,7 +103,7 @@ def _is_leaf(value: msgspec.Struct) -> bool:
 
 
 def _meant(value: Any) -> Any:
-    """Return a package with its lists as they are applied; anything else as it is."""
+    """Return a package with its lists in their effective form; any other value unchanged."""
     if not isinstance(value, Package):
         return value
     statuses = {"UpToDate", *(value.accepted_tcb_statuses or ("SWHardeningNeeded",))}
@@ -121,7 +121,7 @@ def _spelled(field: msgspec.structs.FieldInfo) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """Return ``value`` for JSON: structs as objects of what is not the default."""
+    """Return ``value`` for JSON; structs become objects without default values."""
     if isinstance(value, Entry) and not value.no_templates:
         return _shown_content(value.data)
     if isinstance(value, Secret | bytes | RecoveryKey):

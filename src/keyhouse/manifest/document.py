@@ -1,4 +1,4 @@
-"""The manifest as a JSON document: any field may be missing, any name unknown."""
+"""The manifest as a JSON document. Any field may be missing; no name is resolved yet."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ class SubjectDocument(
 
 
 class UriDocument(Uri, frozen=True, kw_only=True, rename=manifest_name, forbid_unknown_fields=True):
-    """A URI with the other fields that Go writes: they may be there, but have to be empty."""
+    """A URI with further fields that Go writes. They may exist, but must be empty."""
 
     opaque: object = None
     user: object = None
@@ -84,7 +84,7 @@ class TemplateDocument(
     signature: object = None
     unhandled_critical_extensions: object = None
     version: object = None
-    # No certificate is made with these. Go has written them since 1.24:
+    # Certificates do not use these. Go has written them since 1.24:
     inhibit_any_policy: object = None
     inhibit_any_policy_zero: object = None
     inhibit_policy_mapping: object = None
@@ -137,7 +137,7 @@ class ConfigDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_u
 class ManifestDocument(
     msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True
 ):
-    """The whole."""
+    """The whole manifest."""
 
     packages: dict[str, Package] = {}
     infrastructures: dict[str, Infrastructure] = {}
@@ -151,7 +151,7 @@ class ManifestDocument(
 
 
 def has_content(value: Any) -> bool:
-    """Tell whether a field that has no effect was given a value at all.
+    """Return whether a field without an effect has a value at all.
 
     SDKs write every field of a certificate, mostly empty: ``null``, 0, ``""``, ``[]``, the time of
     year 1, and objects of these.

@@ -1,4 +1,4 @@
-"""The manifest as a value: what may run, who may do what."""
+"""The manifest as a value: packages, workloads, secrets, users, roles and options."""
 
 from enum import StrEnum
 from typing import Final
@@ -20,14 +20,17 @@ class Infrastructure(msgspec.Struct, frozen=True, rename=manifest_name, forbid_u
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """Content of a file or variable, decoded; a template unless ``no_templates``."""
+    """Decoded content of a file or variable.
+
+    Without ``no_templates``, the content is a template.
+    """
 
     data: bytes = b""
     no_templates: bool = False
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """What a marble is started with. ``argv`` is never a template."""
+    """The start parameters of a marble. ``argv`` is never a template."""
 
     files: dict[str, Entry] = {}
     env: dict[str, Entry] = {}
@@ -35,7 +38,7 @@ class Parameters(msgspec.Struct, frozen=True):
 
 
 class Marble(msgspec.Struct, frozen=True):
-    """A workload type. ``max_activations`` 0 means without limit; ``tls`` names tags."""
+    """A workload type. ``max_activations`` 0 means no limit. ``tls`` has names of tags."""
 
     package: str
     max_activations: int = 0
@@ -45,7 +48,7 @@ class Marble(msgspec.Struct, frozen=True):
 
 
 class Incoming(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """A port on which transparent TLS listens. ``cert`` names a secret, or is empty."""
+    """A listening port of transparent TLS. ``cert`` is the name of a secret, or empty."""
 
     port: str = ""
     cert: str = ""
@@ -54,23 +57,23 @@ class Incoming(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown
 
 
 class Outgoing(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """A peer to which transparent TLS connects."""
+    """A peer of outgoing transparent TLS."""
 
     port: str = ""
     addr: str = ""
     cert: str = ""  # has no effect here
-    disable_client_auth: bool = False  # nor has this
+    disable_client_auth: bool = False  # has no effect here
 
 
 class TlsTag(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """The connections that a tag covers."""
+    """The connections of a tag."""
 
     incoming: tuple[Incoming, ...] = ()
     outgoing: tuple[Outgoing, ...] = ()
 
 
 class Action(StrEnum):
-    """What a role can allow."""
+    """The permissions that a role can give."""
 
     UPDATE_SECURITY_VERSION = "UpdateSecurityVersion"
     READ_SECRET = "ReadSecret"  # noqa: S105  a permission
@@ -79,7 +82,7 @@ class Action(StrEnum):
 
 
 class ResourceType(StrEnum):
-    """What the resource names of a role are names of."""
+    """The kind of a role's resource names."""
 
     PACKAGES = "Packages"
     SECRETS = "Secrets"
@@ -102,14 +105,14 @@ class User(msgspec.Struct, frozen=True):
 
 
 class RecoveryKey(msgspec.Struct, frozen=True):
-    """An RSA public key: the text as written (a change of it is a change), and its DER."""
+    """An RSA public key: its text as written (a new text counts as a change), and its DER."""
 
     pem: str
     public_key: bytes  # SubjectPublicKeyInfo
 
 
 class SealMode(StrEnum):
-    """Who can read the stored state back (manifest: ``Config.SealMode``)."""
+    """The mode of storage, which decides who can unseal the state (``Config.SealMode``)."""
 
     PRODUCT_KEY = "ProductKey"
     UNIQUE_KEY = "UniqueKey"
@@ -117,7 +120,7 @@ class SealMode(StrEnum):
 
 
 class FeatureGate(StrEnum):
-    """What a manifest can switch on (manifest: ``Config.FeatureGates``)."""
+    """The optional features of a manifest (``Config.FeatureGates``)."""
 
     SIGN_QUOTE_ENDPOINT = "SignQuoteEndpoint"
     MONOTONIC_COUNTER = "MonotonicCounter"
@@ -125,25 +128,25 @@ class FeatureGate(StrEnum):
 
 
 class Replicas(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """Which other coordinators are handed the data key (manifest: ``Config.Replicas``).
+    """The coordinators that may receive the data key (manifest: ``Config.Replicas``).
 
-    Converted, each list is sorted and has nothing twice, in lower case where it is hex.
+    After conversion, each list is sorted without duplicates, and hex is in lower case.
     """
 
-    code: tuple[Package, ...] = ()  # identities alone; none: exactly the code that hands it over
-    accepted_tcb_statuses: tuple[str, ...] = ()  # beside UpToDate
+    code: tuple[Package, ...] = ()  # identities only; empty: exactly the code that sends the key
+    accepted_tcb_statuses: tuple[str, ...] = ()  # in addition to UpToDate
     platforms: tuple[str, ...] = ()  # PPID or CHIP_ID; none: any
 
 
 class Serving(StrEnum):
-    """When secrets are served (manifest: ``Config.Transparency.Serve``)."""
+    """The condition for serving secrets (manifest: ``Config.Transparency.Serve``)."""
 
     ALWAYS = "Always"
     WITNESSED = "Witnessed"
 
 
 class Anchored(StrEnum):
-    """What is answered only once witnesses know of it (``Config.Transparency.AnchorBefore``)."""
+    """The operations that wait for witnesses (``Config.Transparency.AnchorBefore``)."""
 
     COUNTERS = "Counters"
     LIMITED_ACTIVATIONS = "LimitedActivations"
@@ -156,10 +159,10 @@ LEASE_OPERATIONS: Final = 10_000
 
 
 class Transparency(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """What outsiders can verify of the deployment (manifest: ``Config.Transparency``).
+    """The options for outside verification (manifest: ``Config.Transparency``).
 
-    0 and empty stand for the defaults. Converted, these are filled in, and ``anchor_before`` is
-    sorted, each once.
+    0 and empty mean the defaults. After conversion, the defaults are filled in, and
+    ``anchor_before`` is sorted without duplicates.
     """
 
     witnesses: str = ""  # the text of a policy; empty: none
@@ -167,24 +170,24 @@ class Transparency(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unk
     lease_seconds: UInt64 = LEASE_SECONDS
     lease_operations: UInt64 = LEASE_OPERATIONS
     anchor_before: tuple[str, ...] = ()  # of ``Anchored``
-    signed_approvals: bool = False  # whether users have to sign what they decide about updates
-    origin: str = ""  # name of the log; empty: made from the root, or as it is
+    signed_approvals: bool = False  # must users sign their decisions about updates?
+    origin: str = ""  # name of the log; empty: derived from the root, or unchanged
 
 
 class Config(msgspec.Struct, frozen=True):
     """Options. A threshold of 0 means all users or all keys."""
 
     seal_mode: SealMode = SealMode.PRODUCT_KEY
-    feature_gates: tuple[FeatureGate, ...] = ()  # sorted, each once
+    feature_gates: tuple[FeatureGate, ...] = ()  # sorted, without duplicates
     update_threshold: int = 0
     recovery_threshold: int = 0
     rotate_root_secret: bool = False
-    replicas: Replicas | None = None  # None: nobody is handed the data key
-    transparency: Transparency | None = None  # None: nobody witnesses the transparency log
+    replicas: Replicas | None = None  # None: no coordinator may receive the data key
+    transparency: Transparency | None = None  # None: the transparency log has no witnesses
 
     @property
     def rollback_note(self) -> str:
-        """What to tell people of rollbacks and forks; empty: witnesses stop them, or no disk."""
+        """A text about rollbacks and forks; empty if witnesses stop them, or without a disk."""
         if self.seal_mode is SealMode.DISABLED:
             return ""
         transparency = self.transparency
@@ -196,7 +199,7 @@ class Config(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """A manifest: the exact bytes that were uploaded, and what they say."""
+    """A manifest: the exact uploaded bytes, and their content."""
 
     raw: bytes
     packages: dict[str, Package]
@@ -211,6 +214,6 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def has_values(self) -> bool:
-        """Whether it gives a secret its first value, so that its text is not for everybody."""
+        """True if the manifest gives a secret its first value. Its text is then not public."""
         given = self.secrets.values()
         return any(each.private is not None or each.public is not None for each in given)

@@ -16,16 +16,16 @@ from keyhouse.wire.package import Package
 
 
 class PackageUpdate(msgspec.Struct, frozen=True):
-    """A package update as it is written. Its ``packages`` name what permission is needed for."""
+    """A package update as written. The user needs permission for each name in ``packages``."""
 
     packages: dict[str, Package]
     problems: tuple[Problem, ...]  # unknown fields, repeated keys, a Config: checked later
 
 
 def read_package_update(raw: bytes) -> PackageUpdate | None:
-    """Return the package update that ``raw`` is, or None if it is a full update.
+    """Return the package update in ``raw``, or None for a full update.
 
-    It is one if no other section than ``Packages`` and ``Config`` has content (manifest format,
+    A package update has content only in the sections ``Packages`` and ``Config`` (manifest format,
     "Package update"). Raises ``InvalidError`` if ``raw`` cannot be read.
     """
     read = read_document(raw)
@@ -48,8 +48,8 @@ def check_package_update(
 ) -> dict[str, int]:
     """Return the new ``SecurityVersion`` of each package, sorted by name.
 
-    ``current`` holds the versions in force, None for packages without one. An equal version is
-    allowed, a lower one is not. Raises ``InvalidError`` with every problem.
+    ``current`` has the versions in force, None for packages without a version. An equal version is
+    allowed, a lower version is not. Raises ``InvalidError`` with every problem.
     """
     findings = Findings()
     with suppress(TooManyError):
@@ -65,7 +65,7 @@ def check_package_update(
 
 
 def warnings_of_versions(versions: Mapping[str, int]) -> tuple[Problem, ...]:
-    """Return what the author of a package update should know though it is taken."""
+    """Return warnings for the author of an accepted package update."""
     problem = f"is over {LARGEST}, which no enclave can report: the package admits nobody"
     hint = "only a complete manifest can lower it again"
     return tuple(

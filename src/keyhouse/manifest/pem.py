@@ -1,4 +1,4 @@
-"""PEM: its first block is read strictly (RFC 7468)."""
+"""Parses the first block of a PEM text, strictly (RFC 7468)."""
 
 import re
 
@@ -9,10 +9,10 @@ _BEGIN = re.compile(r"^-----BEGIN ([A-Z0-9 ]{1,64})-----[ \t]*\r?$", re.MULTILIN
 
 
 def first_block(text: str, label: str) -> bytes:
-    """Return the DER bytes of the first block, which must be a ``label``.
+    """Return the DER bytes of the first block, which must have the type ``label``.
 
-    Text before and after it is not looked at (``ignored_part`` tells of it), header lines are
-    refused. Raises ``BadRequestError``, without the text.
+    Text before and after the block is ignored (``ignored_part`` reports it). Header lines are
+    refused. Raises ``BadRequestError`` without the text.
     """
     begin = _BEGIN.search(text)
     if begin is None:
@@ -28,9 +28,9 @@ def first_block(text: str, label: str) -> bytes:
 
 
 def ignored_part(text: str) -> str:
-    """Return what ``first_block`` does not look at, as a statement on ``text``; empty if nothing.
+    """Return a statement about the text that ``first_block`` ignores; empty if there is none.
 
-    ``text`` is one of which ``first_block`` has returned the block.
+    ``first_block`` must have accepted ``text``.
     """
     begin = _BEGIN.search(text)
     if begin is None:

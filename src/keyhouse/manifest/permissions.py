@@ -1,4 +1,4 @@
-"""Who a client is, and what it may do: exact certificates, exact names, deny by default."""
+"""Identity and permissions of clients: exact certificates, exact names, deny by default."""
 
 from collections.abc import Iterable
 
@@ -6,16 +6,17 @@ from keyhouse.manifest.model import Action, Manifest
 
 
 class Permissions:
-    """The users and roles of one manifest, prepared so that a question costs what it asks.
+    """The users and roles of a manifest, prepared for fast answers.
 
-    Memory and preparation cost what the manifest's size is, however roles and users cross.
+    Memory and preparation grow only with the size of the manifest, not with the product of users
+    and roles. An answer takes time only for its own names.
     """
 
     __slots__ = ("_granted", "_users")
 
     def __init__(self, manifest: Manifest) -> None:
-        # By the exact bytes. Certificates are public: how long a look-up takes tells nothing, and
-        # Python's hash of bytes is keyed, so certificates that collide cannot be constructed.
+        # Keys are the exact bytes. Certificates are public, so the time of a look-up reveals
+        # nothing. Python's hash of bytes is keyed, so nobody can construct colliding certificates.
         self._users = {user.certificate: name for name, user in manifest.users.items()}
         names = {name: frozenset(role.resource_names) for name, role in manifest.roles.items()}
         self._granted: dict[str, dict[Action, list[frozenset[str]]]] = {}
@@ -26,24 +27,23 @@ class Permissions:
                     granted.setdefault(action, []).append(names[role])
 
     def find_user(self, certificate: bytes) -> str | None:
-        """Return the user with exactly this DER certificate: the leaf of the connection."""
+        """Return the user with exactly this DER certificate, the leaf of the connection."""
         return self._users.get(certificate)
 
     def allows(self, user: str, action: Action, resources: Iterable[str] = ()) -> bool:
-        """Tell whether ``user`` has ``action`` on every one of ``resources``.
+        """Return whether ``user`` has ``action`` on each of ``resources``.
 
-        Without resources: whether the user has the action at all, which is the question for
-        ``UpdateManifest``.
+        Without resources, return whether the user has the action at all, as for ``UpdateManifest``.
         """
         return action in self._granted.get(user, {}) and not self.refused(user, action, resources)
 
     def refused(self, user: str, action: Action, resources: Iterable[str]) -> tuple[str, ...]:
-        """Return the names among ``resources`` on which ``user`` has no ``action``, sorted."""
+        """Return the names in ``resources`` without ``action`` for ``user``, sorted."""
         missing = set(resources)
         for names in self._granted.get(user, {}).get(action, ()):
             missing -= names
         return tuple(sorted(missing))
 
     def holders(self, action: Action) -> tuple[str, ...]:
-        """Return the users who have ``action``, on whatever, sorted."""
+        """Return the users with ``action`` on any resource, sorted."""
         return tuple(sorted(name for name, granted in self._granted.items() if action in granted))

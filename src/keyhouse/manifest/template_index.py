@@ -1,4 +1,4 @@
-"""The templates of a manifest, and which of them read which secret."""
+"""The templates of a manifest, and the secrets that each template uses."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ class MarbleTemplates(msgspec.Struct, frozen=True):
     env: dict[str, Template]
 
     def names(self, source: Source) -> frozenset[str]:
-        """Return the names that these templates read from ``source``."""
+        """Return the names of values from ``source`` that these templates use."""
         templates = (*self.files.values(), *self.env.values())
         return frozenset(
             call.name for template in templates for call in template.calls if call.source is source
@@ -25,16 +25,16 @@ class MarbleTemplates(msgspec.Struct, frozen=True):
 
 
 class TemplateIndex(msgspec.Struct, frozen=True):
-    """``marbles``: the templates of each type. ``readers``: what reads each secret, and where."""
+    """``marbles``: the templates of each type. ``readers``: calls by secret, with their places."""
 
     marbles: dict[str, MarbleTemplates]
-    readers: dict[str, dict[Call, Place]]  # of several equal calls, the first place
+    readers: dict[str, dict[Call, Place]]  # the first place of equal calls
 
     def check_upload(self, name: str, value: SecretValue) -> tuple[Problem, ...]:
-        """Return what would fail if ``value`` became the secret ``name``, at ``secrets.<name>``.
+        """Return the failures if ``value`` became the secret ``name``, at ``secrets.<name>``.
 
-        That is the outcome of a dry run of the templates that read it, also of those that read it
-        as a previous value. Costs nothing for secrets that no template reads.
+        The result is that of a dry run of all templates with this secret, also as a previous value.
+        A secret without templates costs nothing.
         """
         readers = self.readers.get(name)
         if not readers:
@@ -54,11 +54,11 @@ _MEMBERS = {"Cert": "certificate", "Public": "public key", "Private": "private k
 
 
 def index_templates(manifest: Manifest) -> TemplateIndex:
-    """Return the parsed templates of ``manifest``, which has passed the check.
+    """Return the parsed templates of ``manifest``, which must have passed the check.
 
-    Marbles are walked in sorted order. Raises ``BadRequestError`` for an invalid template.
+    Marbles are processed in sorted order. Raises ``BadRequestError`` for an invalid template.
     """
-    parsed: dict[bytes, Template] = {}  # many marbles have the same ones
+    parsed: dict[bytes, Template] = {}  # many marbles have equal templates
     marbles = {name: _marble(manifest, name, parsed) for name in sorted(manifest.marbles)}
     readers: dict[str, dict[Call, Place]] = {}
     for call, where in _calls(marbles):

@@ -1,6 +1,6 @@
 """The template language of ``Files`` and ``Env``: a subset of Go's ``text/template``.
 
-What is supported (manifest format, "Templates"), everything else is refused::
+Supported (manifest format, "Templates"); everything else is refused::
 
     text    = { literal | "{{" expr "}}" | "{{/* comment */}}" }
     expr    = func arg | arg "|" func
@@ -10,8 +10,8 @@ What is supported (manifest format, "Templates"), everything else is refused::
     member  = "Cert" | "Public" | "Private"
     func    = "pem" | "hex" | "base64" | "raw" | "string"
 
-``{{- `` and `` -}}`` remove white space before and after. Content may be any bytes: they pass
-through as they are.
+``{{- `` and `` -}}`` remove white space before and after. Content may be any bytes, which pass
+through unchanged.
 """
 
 import base64
@@ -30,7 +30,7 @@ from keyhouse.base.secret import Secret
 
 
 class Source(StrEnum):
-    """Where a value comes from."""
+    """The source of a value."""
 
     MARBLERUN = "MarbleRun"  # reserved values
     SECRETS = "Secrets"
@@ -38,7 +38,7 @@ class Source(StrEnum):
 
 
 class SecretValue(Protocol):
-    """A value as the coordinator keeps it; all DER, or the bytes of a key."""
+    """A value in the coordinator's form: all DER, or the bytes of a key."""
 
     @property
     def private(self) -> Secret:
@@ -72,7 +72,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class MissingValueError(NotFoundError):
-    """A template needs a value that is not there (yet). ``call`` says which."""
+    """A template needs a value that does not exist (yet): see ``call``."""
 
     code = "missing-value"
 
@@ -82,7 +82,7 @@ class MissingValueError(NotFoundError):
 
 
 class Values(msgspec.Struct, frozen=True):
-    """What templates can name, when they are rendered."""
+    """The values for rendering templates."""
 
     marblerun: Mapping[str, SecretValue]
     secrets: Mapping[str, SecretValue]
@@ -96,14 +96,14 @@ class Template(msgspec.Struct, frozen=True):
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """Every value that rendering needs, in order."""
+        """The calls, in order. Rendering needs their values."""
         return tuple(part for part in self.parts if isinstance(part, Call))
 
     def render(self, values: Values) -> bytes:
-        """Return the content with ``values`` put in. It is as secret as they are.
+        """Return the content with ``values`` filled in. The content is as secret as the values.
 
-        Raises ``MissingValueError`` for a value that is unknown or empty, ``BadRequestError`` if
-        ``string`` meets a zero byte.
+        Raises ``MissingValueError`` for an unknown or empty value, and ``BadRequestError`` for a
+        zero byte in ``string``.
         """
         return b"".join(
             part if isinstance(part, bytes) else _evaluate(part, values) for part in self.parts
@@ -111,9 +111,9 @@ class Template(msgspec.Struct, frozen=True):
 
 
 def parse(data: bytes) -> Template:
-    """Return the template of ``data``. Raises ``BadRequestError`` with what is supported.
+    """Return the template of ``data``. Raises ``BadRequestError`` with the supported forms.
 
-    Whether names, functions and types fit together is checked elsewhere.
+    Other checks verify that names, functions and types fit together.
     """
     if b"{{" not in data:
         return Template((data,) if data else ())
@@ -146,7 +146,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-# Nearly every action, such as `` hex .Secrets.name }}``: the tokens of it in one match.
+# The form of nearly every action, such as `` hex .Secrets.name }}``, in a single match.
 _COMMON = re.compile(r"[ \t\r\n]*+([^\W\d]\w*+)[ \t\r\n]++((?:\.[^\W\d]\w*+)+)[ \t\r\n]*+\}\}")
 _SUPPORTED = (
     "supported are pem, hex, base64, raw and string with one value:"
@@ -164,7 +164,7 @@ def _append(parts: list[bytes | Call], literal: str, *, trim_end: bool) -> None:
 
 
 def _action(text: str, position: int, start: int) -> tuple[Call | None, int, bool]:
-    """Return the call (None: a comment), where the text continues, and whether to trim there."""
+    """Return the call (None: a comment), the position after it, and whether to trim there."""
     if text.startswith("/*", position):
         found = _COMMENT_END.search(text, position + 2)
         if found is None:
@@ -190,14 +190,14 @@ def _tokens(text: str, position: int, start: int) -> tuple[list[_Token], int, bo
         position, kind = found.end(), str(found.lastgroup)
         if kind == "end":
             return tokens, position, "-" in found[0]
-        # A member belongs to a ")" only if it follows at once.
+        # A member belongs to a ")" only without space in between.
         if kind != "space":
             tokens.append((kind, found[0]))
         elif tokens and tokens[-1] == ("mark", ")"):
             tokens.append(("space", ""))
 
 
-_LONGEST = 12  # tokens of the longest supported action, and some
+_LONGEST = 12  # tokens; more than the longest supported action has
 
 
 def _call(tokens: list[_Token]) -> Call | None:
@@ -216,7 +216,7 @@ def _call(tokens: list[_Token]) -> Call | None:
 
 
 def _argument(tokens: list[_Token]) -> list[str] | None:
-    """Return the steps of the value that is named: ``["Secrets", "my-name", "Cert"]``."""
+    """Return the steps of the named value: ``["Secrets", "my-name", "Cert"]``."""
     match tokens:
         case [("path", path)]:
             return path.split(".")[1:]
@@ -287,9 +287,9 @@ def _evaluate(call: Call, values: Values) -> bytes:
 
 
 def member_bytes(value: SecretValue, member: str) -> bytes:
-    """Return what a member of ``value`` stands for; the bare secret is its public part.
+    """Return the bytes of a member of ``value``. The bare secret is its public part.
 
-    Of keys and plain data, private and public part are the same bytes.
+    For keys and plain data, private and public part are the same bytes.
     """
     if member == "Cert":
         return value.cert

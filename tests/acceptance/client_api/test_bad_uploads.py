@@ -28,11 +28,11 @@ LOCKED = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncry
 PUBLIC = KEY.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 P384 = make_pair("P-384", key=ec.generate_private_key(ec.SECP384R1()))
 
-ONE_CERTIFICATE = "give exactly one certificate in DER or PEM"
-PKCS8_HINT = "give it as PKCS #8 in DER or PEM, without a pass phrase"
-KEY_ALONE = "this type of secret takes key alone"
-OWN_KEY = "give the key for which the certificate was made"
-PUBLIC_HINT = "give a SubjectPublicKeyInfo in DER or PEM, or leave it out"
+ONE_CERTIFICATE = "send exactly one certificate in DER or PEM"
+PKCS8_HINT = "send PKCS #8 in DER or PEM, without a pass phrase"
+KEY_ALONE = "this type of secret has only the field key"
+OWN_KEY = "send the private key of the certificate"
+PUBLIC_HINT = "send a SubjectPublicKeyInfo in DER or PEM, or leave the field out"
 
 Fields = dict[str, bytes]
 Found = tuple[str, str, str]
@@ -40,15 +40,15 @@ Found = tuple[str, str, str]
 MISFITS: dict[str, tuple[dict[str, Fields], tuple[Found, ...]]] = {
     "a key too short": (
         {"key0": {"key": bytes(15)}},
-        (("secrets.key0.key", "has 15 bytes", "the manifest asks for 16 bytes"),),
+        (("secrets.key0.key", "has 15 bytes", "the manifest requires 16 bytes"),),
     ),
     "a key too long": (
         {"key0": {"key": bytes(100_000)}},
-        (("secrets.key0.key", "has 100000 bytes", "the manifest asks for 16 bytes"),),
+        (("secrets.key0.key", "has 100000 bytes", "the manifest requires 16 bytes"),),
     ),
     "an empty key": (
         {"key0": {"key": b""}},
-        (("secrets.key0.key", "has 0 bytes", "the manifest asks for 16 bytes"),),
+        (("secrets.key0.key", "has 0 bytes", "the manifest requires 16 bytes"),),
     ),
     "a certificate for a key": (
         {"key0": {"cert": WEB.der, "private": PKCS8}},
@@ -65,13 +65,13 @@ MISFITS: dict[str, tuple[dict[str, Fields], tuple[Found, ...]]] = {
             (
                 "secrets.web.key",
                 "cannot be the value of a certificate",
-                "give the certificate as cert",
+                "send the certificate as cert",
             ),
         ),
     ),
     "a private key without certificate": (
         {"web": {"private": PKCS8}},
-        (("secrets.web.cert", "is missing", "give the certificate as cert"),),
+        (("secrets.web.cert", "is missing", "send the certificate as cert"),),
     ),
     "an empty certificate": (
         {"web": {"cert": b""}},
@@ -99,7 +99,7 @@ MISFITS: dict[str, tuple[dict[str, Fields], tuple[Found, ...]]] = {
     ),
     "another curve": (
         {"web": {"cert": P384.certificate}},
-        (("secrets.web.cert", "holds a key of another size", "the manifest asks for 256 bits"),),
+        (("secrets.web.cert", "holds a key of another size", "the manifest requires 256 bits"),),
     ),
     "another's private key": (
         {"web": {"cert": WEB.der, "private": user("another").key_pem}},
@@ -120,9 +120,9 @@ MISFITS: dict[str, tuple[dict[str, Fields], tuple[Found, ...]]] = {
     "several at once": (
         {"note": {"key": b"fine"}, "key1": {"key": b"x"}, "key0": {"key": b""}, "web": {}},
         (
-            ("secrets.key0.key", "has 0 bytes", "the manifest asks for 16 bytes"),
-            ("secrets.key1.key", "has 1 bytes", "the manifest asks for 16 bytes"),
-            ("secrets.web.cert", "is missing", "give the certificate as cert"),
+            ("secrets.key0.key", "has 0 bytes", "the manifest requires 16 bytes"),
+            ("secrets.key1.key", "has 1 bytes", "the manifest requires 16 bytes"),
+            ("secrets.web.cert", "is missing", "send the certificate as cert"),
         ),
     ),
 }
@@ -197,7 +197,7 @@ def test_a_key_mixed_with_a_certificate_breaks_a_rule_of_the_request(
             "status": "fail",
             "data": {f"secrets.{name}.key": "is given together with cert, private or public"},
             "message": f'secret "{name}" mixes a key with a certificate'
-            " (give either key alone, or cert with private and public)",
+            " (send either key alone, or cert with private and public)",
         },
     )
 

@@ -125,7 +125,7 @@ def test_what_was_reviewed_and_is_no_longer_true_is_refused(people: People) -> N
     assert people.writer.upload({"note": b"late"}).status == 200  # and this would be lost now
     late = told(API.plan(people.bob, NEW))["digest"]
     assert late != now
-    assert f"the plan is now {late}" in conflict(API.acknowledge(people.bob, NEW, now))
+    assert f"its digest is now {late}" in conflict(API.acknowledge(people.bob, NEW, now))
     assert people.writer.upload({"note": b"later"}).status == 200  # what is lost is no longer asked
     assert API.pending(people.nobody).data["missingUsers"] == ["bob", "carol"]
     assert API.acknowledge(people.bob, NEW, late).status == 200
@@ -134,7 +134,7 @@ def test_what_was_reviewed_and_is_no_longer_true_is_refused(people: People) -> N
 def test_security_versions_are_bound_to_their_plan_too(people: People) -> None:
     old = told(API.plan(people.releaser, raise_version(9)))["digest"]
     assert API.update(people.releaser, raise_version(5)).status == 200
-    assert "the plan is now" in conflict(API.update(people.releaser, raise_version(9), old))
+    assert "its digest is now" in conflict(API.update(people.releaser, raise_version(9), old))
     now = told(API.plan(people.releaser, raise_version(9)))
     (change,) = now["plan"]["changes"]
     assert (change["before"], change["after"]) == ("5", "9")

@@ -1,10 +1,10 @@
-"""The unencrypted index beside the journal for the time of a recovery.
+"""The unencrypted index beside the journal, for a recovery.
 
-It may only refuse: a share, a signature or a key that does not fit it. What it accepts has to be
-checked again against the recovered manifest, because the host can replace the file.
+The index is untrusted, because the host can replace the file. So it may only cause refusals: of a
+share, a signature or a key that does not fit. Everything that it accepts is checked again against
+the recovered manifest.
 
 Layout, all integers big-endian, ``bytes`` with a length of 4 bytes in front::
-
     version             1 byte, 1
     store id            16 bytes
     epoch               8 bytes
@@ -41,7 +41,7 @@ _MOST_HOLDERS: Final = 2**16 - 1
 
 
 class IndexDamagedError(KeyhouseError):
-    """The recovery index is not one that this deployment wrote."""
+    """The recovery index is damaged, or this deployment did not write it."""
 
     code = "recovery-index-damaged"
 
@@ -55,10 +55,10 @@ class IndexHolder(msgspec.Struct, frozen=True):
 
 
 class RecoveryIndex(msgspec.Struct, frozen=True):
-    """What a recovery may know before the journal is open.
+    """The facts that a recovery may use before the journal is open.
 
-    ``store_id`` has 16 bytes, ``manifest_fingerprint`` 32, ``root_cert`` is DER; ``threshold`` is
-    the number of shares that are needed, 0 if recovery is impossible.
+    ``store_id`` has 16 bytes, ``manifest_fingerprint`` 32, ``root_cert`` is DER. ``threshold`` is
+    the number of necessary shares, 0 if recovery is impossible.
     """
 
     store_id: bytes
@@ -70,7 +70,7 @@ class RecoveryIndex(msgspec.Struct, frozen=True):
 
 
 class SealedIndex(msgspec.Struct, frozen=True):
-    """An index that was read, signed by the root that it names, with its MAC yet to be checked."""
+    """A parsed index, signed by the root in the index. Its MAC is not checked yet."""
 
     index: RecoveryIndex
     authenticated: bytes
@@ -85,7 +85,7 @@ def index_of(
     store_id: bytes,
     epoch: int,
 ) -> RecoveryIndex:
-    """Return the index that belongs to the shares of one epoch, under ``manifest``."""
+    """Return the index for the shares of an epoch under ``manifest``."""
     return RecoveryIndex(
         store_id=store_id,
         epoch=epoch,
@@ -100,11 +100,11 @@ def index_of(
 
 
 def recovery_index(index: RecoveryIndex, *, keys: CoordinatorKeys, mac_key: Secret) -> bytes:
-    """Return the bytes of the file: the index, signed by its root, under a MAC.
+    """Return the bytes of the file: the index, signed by its root, with a MAC.
 
     ``mac_key`` is derived from the data key of the epoch. The index can be read without the data
-    key, and it may only refuse (security rules, "Recovery"). The same index, keys and MAC key give
-    the same bytes.
+    key, and may only cause refusals (security rules, "Recovery"). The same index, keys and MAC key
+    give the same bytes.
     """
     if index.root_cert != keys.root_cert:
         raise BrokenError("a recovery index names another root than the one that signs it")
@@ -114,10 +114,10 @@ def recovery_index(index: RecoveryIndex, *, keys: CoordinatorKeys, mac_key: Secr
 
 
 def read_recovery_index(raw: bytes) -> SealedIndex:
-    """Return the index of a file whose form and signature hold; raise ``IndexDamagedError`` if not.
+    """Return the index of a file with a valid form and signature, or raise ``IndexDamagedError``.
 
-    The signature shows that the parts belong together, not that they are ours: the root comes
-    from the file itself. Only ``check_index_mac`` and the recovered journal show that.
+    The signature proves that the parts belong together, but not that the file is ours, because the
+    root comes from the file itself. Only ``check_index_mac`` and the recovered journal prove that.
     """
     if len(raw) > _LONGEST:
         raise IndexDamagedError("the recovery index is too long", hint=_HINT)
@@ -128,7 +128,7 @@ def read_recovery_index(raw: bytes) -> SealedIndex:
 
 
 def check_index_mac(sealed: SealedIndex, mac_key: Secret) -> RecoveryIndex:
-    """Return the index if its MAC is by ``mac_key``; raise ``IndexDamagedError`` if not."""
+    """Return the index if its MAC is by ``mac_key``, or raise ``IndexDamagedError``."""
     if not hmac.compare_digest(_mac(sealed.authenticated, mac_key), sealed.mac):
         raise IndexDamagedError("the recovery index does not belong to this data key", hint=_HINT)
     return sealed.index
@@ -161,8 +161,8 @@ def _read(raw: bytes) -> SealedIndex:
     reader = ByteReader(raw, "big")
     if reader.number(1, "version") != _VERSION:
         raise IndexDamagedError(
-            "the recovery index is of a version that is not known here",
-            hint="use the version of Keyhouse that wrote it, or a newer one",
+            "the recovery index has an unknown version",
+            hint="use the Keyhouse version that wrote it, or a newer version",
         )
     index = _read_body(reader)
     body = raw[: reader.position]
@@ -170,7 +170,7 @@ def _read(raw: bytes) -> SealedIndex:
     authenticated = raw[: reader.position]
     mac = reader.take(_DIGEST, "MAC")
     reader.finish("MAC")
-    # Encoding again catches a wrong order, repeated names and anything else not canonical.
+    # A second encoding detects a wrong order, repeated names and every other uncanonical form.
     if _encode(index) != body or not _is_threshold(index):
         raise ValueError("not in canonical form")
     if not is_signed_by_root(index.root_cert, signature, RECOVERY_INDEX_CONTEXT + body):

@@ -1,11 +1,12 @@
-"""The data key, split among holders of recovery keys: XOR for all of them, Shamir for a threshold.
+"""Splits the data key among holders of recovery keys: XOR for all of them, Shamir for a threshold.
 
-Shamir's scheme over GF(2^8) with the polynomial 0x11B: for each byte of the secret one random
-polynomial of degree threshold - 1 whose constant term is that byte. A share is its values at x,
-followed by x itself. Source: Client API, "Recovery: Material".
+With XOR all shares together give the key. Shamir's scheme uses GF(2^8) with the polynomial 0x11B.
+Each byte of the secret is the constant term of a random polynomial of degree threshold - 1. A share
+has the values of these polynomials at x, followed by x. Any ``threshold`` points determine the
+polynomials; fewer points fit every secret. Source: Client API, "Recovery: Material".
 
-All bytes of a secret are computed at once, as the lanes of one long integer. There are no tables
-and no branches that depend on a secret, so neither caches nor jumps tell of it.
+All bytes of a secret are computed at once, as the lanes of a long integer. The code has no tables
+and no branches that depend on a secret, so caches and jumps reveal nothing about it.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ from keyhouse.base.errors import BrokenError, InvalidError, Problem
 from keyhouse.base.printable import at
 from keyhouse.base.secret import Secret
 
-_MOST_SHARES = 255  # x is a byte and not 0: the share at 0 would be the secret
+_MOST_SHARES = 255  # x is a byte above 0, because the value at 0 is the secret
 _LEAST_THRESHOLD = 2
 _REDUCTION = 0x1B  # x^8 = x^4 + x^3 + x + 1
 _BITS = 8
@@ -34,39 +35,39 @@ _DATA_KEY_BYTES: Final = 32
 
 
 def split_xor(secret: Secret, shares: int) -> tuple[Secret, ...]:
-    """Return random shares, each as long as the secret, that give it when all are combined."""
+    """Return random shares, each as long as the secret. All of them together give the secret."""
     if shares < 1:
-        raise BrokenError("a secret was to be split into no share")
+        raise BrokenError("a secret cannot be split into 0 shares")
     value = secret.reveal()
     pads = [secrets.token_bytes(len(value)) for _ in range(shares - 1)]
     return tuple(Secret(share) for share in (*pads, reduce(_xor, pads, value)))
 
 
 def combine_xor(shares: Sequence[Secret]) -> Secret:
-    """Return the secret of all shares; whether it is the right one, its user has to find out.
+    """Return the secret of all shares. The caller has to check whether the secret is right.
 
-    Raises ``BrokenError`` for no shares, different lengths, or a share given twice.
+    Raises ``BrokenError`` for no shares, different lengths, or a repeated share.
     """
     values = [share.reveal() for share in shares]
     if len({len(value) for value in values}) != 1:
         raise BrokenError("shares of different lengths, or none, cannot be combined")
     if len(set(values)) != len(values):
-        raise BrokenError("a share was given twice")
+        raise BrokenError("a share is repeated")
     return Secret(reduce(_xor, values))
 
 
 def split_shamir(secret: Secret, *, shares: int, threshold: int) -> tuple[Secret, ...]:
-    """Return shares of which any ``threshold`` give the secret, and fewer tell nothing of it.
+    """Return shares.
+
+    Any ``threshold`` of them give the secret; fewer contain no information about it.
 
     Each share is one byte longer than the secret.
     """
     if not _LEAST_THRESHOLD <= threshold <= shares <= _MOST_SHARES:
-        raise BrokenError(
-            "a secret was to be split with an impossible threshold or number of shares"
-        )
+        raise BrokenError("a secret cannot be split with this threshold and number of shares")
     length = len(secret)
     coefficients = [_lanes(secrets.token_bytes(length)) for _ in range(threshold - 1)]
-    # Highest degree first, as Horner's rule takes them; the secret is the constant term.
+    # Highest degree first, for Horner's rule. The secret is the constant term.
     coefficients.append(_lanes(secret.reveal()))
     points = secrets.SystemRandom().sample(range(1, _MOST_SHARES + 1), shares)
     return tuple(
@@ -77,8 +78,8 @@ def split_shamir(secret: Secret, *, shares: int, threshold: int) -> tuple[Secret
 def combine_shamir(shares: Sequence[Secret]) -> Secret:
     """Return the secret of at least ``threshold`` shares, by interpolation at 0.
 
-    Fewer give a wrong secret without notice, so its user has to check it. Raises ``BrokenError``
-    for fewer than 2 shares, different lengths, an x of 0 or an x given twice.
+    Fewer shares give a wrong secret without an error, so the caller has to check the secret. Raises
+    ``BrokenError`` for fewer than 2 shares, different lengths, an x of 0 or a repeated x.
     """
     values = [share.reveal() for share in shares]
     if len(values) < _LEAST_THRESHOLD:
@@ -88,7 +89,7 @@ def combine_shamir(shares: Sequence[Secret]) -> Secret:
         raise BrokenError("shares that are too short or of different lengths cannot be combined")
     points = [value[-1] for value in values]
     if 0 in points or len(set(points)) != len(points):
-        raise BrokenError("a share was given twice, or is invalid")
+        raise BrokenError("a share is repeated or invalid")
     total = 0
     for x, value in zip(points, values, strict=True):
         total ^= _multiply(_lanes(value[:-1]), _weight(x, points), length)
@@ -100,9 +101,9 @@ def _value_at(x: int, coefficients: Sequence[int], length: int) -> int:
 
 
 def _weight(x: int, points: Sequence[int]) -> int:
-    """Return the Lagrange coefficient of ``x`` at 0: the product of p / (p - x) over the others.
+    """Return the Lagrange coefficient of ``x`` at 0: the product of p / (p - x) over all other p.
 
-    In this field, minus is the same as XOR.
+    In this field, minus equals XOR.
     """
     others = [point for point in points if point != x]
     above = reduce(lambda a, b: _multiply(a, b, 1), others, 1)
@@ -111,7 +112,7 @@ def _weight(x: int, points: Sequence[int]) -> int:
 
 
 def _inverse(value: int) -> int:
-    """Return value^254: the field has 255 elements beside 0, so this times value is 1."""
+    """Return value^254. The field has 255 elements besides 0, so this is the inverse."""
     power = value
     result = 1
     for _ in range(_BITS - 1):
@@ -141,10 +142,10 @@ def _xor(a: bytes, b: bytes) -> bytes:
 
 
 class RecoveryHolder(msgspec.Struct, frozen=True):
-    """One recovery key and its share.
+    """A recovery key and its share.
 
-    ``public_key`` is SubjectPublicKeyInfo DER; ``ciphertext`` the share under RSA-OAEP (SHA-256,
-    MGF1 with SHA-256, empty label); ``share_hash`` the SHA-256 of the share.
+    ``public_key`` is SubjectPublicKeyInfo DER. ``ciphertext`` is the share under RSA-OAEP (SHA-256,
+    MGF1 with SHA-256, empty label). ``share_hash`` is the SHA-256 of the share.
     """
 
     name: str
@@ -154,10 +155,10 @@ class RecoveryHolder(msgspec.Struct, frozen=True):
 
 
 class RecoveryMaterial(msgspec.Struct, frozen=True):
-    """All that stays of the shares of one data key. ``holders`` are sorted by name.
+    """The stored material about the shares of a data key. ``holders`` are sorted by name.
 
-    ``threshold`` is as the manifest has it (0: all), ``effective_threshold`` the number of shares
-    that are really needed (0: there are no holders, so the state cannot be recovered).
+    ``threshold`` is the value in the manifest (0: all). ``effective_threshold`` is the number of
+    necessary shares (0: no holders, so the state cannot be recovered).
     """
 
     holders: tuple[RecoveryHolder, ...]
@@ -166,19 +167,19 @@ class RecoveryMaterial(msgspec.Struct, frozen=True):
 
     @property
     def ciphertexts(self) -> dict[str, bytes]:
-        """The encrypted shares under their holders' names, sorted by name."""
+        """The encrypted shares by holder, sorted by name."""
         return {holder.name: holder.ciphertext for holder in self.holders}
 
 
 def effective_threshold(keys: int, threshold: int) -> int:
-    """Return how many shares are needed: all of them if ``threshold`` is 0."""
+    """Return the number of necessary shares: all shares if ``threshold`` is 0."""
     return threshold or keys
 
 
 def recovery_key_problems(
     recovery_keys: Mapping[str, bytes], threshold: int
 ) -> tuple[Problem, ...]:
-    """Return everything for which ``make_recovery`` would refuse, with places in the manifest."""
+    """Return every problem that ``make_recovery`` would refuse, with places in the manifest."""
     found = [
         Problem(at("RecoveryKeys", name), *reason)
         for name, der in recovery_keys.items()
@@ -186,7 +187,7 @@ def recovery_key_problems(
     ]
     count = len(recovery_keys)
     where = at("Config", "RecoveryThreshold")
-    if threshold and not 2 <= threshold <= count:  # noqa: PLR2004 (one share alone splits nothing)
+    if threshold and not 2 <= threshold <= count:  # noqa: PLR2004 (a single share is the secret)
         hint = "use 0 for all keys, or 2 up to the number of recovery keys"
         found.append(Problem(where, "does not fit the number of recovery keys", hint))
     elif 0 < threshold < count and count > _MOST_SHARES:
@@ -200,14 +201,14 @@ def make_recovery(
 ) -> RecoveryMaterial:
     """Return the data key split among the holders, each share encrypted for its holder.
 
-    ``dek`` has 32 bytes, ``recovery_keys`` maps names to SubjectPublicKeyInfo DER of RSA keys.
-    One key gets the data key itself; n keys with threshold 0 or n get XOR shares of 32 bytes;
+    ``dek`` has 32 bytes. ``recovery_keys`` maps names to SubjectPublicKeyInfo DER of RSA keys. A
+    single key gets the data key itself; n keys with threshold 0 or n get XOR shares of 32 bytes;
     with 2 <= threshold < n, Shamir shares of 33 bytes. Plain shares are not kept. Raises
     ``InvalidError`` with every problem of keys and threshold. Source: Client API, "Recovery:
     Material".
     """
     if len(dek) != _DATA_KEY_BYTES:
-        raise BrokenError("the data key to be split has not 32 bytes")
+        raise BrokenError("the data key does not have 32 bytes")
     problems = recovery_key_problems(recovery_keys, threshold)
     if problems:
         raise InvalidError("the recovery keys cannot be used", problems)
@@ -227,7 +228,7 @@ def _split(dek: Secret, keys: int, threshold: int) -> tuple[Secret, ...]:
         return ()
     if 0 < threshold < keys:
         return split_shamir(dek, shares=keys, threshold=threshold)
-    return split_xor(dek, keys)  # of one share: the data key itself
+    return split_xor(dek, keys)  # a single share is the data key itself
 
 
 def _holder(name: str, public_key: bytes, share: Secret) -> RecoveryHolder:

@@ -1,9 +1,9 @@
 """Verifies submitted shares, and combines enough of them into the data key.
 
-A share is submitted with its holder's signature: RSA PKCS #1 v1.5 over SHA-256 of the plain share,
-by the recovery key to which the share was encrypted. Before the journal is open, shares and keys
-are compared with the recovery index, which may only refuse; afterwards with the recovered manifest.
-Source: wire reference of the interface, "Recovery".
+A holder signs a share: RSA PKCS #1 v1.5 over SHA-256 of the plain share, with the recovery key of
+this share. Before the journal is open, shares and keys are compared with the recovery index, which
+may only cause refusals. Afterwards they are compared with the recovered manifest. Source: wire
+reference of the interface, "Recovery".
 """
 
 import hashlib
@@ -30,17 +30,20 @@ _BITS: Final = 4096
 _OAEP: Final = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)
 
 PLAIN_SIZES: Final = frozenset({16, 32, 33})
-"""Bytes of an upload that is a plain share; any other is encrypted. (16: of long ago, no more.)"""
+"""Bytes of an upload that is a plain share; an upload of any other size is encrypted.
+
+Size 16 exists only in deployments of old versions of the interface.
+"""
 
 _DATA_KEY_BYTES: Final = 32
 _MOST_KEYS: Final = 512
 
 
 class EphemeralKey:
-    """An RSA key of 4096 bits (exponent 65537) that lives in memory only.
+    """An RSA key of 4096 bits (exponent 65537), in memory only.
 
-    Making one takes up to some seconds of a processor. ``public_key`` is SubjectPublicKeyInfo DER.
-    Source: wire reference of the interface, "GET /api/v2/recover/public-key".
+    Key generation takes up to some seconds of a processor. ``public_key`` is SubjectPublicKeyInfo
+    DER. Source: wire reference of the interface, "GET /api/v2/recover/public-key".
     """
 
     __slots__ = ("_key", "public_key")
@@ -52,9 +55,10 @@ class EphemeralKey:
         )
 
     def decrypt(self, ciphertext: bytes) -> Secret:
-        """Return what was encrypted: RSA-OAEP, SHA-256 for hash and MGF1, empty label.
+        """Return the plaintext: RSA-OAEP, SHA-256 for hash and MGF1, empty label.
 
-        Raises ``BadRequestError``, always with the same words, if it was not encrypted to this key.
+        Raises ``BadRequestError``, always with the same text, for every invalid ciphertext.
+        Different texts could be an oracle for an attacker.
         """
         try:
             return Secret(self._key.decrypt(ciphertext, _OAEP))
@@ -68,41 +72,43 @@ class EphemeralKey:
 
 
 class ShareRefusedError(RefusedError):
-    """The share is not one that is missing. Those accepted before it are kept."""
+    """The share is not a missing share. Shares accepted before are kept."""
 
     code = "share-refused"
 
 
 class SubmittedShare(msgspec.Struct, frozen=True):
-    """A verified share of the holder ``name``, with the signature over it."""
+    """A verified share of the holder ``name``, with the signature over the share."""
 
     name: str
     share: Secret
     signature: bytes
 
 
-def require_signer(index: RecoveryIndex, signature: bytes, taken: Collection[str]) -> IndexHolder:
-    """Return the holder of ``index`` whose key made ``signature`` over the share of that holder.
+def require_signer(
+    index: RecoveryIndex, signature: bytes, accepted: Collection[str]
+) -> IndexHolder:
+    """Return the holder in ``index`` whose key signed the hash of this holder's share.
 
-    Only public-key operations, on hashes in the index: a caller without a share cannot make the
-    coordinator use its private key. Raises ``ShareRefusedError``.
+    Uses only public-key operations, on hashes in the index. So a caller without a share cannot make
+    the coordinator use its private key. Raises ``ShareRefusedError``.
     """
     for holder in index.holders:
         if signed_by(holder.public_key, signature, holder.share_hash):
-            return _missing(holder, taken)
+            return _require_missing(holder, accepted)
     raise ShareRefusedError(
-        "the signature is by none of the recovery keys over its own share",
+        "no recovery key made this signature over its own share",
         hint="sign the decrypted share with the private key that decrypted it"
-        " (RSA PKCS #1 v1.5, SHA-256); is it a share of this deployment, and a present one?",
+        " (RSA PKCS #1 v1.5, SHA-256); use a present share of this deployment",
     )
 
 
 def verify_share(
-    index: RecoveryIndex, share: Secret, signature: bytes, taken: Collection[str]
+    index: RecoveryIndex, share: Secret, signature: bytes, accepted: Collection[str]
 ) -> SubmittedShare:
-    """Return the plain ``share`` if ``index`` has it and its holder signed it.
+    """Return the plain ``share`` if ``index`` has its hash and its holder signed it.
 
-    ``taken``: the holders whose shares were accepted already. Raises ``ShareRefusedError``.
+    ``accepted``: the holders of shares accepted before. Raises ``ShareRefusedError``.
     """
     digest = hashlib.sha256(share.reveal()).digest()
     known = (held for held in index.holders if hmac.compare_digest(held.share_hash, digest))
@@ -110,41 +116,42 @@ def verify_share(
     if holder is None:
         raise ShareRefusedError(
             "the share does not belong to this state",
-            hint="it may be of another deployment, or from before the recovery keys changed",
+            hint="use a share of this deployment, made after the last change of the recovery keys",
         )
     if not signed_by(holder.public_key, signature, digest):
         raise ShareRefusedError(
-            f"the signature is not by the recovery key {quoted(holder.name)}, whose share this is",
+            f"the recovery key {quoted(holder.name)} of this share did not make the signature",
             hint="sign the decrypted share with the private key that decrypted it"
             " (RSA PKCS #1 v1.5, SHA-256)",
         )
-    _missing(holder, taken)
+    _require_missing(holder, accepted)
     return SubmittedShare(holder.name, share, signature)
 
 
 def data_key(index: RecoveryIndex, submitted: Sequence[SubmittedShare]) -> Secret:
-    """Return the data key that ``submitted``, as many as the threshold of ``index``, combine to.
+    """Return the data key from ``submitted``, which must have the threshold of ``index``.
 
-    Only opening the journal shows whether it is the right one. Raises ``ShareRefusedError`` if the
+    Only opening the journal proves that the key is right. Raises ``ShareRefusedError`` if the
     shares cannot be combined.
     """
     shares = [submission.share for submission in submitted]
     if len(shares) != index.threshold:
         raise ShareRefusedError("too few shares to recover")
     try:
-        every_one = len(index.holders) == index.threshold
-        found = combine_xor(shares) if every_one else combine_shamir(shares)
+        is_xor = len(index.holders) == index.threshold
+        combined = combine_xor(shares) if is_xor else combine_shamir(shares)
     except BrokenError:
-        found = Secret(b"")
-    if len(found) != _DATA_KEY_BYTES:
+        combined = Secret(b"")
+    if len(combined) != _DATA_KEY_BYTES:
         raise ShareRefusedError(
-            "the shares do not fit together", hint="is recovery_index of this journal?"
+            "the shares do not fit together",
+            hint="check that recovery_index belongs to this journal",
         )
-    return found
+    return combined
 
 
 def signed_by(public_key: bytes, signature: bytes, digest: bytes) -> bool:
-    """Tell whether ``signature`` is by ``public_key`` (RSA, DER) over what has this SHA-256."""
+    """Return whether ``public_key`` (RSA, DER) signed the message with the SHA-256 ``digest``."""
     key = _public_key(public_key)
     if key is None:
         return False
@@ -158,13 +165,13 @@ def signed_by(public_key: bytes, signature: bytes, digest: bytes) -> bool:
 def require_signed(
     submitted: Sequence[SubmittedShare], keys: Mapping[str, bytes], hashes_of: Mapping[str, bytes]
 ) -> None:
-    """Require that each share belongs to a different one of ``keys``, and is signed by that key.
+    """Verify that each share belongs to a different key of ``keys``, and that this key signed it.
 
-    Both map names, to SubjectPublicKeyInfo DER and to the SHA-256 of the share. Raises
-    ``ShareRefusedError``.
+    Both maps have names as keys; values are SubjectPublicKeyInfo DER and the SHA-256 of the share.
+    Raises ``ShareRefusedError``.
     """
     if len({submission.name for submission in submitted}) != len(submitted):
-        raise ShareRefusedError("two shares are of the same recovery key")
+        raise ShareRefusedError("two shares belong to the same recovery key")
     for submission in submitted:
         digest = hashlib.sha256(submission.share.reveal()).digest()
         key = keys.get(submission.name, b"")
@@ -176,17 +183,18 @@ def require_signed(
             )
 
 
-def _missing(holder: IndexHolder, taken: Collection[str]) -> IndexHolder:
-    if holder.name in taken:
+def _require_missing(holder: IndexHolder, accepted: Collection[str]) -> IndexHolder:
+    if holder.name in accepted:
         raise ShareRefusedError(
-            f"the share of {quoted(holder.name)} is in already", hint="another one is needed"
+            f"the share of {quoted(holder.name)} is in already",
+            hint="submit a different share",
         )
     return holder
 
 
 @lru_cache(maxsize=_MOST_KEYS)
 def _public_key(der: bytes) -> rsa.RSAPublicKey | None:
-    """Return a recovery key; None for anything else, which a forged index may hold."""
+    """Return a recovery key; None for any other bytes, which a forged index may contain."""
     try:
         key = load_der_public_key(der)
     except LIBRARY_REFUSALS:

@@ -1,1 +1,1 @@
-"""Certificates and requests for them: X.509 as the coordinator issues and reads it."""
+"""X.509 certificates and certificate requests of the coordinator."""

@@ -1,4 +1,10 @@
-"""The coordinator's certification authority: root, intermediate, marble root."""
+"""The coordinator's certification authority: root, intermediate, marble root.
+
+The root signs the intermediate. The marble root has the key and subject of the intermediate, but
+signs itself. Clients outside trust the root. Workloads trust the marble root, and an update
+replaces the intermediate and the marble root. So workloads from before and after an update do not
+accept each other, while clients still verify the same root.
+"""
 
 import ipaddress
 import secrets
@@ -27,17 +33,17 @@ INTERMEDIATE_NAME: Final = "Keyhouse Coordinator - Intermediate CA"
 _SIMULATED: Final = " (SIMULATION)"
 
 LIFETIME: Final = timedelta(microseconds=(2**63 - 1) // 1000)
-"""2^63-1 nanoseconds, about 292.3 years: the longest duration of the interface's Go clients."""
+"""2^63-1 nanoseconds, about 292.3 years: the longest duration in the interface's Go clients."""
 
 _LOOPBACK: Final = ("127.0.0.1", "::1")
 _ROOT_SECRET_BYTES: Final = 32
 
 
 def parse_names(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the DNS names and the IP addresses of a comma-separated list, in its order.
+    """Return the DNS names and the IP addresses of a comma-separated list, in order.
 
-    White space around an entry is dropped, empty entries and repetitions too; addresses come back
-    in their canonical spelling. Raises ``InvalidError`` for an entry that is neither.
+    White space around an entry, empty entries and repetitions are dropped. Addresses are returned
+    in canonical spelling. Raises ``InvalidError`` for any other entry.
     """
     dns_names: dict[str, None] = {}
     ip_addresses: dict[str, None] = {}
@@ -71,10 +77,10 @@ def make_coordinator_keys(
     now: datetime,
     simulated: bool,
 ) -> CoordinatorKeys:
-    """Return fresh keys, certificates and root secret for a coordinator of these names.
+    """Return new keys, certificates and root secret for a coordinator with these names.
 
-    The certificates hold from ``now`` (with a zone, cut to whole seconds) for 2^63-1 ns. With
-    ``simulated`` the common names say so, forever. Source: Client API, "The coordinator's
+    The certificates are valid from ``now`` (with a zone, cut to whole seconds) for 2^63-1 ns. With
+    ``simulated``, the common names contain a mark forever. Source: Client API, "The coordinator's
     certificates".
     """
     dns, addresses = parse_names(",".join((*dns_names, *ip_addresses)))
@@ -98,10 +104,10 @@ def make_coordinator_keys(
 
 
 def renew_intermediate(keys: CoordinatorKeys, now: datetime) -> CoordinatorKeys:
-    """Return ``keys`` with a fresh intermediate key and new certificates for it.
+    """Return ``keys`` with a new intermediate key and new certificates for this key.
 
-    Names and subject stay, root and root secret too. Leaves of the old intermediate no longer
-    verify against the new marble root.
+    Names, subject, root and root secret stay. Leaves of the old intermediate do not verify against
+    the new marble root.
     """
     return _with_intermediate(keys, certificate_of(keys.intermediate_cert).subject, now)
 
@@ -117,7 +123,7 @@ def _with_intermediate(keys: CoordinatorKeys, subject: x509.Name, now: datetime)
         authority_cert_serial_number=None,
     )
     intermediate = builder.issuer_name(root.subject).add_extension(authority, critical=False)
-    # The twin: same key, same subject, another serial number, signed by itself.
+    # The twin has the same key and subject, another serial number, and signs itself.
     twin = _ca_builder(subject, key, keys.dns_names, keys.ip_addresses, now).issuer_name(subject)
     return msgspec.structs.replace(
         keys,

@@ -1,4 +1,4 @@
-"""Generated leaf and CA certificates, built from a manifest's template."""
+"""Generated leaf and CA certificates, from a manifest's template."""
 
 from contextlib import suppress
 from datetime import datetime
@@ -30,7 +30,7 @@ _COMMON_NAME: Final = (2, 5, 4, 3)  # CN, X.520
 
 _Hash = hashes.SHA256 | hashes.SHA384 | hashes.SHA512
 
-# The numbers of Go's x509.SignatureAlgorithm for ECDSA.
+# The ECDSA numbers of Go's x509.SignatureAlgorithm.
 _ALGORITHMS: Final[dict[int, type[_Hash]]] = {
     10: hashes.SHA256,
     11: hashes.SHA384,
@@ -39,7 +39,7 @@ _ALGORITHMS: Final[dict[int, type[_Hash]]] = {
 
 
 class CertificatePlan(msgspec.Struct, frozen=True):
-    """Everything in a certificate that does not depend on its key."""
+    """The parts of a certificate that do not depend on its key."""
 
     subject: x509.Name
     start: datetime
@@ -48,7 +48,7 @@ class CertificatePlan(msgspec.Struct, frozen=True):
     subject_key_id: bytes
     is_ca: bool
     algorithm: _Hash
-    # Extra extensions come as bytes; what they break shows only when the whole is read.
+    # Extra extensions are bytes. Invalid bytes appear only when the whole certificate is parsed.
     must_be_read_back: bool
 
 
@@ -72,8 +72,8 @@ def issue(
 ) -> bytes:
     """Return a certificate (DER) over ``public_key``, signed by the intermediate key.
 
-    It verifies against the marble root, and against the root by way of the intermediate. Raises
-    ``InvalidError`` for the little that shows only when all parts come together.
+    The certificate verifies against the marble root, and against the root by way of the
+    intermediate. Raises ``InvalidError`` for problems that only the combined parts show.
     """
     try:
         der = _build(plan, public_key, keys)
@@ -88,9 +88,9 @@ def issue(
 def template_problems(
     definition: SecretDefinition, *, keys: CoordinatorKeys, now: datetime, building: bool
 ) -> tuple[Problem, ...]:
-    """Return everything for which a certificate could not be planned; ``building``: or made.
+    """Return every reason why a certificate could not be planned or, with ``building``, made.
 
-    Nothing that can be refused depends on the key, so a temporary one stands in for all kinds.
+    No reason depends on the key, so a temporary key replaces keys of all kinds.
     """
     plan = plan_certificate(definition, keys=keys, now=now)
     if isinstance(plan, tuple):
@@ -98,14 +98,14 @@ def template_problems(
     if not building:
         return ()
     try:
-        issue(plan, _throw_away_key(), keys)
+        issue(plan, _temporary_key(), keys)
     except InvalidError as refusal:
         return refusal.problems
     return ()
 
 
 @lru_cache(maxsize=1)
-def _throw_away_key() -> ec.EllipticCurvePublicKey:
+def _temporary_key() -> ec.EllipticCurvePublicKey:
     return generate_key("P-256").public_key()
 
 
@@ -133,9 +133,9 @@ def _plan(
 def _refuse_own_names(
     subject: Subject, shown: str, keys: CoordinatorKeys, findings: Findings
 ) -> None:
-    """Refuse common names of the coordinator, also as an extra name, which replaces the plain one.
+    """Refuse common names of the coordinator, also in an extra name, which replaces the plain name.
 
-    Without DNS names in a certificate, some clients still look at the common name.
+    For a certificate without DNS names, some clients still use the common name.
     """
     names: dict[Place, str] = {("CommonName",): shown} | {
         ("ExtraNames", position, "Value"): extra.value
@@ -162,7 +162,7 @@ def _algorithm(template: CertificateTemplate, keys: CoordinatorKeys, findings: F
     if algorithm is None:
         findings.refuse(
             ("Cert", "SignatureAlgorithm"),
-            "is not one that the coordinator's key can make",
+            "is not possible with the coordinator's key",
             "leave it out, or use 10, 11, 12 (ECDSA with SHA-256, SHA-384, SHA-512)",
         )
         return signature_hash(keys.curve)

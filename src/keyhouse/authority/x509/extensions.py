@@ -1,4 +1,4 @@
-"""The extensions of a generated certificate that its template asks for."""
+"""The extensions of a generated certificate, from its template."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ from keyhouse.base.printable import Place
 from keyhouse.wire.secret_types import CertificateTemplate, Uri
 
 Wanted = tuple[x509.ExtensionType, bool]
-"""An extension and whether it is critical."""
+"""An extension, and whether it is critical."""
 
 DEFAULT_DNS_NAMES: Final = ("localhost",)
 DEFAULT_IP_ADDRESSES: Final = ("127.0.0.1", "::1")
@@ -34,7 +34,7 @@ _KEY_AGREEMENT: Final = 16
 _KEY_CERT_SIGN: Final = 32
 _ONLY: Final = 128 | 256
 
-# The manifest's number of an extended key usage is its place here.
+# The index in this list is the manifest's number of the extended key usage.
 EXTENDED_USAGES: Final = tuple(
     x509.ObjectIdentifier(text)
     for text in (
@@ -70,14 +70,14 @@ SET_HERE: Final = frozenset(
         ExtensionOID.CRL_DISTRIBUTION_POINTS,
     }
 )
-"""Extensions that have fields of their own in a template, or come from the coordinator."""
+"""Extensions with their own fields in a template, or set by the coordinator."""
 
 _NOT_AN_OID: Final = "is not an object identifier"
 _ARCS: Final = "write it as a list of integers, such as [1, 3, 6, 1, 4, 1, 311]"
-_UNLIMITED: Final = -1  # how Go programs write "no limit" for MaxPathLen
+_UNLIMITED: Final = -1  # Go programs write -1 for "no limit" in MaxPathLen
 
 
-# Go, for one, cannot read a certificate at all if it has a URI with another host.
+# Go, for example, cannot parse a certificate with any other host in a URI.
 _URI_LABEL: Final = r"[A-Za-z0-9!$&'()*+,;=_~-]+"
 _URI_HOST: Final = re.compile(
     rf"(?:{_URI_LABEL}(?:\.{_URI_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])(?::[0-9]{{0,5}})?"
@@ -87,7 +87,7 @@ _URI_HOST: Final = re.compile(
 def extensions(
     template: CertificateTemplate, keys: CoordinatorKeys, findings: Findings
 ) -> tuple[Wanted, ...]:
-    """Return all extensions but the two key identifiers; problems go to ``findings``."""
+    """Return all extensions except the two key identifiers; problems go to ``findings``."""
     access = _information_access(template, findings)
     names = _alternative_names(template, keys, findings)
     policies = _policies(template, findings)
@@ -109,9 +109,9 @@ def extensions(
 
 
 def uri(value: Uri) -> str:
-    """Return the text of a URI; ``ValueError`` if a part has characters that do not belong there.
+    """Return the text of a URI. Raises ``ValueError`` for a part with invalid characters.
 
-    The path is percent-encoded, as the interface's Go clients would.
+    The path is percent-encoded, as in the interface's Go clients.
     """
     scheme_rest = value.scheme[1:].translate({ord(c): None for c in "+-."})
     if not (value.scheme[:1].isalpha() and value.scheme.isascii()):
@@ -176,7 +176,9 @@ def _basic_constraints(
         return x509.BasicConstraints(ca=template.is_ca, path_length=None)
     if not template.is_ca:
         here = ("Cert", "MaxPathLen" if length else "MaxPathLenZero")
-        findings.refuse(here, "is given for a certificate that is no CA", "set IsCA, or remove it")
+        findings.refuse(
+            here, "is given for a certificate that is not a CA", "set IsCA, or remove it"
+        )
         return None
     return x509.BasicConstraints(ca=True, path_length=length)
 
@@ -234,7 +236,7 @@ def _policies(template: CertificateTemplate, findings: Findings) -> x509.Certifi
         else:
             found.append(oid)
     for _, oid in _oids(template.policy_identifiers, "PolicyIdentifiers", findings):
-        if oid not in found:  # Go writes each in both fields
+        if oid not in found:  # Go writes each policy in both fields
             found.append(oid)
     policies = [x509.PolicyInformation(each, policy_qualifiers=None) for each in found]
     return x509.CertificatePolicies(policies) if policies else None
@@ -276,7 +278,9 @@ def _addresses(
     hint = "write it like 192.0.2.1 or 2001:db8::1, without a zone or prefix"
     for here, address in attempt_each(findings, read_address, given, "IPAddresses", problem, hint):
         if takes_own_address(keys, str(address)):
-            findings.refuse(here, "is an address of the coordinator itself", "choose another one")
+            findings.refuse(
+                here, "is an address of the coordinator itself", "choose another address"
+            )
         else:
             yield x509.IPAddress(address)
 
@@ -296,7 +300,7 @@ def _email(text: str) -> x509.RFC822Name:
 
 def _uris(template: CertificateTemplate, findings: Findings) -> Iterator[x509.GeneralName]:
     hint = (
-        'give "Scheme", "Host" such as a.example:443, and "Path"; without "Host", a "Path"'
+        'write "Scheme", "Host" such as a.example:443, and "Path"; without "Host", a "Path"'
         " that begins with /"
     )
     texts = attempt_each(findings, uri, template.uris, "URIs", "is not a URI", hint)
@@ -319,7 +323,7 @@ def _extra(
                 here, "is an extension that Keyhouse sets", "use the template's own fields"
             )
         elif identifier in seen:
-            findings.refuse(here, "gives an extension for the second time", "remove one of them")
+            findings.refuse(here, "repeats an extension", "remove one of them")
         else:
             seen.add(identifier)
             yield x509.UnrecognizedExtension(identifier, extra.value), extra.critical

@@ -1,4 +1,8 @@
-"""DNS names and IP addresses in certificates; no generated one may take the coordinator's own."""
+"""DNS names and IP addresses in certificates. No generated certificate may have the coordinator's.
+
+A workload with such a certificate could pass for the coordinator, because both certificates lead to
+the same root.
+"""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +12,7 @@ from typing import Final
 
 from keyhouse.authority.stored_keys import CoordinatorKeys
 
-# Letters, digits, hyphens and underscores in labels of 1 to 63; the leftmost may hold a wildcard.
+# Labels have 1 to 63 letters, digits, hyphens and underscores. The leftmost may be a wildcard.
 _LABEL: Final = r"[A-Za-z0-9_-]{1,63}"
 _NAME: Final = re.compile(rf"(?:\*|{_LABEL})(?:\.{_LABEL})*\.?")
 _LONGEST: Final = 253
@@ -16,15 +20,15 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def is_dns_name(text: str) -> bool:
-    """Tell whether ``text`` is an ASCII host name, perhaps with ``*`` as its leftmost label."""
+    """Return whether ``text`` is an ASCII host name, optionally with ``*`` as leftmost label."""
     return len(text) <= _LONGEST and _NAME.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=256)
 def read_address(text: str) -> IPv4Address | IPv6Address:
-    """Return the address; ``ValueError`` if it is invalid or has a zone.
+    """Return the address. Raises ``ValueError`` for an invalid address or an address with a zone.
 
-    ``::ffff:192.0.2.1`` becomes ``192.0.2.1``: each host has one form, fit for comparison.
+    ``::ffff:192.0.2.1`` becomes ``192.0.2.1``, so each host has one form for comparison.
     """
     address = ip_address(text)
     if isinstance(address, IPv4Address):
@@ -35,10 +39,10 @@ def read_address(text: str) -> IPv4Address | IPv6Address:
 
 
 def takes_own_name(keys: CoordinatorKeys, name: str) -> bool:
-    """Tell whether a certificate for ``name`` could pass for the coordinator.
+    """Return whether a certificate for ``name`` could pass for the coordinator.
 
-    It could if the name is one of those configured, in any case of letters and with or without a
-    final dot, or if one of the two is a wildcard that covers the other. Loopback names are free.
+    True if the name is a configured name, in any case of letters and with or without a final dot.
+    Also true if either is a wildcard that covers the other. Loopback names are free.
     """
     wanted = _canonical(name)
     own = _own_names(keys.dns_names, keys.ip_addresses)
@@ -46,31 +50,32 @@ def takes_own_name(keys: CoordinatorKeys, name: str) -> bool:
 
 
 def takes_own_address(keys: CoordinatorKeys, address: str) -> bool:
-    """Tell whether ``address`` (canonical) is one of those configured, loopback excepted."""
+    """Return whether ``address`` (canonical) is a configured address, except loopback."""
     return address not in _LOOPBACK and address in keys.ip_addresses
 
 
 def own_domains(keys: CoordinatorKeys, *, wildcards: bool) -> tuple[str, ...]:
-    """Return domains that hold every DNS name configured, loopback excepted, in order.
+    """Return domains that contain every configured DNS name, except loopback, in order.
 
-    As RFC 5280, 4.2.1.10, reads them: with all names below. With ``wildcards`` they hold all
-    wildcards over such a name too: some clients take ``*.example.com`` for ``a.example.com``, but
-    do not look for it when ``a.example.com`` is excluded. Wildcards over a single label
-    (``*.com``) are left to the clients, which accept none.
+    RFC 5280, 4.2.1.10: a domain contains all names below it. With ``wildcards``, the domains also
+    contain all wildcards over such a name. Some clients accept ``*.example.com`` for
+    ``a.example.com``, but ignore an exclusion of ``a.example.com`` for this wildcard. Wildcards
+    over a single label (``*.com``) are not covered, because clients accept none.
     """
     own = (_canonical(name) for name in keys.dns_names)
     return tuple(dict.fromkeys(_domain(name, wildcards) for name in own if name not in _LOOPBACK))
 
 
-def _domain(name: str, wildcards: bool) -> str:  # noqa: FBT001 private, and named where it is called
+def _domain(name: str, wildcards: bool) -> str:  # noqa: FBT001 private; the caller has a named argument
     first, _, above = name.partition(".")
     return above if first == "*" or (wildcards and "." in above) else name
 
 
 def own_networks(keys: CoordinatorKeys) -> Iterator[IPv4Network | IPv6Network]:
-    """Yield each configured address, loopback excepted, as a network of one.
+    """Yield each configured address, except loopback, as a network of one address.
 
-    One of IPv4 also in its IPv6 form: to some clients both are the same host.
+    An IPv4 address is also yielded in its IPv6 form, because some clients treat both as the same
+    host.
     """
     for text in keys.ip_addresses:
         if text in _LOOPBACK:

@@ -1,4 +1,4 @@
-"""Identifiers in certificates: of objects (OID), of the certificate itself, of its key."""
+"""Identifiers in certificates: object identifiers (OID), serial numbers, and key identifiers."""
 
 import hashlib
 import secrets
@@ -19,9 +19,9 @@ _KEY_IDENTIFIER: Final = 20  # bytes
 
 
 def from_arcs(numbers: Sequence[int]) -> x509.ObjectIdentifier:
-    """Return the identifier of ``(2, 5, 4, 3)``; ``ValueError`` if it is invalid.
+    """Return the identifier of ``(2, 5, 4, 3)``. Raises ``ValueError`` for invalid numbers.
 
-    Arcs beyond 31 bits are refused: Go, for example, cannot read a certificate with one.
+    Arcs beyond 31 bits are refused. Go, for example, cannot parse a certificate with such an arc.
     """
     if any(number >= _MOST for number in numbers):
         raise ValueError("an arc beyond 31 bits")
@@ -29,7 +29,7 @@ def from_arcs(numbers: Sequence[int]) -> x509.ObjectIdentifier:
 
 
 def from_dots(text: str) -> x509.ObjectIdentifier:
-    """Return the identifier of ``2.5.4.3``; ``ValueError`` if it is invalid."""
+    """Return the identifier of ``2.5.4.3``. Raises ``ValueError`` for an invalid text."""
     return x509.ObjectIdentifier(text)
 
 

@@ -1,4 +1,4 @@
-"""The certificate of a workload: issued at each activation, and read when the workload calls.
+"""The certificate of a workload: issued at each activation, and read in requests of the workload.
 
 Source: workload API, "The marble certificate"; wire reference, "Authentication and permissions".
 """
@@ -42,7 +42,7 @@ _UTC_TIME: Final = 0x17
 _GENERALIZED_TIME: Final = 0x18
 _LAST_UTC_YEAR: Final = 2049  # RFC 5280, 4.1.2.5
 _CRITICAL: Final = bytes.fromhex("0101ff")
-_LARGEST: Final = 32 * 1024  # bytes; a request of the largest size gives less
+_LARGEST: Final = 32 * 1024  # bytes; the certificate for the largest request is smaller
 
 _SEQUENCE: Final = 0x30
 _BIT_STRING: Final = 0x03
@@ -75,15 +75,15 @@ def issue_marble_certificate(
     now: datetime,
     lifetime: timedelta = LIFETIME,
 ) -> StoredSecret:
-    """Return a fresh key with the certificate that names the workload and its type.
+    """Return a new key with a certificate for the workload and its type.
 
-    ``lifetime`` is at most ``LIFETIME``, that of the issuer.
+    ``lifetime`` is at most ``LIFETIME``, the lifetime of the issuer.
 
-    It verifies against the marble root, and against the root by way of the intermediate.
-    The type is in its extension as plain UTF-8, without any ASN.1 around it.
+    The certificate verifies against the marble root, and against the root by way of the
+    intermediate. The marble type is in an extension as plain UTF-8, without ASN.1.
 
-    Encoded here from parts that are checked or constant: the library's builder takes as long as
-    the rest of an activation together.
+    This function encodes the certificate from checked or constant parts. The library's builder
+    would take as long as the rest of an activation.
     """
     key = generate_key(keys.curve)
     public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
@@ -127,7 +127,7 @@ def _to_be_signed(
 
 
 class MarbleIdentity(msgspec.Struct, frozen=True):
-    """Who a marble certificate says it is of."""
+    """The marble type and UUID in a marble certificate."""
 
     marble_type: str
     uuid: str  # 36 characters, lower case
@@ -135,15 +135,15 @@ class MarbleIdentity(msgspec.Struct, frozen=True):
     end: datetime
 
     def is_valid(self, now: datetime) -> bool:
-        """Tell whether ``now`` is in the certificate's time."""
+        """Return whether the certificate is valid at ``now``."""
         return self.start <= now <= self.end
 
 
 def read_marble_certificate(der: bytes, marble_root: bytes) -> MarbleIdentity | None:
-    """Return which workload's certificate ``der`` is; None unless ``marble_root`` issued it to one.
+    """Return the workload in the certificate ``der``, or None if ``marble_root`` issued none such.
 
-    One from before an update of the manifest is of another marble root. The time is not looked at.
-    Costs a signature at first, then nothing.
+    A certificate from before an update of the manifest has another marble root. The time is not
+    checked. The first call verifies a signature; later calls use a cache.
     """
     return _read(der, marble_root) if len(der) <= _LARGEST else None
 
@@ -154,7 +154,8 @@ _ALL_BITS: Final = b"\0"
 @lru_cache(maxsize=512)
 def _read(der: bytes, marble_root: bytes) -> MarbleIdentity | None:
     try:
-        with warnings.catch_warnings():  # the library warns of what anonymous clients may send
+        # Anonymous clients could otherwise fill the log with warnings.
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             certificate = x509.load_der_x509_certificate(der)
         certificate.verify_directly_issued_by(certificate_of(marble_root))
@@ -168,8 +169,8 @@ def _read(der: bytes, marble_root: bytes) -> MarbleIdentity | None:
         return None
     if ExtendedKeyUsageOID.SERVER_AUTH not in usages or not marble_type:
         return None
-    # The library also reads a signature of which some bits are said not to count, if those are
-    # zero: other bytes, the same signature. Here one certificate is one sequence of bytes.
+    # The library also accepts a signature with unused bits if these are zero: different bytes with
+    # the same signature. Here a certificate must be exactly one sequence of bytes.
     if not der.endswith(_ALL_BITS + certificate.signature):
         return None
     return MarbleIdentity(marble_type, str(uuid), start.astimezone(UTC), end.astimezone(UTC))
@@ -177,7 +178,7 @@ def _read(der: bytes, marble_root: bytes) -> MarbleIdentity | None:
 
 @lru_cache(maxsize=4)
 def _issuer(marble_root: bytes) -> tuple[bytes, bytes]:
-    """Return the issuer's name, and the extensions that are the same in all its certificates."""
+    """Return the issuer's name, and the extensions common to all its certificates."""
     certificate = certificate_of(marble_root)
     authority = x509.AuthorityKeyIdentifier(
         key_identifier(certificate.public_key()),
@@ -199,14 +200,14 @@ def _alternative_names(request: SigningRequest) -> bytes:
     return extension(_ALTERNATIVE_NAMES, element(_SEQUENCE, *names))
 
 
-@lru_cache(maxsize=16)  # hundreds of certificates begin, and end, in the same second
+@lru_cache(maxsize=16)  # cached: hundreds of certificates begin, and end, in the same second
 def time(moment: datetime) -> bytes:
-    """Return a whole second (UTC) as certificates hold it: UTCTime up to 2049, then longer."""
+    """Return a whole second (UTC) in the form of certificates: UTCTime up to 2049, then longer."""
     if moment.year <= _LAST_UTC_YEAR:
         return element(_UTC_TIME, moment.strftime("%y%m%d%H%M%SZ").encode())
     return element(_GENERALIZED_TIME, moment.strftime("%Y%m%d%H%M%SZ").encode())
 
 
 def extension(oid: bytes, value: bytes, *, critical: bool = False) -> bytes:
-    """Return an extension; ``oid`` is its encoded identifier, ``value`` what it holds."""
+    """Return an extension. ``oid`` is its encoded identifier, ``value`` its content."""
     return element(0x30, oid, _CRITICAL if critical else b"", element(0x04, value))

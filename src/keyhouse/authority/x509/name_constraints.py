@@ -15,8 +15,8 @@ from keyhouse.wire.secret_types import AddressRange, CertificateTemplate
 
 _FULL_LENGTHS: Final = {4: 32, 16: 128}
 
-# RFC 5280 4.2.1.10; a beginning dot means: hosts below the domain. Go, for one, cannot read a
-# certificate at all if a constraint is invalid.
+# RFC 5280 4.2.1.10. A beginning dot means hosts below the domain. Go, for example, cannot parse a
+# certificate with an invalid constraint.
 _LABEL: Final = r"[A-Za-z0-9_-]{1,63}"
 _DOMAIN: Final = re.compile(rf"\.?{_LABEL}(?:\.{_LABEL})*")
 _ATOM: Final = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
@@ -27,10 +27,11 @@ _ADDRESS: Final = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 def name_constraints(
     template: CertificateTemplate, keys: CoordinatorKeys, findings: Findings
 ) -> tuple[x509.NameConstraints | None, bool]:
-    """Return the extension, ``None`` if nothing is constrained, and whether it is critical.
+    """Return the extension (None without constraints), and whether it is critical.
 
-    A CA is always kept from the coordinator's own names and addresses, whatever else its template
-    asks for, and critically: a client that cannot evaluate that has to refuse the chain.
+    The constraints always exclude the coordinator's own names and addresses from a CA, whatever its
+    template says. They are critical then, so a client that cannot evaluate them must refuse the
+    chain.
     """
     permitted = [
         *_texts(template.permitted_dns_domains, "PermittedDNSDomains", _dns_domain, findings),
@@ -56,10 +57,10 @@ def name_constraints(
 def _own(
     template: CertificateTemplate, keys: CoordinatorKeys
 ) -> tuple[list[x509.DNSName], list[x509.IPAddress]]:
-    """Return the DNS names and the addresses that a CA may not sign for.
+    """Return the DNS names and the addresses that a CA must not sign.
 
-    Wildcards are kept from it with the whole domain they stand in; a template that permits DNS
-    domains has decided where its CA signs, and may mean that domain.
+    A wildcard is excluded with its whole domain. But a template with permitted DNS domains has
+    decided where its CA signs, and may mean this domain.
     """
     if not template.is_ca:
         return [], []
@@ -85,13 +86,13 @@ def _texts(
 
 def _dns_domain(text: str) -> x509.DNSName:
     if not _DOMAIN.fullmatch(text):
-        raise ValueError("no domain")
+        raise ValueError("not a domain")
     return x509.DNSName(text)
 
 
 def _uri_domain(text: str) -> x509.UniformResourceIdentifier:
     if not _DOMAIN.fullmatch(text) or _ADDRESS.fullmatch(text):
-        raise ValueError("no domain")
+        raise ValueError("not a domain")
     return x509.UniformResourceIdentifier(text)
 
 
@@ -105,7 +106,7 @@ def _ranges(
     values: tuple[AddressRange, ...], field: str, findings: Findings
 ) -> Iterator[x509.GeneralName]:
     problem = "is not a range of IP addresses"
-    hint = "give the first address of the range, and a mask of as many bytes without gaps"
+    hint = "write the first address of the range, and a mask of as many bytes without gaps"
     made = attempt_each(findings, _network, values, field, problem, hint)
     return (x509.IPAddress(network) for _, network in made)
 
@@ -121,5 +122,5 @@ def _network(value: AddressRange) -> ipaddress.IPv4Network | ipaddress.IPv6Netwo
     prefix = mask.bit_count()
     if mask != ((1 << prefix) - 1) << (full - prefix):
         raise ValueError("the mask has gaps")
-    # Refuses host bits: an address below the mask says that something else was meant.
+    # Refuses host bits, because an address below the mask means a mistake in the range.
     return type(ipaddress.ip_network(value.ip))((value.ip, prefix), strict=True)

@@ -1,11 +1,11 @@
-"""The certificate signing request of a workload: who it says it is, and what it wants to be called.
+"""The certificate signing request of a workload: its claimed subject and its requested names.
 
-Its key only proves that the request is whole: the coordinator makes the key of the certificate.
-Names are what matters: with those of the coordinator a workload could pass for it. How many parts
-there are is counted in the bytes before any is read: the library takes microseconds for each, and
-a request of 16 KiB has room for thousands.
-Sources: workload API, "Checks in order"; security rules, "Who is calling"; RFC 2986, section 4;
-RFC 5280, sections 4.1 and 4.2.
+The key of the request only proves that the request is complete; the coordinator makes the key of
+the certificate. The names matter: with a name of the coordinator, a workload could pass for the
+coordinator. The parts are counted in the bytes before any part is parsed. The library takes
+microseconds for each part, and a request of 16 KiB could have thousands. Sources: workload API,
+"Checks in order"; security rules, "Who is calling"; RFC 2986, section 4; RFC 5280, sections 4.1 and
+4.2.
 """
 
 import warnings
@@ -36,13 +36,13 @@ from keyhouse.base.rsa_keys import is_costly_rsa
 from keyhouse.wire.der_elements import der_elements
 
 LARGEST: Final = 16 * 1024
-"""Bytes of a request."""
+"""Maximum length in bytes of a request."""
 
 MOST_NAMES: Final = 100
-"""Subject alternative names in a request, of any kind."""
+"""Maximum of subject alternative names in a request, of any kind."""
 
 MOST_PARTS: Final = 32
-"""Attributes in the subject of a request; so many attributes, and extensions, beside it."""
+"""Maximum of attributes in the subject, of other attributes, and of extensions of a request."""
 
 _EXTENSION_REQUESTS: Final = (
     bytes.fromhex("2a864886f70d01090e"),  # 1.2.840.113549.1.9.14, PKCS #9
@@ -51,14 +51,14 @@ _EXTENSION_REQUESTS: Final = (
 _ALTERNATIVE_NAMES: Final = bytes.fromhex("551d11")  # 2.5.29.17
 
 _CURVES: Final = frozenset({ec.SECP256R1, ec.SECP384R1, ec.SECP521R1})
-_KINDS: Final = frozenset({x509.DNSName, x509.IPAddress})  # they have no subclasses
+_KINDS: Final = frozenset({x509.DNSName, x509.IPAddress})  # classes without subclasses
 # A workload cannot claim an organisation; the common name becomes its UUID.
 _REPLACED: Final = frozenset({NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME})
 _OTHER_NAME: Final = "choose a name that no client uses for the coordinator"
 
 
 class SigningRequest(msgspec.Struct, frozen=True):
-    """What a request asks for, checked. Nothing in it takes a name of the coordinator."""
+    """The checked content of a request, without any name of the coordinator."""
 
     subject: tuple[x509.NameAttribute[str], ...]  # without common name and organisation
     dns_names: tuple[str, ...]
@@ -66,38 +66,38 @@ class SigningRequest(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names that a certificate for it holds."""
+        """All names for the certificate."""
         return (*self.dns_names, *self.ip_addresses)
 
 
 def read_signing_request(der: bytes, keys: CoordinatorKeys) -> SigningRequest:
-    """Return what the PKCS #10 request ``der`` asks for. Names of other kinds are left out.
+    """Return the content of the PKCS #10 request ``der``. Names of other kinds are left out.
 
-    Raises ``InvalidError`` if it is malformed, not signed by its own key, or asks for too much.
-    The checks are ordered by cost: the signature comes last.
+    Raises ``InvalidError`` for a malformed request, a request not signed by its own key, and for
+    too many parts. The checks are ordered by cost: the signature comes last.
     """
     if len(der) > LARGEST:
         raise _refusal(f"is larger than {LARGEST} bytes", "ask for fewer names")
     try:
         request = x509.load_der_x509_csr(der)
         if excess := _too_many_parts(der):
-            raise _refusal(f"has {excess}", "leave out what it does not need")
+            raise _refusal(f"has {excess}", "leave out unnecessary parts")
         _check_key(request.public_key())
         names = tuple(_alternative_names(request))
-        # The library warns of values that are too long; they are refused below.
+        # The library warns of values that are too long. They are refused below.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             subject = tuple(each for each in request.subject if each.oid not in _REPLACED)
         checked = _checked(subject, names, keys)
         if not request.is_signature_valid:
-            raise _refusal("is not signed by its own key", "make a new one")
+            raise _refusal("is not signed by its own key", "make a new request")
     except LIBRARY_REFUSALS:
         raise _refusal("is not a readable PKCS #10 request", "send one in DER") from None
     return checked
 
 
 def _check_key(key: object) -> None:
-    """Refuse a key whose kind is unusual, or whose signature is costly to verify."""
+    """Refuse a key of an unusual kind, or with signatures that are costly to verify."""
     if isinstance(key, ec.EllipticCurvePublicKey):
         usual = type(key.curve) in _CURVES
     elif isinstance(key, rsa.RSAPublicKey):
@@ -107,7 +107,7 @@ def _check_key(key: object) -> None:
     if not usual:
         sizes = f"{rsa_keys.SMALLEST} to {rsa_keys.LARGEST}"
         hint = f"use a key on P-256, P-384 or P-521, Ed25519, or RSA with {sizes} bits"
-        raise _refusal("has a key of a kind that is not accepted", hint)
+        raise _refusal("has a key of an unaccepted kind", hint)
 
 
 def _alternative_names(request: x509.CertificateSigningRequest) -> Iterator[x509.GeneralName]:
@@ -133,7 +133,7 @@ def _checked(
         findings.refuse(("CSR",), "asks for an invalid IP address", "use IPv4 or IPv6")
     own = [name for name in dns_names if is_dns_name(name) and takes_own_name(keys, name)]
     own += [address for address in addresses if takes_own_address(keys, address)]
-    if own:  # shown, since it is public; only the first, since an anonymous client chooses how many
+    if own:  # only the first, because an anonymous client chooses their number; a name is public
         problem = f"asks for {quoted(own[0])}, a name of the coordinator itself"
         findings.refuse(("CSR",), problem, _OTHER_NAME)
     if findings.problems:
@@ -166,9 +166,9 @@ def _refusal(problem: str, hint: str) -> InvalidError:
 
 
 def _too_many_parts(request: bytes) -> str:
-    """Return what ``request`` (DER) has too many of, "more than 100 names"; empty if nothing.
+    """Return the excess parts of ``request`` (DER), such as "more than 100 names"; empty if none.
 
-    Work is bounded by the limits, not by the size. Raises ``ValueError`` for what is not DER.
+    The limits bound the work, not the size. Raises ``ValueError`` for bytes that are not DER.
     """
     to_be_signed, _, _ = _children(_only(request))
     _, subject, _, *rest = _children(to_be_signed)

@@ -16,7 +16,7 @@ from keyhouse.wire.secret_types import Subject
 
 GENERIC_NAME: Final = "Keyhouse Generated Certificate"
 
-# (attribute, JSON name, field), in the order in which the attributes stand in the certificate.
+# (attribute, JSON name, field), in the order of the attributes in the certificate.
 PLURAL: Final = (
     (NameOID.COUNTRY_NAME, "Country", "country"),
     (NameOID.ORGANIZATION_NAME, "Organization", "organization"),
@@ -32,8 +32,8 @@ _HINTS: Final = {
     NameOID.COMMON_NAME: "use 1 to 64 bytes of UTF-8",
 }
 _COUNTRY: Final = re.compile(r"[A-Za-z]{2}")
-# The attributes that are no UTF8String: X.520, RFC 5280 4.1.2.4. The library writes whatever it is
-# given under these types, and clients then refuse the whole certificate.
+# Attributes of other types than UTF8String: X.520, RFC 5280 4.1.2.4. The library writes any text
+# under these types, and clients then refuse the whole certificate.
 _PRINTABLE: Final = frozenset(
     {
         NameOID.COUNTRY_NAME,
@@ -46,7 +46,7 @@ _ASCII: Final = frozenset({NameOID.EMAIL_ADDRESS, NameOID.DOMAIN_COMPONENT})
 
 
 def common_name(subject: Subject, dns_names: tuple[str, ...]) -> str:
-    """Return the given common name, else the DNS name if there is exactly one, else a generic."""
+    """Return the given common name; else the only DNS name; else a generic name."""
     if subject.common_name:
         return subject.common_name
     return dns_names[0] if len(dns_names) == 1 else GENERIC_NAME
@@ -55,8 +55,8 @@ def common_name(subject: Subject, dns_names: tuple[str, ...]) -> str:
 def subject_name(subject: Subject, name: str, findings: Findings) -> x509.Name:
     """Return the distinguished name with ``name`` as its common name.
 
-    Each value is a relative name of its own. An attribute type that ``ExtraNames`` gives leaves
-    out the plain field of that type. Source: manifest format, "Certificate templates".
+    Each value is a separate relative name. An attribute type in ``ExtraNames`` replaces the plain
+    field of this type. Source: manifest format, "Certificate templates".
     """
     extra = tuple(_extra_attributes(subject, findings))
     overridden = {each.oid for each in extra}
@@ -100,7 +100,7 @@ def _extra_attributes(subject: Subject, findings: Findings) -> Iterator[x509.Nam
 def attribute(
     identifier: x509.ObjectIdentifier, value: str, here: Place, findings: Findings
 ) -> x509.NameAttribute[str] | None:
-    """Return one attribute of a name; None if ``value`` cannot be in it, which is noted."""
+    """Return an attribute of a name, or None with a finding for an invalid ``value``."""
     if (identifier in _PRINTABLE and not _is_printable(value)) or (
         identifier in _ASCII and not value.isascii()
     ):
@@ -112,7 +112,7 @@ def attribute(
         findings.refuse(here, "is not a country code", _HINTS[NameOID.COUNTRY_NAME])
         return None
     hint = _HINTS.get(identifier, "use at least one character, and Unicode text only")
-    # A lone surrogate has no encoding, and for some readers a NUL ends the name.
+    # A lone surrogate has no encoding. For some readers a NUL ends the name.
     if not value or "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
         findings.refuse(here, "cannot be in a certificate", hint)
         return None
@@ -121,5 +121,5 @@ def attribute(
 
 
 def _is_printable(value: str) -> bool:
-    # PrintableString, X.680 41.4: the one string type of these attributes.
+    # PrintableString, X.680 41.4: the only string type of these attributes.
     return all(c.isascii() and (c.isalnum() or c in " '()+,-./:=?") for c in value)

@@ -1,4 +1,4 @@
-"""A certificate that serves as template: the base64 form of ``Cert`` in a manifest."""
+"""A certificate as a template: the base64 form of ``Cert`` in a manifest."""
 
 import ipaddress
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from keyhouse.wire.secret_types import (
     Uri,
 )
 
-# What speaks of the certificate at hand and its issuer, and so cannot hold for another one:
+# Extensions about the original certificate and its issuer, which cannot apply to a new certificate:
 # the authority key identifier, and the timestamps and the poison of transparency logs.
 _ABOUT_THE_ORIGINAL: Final = frozenset(
     {
@@ -38,14 +38,14 @@ _HINT: Final = "write the template as an object"
 
 
 class _CannotCarryError(ValueError):
-    """The certificate holds something for which a template has no field."""
+    """A template has no field for a part of the certificate."""
 
 
 def template_from_certificate(der: bytes, findings: Findings) -> CertificateTemplate | None:
     """Return the fields of a certificate as a template; problems go to ``findings``.
 
-    Subject, end of validity and extensions are taken, an extension without a field of its own as
-    an extra one. Key, serial number, issuer and signature are not.
+    Subject, end of validity and extensions are used. An extension without its own field becomes an
+    extra extension. Key, serial number, issuer and signature are not used.
     """
     certificate = attempt(
         findings,
@@ -53,7 +53,7 @@ def template_from_certificate(der: bytes, findings: Findings) -> CertificateTemp
         der,
         ("Cert",),
         "is not a certificate",
-        "give the base64 of exactly one DER certificate",
+        "write the base64 of exactly one DER certificate",
     )
     if certificate is None:
         return None
@@ -95,7 +95,8 @@ def _subject(name: x509.Name) -> Subject:
         elif attribute.oid == NameOID.SERIAL_NUMBER and "serial_number" not in single:
             single["serial_number"] = attribute.value
         elif attribute.oid in {NameOID.COMMON_NAME, NameOID.SERIAL_NUMBER}:
-            raise _CannotCarryError  # the second of a kind: an extra name would replace the first
+            # The second of its kind; as an extra name it would replace the first.
+            raise _CannotCarryError
         else:
             extra.append(NameAttribute(arcs(attribute.oid), attribute.value))
     return Subject(
@@ -140,7 +141,7 @@ def _with_extension(
 
 
 def _key_usage(value: x509.KeyUsage) -> int:
-    # The library raises when the last two are asked for without keyAgreement.
+    # The library raises an error for the last two usages without keyAgreement.
     known = KEY_USAGES if value.key_agreement else KEY_USAGES[:-2]
     return sum(getattr(value, name) << bit for bit, name in enumerate(known))
 
@@ -170,7 +171,7 @@ def _with_names(
         raise _CannotCarryError
     uris = value.get_values_for_type(x509.UniformResourceIdentifier)
     addresses = value.get_values_for_type(x509.IPAddress)
-    # As in the interface's Go programs, no DNS name at all means "not given".
+    # As in the interface's Go programs, an empty list of DNS names means "not given".
     return msgspec.structs.replace(
         template,
         dns_names=tuple(value.get_values_for_type(x509.DNSName)) or None,

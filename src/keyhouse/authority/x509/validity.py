@@ -1,4 +1,4 @@
-"""The time in which a certificate is valid."""
+"""The validity period of a certificate."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -10,28 +10,28 @@ from keyhouse.base.errors import BrokenError
 from keyhouse.base.findings import Findings
 
 DEFAULT_DAYS: Final = 365
-"""How long a generated certificate holds if the manifest says nothing."""
+"""Days of a generated certificate without a period in the manifest."""
 
 _RFC3339: Final = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII
 )
-# Go's zero time, which manifests written by a program carry where nothing was given.
+# Go's zero time, which programs write into manifests for a missing value.
 _ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 
 
 def whole_second(now: datetime) -> datetime:
-    """Return ``now`` in UTC without its fraction of a second: certificates hold no fractions."""
+    """Return ``now`` in UTC in whole seconds, because certificates have no fractions."""
     if now.tzinfo is None:
         raise BrokenError("a time without a zone reached the authority")
     return now.astimezone(UTC).replace(microsecond=0)
 
 
 def end_of_validity(not_after: str, valid_for: int, now: datetime, findings: Findings) -> datetime:
-    """Return when a certificate made ``now`` ends (UTC).
+    """Return the end (UTC) of a certificate made ``now``.
 
-    ``not_after`` is RFC 3339 text or empty, ``valid_for`` counts calendar days, 0 if not given;
-    at most one may be given, neither means 365 days. The time is meaningless if ``findings`` get
-    a problem. Source: manifest format, "Certificate templates".
+    ``not_after`` is RFC 3339 text or empty. ``valid_for`` counts calendar days, 0 if not given. At
+    most one may be given; neither means 365 days. After a problem in ``findings``, the result is
+    meaningless. Source: manifest format, "Certificate templates".
     """
     start = whole_second(now)
     if not_after and not_after != _ZERO_TIME:
@@ -43,7 +43,7 @@ def end_of_validity(not_after: str, valid_for: int, now: datetime, findings: Fin
     try:
         return start + timedelta(days=valid_for or DEFAULT_DAYS)
     except OverflowError:
-        hint = "give fewer days: certificates cannot name a date beyond the year 9999"
+        hint = "use fewer days; certificates cannot contain a date after the year 9999"
         findings.refuse(("ValidFor",), "ends after the year 9999", hint)
         return start
 
@@ -56,14 +56,14 @@ def _given_end(not_after: str, start: datetime, findings: Findings) -> datetime:
         findings.refuse(here, "is not an RFC 3339 time with a zone", hint)
         return start
     if end <= start:
-        findings.refuse(here, "is in the past", "give a later date, or use ValidFor")
+        findings.refuse(here, "is in the past", "use a later date, or ValidFor")
     return end
 
 
 def expiry(der: bytes) -> int | None:
     """Return the last second of the certificate ``der``: seconds since 1970, UTC.
 
-    None for bytes that are not a certificate: whether they may be kept was decided before.
+    None for bytes that are not a certificate. Whether such bytes may be stored was decided before.
     """
     try:
         end = x509.load_der_x509_certificate(der).not_valid_after_utc

@@ -1,1 +1,1 @@
-"""The state directory: its files, its lock, and the store that is open in it."""
+"""The state directory: its files, its lock, and its open store."""

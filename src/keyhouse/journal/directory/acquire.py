@@ -1,21 +1,22 @@
-"""Acquiring a state directory: one process, private files, interrupted changes completed.
+"""Acquires a state directory: a single process, private files, interrupted changes completed.
 
-The file ``lock`` says which process has the directory, and others find out, each in its way::
+The file ``lock`` names the process that holds the directory::
 
     PID NONCE
 
-PID is decimal, for messages. NONCE is 32 hex digits, made by each process that takes the directory.
+PID is decimal, for messages. NONCE is 32 hex digits, made by each process that acquires the
+directory.
 
-``flock`` keeps processes apart that see each other's locks. Enclaves do not, nor do the clients of
-some shared file systems. So a process writes its nonce before it reads the store, and reads the
-file again after each commit, before anything is answered. If it still finds its own, every later
-process has yet to read the store, and finds the commit there. If not, it has been superseded: it
-answers nothing, changes nothing more, and stops.
+``flock`` separates processes that see each other's locks. Enclaves and the clients of some shared
+file systems do not see them. So a process also writes its nonce before it reads the store. It reads
+the file again after each commit, before it answers any request. If the file still has its own
+nonce, every later process has yet to read the store, and will find the commit there. If not, the
+process is superseded: it answers nothing, changes nothing more, and stops.
 
-The file is written in place, which a full disk does not prevent, and opened by its name each time,
-as an encrypted file system may keep what an open one had. It is not synced: a power loss ends all
-processes that it is about. Anything but the own nonce, also half of another one, counts as
-superseded.
+The file is written in place, which works on a full disk. It is opened by name each time, because an
+encrypted file system may cache the content of an open file. It is not synced, because a power loss
+ends all processes concerned. Any content except the own nonce counts as superseded, even half of
+another nonce.
 """
 
 import fcntl
@@ -47,22 +48,22 @@ from keyhouse.journal.store.protocol import (
     SupersededError,
 )
 
-_LONGEST: Final = 64  # bytes
+_LONGEST: Final = 64  # maximum bytes of the file
 _FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 UNSEEN_USERS: Final = (
     "whether a coordinator uses it cannot be seen: its platform, gramine, keeps locks to itself"
 )
-"""What is said of a directory whose lock shows nobody."""
+"""The message about a directory with a lock that shows no process."""
 
 
 class DirectoryLock:
     """Locks a state directory until ``release``, or until the process ends in any way."""
 
     def __init__(self, directory: Path, disk: Disk) -> None:
-        """Take the lock; ``disk`` changes nothing any more once another process has taken it.
+        """Acquire the lock. ``disk`` changes nothing more after another process has acquired it.
 
-        Raise ``StoreLockedError``, which names the other process, if its lock is seen.
+        Raises ``StoreLockedError`` with the other process, if its lock is visible.
         """
         self._path: Final = str(directory / LOCK)
         self._content: Final = f"{os.getpid()} {os.urandom(16).hex()}\n".encode("ascii")
@@ -87,11 +88,11 @@ class DirectoryLock:
         disk.fence = self.require
 
     def require(self) -> None:
-        """Raise ``SupersededError`` unless this process is known to have the directory still."""
+        """Raise ``SupersededError`` unless this process provably still holds the directory."""
         if self._written() != self._content:
             raise SupersededError(
-                "another process has taken the state directory: this one stops, and what it did not"
-                " answer may or may not have happened",
+                "another process has taken the state directory: this process stops; its"
+                " unanswered changes may or may not have happened",
                 hint="run one coordinator for each state directory",
             )
 
@@ -112,10 +113,10 @@ class DirectoryLock:
 
 @contextmanager
 def unused(directory: Path) -> Iterator[None]:
-    """Keep coordinators out of a state directory meanwhile, without writing to it.
+    """Keep coordinators out of a state directory during the context, without writing to it.
 
-    Raises ``StoreLockedError``, which names the process, if a coordinator has it. A directory in
-    which no coordinator ever started has no lock file, and is not locked.
+    Raises ``StoreLockedError`` with the process, if a coordinator holds the directory. A directory
+    without any coordinator so far has no lock file, and is not locked.
     """
     try:
         handle = os.open(directory / LOCK, os.O_RDONLY | _FLAGS)
@@ -143,16 +144,16 @@ def _unopened() -> StoreUnreadableError:
 def _in_use(handle: int) -> StoreLockedError:
     written, _, _ = os.pread(handle, _LONGEST, 0).partition(b" ")
     number = written.decode("ascii") if written.isdigit() else ""
-    # ``unused`` does not write its number: the number in the file may be of an ended process.
+    # ``unused`` does not write its number, so the number may belong to a process that has ended.
     known = number and Path("/proc", number).exists()
     return StoreLockedError(
         f"the state directory is in use by {f'process {number}' if known else 'another process'}",
-        hint="stop that process, or use a directory of its own for each coordinator",
+        hint="stop that process, or use a separate directory for each coordinator",
     )
 
 
 def acquire(path: Path, disk: Disk) -> DirectoryLock:
-    """Return the lock of ``path``, which is created if missing. Interrupted changes are completed.
+    """Return the lock of ``path``. Creates a missing directory and completes interrupted changes.
 
     Raises ``StoreLockedError``, ``InsecureFileError``, ``StoreDamagedError`` or
     ``StoreUnreadableError``.
@@ -171,7 +172,7 @@ def acquire(path: Path, disk: Disk) -> DirectoryLock:
 
 
 def survey(path: Path, disk: Disk) -> list[str]:
-    """Complete what a crash interrupted; return which files of a store are there, each checked."""
+    """Complete the changes that a crash interrupted. Return the checked files of a store."""
     replacement.finish(disk, path)
     for name in (*(f"{each}.tmp" for each in (SEALED_KEY, INDEX, NEXT_INDEX)), *OWN_FILES):
         disk.remove(path / name)
@@ -180,7 +181,7 @@ def survey(path: Path, disk: Disk) -> list[str]:
 
 
 def refuse_rollback_journal(path: Path) -> None:
-    """Raise ``StoreDamagedError`` if there is one: SQLite would apply it to journal.db as is."""
+    """Raise ``StoreDamagedError`` for a rollback journal: SQLite would apply it to journal.db."""
     if os.path.lexists(path / ROLLBACK_JOURNAL):  # Keyhouse never leaves one
         raise StoreDamagedError(
             f"{ROLLBACK_JOURNAL} was not made by Keyhouse",
@@ -189,19 +190,19 @@ def refuse_rollback_journal(path: Path) -> None:
 
 
 def require_no_state(path: Path) -> None:
-    """Raise ``BrokenError`` if ``path`` holds a state: that of a database is kept elsewhere."""
+    """Raise ``BrokenError`` if ``path`` has a state, although the state is in a database."""
     for name in (JOURNAL, INDEX, TOMBSTONE):
         if os.path.lexists(path / name):
             raise BrokenError(
                 f"the directory has {name}, a state of its own",
-                hint="with --store name another --data-dir; or serve it without --store",
+                hint="use another --data-dir with --store; or start without --store",
             )
 
 
 def check_state_directory(path: Path) -> str:
-    """Check the files in ``path`` as a start does; return a message if it may be in use, else "".
+    """Check the files in ``path`` as a start does. Return a message if it may be in use, else "".
 
-    Keeps no lock and writes nothing; the contents of the files are not read.
+    Keeps no lock and writes nothing. The contents of the files are not read.
     """
     disk = Disk()
     if not os.path.lexists(path):

@@ -1,11 +1,11 @@
-"""The files of the state directory: their names, and operations, durable when they return.
+"""The files of the state directory: their names, and durable operations.
 
-``fence`` and ``step`` are called before each durable step: a process that was superseded changes
-nothing, and tests crash there. No symbolic link is followed, and no
-file is read that other users can write or read.
+``fence`` and ``step`` are called before each durable step. ``fence`` stops a superseded process,
+and tests crash in ``step``. Symbolic links are not followed. Files that anyone else can read or
+write are refused.
 
-Small binary files have a frame: magic, format version, and SHA-256 of all before it. The digest has
-no key: it detects damage, and proves nothing.
+Small binary files have a frame: magic, format version, and SHA-256 of all bytes before the digest.
+The digest has no key. It detects damage, and proves nothing.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ from keyhouse.journal.store.protocol import (
     no_step,
 )
 
-LOCK: Final = "lock"  # says which process has the directory
+LOCK: Final = "lock"  # names the process that holds the directory
 SEALED_KEY: Final = "sealed_key"
 INDEX: Final = "recovery_index"
-NEXT_INDEX: Final = "recovery_index.next"  # of an epoch that is about to begin
+NEXT_INDEX: Final = "recovery_index.next"  # for an epoch that is about to begin
 JOURNAL: Final = "journal.db"
 WAL: Final = f"{JOURNAL}-wal"
 WAL_FILES: Final = (WAL, f"{JOURNAL}-shm")
@@ -44,19 +44,19 @@ ROLLBACK_JOURNAL: Final = f"{JOURNAL}-journal"  # Keyhouse never leaves one
 STORE_FILES: Final = (SEALED_KEY, INDEX, NEXT_INDEX, JOURNAL, *WAL_FILES)
 """The files of a store."""
 
-TOMBSTONE: Final = "tombstone"  # what is left of a store that was erased
-INCOMING: Final = "incoming"  # a store that takes the place of the present one
+TOMBSTONE: Final = "tombstone"  # remains of an erased store
+INCOMING: Final = "incoming"  # a store that replaces the present store
 PUBLIC_LOG: Final = "log"  # the transparency log, public: a directory for each log
-ARCHIVE: Final = "archive"  # stores that were replaced, a directory each
+ARCHIVE: Final = "archive"  # replaced stores, a directory each
 
-_OTHERS = 0o077
+_OTHER_USERS = 0o077
 _ZEROS = bytes(1024 * 1024)
 
 _DIGEST_SIZE = 32
 
 
 class InsecureFileError(BrokenError):
-    """A file or directory that other users can access, or of a wrong type."""
+    """A file or directory that anyone else can access, or of a wrong type."""
 
     code = "insecure-file"
 
@@ -66,7 +66,7 @@ class Disk:
 
     def __init__(self, step: Step = no_step) -> None:
         self.step = step
-        self.fence: Fence = no_fence  # until the directory is taken
+        self.fence: Fence = no_fence  # until the directory is acquired
 
     def _begin(self, step: str) -> None:
         self.fence()
@@ -93,10 +93,11 @@ class Disk:
         if not self.check_file(path):
             return None
         with _named(path, "read"), open(path, "rb", opener=without_links) as file:
-            # Checked again: the opened file may not be the one that was checked above.
+            # Checked again, because the opened file may differ from the file checked above.
             found = os.fstat(file.fileno())
             _refuse(path, found, wanted=stat.S_ISREG, word="file")
-            # A buffer as large as the limit may cost more than all else.
+            # Sized by the file, because a buffer as large as the limit may cost more than the read
+            # itself.
             data = file.read(min(limit, found.st_size) + 1)
         if len(data) > limit:
             raise StoreDamagedError(f"{path.name} has more than {limit} bytes")
@@ -119,7 +120,7 @@ class Disk:
     def write_new(self, path: Path, data: bytes) -> None:
         """Write the new file ``path``, which counts only after a later commit.
 
-        So it need not appear whole. It is durable after ``sync_file``, its name after
+        So the write need not be atomic. The file is durable after ``sync_file``, its name after
         ``sync_directory``.
         """
         with _named(path, "written"):
@@ -128,10 +129,10 @@ class Disk:
                 file.write(data)
 
     def grow(self, path: Path, whole: bytes, known: int, *, durable: bool) -> None:
-        """Make the file ``path`` hold ``whole``, of which it has the first ``known`` bytes.
+        """Extend the file ``path``, with the first ``known`` bytes of ``whole``, to ``whole``.
 
-        It is made if it is missing. What it has behind these is cut off; what it lacks of them is
-        written again. Without ``durable`` it is not synced.
+        Creates a missing file. Bytes after ``known`` are cut off and written again. A shorter file
+        is written again from its beginning. Without ``durable`` the file is not synced.
         """
         self._begin(f"grow {path.name}")
         with _named(path, "written"), open(path, "r+b", opener=_made_if_missing) as file:
@@ -150,8 +151,8 @@ class Disk:
     def rename(self, source: Path, target: Path) -> None:
         """Rename the file ``source``; durable after ``sync_directory`` of both directories.
 
-        Syncing a directory does nothing under Gramine, so the file is synced under its new name,
-        which makes that durable on common file systems.
+        Under Gramine the sync of a directory does nothing. So the file is synced under its new
+        name, which makes the name durable on common file systems.
         """
         self._begin(f"rename {source.name} to {target.name}")
         with _named(target, "written"):
@@ -164,9 +165,9 @@ class Disk:
             durable_files.sync_directory(path, follow=False)
 
     def sync_name(self, path: Path) -> None:
-        """Make the name of ``path`` durable where someone put it: that directory may be a link.
+        """Make the name of ``path`` durable. Its parent may be a link.
 
-        Those in ``/var/lib`` are links, for a user that systemd makes (``DynamicUser=``).
+        The directories in ``/var/lib`` are links for a user that systemd makes (``DynamicUser=``).
         """
         self._begin(f"sync {path.parent.name}/")
         with _named(path.parent, "synced"):
@@ -179,21 +180,27 @@ class Disk:
             durable_files.sync_file(path)
 
     def make_directory(self, path: Path) -> None:
-        """Create ``path`` (0700) unless it exists; refuse one that other users can access."""
+        """Create ``path`` (0700) unless it exists.
+
+        Refuse a directory that anyone else can access.
+        """
         self._begin(f"make {path.name}/")
         with _named(path, "created"):
             path.mkdir(mode=0o700, exist_ok=True)
         self.check_directory(path)
 
     def remove(self, path: Path) -> None:
-        """Remove the file ``path`` if it is there."""
+        """Remove the file ``path`` if it exists."""
         if os.path.lexists(path):
             self._begin(f"remove {path.name}")
             with _named(path, "removed"):
                 path.unlink()
 
     def erase(self, path: Path) -> None:
-        """Overwrite the file ``path`` with zeros, durably, and remove it, if it is there."""
+        """Overwrite the file ``path`` with zeros, durably, and remove it.
+
+        A missing file is ignored.
+        """
         if not self.check_file(path):
             return
         self._begin(f"erase {path.name}")
@@ -204,7 +211,7 @@ class Disk:
         self.remove(path)
 
     def remove_directory(self, path: Path) -> None:
-        """Remove ``path`` and the files in it if it is there; directories in it are refused."""
+        """Remove ``path`` and its files if it exists. Directories inside are refused."""
         if not os.path.lexists(path):
             return
         self.check_directory(path)
@@ -227,17 +234,17 @@ def _made_if_missing(path: str, flags: int) -> int:
 def _refuse(path: Path, found: os.stat_result, *, wanted: Callable[[int], bool], word: str) -> None:
     if stat.S_ISLNK(found.st_mode):
         raise InsecureFileError(
-            f"{path.name} is a symbolic link", hint=f"put the {word} itself there"
+            f"{path.name} is a symbolic link", hint=f"replace the link with the {word} itself"
         )
     if not wanted(found.st_mode):
-        raise InsecureFileError(f"{path.name} is no {word}", hint="move it away")
+        raise InsecureFileError(f"{path.name} is not a {word}", hint="move it away")
     if found.st_uid != os.geteuid():
         raise InsecureFileError(
             f"{path.name} belongs to user {found.st_uid}, not to user {os.geteuid()} of Keyhouse",
             hint=f"chown the {word}, after making sure that nobody changed it",
         )
     mode = stat.S_IMODE(found.st_mode)
-    if mode & _OTHERS:
+    if mode & _OTHER_USERS:
         right = "0700" if word == "directory" else "0600"
         raise InsecureFileError(
             f"{path.name} has mode {mode:04o}: others can reach it", hint=f"chmod {right} it"
@@ -266,8 +273,8 @@ T = TypeVar("T")
 async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return the result of ``work``, run in a thread.
 
-    A thread cannot be stopped. A cancelled caller waits for its end, so that no thread still writes
-    in a directory that was released.
+    A thread cannot be stopped. So a cancelled caller waits for the end of the thread. Otherwise the
+    thread could still write into a released directory.
     """
     working = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
     try:
@@ -278,7 +285,7 @@ async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
 
 
 def size_of(path: Path) -> int:
-    """Return how many bytes the file has, only to show it; 0 if that cannot be known."""
+    """Return the number of bytes of the file, for display only; 0 if unknown."""
     try:
         return path.lstat().st_size
     except OSError:
@@ -286,7 +293,7 @@ def size_of(path: Path) -> int:
 
 
 def framed(body: bytes) -> bytes:
-    """Return the bytes of the file; ``body`` begins with magic and version."""
+    """Return the bytes of the file. ``body`` begins with magic and version."""
     return body + hashlib.sha256(body).digest()
 
 
@@ -301,7 +308,7 @@ def unframed(
 ) -> bytes:
     """Return the body of a file in format ``version``, with magic and version.
 
-    ``oldest``: the first format that is read as well.
+    ``oldest``: the oldest accepted format.
 
     Raises ``damaged``, or ``StoreNewerError`` with the ``name`` of the file.
     """

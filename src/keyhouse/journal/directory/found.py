@@ -1,4 +1,4 @@
-"""What a state directory contains, and the refusals of inconsistent ones."""
+"""The possible contents of a state directory, and the refusals of inconsistent contents."""
 
 import msgspec
 
@@ -15,7 +15,7 @@ _GIVE_UP = (
 
 
 class WrongPlatformError(BrokenError):
-    """The state belongs to another kind of platform than this one."""
+    """The state belongs to another kind of platform."""
 
     code = "wrong-platform"
 
@@ -27,24 +27,24 @@ class MixedDeploymentsError(StoreDamagedError):
 
 
 class StoreEndedError(BrokenError):
-    """Files of a store are beside the tombstone that says it was erased."""
+    """Files of a store exist beside the tombstone of its erasure."""
 
     code = "store-ended"
 
 
 class Fresh(msgspec.Struct, frozen=True):
-    """There is no store: no manifest was ever set, or none whose state is kept on the disk.
+    """No store exists: no manifest was ever set, or its deployment keeps no state on the disk.
 
-    ``ended`` describes a store that was erased because its deployment keeps nothing on the disk.
+    ``ended`` describes a store erased because its deployment keeps nothing on the disk.
     """
 
     ended: Tombstone | None = None
 
 
 class Locked(msgspec.Struct, frozen=True):
-    """There is a journal that this platform cannot open: recovery mode.
+    """A journal exists, but this platform cannot open it: recovery mode.
 
-    ``recovery_index`` is the content for the journal's epoch, empty if there is none. It is not
+    ``recovery_index`` is the content for the journal's epoch; empty if there is none. It is not
     proven, and neither are ``store_id`` and ``epoch``.
     """
 
@@ -55,26 +55,26 @@ class Locked(msgspec.Struct, frozen=True):
 
 
 class LineMark(msgspec.Struct, frozen=True):
-    """A line of a root that was proven, up to one of its entries."""
+    """A proven line of a root, up to an entry."""
 
     root: bytes  # SHA-256 of the root certificate
-    entries: int  # so many
-    last: bytes  # hash of the last of them
-    rule: bytes  # digest of the rule that it was proven by
+    entries: int  # number of proven entries
+    last: bytes  # hash of the last proven entry
+    rule: bytes  # digest of the rule of the proof
 
 
 class Vouched(msgspec.Struct, frozen=True):
-    """A mark, and the place of the journal that was reached when it was made."""
+    """A mark, and the position of the journal at the time of the mark."""
 
     line: LineMark
     place: Position
-    is_own: bool  # made by exactly this code; else by any code of its signer
+    is_own: bool  # True: by exactly this code; False: by any code of its signer
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """The journal is open and everything in it verified. ``policy`` is empty while recovering.
+    """The journal is open and completely verified. ``policy`` is empty during a recovery.
 
-    ``vouched``: what its seal, or the coordinator that handed the key over, says of the line.
+    ``vouched``: the statement about the line in the seal, or by the coordinator that sent the key.
     """
 
     journal: Journal
@@ -97,7 +97,7 @@ def missing_journal(present: str) -> StoreEmptyError:
 
 
 def ended_but_there(ended: Tombstone, present: str) -> StoreEndedError:
-    """Return the refusal of a store whose file ``present`` is beside a tombstone."""
+    """Return the refusal of a store with the file ``present`` beside a tombstone."""
     return StoreEndedError(
         f"{ended}, but {present} is there",
         hint="it is an older copy: move it away; to continue from it on purpose, remove "
@@ -106,7 +106,7 @@ def ended_but_there(ended: Tombstone, present: str) -> StoreEndedError:
 
 
 def mixed(first: str, second: str) -> MixedDeploymentsError:
-    """Return the refusal of two files that have different store ids."""
+    """Return the refusal of two files with different store ids."""
     return MixedDeploymentsError(
         f"{first} and {second} belong to different deployments",
         hint="restore the state directory from one backup",

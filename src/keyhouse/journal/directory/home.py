@@ -1,4 +1,4 @@
-"""The state directory: the journal, the sealed key that opens it, and the recovery index."""
+"""The state directory: the journal, its sealed key, and the recovery index."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +19,7 @@ from keyhouse.journal.directory.found import (
     missing_journal,
     mixed,
 )
-from keyhouse.journal.directory.in_step import HomeInTurn, NewStore
+from keyhouse.journal.directory.home_base import NewStore, SerialHome
 from keyhouse.journal.directory.index_file import read_index
 from keyhouse.journal.directory.inspect import see_tombstone
 from keyhouse.journal.directory.journal_copy import make_own
@@ -38,7 +38,7 @@ from keyhouse.journal.store.protocol import EpochStart, OutcomeUnknownError, Ste
 from keyhouse.journal.store.sqlite import SqliteStore
 
 
-class DirectoryHome(HomeInTurn[OpenStore]):
+class DirectoryHome(SerialHome[OpenStore]):
     """A state directory, locked by this process. Calls wait for each other."""
 
     def __init__(
@@ -71,14 +71,13 @@ class DirectoryHome(HomeInTurn[OpenStore]):
         step: Step = no_step,
         shares_locks: bool = True,
     ) -> "DirectoryHome":
-        """Acquire ``path``, which is created (0700) if missing; complete what a crash interrupted.
+        """Acquire ``path`` and complete interrupted changes. Creates a missing directory (0700).
 
-        ``sealing_key`` gives the platform's key of at least 32 bytes for a policy (``ProductKey``
-        or ``UniqueKey``); it may block and is called in a thread. ``shares_locks``: other processes
-        see the lock of this one; otherwise the journal is replaced by a copy before it is opened,
-        so that they cannot write to it. Raises ``StoreLockedError``
-        (another process, named), ``InsecureFileError``, ``StoreDamagedError``, or
-        ``StoreUnreadableError``.
+        ``sealing_key`` returns the platform's key of at least 32 bytes for a policy (``ProductKey``
+        or ``UniqueKey``). It may block and is called in a thread. ``shares_locks``: other processes
+        see the lock of this process. If not, the journal is replaced by a copy before it is opened,
+        so that they cannot write to it. Raises ``StoreLockedError`` (with the process),
+        ``InsecureFileError``, ``StoreDamagedError``, or ``StoreUnreadableError``.
         """
         disk = Disk(step)
         lock = await off_loop(acquire, path, disk)
@@ -86,7 +85,7 @@ class DirectoryHome(HomeInTurn[OpenStore]):
         return cls(path, disk, lock, key_file, now, own=shares_locks)
 
     async def archive(self) -> None:
-        """Move the present store to ``archive/``; the directory has no store when this returns."""
+        """Move the present store to ``archive/``. Afterwards the directory has no store."""
         async with self._turn:
             self._require_replaceable()
             await self._close_store()
@@ -94,12 +93,12 @@ class DirectoryHome(HomeInTurn[OpenStore]):
             await self._succeed()
 
     async def destroy(self, time: int) -> None:
-        """Erase the open store and its bytes; only a tombstone is left when this returns.
+        """Erase the open store and its bytes. Afterwards only a tombstone is left.
 
-        ``time``, for the tombstone, is in microseconds since 1970. A crash leaves the complete
-        store, or a directory that the next start finishes erasing. Raises ``UnavailableError`` (the
-        store is unchanged and still open) or ``OutcomeUnknownError`` (it has ended or may have
-        ended, and must not be written; a restart completes or undoes it).
+        ``time``, for the tombstone, is in microseconds since 1970. After a crash there is the
+        complete store, or a directory that the next start finishes erasing. Raises
+        ``UnavailableError`` (the store is unchanged and still open) or ``OutcomeUnknownError`` (the
+        store may have ended and must not be written; a restart completes or undoes the erasure).
         """
         async with self._turn:
             journal = self._require_sealed().journal
@@ -125,10 +124,10 @@ class DirectoryHome(HomeInTurn[OpenStore]):
         self._lock.release()
 
     async def _establish(self, new: NewStore) -> Journal:
-        """Return the journal of ``new``; a tombstone is removed.
+        """Return the journal of ``new``. Removes a tombstone.
 
-        An old store (in recovery mode) is moved to ``archive/``. A crash leaves the old or the new
-        store, complete.
+        An old store (in recovery mode) is moved to ``archive/``. After a crash there is the old or
+        the new store, complete.
         """
         place = await off_loop(self._prepare, clear=False)
         try:
@@ -154,7 +153,7 @@ class DirectoryHome(HomeInTurn[OpenStore]):
         return Opened(journal, replay, "", index)
 
     async def _load(self) -> Fresh | Locked | Opened:
-        found = await off_loop(self._look)
+        found = await off_loop(self._find_store)
         if isinstance(found, Fresh):
             return found
         store, start = await self._open_store()
@@ -168,8 +167,8 @@ class DirectoryHome(HomeInTurn[OpenStore]):
             await store.close()
         return opened
 
-    def _look(self) -> Fresh | SealedKey | None:
-        """Return the sealed key of the store that is there, None if that key is missing."""
+    def _find_store(self) -> Fresh | SealedKey | None:
+        """Return the sealed key of the store, or None if the key is missing."""
         present = survey(self._path, self._disk)
         ended = see_tombstone(self._path)
         if not present:
@@ -198,7 +197,7 @@ class DirectoryHome(HomeInTurn[OpenStore]):
             store, store_id=start.store_id, dek=key.dek, at_least=contents.head
         )
         held = self._hold(store, journal, key, index)
-        # A full disk must not prevent a start: ``write_head`` does later what fails now.
+        # A full disk must not prevent a start. ``write_head`` repeats a step that fails now.
         with suppress(UnavailableError):
             await held.settle_index()
             held.is_due = len(contents.keys) > 1
@@ -206,7 +205,8 @@ class DirectoryHome(HomeInTurn[OpenStore]):
 
     async def _open_store(self) -> tuple[SqliteStore, EpochStart]:
         journal = self._path / JOURNAL
-        await off_loop(self._require_content, journal)  # opening would write a schema into it
+        # Because opening would write a schema into an empty file.
+        await off_loop(self._require_content, journal)
         if not self._own:
             await make_own(self._disk, self._path)
             self._own = True
@@ -246,7 +246,7 @@ class DirectoryHome(HomeInTurn[OpenStore]):
         return replacement.prepare(self._disk, self._path, name, clear=clear)
 
     async def _succeed(self) -> Fresh | Locked | Opened:
-        """Commit what was prepared, carry it out, and load the result."""
+        """Commit the prepared replacement, carry it out, and load the result."""
         await self._commit()
         try:
             return await self._load()
@@ -254,7 +254,10 @@ class DirectoryHome(HomeInTurn[OpenStore]):
             raise _unknown_replacement() from None
 
     async def _commit(self) -> None:
-        """Commit what was prepared; raise ``OutcomeUnknownError`` if that may have happened."""
+        """Commit the prepared replacement.
+
+        ``OutcomeUnknownError``: the commit may have happened.
+        """
         try:
             await off_loop(replacement.commit, self._disk, self._path)
         except KeyhouseError:
@@ -282,5 +285,5 @@ def _not_erased() -> OutcomeUnknownError:
 def _unknown_replacement() -> OutcomeUnknownError:
     return OutcomeUnknownError(
         "the new store may or may not have taken its place",
-        hint="restart Keyhouse: it finishes or undoes what was begun",
+        hint="restart Keyhouse, which finishes or undoes the replacement",
     )

@@ -44,7 +44,7 @@ class IndexFile(msgspec.Struct, frozen=True):
     def decode(cls, raw: bytes, *, name: str) -> "IndexFile":
         """Return the parts.
 
-        Raise ``StoreDamagedError`` or ``StoreNewerError``, which name the file.
+        Raises ``StoreDamagedError`` or ``StoreNewerError`` with the file's name.
         """
         damaged = StoreDamagedError(f"{name} is damaged", hint="restore it from a backup")
         body = unframed(raw, _MAGIC, FORMAT_VERSION, name=name, damaged=damaged)
@@ -57,8 +57,8 @@ class IndexFile(msgspec.Struct, frozen=True):
 def read_index(disk: Disk, folder: Path, start: EpochStart) -> bytes:
     """Return the content of the index of the epoch ``start``.
 
-    Raises ``StoreDamagedError`` if it is missing, ``MixedDeploymentsError`` if one is of another
-    store.
+    Raises ``StoreDamagedError`` for a missing index, and ``MixedDeploymentsError`` for the index of
+    another store.
     """
     found: dict[str, IndexFile] = {}
     for name in (INDEX, NEXT_INDEX):
@@ -80,7 +80,7 @@ def read_index(disk: Disk, folder: Path, start: EpochStart) -> bytes:
 
 
 def settle_index(disk: Disk, folder: Path, epoch: int) -> None:
-    """Keep the index of ``epoch``, and remove the one of another epoch."""
+    """Keep the index of ``epoch``, and remove the index of another epoch."""
     following = folder / NEXT_INDEX
     raw = disk.read(following, limit=FILE_LIMIT)
     if raw is None:

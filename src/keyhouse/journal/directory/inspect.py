@@ -1,8 +1,8 @@
-"""Inspecting a store without its key: names, sequence numbers, order, and the chain.
+"""Inspects a store without its key: names, sequence numbers, order, and the chain.
 
-The chain value is a hash over sealed records. So the position of a copy can be computed, and
-compared with what clients saw, without the key and without reading any content. Only the tags prove
-that Keyhouse wrote the records, and verifying them needs the key.
+The chain value is a hash over sealed records. So the position of a copy can be computed without the
+key and compared with a client's last position. Only the tags prove that Keyhouse wrote the records.
+Verifying the tags needs the key.
 """
 
 import os
@@ -39,7 +39,7 @@ _TAG_SIZE = 16
 
 
 KEEP_LOCKS: Final = frozenset({"gramine"})
-"""Kinds of platforms whose processes keep their locks to themselves."""
+"""Kinds of platforms whose processes do not share their locks with the host."""
 
 
 class KeySeen(msgspec.Struct, frozen=True):
@@ -54,13 +54,13 @@ class JournalSeen(msgspec.Struct, frozen=True):
     """The visible facts of ``journal.db``."""
 
     store_id: bytes
-    position: Position  # behind the last record
-    records: int  # of the present epoch: its base, then events
+    position: Position  # after the last record
+    records: int  # of the present epoch: base and events
     events: int
 
 
 def see_key(folder: Path) -> KeySeen | None:
-    """Return the fields of ``sealed_key``, None if it is missing; refuse a damaged one."""
+    """Return the fields of ``sealed_key``, or None if missing. Refuse a damaged file."""
     raw = Disk().read(folder / SEALED_KEY, limit=sealing.FILE_LIMIT)
     if raw is None:
         return None
@@ -69,7 +69,7 @@ def see_key(folder: Path) -> KeySeen | None:
 
 
 def see_index(folder: Path) -> tuple[IndexFile, ...]:
-    """Return the indexes in ``folder``: two while an epoch begins; refuse damaged ones."""
+    """Return the indexes in ``folder``: two while an epoch begins. Refuse damaged files."""
     disk, found = Disk(), []
     for name in (INDEX, NEXT_INDEX):
         raw = disk.read(folder / name, limit=FILE_LIMIT)
@@ -79,15 +79,15 @@ def see_index(folder: Path) -> tuple[IndexFile, ...]:
 
 
 def see_tombstone(folder: Path) -> Tombstone | None:
-    """Return the tombstone of a store that was erased, None if there is none."""
+    """Return the tombstone of an erased store, or None."""
     raw = Disk().read(folder / TOMBSTONE, limit=TOMBSTONE_LIMIT)
     return None if raw is None else Tombstone.decode(raw)
 
 
 def shows_users(folder: Path) -> bool:
-    """Tell whether the lock in ``folder`` shows that a coordinator uses it.
+    """Return whether the lock in ``folder`` would show a coordinator that uses it.
 
-    It does not where a coordinator has been whose platform keeps locks to itself. Refuses a damaged
+    False after a coordinator whose platform does not share its locks. Refuses a damaged
     ``sealed_key``.
     """
     key = see_key(folder) if os.path.lexists(folder / LOCK) else None
@@ -95,7 +95,7 @@ def shows_users(folder: Path) -> bool:
 
 
 async def see_journal(folder: Path) -> JournalSeen | None:
-    """Return the facts of ``journal.db``, None if it is missing or empty; refuse a wrong order.
+    """Return the facts of ``journal.db``, or None if missing or empty. Refuse a wrong order.
 
     Opens the file as a start does, which copies its WAL into it.
     """

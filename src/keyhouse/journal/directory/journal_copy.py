@@ -1,25 +1,27 @@
-"""A consistent copy of a journal while another process may write to it.
+"""Copies a journal consistently while another process may write to it.
 
-The coordinator's connection is exclusive, so no other process can read through SQLite. Locks of the
-host are not relied on, because an enclave keeps its locks inside. The copy is consistent because of
-how SQLite writes in WAL mode:
+The coordinator's connection is exclusive, so no other process can read through SQLite. The host's
+locks do not help, because an enclave does not share its locks. The copy is consistent because of
+the way SQLite writes in WAL mode:
 
-1. ``journal.db`` changes by checkpoints only, which copy pages from ``journal.db-wal`` into it.
-2. The WAL is appended to, and each of its frames is bound to all before it by a checksum that
-   begins with the salts in its header. From any part of it that starts with the header, SQLite
-   reads up to the last complete commit.
+1. Only checkpoints change ``journal.db``. A checkpoint copies pages from ``journal.db-wal`` into
+   it.
+2. The WAL is appended to. A checksum binds each frame to all earlier frames and to the salts in the
+   header. From any part of the WAL that begins with the header, SQLite reads up to the last
+   complete commit.
 3. A WAL restarts, with new random salts, only after all of it is in ``journal.db``.
 
-So: read ``journal.db``, then the WAL, then compare ``journal.db`` and the header of the WAL with
-what was read. If both are the same, no page changed from before the WAL was read until after it,
-and the WAL did not restart while it was read. Then the WAL that was read has every frame that a
-checkpoint may have copied before, and the two together are the store at one commit. (A page that
-was read half written is in the WAL as well, and SQLite uses that one.) If not, all is read again: a
-checkpoint has just ended then, so that there is time until the next.
+So the copy reads ``journal.db``, then the WAL, and then compares ``journal.db`` and the header of
+the WAL with the first reading. If both are equal, no page changed from before the reading of the
+WAL until after it, and the WAL did not restart in that time. Then the copied WAL has every frame
+that a checkpoint may have copied before, and both files together are the store at some commit. (A
+page that was read half written is also in the WAL, and SQLite uses the WAL's page.) If they differ,
+everything is read again: a checkpoint has just ended, so there is time until the next.
 
-A process that cannot see the locks of others replaces the journal by such a copy before it opens it
-(``make_own``): one that still has the old file open writes to a file without a name. What it has
-answered is in the copy, as it looks for another holder of the directory after each commit.
+A process that cannot see the locks of other processes replaces the journal by such a copy before
+opening it (``make_own``). A process that still has the old file open then writes to a file without
+a name. Its answered changes are in the copy, because it checks for another holder of the directory
+after each commit.
 """
 
 import os
@@ -35,21 +37,21 @@ from keyhouse.journal.store.protocol import StoreLockedError, StoreUnreadableErr
 from keyhouse.journal.store.sqlite import SqliteStore
 
 _CHUNK: Final = 1024 * 1024
-_WAL_HEADER: Final = 32  # bytes; salts and checksum are in it
+_WAL_HEADER: Final = 32  # bytes, with salts and checksum
 _ATTEMPTS: Final = 50
 _PAUSE: Final = 0.01  # seconds
 _OWN: Final = f"{JOURNAL}.tmp"
 _OWN_WAL: Final = f"{_OWN}-wal"
 
 OWN_FILES: Final = (_OWN, _OWN_WAL)
-"""What ``make_own`` leaves if it is stopped."""
+"""The remains of an interrupted ``make_own``."""
 
 
 async def make_own(disk: Disk, directory: Path) -> None:
-    """Replace the journal by a copy of it, of which no other process knows.
+    """Replace the journal by a copy that no other process knows.
 
-    The WAL is folded into the copy. It is removed after the renaming: a crash in between leaves one
-    that adds nothing, or later commits, to the journal beside it. Raises ``StoreLockedError`` if
+    The WAL is folded into the copy and removed after the renaming. After a crash in between, the
+    WAL adds nothing, or later commits, to the journal beside it. Raises ``StoreLockedError`` if
     another process writes all the time.
     """
     await off_loop(_copy, disk, directory)
@@ -80,7 +82,7 @@ def _put_in_place(disk: Disk, directory: Path) -> None:
 
 
 def copy_journal(disk: Disk, directory: Path, target: Path) -> bool:
-    """Copy the journal in ``directory`` to ``target``, and its WAL; tell whether they fit."""
+    """Copy the journal in ``directory`` and its WAL to ``target``. Return whether they fit."""
     target_wal = target.with_name(f"{target.name}-wal")
     begin("copying", 2 * size_of(directory / JOURNAL) + size_of(directory / WAL))
     _copy_file(disk, directory / JOURNAL, target)
@@ -91,7 +93,7 @@ def copy_journal(disk: Disk, directory: Path, target: Path) -> bool:
 
 
 def _open(disk: Disk, path: Path) -> BinaryIO | None:
-    """Return the file ``path``, checked and open; None if it is missing."""
+    """Return the checked and opened file ``path``, or None if missing."""
     try:
         if not disk.check_file(path):
             return None
@@ -136,7 +138,7 @@ def _equal(disk: Disk, path: Path, copy: Path) -> bool:
                     return False
                 advance(len(chunk))
             return not now.read(1)
-    except FileNotFoundError:  # no copy was made
+    except FileNotFoundError:  # no copy exists
         return False
     except OSError:
         raise _uncopied(path) from None
@@ -144,5 +146,5 @@ def _equal(disk: Disk, path: Path, copy: Path) -> bool:
 
 def _uncopied(path: Path) -> StoreUnreadableError:
     return StoreUnreadableError(
-        f"{path.name} cannot be copied", hint="look at its disk and that of the backup"
+        f"{path.name} cannot be copied", hint="check its disk and the disk of the backup"
     )

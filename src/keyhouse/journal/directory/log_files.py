@@ -1,12 +1,12 @@
-"""The files of a transparency log: public, written by one process, and never believed.
+"""The files of a transparency log: public, written by a single process, and untrusted.
 
-Its parts are here, or in a database that several coordinators share. Tiles grow at their end only,
-and all who write a tile write the same bytes.
+The parts are here, or in a database that several coordinators share. Tiles grow only at their end,
+and all writers of a tile write the same bytes.
 
-Below ``log/<name of the log>``: ``entries/`` and ``hashes/<level>/`` in the spelling of the tiles'
-paths, ``object/``, ``checkpoint``. Files grow at their end only. Directories are never renamed and
-nothing depends on their being synced, so that it works under Gramine, too. Whatever is lost of a
-file's end is written again: the journal has every leaf since its base.
+Below ``log/<name of the log>``: ``entries/`` and ``hashes/<level>/`` with the spelling of tiles'
+paths, ``object/``, ``checkpoint``. Directories are never renamed, and nothing depends on a sync of
+a directory, so this works under Gramine, too. A lost end of a file is written again, because the
+journal has every leaf since its base.
 """
 
 import hashlib
@@ -26,14 +26,14 @@ from keyhouse.transparency.note import MOST_BYTES
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, narrowed
 
 LARGEST_OBJECT: Final = 32 * 1024 * 1024
-"""Bytes of the largest object: more than any manifest has."""
+"""Maximum size in bytes of an object: larger than any manifest."""
 
 _LARGEST_TILE: Final = WIDTH * (2 + 65_535)
 _OBJECT: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 class Grown(msgspec.Struct, frozen=True):
-    """A tile as it is now; its first ``known`` bytes were written before."""
+    """A tile at its present width. Its first ``known`` bytes were written before."""
 
     tile: Tile
     whole: bytes
@@ -41,41 +41,41 @@ class Grown(msgspec.Struct, frozen=True):
 
 
 class LogParts(Protocol):
-    """The parts of one log. Everything raises ``UnavailableError``."""
+    """The parts of a log. Every method raises ``UnavailableError``."""
 
     async def tile(self, tile: Tile) -> bytes:
-        """Return the bytes of ``tile``, not verified; an error if there are fewer."""
+        """Return the bytes of ``tile``, not verified. Raises an error if there are fewer."""
         ...
 
     async def write(
         self, work: Sequence[Grown], unsynced: Sequence[Tile], *, durable: bool
     ) -> None:
-        """Keep these tiles; if ``durable``, and ``unsynced`` ones, they survive a crash."""
+        """Write these tiles. With ``durable``, they and ``unsynced`` survive a crash."""
         ...
 
     async def object(self, name: str) -> bytes | None:
-        """Return the object ``name``; None if it is not there."""
+        """Return the object ``name``, or None."""
         ...
 
     async def put_objects(self, objects: Sequence[bytes]) -> None:
-        """Keep ``objects`` under their names, durably; no part of the log names them before."""
+        """Write ``objects`` under their names, durably, before any part of the log names them."""
         ...
 
     async def objects(self) -> list[str]:
-        """Return the names of the objects that are there."""
+        """Return the names of the existing objects."""
         ...
 
     async def write_checkpoint(self, note: bytes) -> None:
-        """Keep the newest checkpoint, for those who copy these parts."""
+        """Write the newest checkpoint, for readers that copy these parts."""
         ...
 
     async def remove(self) -> None:
-        """Remove all of it."""
+        """Remove all parts."""
         ...
 
 
 def log_name(verifier: str) -> str:
-    """Return the name of the directory of a log: no two logs, old ones included, share one."""
+    """Return the name of a log's directory. No two logs share a name, including old logs."""
     return hashlib.sha256(verifier.encode()).hexdigest()[:32]
 
 
@@ -90,7 +90,7 @@ class LogFiles:
     def tile(self, tile: Tile) -> bytes:
         """Return the bytes of ``tile``, not verified.
 
-        Raises ``UnavailableError`` if the files have less than that.
+        Raises ``UnavailableError`` if the file is shorter.
         """
         raw = self._disk.read(self._path(tile), limit=_LARGEST_TILE) or b""
         try:
@@ -99,9 +99,9 @@ class LogFiles:
             raise missing(f"tile/{tile.path}") from None
 
     def grow(self, tile: Tile, whole: bytes, known: int, *, durable: bool) -> None:
-        """Make the file of ``tile`` hold ``whole``; its first ``known`` bytes were written before.
+        """Extend the file of ``tile`` to ``whole``. Its first ``known`` bytes were written before.
 
-        What is behind them was not, or is what a crash left: it is cut off first.
+        Later bytes are remains of a crash, and are cut off first.
         """
         path = self._path(tile)
         self._make_directories(path.parent)
@@ -112,9 +112,9 @@ class LogFiles:
         self._disk.sync_file(self._path(tile))
 
     def object(self, name: str) -> bytes | None:
-        """Return the object ``name``; None if it is not there.
+        """Return the object ``name``, or None.
 
-        Raises ``UnavailableError`` if there are other bytes under its name.
+        Raises ``UnavailableError`` for other bytes under this name.
         """
         raw = self._disk.read(self._object(name), limit=LARGEST_OBJECT)
         if raw is not None and object_name(raw) != name:
@@ -122,11 +122,11 @@ class LogFiles:
         return raw
 
     def put_objects(self, objects: Iterable[bytes]) -> None:
-        """Keep ``objects`` under their names, durably, before any leaf names them.
+        """Write ``objects`` under their names, durably, before any leaf names them.
 
-        A crash may leave less of one: its hash shows that, and the next call writes it again. What
-        is there is synced, too: it may be from a process that was killed before it did that. All
-        is written before anything is synced: the first sync then does most of the work of all.
+        A crash may truncate an object; its hash reveals that, and the next call writes it again.
+        Existing objects are synced, too, because a killed process may not have synced them. All
+        objects are written before the first sync, which then does most of the work for all.
         """
         found = {self._object(object_name(raw)): raw for raw in objects}
         if not found:
@@ -145,30 +145,30 @@ class LogFiles:
             self._disk.sync_directory(folder)
 
     def objects(self) -> list[str]:
-        """Return the names of the objects that are there."""
+        """Return the names of the existing objects."""
         folder = self.folder / "object"
         if not os.path.lexists(folder):
             return []
         return [name for name in self._disk.names(folder) if _OBJECT.fullmatch(name)]
 
     def checkpoint(self) -> bytes | None:
-        """Return the checkpoint that was kept last; None: there is none."""
+        """Return the last written checkpoint, or None."""
         return self._disk.read(self.folder / "checkpoint", limit=MOST_BYTES)
 
     def write_checkpoint(self, note: bytes) -> None:
-        """Keep the newest checkpoint, for those who copy these files."""
+        """Write the newest checkpoint, for readers that copy these files."""
         self._make_directories(self.folder)
         self._disk.write(self.folder / "checkpoint", note)
 
     def remove(self) -> None:
-        """Remove all of it, where the deployment keeps nothing on the disk any more."""
+        """Remove all files, for a deployment that no longer keeps anything on the disk."""
         if not os.path.lexists(self.folder):
             return
         for folder, _, names in os.walk(self.folder, topdown=False):
             for name in names:
                 self._disk.remove(Path(folder, name))
             self._disk.remove_directory(Path(folder))
-        if not self._disk.names(self.folder.parent):  # none of earlier deployments
+        if not self._disk.names(self.folder.parent):  # no logs of earlier deployments
             self._disk.remove_directory(self.folder.parent)
 
     def _path(self, tile: Tile) -> Path:
@@ -183,9 +183,9 @@ class LogFiles:
 
 
 def all_parts(disk: Disk, state_directory: Path) -> Iterator[str]:
-    """Yield the path, below the state directory, of each file of each log in it.
+    """Yield the path, below the state directory, of each file of each log.
 
-    Raises ``StoreUnreadableError``, and ``InsecureFileError`` for directories of others.
+    Raises ``StoreUnreadableError``, and ``InsecureFileError`` for directories of other users.
     """
     folders = [PUBLIC_LOG] if os.path.lexists(state_directory / PUBLIC_LOG) else []
     while folders:
@@ -200,7 +200,7 @@ def all_parts(disk: Disk, state_directory: Path) -> Iterator[str]:
 
 
 def put_part(disk: Disk, state_directory: Path, path: str, raw: bytes) -> None:
-    """Make the file at ``path``, as ``all_parts`` yields it, hold ``raw``, durably."""
+    """Write ``raw`` durably to the file at ``path``, a path from ``all_parts``."""
     file = state_directory / path
     _make_directories(disk, state_directory, file.parent)
     if disk.read(file, limit=LARGEST_OBJECT) != raw:
@@ -208,7 +208,7 @@ def put_part(disk: Disk, state_directory: Path, path: str, raw: bytes) -> None:
 
 
 def _make_directories(disk: Disk, top: Path, folder: Path) -> None:
-    """Make ``folder`` and what is missing between it and ``top``, durably."""
+    """Create ``folder`` and the missing directories between it and ``top``, durably."""
     for each in _below(top, folder):
         if not os.path.lexists(each):
             disk.make_directory(each)
@@ -216,13 +216,13 @@ def _make_directories(disk: Disk, top: Path, folder: Path) -> None:
 
 
 def _below(top: Path, folder: Path) -> list[Path]:
-    """Return ``folder`` and what is between it and ``top``, from above."""
+    """Return the directories from below ``top`` down to ``folder``."""
     steps = folder.relative_to(top).parts
     return [top.joinpath(*steps[: end + 1]) for end in range(len(steps))]
 
 
 def missing(part: str) -> UnavailableError:
-    """Return what is said of a part of the log that the host has lost."""
+    """Return the error about a part of the log that the host has lost."""
     return UnavailableError(
         f"the log's {part} is missing in the state",
         hint="stop the coordinator; keyhouse log restore brings it back from a mirror or a backup",

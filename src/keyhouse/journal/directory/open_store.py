@@ -1,4 +1,4 @@
-"""The store of a state directory: built whole, and kept in step with its journal while open."""
+"""The store of a state directory: built as a whole, and kept consistent with its journal."""
 
 import os
 from contextlib import suppress
@@ -8,7 +8,7 @@ import msgspec
 
 from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.journal.directory.disk import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY, Disk, off_loop
-from keyhouse.journal.directory.in_step import NewEpoch, NewStore, StoreInStep
+from keyhouse.journal.directory.home_base import NewEpoch, NewStore, SealedStore
 from keyhouse.journal.directory.index_file import IndexFile, settle_index
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
 from keyhouse.journal.journal import Journal
@@ -16,8 +16,8 @@ from keyhouse.journal.store.protocol import Position, StoreUnreadableError
 from keyhouse.journal.store.sqlite import SqliteStore
 
 
-class OpenStore(StoreInStep):
-    """An open store: keeps key and index consistent with its journal. Used by its home only.
+class OpenStore(SealedStore):
+    """An open store: keeps key and index consistent with its journal. Used only by its home.
 
     The policy of ``key`` is empty after a recovery, until the key is sealed again.
     """
@@ -41,11 +41,11 @@ class OpenStore(StoreInStep):
         self._key = key
         self._index = index
         self.line = key.line
-        self.is_due = False  # the seal has the key of another epoch as well
+        self.is_due = False  # the seal also has the key of another epoch
 
     @property
     def is_sealed(self) -> bool:
-        """Whether the next start on this platform opens the store without recovery."""
+        """True if the next start on this platform opens the store without a recovery."""
         return bool(self._key.policy)
 
     async def reseal(self, policy: str) -> None:
@@ -53,18 +53,22 @@ class OpenStore(StoreInStep):
         key = msgspec.structs.replace(self._key, policy=policy)
         await self._write_key(key)
         self._key = msgspec.structs.replace(key, line=self.line)
-        # The key is sealed, so this is no failure; ``write_head`` settles the index, too.
+        # The key is sealed, so a failure here is not an error. ``write_head`` settles the index,
+        # too.
         with suppress(UnavailableError):
             await self.settle_index()
 
     async def conclude_opening(self) -> None:
-        """Write the seal if it has two keys, or says something else of the line."""
+        """Write the seal if it has two keys, or another line."""
         if self.is_sealed and (self.is_due or self._key.line != self.line):
             await self.write_head()
             self.is_due = False
 
     async def begin_epoch(self, new: NewEpoch) -> Position:
-        """Return once ``new`` has replaced everything. Nobody is here who could read its notes."""
+        """Return after ``new`` has replaced everything.
+
+        No replica exists that could read its notes.
+        """
         key = self._key
         dek = key.dek if new.dek is None else new.dek
         following = EpochKey(key.epoch + 1, new.policy or key.policy, dek, new.line)
@@ -105,7 +109,7 @@ class OpenStore(StoreInStep):
         await self.settle_index()
 
     async def _write_key(self, present: EpochKey, *following: EpochKey) -> None:
-        """Write ``sealed_key`` under the policy of the last key, with the line of now."""
+        """Write ``sealed_key`` under the policy of the last key, with the present line."""
         present = msgspec.structs.replace(present, line=self.line)
         contents = Contents((present, *following), self.journal.position)
         await self._key_file.write(contents, self.journal.store_id)
@@ -115,7 +119,7 @@ class OpenStore(StoreInStep):
 async def build_store(place: Path, disk: Disk, key_file: KeyFile, new: NewStore) -> None:
     """Build a complete store in ``place``: synced, without a WAL. As the home's ``establish``.
 
-    Nothing of it counts before the commit, so each file is synced once, when it is complete.
+    No file counts before the commit, so each file is synced once, when it is complete.
     """
     store = await SqliteStore.open(place / JOURNAL, step=disk.step, fence=disk.fence, synced=False)
     try:
@@ -134,7 +138,7 @@ async def build_store(place: Path, disk: Disk, key_file: KeyFile, new: NewStore)
             raise StoreUnreadableError("journal.db could not be completed", hint="see its disk")
         disk.write_new(place / INDEX, index)
         disk.write_new(place / SEALED_KEY, sealed)
-        for name in (JOURNAL, INDEX, SEALED_KEY):  # the first sync of several writes all of them
+        for name in (JOURNAL, INDEX, SEALED_KEY):  # the first sync writes all of them
             disk.sync_file(place / name)
 
     await off_loop(write)

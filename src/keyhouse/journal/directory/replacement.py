@@ -1,28 +1,29 @@
-"""Replacing a store atomically: after a crash there is the old store or the new one, complete.
+"""Replaces a store atomically. After a crash, the old store or the new store is complete.
 
-The new store is built completely in ``incoming/``, whose first file is ``plan.new``. Renaming that
-to ``plan`` is the commit: a start that finds ``incoming/plan`` carries the replacement out, as
-often as needed; one that finds ``plan.new`` removes what is in ``incoming/``, ``plan.new`` last. So
-files in it without either are damage. No directory is ever renamed: Gramine cannot do that.
+The new store is built completely in ``incoming/``. The first file there is ``plan.new``. Renaming
+``plan.new`` to ``plan`` is the commit. A start that finds ``incoming/plan`` carries the replacement
+out, as often as necessary. A start that finds ``plan.new`` removes the files in ``incoming/``,
+``plan.new`` last. So files in ``incoming/`` without a plan are damage. Directories are never
+renamed, because Gramine cannot rename them.
 
 The plan names the directory under ``archive/`` for the old files, and the new files. While a new
 file is still in ``incoming/``, the file of that name in the state directory is old; afterwards it
-is new. The old files are moved first, ``recovery_index`` last. Then the new ones are moved, the
-journal last: while it is in ``incoming/``, the WAL files belong to the old journal, and they must
-never be beside the new one.
+is new. The old files are moved first, ``recovery_index`` last. Then the new files are moved, the
+journal last. While the new journal is in ``incoming/``, the WAL files belong to the old journal,
+and must never be beside the new journal.
 
-A plan names the store that it replaces. As long as an old key or journal is there, the old
-``recovery_index`` is there, too, and must be of that store. So a plan that was planted, or copied
-from another directory, is refused. This is a hurdle and no proof: an attacker with write access can
+A plan names the store that it replaces. As long as an old key or journal exists, the old
+``recovery_index`` exists too, and must belong to that store. So a plan that was planted, or copied
+from another directory, is refused. This is a hurdle, not a proof: an attacker with write access can
 read the names, and could as well empty the directory.
 
-A store returns from ``archive/`` in the same way: its plan says from which directory, and the new
-files come from there instead of ``incoming/``. Earlier versions renamed that directory to
-``incoming/``, and built new stores in ``incoming.tmp/``.
+A store returns from ``archive/`` in the same way: its plan names that directory, and the new files
+come from there instead of ``incoming/``. Earlier versions renamed that directory to ``incoming/``,
+and built new stores in ``incoming.tmp/``.
 
-A store is erased in the same way: the plan says ``erase``, and the replacement is a tombstone. It
-identifies the store and shows later starts that nothing is missing. It is removed when a new store
-takes its place.
+A store is erased in the same way: the plan is ``erase``, and the replacement is a tombstone. The
+tombstone identifies the store and shows later starts that nothing is missing. A new store removes
+the tombstone.
 """
 
 import os
@@ -73,7 +74,7 @@ def archive_name(disk: Disk, home: Path, now: datetime) -> str:
 
 
 def prepare(disk: Disk, home: Path, archive: str, *, clear: bool = False) -> Path:
-    """Return ``incoming/`` with nothing but its plan. ``clear``: no new store."""
+    """Return ``incoming/`` with only its plan. ``clear``: there is no new store."""
     word = "clear" if clear else "replace"
     return _begin(disk, home, _plan(disk, home, word, archive).encode())
 
@@ -86,7 +87,7 @@ def prepare_end(disk: Disk, home: Path, tombstone: bytes) -> None:
 
 
 def abandon(disk: Disk, home: Path) -> None:
-    """Remove what was prepared but not committed.
+    """Remove a prepared replacement that was not committed.
 
     Raises ``StoreDamagedError`` if ``incoming/`` has files but no plan.
     """
@@ -101,12 +102,12 @@ def abandon(disk: Disk, home: Path) -> None:
 
 
 def is_committed(home: Path) -> bool:
-    """Tell whether a replacement is committed, also after a failed ``commit``."""
+    """Return whether a replacement is committed, also after a failed ``commit``."""
     return os.path.lexists(home / INCOMING / PLAN)
 
 
 def commit(disk: Disk, home: Path) -> None:
-    """Commit what was prepared and whose files are synced; ``finish`` carries it out."""
+    """Commit a prepared replacement with synced files; ``finish`` carries it out."""
     incoming = home / INCOMING
     disk.sync_directory(incoming)
     disk.sync_directory(home)
@@ -117,7 +118,7 @@ def commit(disk: Disk, home: Path) -> None:
 def bring_back(disk: Disk, home: Path, name: str, archive: str) -> None:
     """Commit that ``archive/<name>/`` becomes the present store; ``finish`` carries it out.
 
-    Its WAL is empty and its index settled. ``archive`` is the name for the present store.
+    Its WAL must be empty and its index settled. ``archive`` is the name for the present store.
     """
     place = home / ARCHIVE / name
     files = [each for each in _COMING if os.path.lexists(place / each)]
@@ -127,7 +128,7 @@ def bring_back(disk: Disk, home: Path, name: str, archive: str) -> None:
 
 
 def origin(disk: Disk, home: Path) -> Path | None:
-    """Return the directory with the new files of a committed replacement, None without one."""
+    """Return the directory with the new files of a committed replacement, or None."""
     raw = disk.read(home / INCOMING / PLAN, limit=PLAN_LIMIT) if is_committed(home) else None
     if raw is None:
         return None
@@ -135,9 +136,9 @@ def origin(disk: Disk, home: Path) -> Path | None:
 
 
 def finish(disk: Disk, home: Path) -> None:
-    """Carry out what was committed; remove what was not. Otherwise do nothing.
+    """Carry out a committed replacement; remove an uncommitted one. Otherwise do nothing.
 
-    Raises ``StoreDamagedError`` if the plan was made for another store than the present one.
+    Raises ``StoreDamagedError`` for a plan for another store than the present one.
     """
     disk.remove_directory(home / _PREPARED)
     incoming = home / INCOMING
@@ -171,12 +172,12 @@ def _begin(disk: Disk, home: Path, plan: bytes) -> Path:
     disk.make_directory(place)
     disk.write_new(place / PLANNED, plan)
     disk.sync_file(place / PLANNED)
-    disk.sync_directory(place)  # before there are other files: without it they would be damage
+    disk.sync_directory(place)  # first, because a file without a plan is damage
     return place
 
 
 def _remove(disk: Disk, directory: Path, *, last: str) -> None:
-    """Remove ``directory`` and its files; it says what it is as long as ``last`` is there."""
+    """Remove ``directory`` and its files, the identifying file ``last`` at the end."""
     others = [name for name in disk.names(directory) if name != last]
     for name in others:
         disk.remove(directory / name)
@@ -186,18 +187,18 @@ def _remove(disk: Disk, directory: Path, *, last: str) -> None:
 
 
 def _origin(home: Path, plan: Plan) -> Path:
-    """Return the directory that the new files of ``plan`` come from."""
+    """Return the directory with the new files of ``plan``."""
     return home / ARCHIVE / plan.source if plan.source else home / INCOMING
 
 
 def _check_source(disk: Disk, home: Path, name: str) -> None:
     for path in (home / ARCHIVE, home / ARCHIVE / name):
-        if os.path.lexists(path):  # otherwise all of it has moved
+        if os.path.lexists(path):  # otherwise all files have moved
             disk.check_directory(path)
 
 
 def _require_replaceable(disk: Disk, home: Path, plan: Plan) -> None:
-    """Refuse a plan that was not made for the store whose files are still there."""
+    """Refuse a plan for another store than the store of the remaining files."""
     old = _old_files(home, plan)
     if not old:
         return
@@ -217,17 +218,17 @@ def _require_replaceable(disk: Disk, home: Path, plan: Plan) -> None:
 
 def _require_erasable(disk: Disk, home: Path) -> None:
     """Refuse to erase another store than that of the tombstone."""
-    standing = _standing(home, (SEALED_KEY, JOURNAL, INDEX))
+    existing = _existing(home, (SEALED_KEY, JOURNAL, INDEX))
     raw = disk.read(home / INCOMING / TOMBSTONE, limit=TOMBSTONE_LIMIT)
     if raw is None:
-        if standing:
-            raise not_for("erase", because=f"without a {TOMBSTONE}, and {standing[0]} is there")
+        if existing:
+            raise not_for("erase", because=f"without a {TOMBSTONE}, and {existing[0]} is there")
         return
     tombstone = Tombstone.decode(raw)
     owner = Owner(tombstone.store_id, tombstone.position.epoch)
     found = [_owner(disk, home / name) for name in (INDEX, NEXT_INDEX)]
-    # The index is erased after key and journal, and may be half erased then.
-    if {SEALED_KEY, JOURNAL}.intersection(standing) and owner not in found:
+    # The index is erased after key and journal, so it may be half erased now.
+    if {SEALED_KEY, JOURNAL}.intersection(existing) and owner not in found:
         raise not_for("erase", because=f"for {owner}: {INDEX} is of {_named(found[0])}")
 
 
@@ -235,7 +236,7 @@ def _old_files(home: Path, plan: Plan) -> list[str]:
     coming, place = _coming(plan), _origin(home, plan)
     return [
         name
-        for name in _standing(home, _LEAVING)
+        for name in _existing(home, _LEAVING)
         if name not in coming or os.path.lexists(place / name)
     ]
 
@@ -245,12 +246,12 @@ def _coming(plan: Plan) -> tuple[str, ...]:
     return {"replace": _COMING, "clear": ()}.get(plan.what, plan.files)
 
 
-def _standing(home: Path, names: Iterable[str]) -> list[str]:
+def _existing(home: Path, names: Iterable[str]) -> list[str]:
     return [name for name in names if os.path.lexists(home / name)]
 
 
 def _owner(disk: Disk, index: Path) -> Owner | None:
-    """Return the store of a recovery index, None if the file is missing or not readable."""
+    """Return the store of a recovery index, or None for a missing or unreadable file."""
     with suppress(StoreDamagedError, StoreNewerError):
         raw = disk.read(index, limit=INDEX_LIMIT)
         if raw is not None:
@@ -265,12 +266,13 @@ def _named(owner: Owner | None) -> str:
 
 def _move(disk: Disk, home: Path, plan: Plan) -> None:
     place, archive, files = _origin(home, plan), home / ARCHIVE / plan.archive, _coming(plan)
-    if JOURNAL not in files or os.path.lexists(place / JOURNAL):  # that in ``home`` is old
-        _put_wal_aside(disk, home, archive)
+    # Then the journal in ``home`` is old.
+    if JOURNAL not in files or os.path.lexists(place / JOURNAL):
+        _archive_wal(disk, home, archive)
     for name in _old_files(home, plan):
-        if name == INDEX:  # after the others are durably moved: it identifies their store
+        if name == INDEX:  # moved last, because it identifies the old store
             disk.sync_directory(home)
-        _put_aside(disk, home / name, archive)
+        _archive_file(disk, home / name, archive)
     for name in _COMING:
         if os.path.lexists(place / name):
             disk.rename(place / name, home / name)
@@ -281,16 +283,16 @@ def _move(disk: Disk, home: Path, plan: Plan) -> None:
             disk.sync_directory(directory)
 
 
-def _put_wal_aside(disk: Disk, home: Path, archive: Path) -> None:
-    """Put aside, durably, what SQLite would apply to a new journal."""
+def _archive_wal(disk: Disk, home: Path, archive: Path) -> None:
+    """Move files to the archive, durably, that SQLite would apply to a new journal."""
     for name in (*WAL_FILES, NEXT_INDEX):
-        _put_aside(disk, home / name, archive)
-    if os.path.lexists(archive):  # otherwise nothing has left since the commit, which synced it
+        _archive_file(disk, home / name, archive)
+    if os.path.lexists(archive):  # otherwise nothing has moved since the commit
         disk.sync_directory(home)
 
 
 def _erase(disk: Disk, home: Path) -> None:
-    """Erase all of the store except its tombstone; first the key, which opens all the rest."""
+    """Erase the whole store except its tombstone. The key is first, because it opens the rest."""
     for name in (SEALED_KEY, *WAL_FILES, JOURNAL, NEXT_INDEX, INDEX):
         for each in (name, f"{name}.tmp"):
             disk.erase(home / each)
@@ -301,7 +303,7 @@ def _erase(disk: Disk, home: Path) -> None:
         disk.sync_directory(home)
 
 
-def _put_aside(disk: Disk, path: Path, archive: Path) -> None:
+def _archive_file(disk: Disk, path: Path, archive: Path) -> None:
     if os.path.lexists(path):
         disk.make_directory(archive.parent)
         disk.make_directory(archive)
@@ -311,7 +313,7 @@ def _put_aside(disk: Disk, path: Path, archive: Path) -> None:
 def _plan(
     disk: Disk, home: Path, what: str, archive: str, *, files: Iterable[str] = (), source: str = ""
 ) -> Plan:
-    """Return a plan for the present store; ``archive``: the name for it, if unused."""
+    """Return a plan for the present store. ``archive``: its name in the archive, if unused."""
     return Plan(
         what=what,
         archive=_unused(home / ARCHIVE, archive),

@@ -1,16 +1,16 @@
-"""The file ``incoming/plan``: what happens to the present store of the state directory.
+"""The file ``incoming/plan``: the change of the state directory's present store.
 
 One line of ASCII, in one of these forms::
 
-    replace ARCHIVE of OWNER          incoming/ has a new store, the old one moves to ARCHIVE
+    replace ARCHIVE of OWNER          incoming/ has a new store, the old store moves to ARCHIVE
     restore FILES ARCHIVE of OWNER from NAME
                                       FILES of a store come back from archive/NAME
-    clear ARCHIVE of OWNER            the old store moves to ARCHIVE, nothing takes its place
-    erase                             the old store is erased; incoming/tombstone says which
+    clear ARCHIVE of OWNER            the old store moves to ARCHIVE, without a replacement
+    erase                             the old store is erased; incoming/tombstone identifies it
 
-OWNER is the store id (hex) and the epoch in the old store's recovery index, or ``-`` if that cannot
-be read. It prevents that a plan is carried out on another store. Plans of older versions have no
-OWNER, or no NAME: then FILES are in incoming/.
+OWNER is the store id (hex) and the epoch in the old store's recovery index, or ``-`` for an
+unreadable index. OWNER keeps a plan from being applied to another store. Plans of older versions
+have no OWNER, or no NAME; then FILES are in incoming/.
 
 The file is named ``plan.new`` until the plan is committed.
 """
@@ -36,7 +36,7 @@ _FORM: Final = re.compile(
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The store that a file belongs to, by its unproven header."""
+    """The store of a file, from its unproven header."""
 
     store_id: bytes
     epoch: int
@@ -46,14 +46,14 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What happens to the old store, and which store that is."""
+    """The change of the old store, and the identity of this store."""
 
     what: str  # "replace", "restore" or "clear"
     archive: str  # name of the directory for the old files
-    files: tuple[str, ...] = ()  # that are named by a "restore"
-    owner: Owner | None = None  # of the old store; None: it had no readable recovery index
+    files: tuple[str, ...] = ()  # of a "restore"
+    owner: Owner | None = None  # of the old store; None: no readable recovery index
     is_bound: bool = True  # False: made by a version that did not write the owner
-    source: str = ""  # name of the archived store that comes back; empty: files are in incoming/
+    source: str = ""  # archived store to restore; empty: files are in incoming/
 
     def encode(self) -> bytes:
         """Return the bytes of the file."""
@@ -64,7 +64,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, raw: bytes | None) -> "Plan":
-        """Return the parts; raise ``StoreDamagedError`` for anything else, None included."""
+        """Return the parts. Raises ``StoreDamagedError`` for anything else, including None."""
         form = _FORM.fullmatch((raw or b"").decode("latin-1"))
         if form is None or (form["source"] and not form["files"]):
             raise StoreDamagedError(
@@ -83,7 +83,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def not_for(what: str, *, because: str) -> StoreDamagedError:
-    """Return the refusal of a plan to ``what`` that was not made for the present store."""
+    """Return the refusal of a plan to ``what`` for another store than the present store."""
     return StoreDamagedError(
         f"incoming/plan says {what}, but {because}",
         hint="this start changed nothing: to keep the store that is there, move incoming/ away"

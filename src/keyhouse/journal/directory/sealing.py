@@ -12,12 +12,12 @@
         data is everything before the nonce
     -32 SHA-256 of all before it
 
-Format 2 binds the root and its line (``LineMark``), and is never written for a line that is not
-proven. Any code of the signer can derive the key of ``ProductKey``. So ``own`` in the content is
-an HMAC under a key of ``UniqueKey``: with it exactly this code has sealed the line.
+Format 2 binds the root and its line (``LineMark``). It is never written for an unproven line. Any
+code of the signer can derive the key of ``ProductKey``. So ``own`` in the content is an HMAC under
+a key of ``UniqueKey``, which proves that exactly this code has sealed the line.
 
-The digest at the end has no key. It distinguishes a damaged file, which is refused by name, from
-one that was sealed elsewhere, which requires recovery.
+The digest at the end has no key. It distinguishes a damaged file, which is refused by name, from a
+file sealed elsewhere, which requires a recovery.
 """
 
 import hmac
@@ -51,13 +51,13 @@ _MOST_KEYS = 2
 
 
 class SealedElsewhereError(KeyhouseError):
-    """The file is intact, but this platform derives another key: recovery is needed."""
+    """The file is intact, but this platform derives another key. A recovery is necessary."""
 
     code = "sealed-elsewhere"
 
 
 class EpochKey(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The data key of an epoch, and the policy under which it is to be sealed alone."""
+    """The data key of an epoch, and the policy for sealing this key alone."""
 
     epoch: int
     policy: str
@@ -66,7 +66,7 @@ class EpochKey(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Contents(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The sealed content: the present key, the next one while an epoch begins, and the head."""
+    """The sealed content: the present key, the next key while an epoch begins, and the head."""
 
     keys: tuple[EpochKey, ...]
     head: Position
@@ -74,11 +74,11 @@ class Contents(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def format(self) -> int:
-        """The format of the file that holds this."""
+        """The format of the file for this content."""
         return FORMAT_VERSION if any(key.line for key in self.keys) else _WITHOUT_LINE
 
     def key_of(self, epoch: int) -> EpochKey | None:
-        """Return the key of ``epoch``, None if it is not here."""
+        """Return the key of ``epoch``, or None."""
         return next((key for key in self.keys if key.epoch == epoch), None)
 
 
@@ -112,7 +112,10 @@ def seal(
 
 
 def parse(raw: bytes) -> SealedKey:
-    """Return the parts; raise ``StoreDamagedError`` or ``StoreNewerError``, which name the file."""
+    """Return the parts.
+
+    Raises ``StoreDamagedError`` or ``StoreNewerError`` with the file's name.
+    """
     body = unframed(
         raw, _MAGIC, FORMAT_VERSION, name=SEALED_KEY, damaged=_damaged(), oldest=_WITHOUT_LINE
     )
@@ -126,7 +129,7 @@ def parse(raw: bytes) -> SealedKey:
 
 
 def unseal(sealed: SealedKey, sealing_key: Secret) -> Contents:
-    """Return the content; raise ``SealedElsewhereError`` if ``sealing_key`` is another key."""
+    """Return the content. Raises ``SealedElsewhereError`` for another ``sealing_key``."""
     cipher = _cipher(sealing_key, sealed.store_id)
     try:
         plain = cipher.decrypt(sealed.nonce, sealed.ciphertext, sealed.clear)
@@ -148,7 +151,7 @@ def unseal(sealed: SealedKey, sealing_key: Secret) -> Contents:
 
 
 def _own(unique_key: Secret, contents: Contents, store_id: bytes) -> bytes:
-    """Return the HMAC that only this very code makes on this machine, over all but itself."""
+    """Return the HMAC that only this code can make on this machine, over all but itself."""
     derivation = HKDF(algorithm=SHA256(), length=32, salt=store_id, info=b"keyhouse sealed line v1")
     key = derivation.derive(unique_key.reveal())
     return hmac.digest(key, _CODEC.encode(msgspec.structs.replace(contents, own=b"")), "sha256")
@@ -188,14 +191,14 @@ class KeyFile:
     def __init__(
         self, folder: Path, disk: Disk, platform_kind: str, sealing_key: Callable[[str], Secret]
     ) -> None:
-        """``sealing_key`` gives the platform's key for a policy; it is called in a thread."""
+        """``sealing_key`` returns the platform's key for a policy. It is called in a thread."""
         self._path = folder / SEALED_KEY
         self._disk = disk
         self._platform_kind = platform_kind
         self._sealing_key = sealing_key
 
     def read(self) -> SealedKey | None:
-        """Return what the file holds, None if it is missing; raise ``WrongPlatformError``."""
+        """Return the content of the file, or None if missing. Raises ``WrongPlatformError``."""
         raw = self._disk.read(self._path, limit=FILE_LIMIT)
         if raw is None:
             return None
@@ -209,14 +212,14 @@ class KeyFile:
         return sealed
 
     async def unseal(self, sealed: SealedKey) -> Contents:
-        """Return the keys and the head in ``sealed``; raise ``SealedElsewhereError``."""
+        """Return the keys and the head in ``sealed``. Raises ``SealedElsewhereError``."""
         sealing_key = await off_loop(self._sealing_key, sealed.policy)
         return unseal(sealed, sealing_key)
 
     async def vouched(self, sealed: SealedKey, contents: Contents, key: EpochKey) -> Vouched | None:
-        """Return what the seal says of the line at ``key``; None: nothing, as in format 1.
+        """Return the seal's statement about the line at ``key``; None in format 1.
 
-        ``contents`` are those of ``sealed``, unsealed here.
+        ``contents`` must be the contents of ``sealed``, unsealed here.
         """
         if key.line is None:
             return None
@@ -242,7 +245,7 @@ class KeyFile:
         )
 
     async def write(self, contents: Contents, store_id: bytes) -> None:
-        """Make the file hold ``contents``, durably, all or nothing."""
+        """Write ``contents`` to the file, durably and atomically."""
         raw = await self.seal(contents, store_id)
         await off_loop(self._disk.write, self._path, raw)
 
@@ -250,7 +253,7 @@ class KeyFile:
 def key_of(contents: Contents, epoch: int) -> EpochKey:
     """Return the key of the journal's ``epoch``.
 
-    Raise ``RolledBackError`` or ``StoreDamagedError``.
+    Raises ``RolledBackError`` or ``StoreDamagedError``.
     """
     key = contents.key_of(epoch)
     if key is not None:

@@ -1,4 +1,4 @@
-"""The file ``tombstone``: the store here was erased, because its deployment keeps nothing on disk.
+"""The file ``tombstone``: this store was erased, because its deployment keeps nothing on disk.
 
 ::
 
@@ -7,13 +7,13 @@
     9   store id, 16 bytes
     25  epoch, u64 big-endian
     33  sequence, u64 big-endian
-    41  chain value, 32 bytes: where the journal on the disk ended
-    73  when, u64 big-endian: microseconds since 1970, as the journal had it
+    41  chain value, 32 bytes: the end of the journal on the disk
+    73  time, u64 big-endian: microseconds since 1970, from the journal
     81  SHA-256 of all before it
 
-It distinguishes data that was erased on purpose from missing data. It is not proven, and need not
-be: a host that can plant one can as well empty the directory. In both cases the next start is a new
-deployment with a new root, which no client accepts as the old one.
+The file distinguishes intentionally erased data from missing data. It is not proven, and need not
+be: a host that can plant a tombstone can as well empty the directory. In both cases the next start
+is a new deployment with a new root. No client accepts this root as the old root.
 """
 
 import struct
@@ -33,7 +33,7 @@ _MOST_MICROSECONDS = 253_402_300_799_999_999  # the end of the year 9999
 
 
 class Tombstone(msgspec.Struct, frozen=True):
-    """Which journal was erased, where it ended, and when (microseconds since 1970)."""
+    """The erased journal, its end, and the time (microseconds since 1970)."""
 
     store_id: bytes
     position: Position

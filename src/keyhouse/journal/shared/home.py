@@ -20,7 +20,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.journal.directory.acquire import DirectoryLock, acquire, require_no_state
 from keyhouse.journal.directory.disk import Disk, off_loop
 from keyhouse.journal.directory.found import Fresh, Locked, Opened, Vouched
-from keyhouse.journal.directory.in_step import HomeInTurn, NewStore
+from keyhouse.journal.directory.home_base import NewStore, SerialHome
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
 from keyhouse.journal.journal import Journal, StoreEmptyError, require_link
 from keyhouse.journal.keys import key_check
@@ -56,7 +56,7 @@ _ASKS = 5  # about a second each, for what others vouch for beyond the own seal
 _ATTEMPTS = 8  # to read what others replace meanwhile
 
 
-class SharedHome(HomeInTurn[OpenSharedStore]):
+class SharedHome(SerialHome[OpenSharedStore]):
     """A database, and a directory of this process. Calls wait for each other."""
 
     def __init__(self, database: PostgresDatabase, keys: SealedKeys, lock: DirectoryLock) -> None:

@@ -19,7 +19,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.journal.directory import sealing
 from keyhouse.journal.directory.disk import off_loop
 from keyhouse.journal.directory.found import MixedDeploymentsError, Vouched
-from keyhouse.journal.directory.in_step import NewEpoch, StoreInStep
+from keyhouse.journal.directory.home_base import NewEpoch, SealedStore
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile, SealedElsewhereError
 from keyhouse.journal.journal import Journal
 from keyhouse.journal.store.postgres_database import PostgresDatabase
@@ -124,7 +124,7 @@ class NoMachineKeys:
 SealedKeys = MachineKeys | NoMachineKeys
 
 
-class OpenSharedStore(StoreInStep):
+class OpenSharedStore(SealedStore):
     """Used by ``SharedHome`` only. ``policy`` is empty after a recovery, until ``reseal``."""
 
     def __init__(self, journal: Journal, keys: SealedKeys, *, policy: str, index: bytes) -> None:

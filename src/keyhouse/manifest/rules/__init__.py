@@ -1,1 +1,1 @@
-"""The rules of a manifest, one file for each of its sections."""
+"""The rules of a manifest, a file for each of its sections."""

@@ -70,7 +70,7 @@ def _certificate(here: Place, pem: str, now: datetime, findings: Findings) -> by
 def _has_expired(certificate: x509.Certificate, now: datetime) -> bool:
     try:
         return certificate.not_valid_after_utc < now
-    except ValueError:  # the year 0, which no datetime has
+    except ValueError:  # the year 0 is outside the range of datetime
         return True
 
 
@@ -80,7 +80,7 @@ def _warn_of_ignored(here: Place, pem: str, findings: Findings) -> None:
 
 
 def parse_certificate(der: bytes) -> x509.Certificate | None:
-    """Return the certificate; None if ``der`` is invalid, which trailing bytes make it."""
+    """Return the certificate, or None if ``der`` is invalid or has trailing bytes."""
     try:
         return x509.load_der_x509_certificate(der)
     except Exception:  # noqa: BLE001  hostile bytes, many classes of errors, one answer
@@ -88,7 +88,7 @@ def parse_certificate(der: bytes) -> x509.Certificate | None:
 
 
 def check_roles(manifest: ManifestDocument, findings: Findings) -> None:
-    """Check V15 to V20, of all roles, whether a user has them or not."""
+    """Check V15 to V20 for all roles, including roles without a user."""
     for name, role in manifest.roles.items():
         place = ("Roles", name)
         if role.resource_type == ResourceType.PACKAGES:
@@ -152,10 +152,11 @@ def _check_secret_actions(
 
 
 def check_recovery_keys(keys: Mapping[str, str], findings: Findings) -> None:
-    """Check G2, that there are at most 255, and that each is another key.
+    """Check G2, the maximum of 255 keys, and that all keys differ.
 
-    One key under two names would give its holder two shares: fewer than ``RecoveryThreshold``
-    people could recover. The modulus counts: who can use one key of it can use all.
+    A key under two names would give its holder two shares. Then fewer people than
+    ``RecoveryThreshold`` could recover. The modulus is compared, because a private key serves every
+    exponent of its modulus.
     """
     if len(keys) > MOST_RECOVERY_KEYS:
         problem = f"has {len(keys)} keys, at most {MOST_RECOVERY_KEYS} can have shares"
@@ -182,7 +183,7 @@ def check_recovery_keys(keys: Mapping[str, str], findings: Findings) -> None:
 
 
 def _rsa_key(der: bytes) -> RSAPublicKey | str:
-    """Return the key, or what ``der`` is instead of one."""
+    """Return the RSA key in ``der``, or the problem as text."""
     try:
         key = load_der_public_key(der)
     except Exception:  # noqa: BLE001  hostile bytes, many classes of errors, one answer
@@ -196,6 +197,6 @@ def _key_problem(key: RSAPublicKey) -> str:
         return f"has {key.key_size} bits, must have {least} to {most}"
     exponent = key.public_numbers().e
     # With exponent 1, nothing would be encrypted.
-    if exponent < 3 or exponent % 2 == 0:  # noqa: PLR2004  the smallest odd one that encrypts
+    if exponent < 3 or exponent % 2 == 0:  # noqa: PLR2004  the smallest odd exponent that encrypts
         return "has a public exponent that does not encrypt"
     return ""

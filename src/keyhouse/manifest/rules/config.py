@@ -1,4 +1,4 @@
-"""Rules for ``Config``: thresholds, gates, who is handed the data key, who witnesses the log."""
+"""Rules for ``Config``: thresholds, gates, replicas, and witnesses of the transparency log."""
 
 import re
 from typing import Final
@@ -23,17 +23,17 @@ from keyhouse.wire.json_decoder import nearest
 from keyhouse.wire.package import Package
 
 PLATFORM: Final = "^(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{128})$"
-"""A PPID, or a CHIP_ID of AMD."""
+"""A PPID of Intel, or a CHIP_ID of AMD."""
 
 _PLATFORM: Final = re.compile(PLATFORM, re.ASCII)
 _BESIDE: Final = ("AcceptedTCBStatuses", "AcceptedAdvisories")
 
-# How long, and for how many operations, a lease may be.
+# Minimum and maximum of a lease in seconds and in operations.
 ALLOWED_SECONDS: Final = (60, 30 * 24 * 3600)
 ALLOWED_OPERATIONS: Final = (1, 1_000_000_000)
 
 ORIGIN: Final = re.compile(r"[!-*,-~]{1,255}", re.ASCII)
-"""Names of logs: what C2SP checkpoints, key names and lines of leaves all take."""
+"""Names of logs: the characters allowed in C2SP checkpoints, key names and lines of leaves."""
 
 _HERE: Final[Place] = ("Config", "Transparency")
 
@@ -73,13 +73,13 @@ def _check_gates(config: ConfigDocument, findings: Findings) -> None:
 
 
 def _check_update_threshold(manifest: ManifestDocument, findings: Findings) -> None:
-    allowing = {
+    roles_with_update = {
         name
         for name, role in manifest.roles.items()
         if role.resource_type == ResourceType.MANIFEST
         and any(action.lower() == Action.UPDATE_MANIFEST.lower() for action in role.actions)
     }
-    users = sum(not allowing.isdisjoint(user.roles) for user in manifest.users.values())
+    users = sum(not roles_with_update.isdisjoint(user.roles) for user in manifest.users.values())
     threshold = manifest.config.update_threshold
     if threshold > users:
         problem = f"is {threshold}, but only {users} users have UpdateManifest"
@@ -87,7 +87,7 @@ def _check_update_threshold(manifest: ManifestDocument, findings: Findings) -> N
 
 
 def _check_replicas(config: ConfigDocument, findings: Findings) -> None:
-    """Check who is named, and warn of what makes the section weaker than it looks."""
+    """Check the identities, and warn of options that make the section weaker than it looks."""
     replicas = config.replicas
     if replicas is None:
         return
@@ -131,7 +131,7 @@ def _warn_of_seal_mode(place: Place, mode: str, findings: Findings) -> None:
 
 
 def _check_transparency(config: ConfigDocument, findings: Findings) -> None:
-    """Check the policy of witnesses, and that what waits for them can be cosigned."""
+    """Check the policy of witnesses, and that its quorum can be reached."""
     given = config.transparency
     if given is None:
         return

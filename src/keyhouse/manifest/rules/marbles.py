@@ -1,4 +1,4 @@
-"""Rules for ``Marbles`` and their parameters: what fits together in their templates, too."""
+"""Rules for ``Marbles`` and their parameters, including the calls in their templates."""
 
 from collections.abc import Mapping
 
@@ -14,10 +14,10 @@ from keyhouse.wire.json_decoder import nearest
 from keyhouse.wire.secret_types import SecretType
 
 MOST_PORTS = 1_000_000
-"""Without it, many marbles with a tag of many ports would cost hours to compare."""
+"""Bounds the comparison of ports. Many marbles with a tag of many ports would take hours."""
 
 MOST_ACTIONS = 50_000
-"""Different templates are parsed up to this many actions: half a second of one core."""
+"""Maximum of actions in all different templates: parsing takes half a second of a core."""
 
 _Types = Mapping[str, SecretType | None]
 
@@ -41,7 +41,7 @@ _PREDEFINED = {
 
 
 def check_marbles(manifest: ManifestDocument, types: _Types, findings: Findings) -> None:
-    """Check V2, V3, V6 and G4. ``types``: of each secret; None where the type is unknown."""
+    """Check V2, V3, V6 and G4. ``types`` has the type of each secret, None if unknown."""
     if not manifest.marbles:
         findings.refuse(("Marbles",), "is empty", "name at least one workload type")
     ports = {tag: _ports(manifest, tag) for tag in manifest.tls}
@@ -84,20 +84,23 @@ def _number_of_ports(manifest: ManifestDocument, ports: Mapping[str, frozenset[i
 def _check_tags(
     place: Place, marble: MarbleDocument, ports: Mapping[str, frozenset[int]], findings: Findings
 ) -> None:
-    taken: dict[int, str] = {}
+    tag_of_port: dict[int, str] = {}
     for index, tag in enumerate(marble.tls):
         here = (*place, "TLS", index)
         if tag not in ports:
             refuse_undefined(findings, here, "the tag ", tag, "TLS", ports)
             continue
         for port in sorted(ports[tag]):
-            if taken.setdefault(port, tag) != tag:
-                problem = f"has incoming port {port} in common with {quoted(taken[port])}"
+            if tag_of_port.setdefault(port, tag) != tag:
+                problem = f"has incoming port {port} in common with {quoted(tag_of_port[port])}"
                 findings.refuse(here, problem, "give each incoming port once")
 
 
 class _Entries:
-    """Checks files and variables. Templates are parsed once: the same text is often in many."""
+    """Checks files and variables.
+
+    Equal templates are parsed once, because many marbles share them.
+    """
 
     def __init__(self, types: _Types, findings: Findings) -> None:
         self._types = types
@@ -124,7 +127,7 @@ class _Entries:
 
     def _check(self, here: Place, entry: str | EntryDocument, *, in_env: bool) -> None:
         if isinstance(entry, str) and "{{" not in entry and "\0" not in entry:
-            return  # most values: plain text
+            return  # plain text, the common case
         refuse, types = self._findings.refuse, self._types
         try:
             content = decode_entry(entry)
@@ -144,7 +147,7 @@ class _Entries:
     def _template(self, data: bytes) -> Template:
         """Return the template of ``data``.
 
-        Raises ``BadRequestError``, also if there are too many.
+        Raises ``BadRequestError``, also beyond ``MOST_ACTIONS``.
         """
         template = self._templates.get(data)
         if template is None:
@@ -161,10 +164,10 @@ class _Entries:
 def call_problem(
     call: Call, *, in_env: bool, types: Mapping[str, SecretType | None]
 ) -> tuple[str, str] | None:
-    """Return what is wrong with ``call`` and what to do, or None if it can work.
+    """Return the problem of ``call`` and a hint, or None if the call can work.
 
-    ``types`` holds the type of each defined secret, None for one with an unknown type, of which
-    nothing is said. The outcome is that of a dry run (manifest format, "Functions").
+    ``types`` has the type of each defined secret, None for an unknown type, which is not judged.
+    The result equals that of a dry run (manifest format, "Functions").
     """
     if call.function not in (_IN_ENV if in_env else _IN_FILES):
         return _wrong_function(call.function, in_env=in_env)
@@ -177,7 +180,7 @@ def call_problem(
 
 
 def _is_undefined(call: Call, types: Mapping[str, SecretType | None]) -> bool:
-    """Tell whether ``call`` names a secret that is not among ``types``."""
+    """Return whether ``call`` names a secret that is not in ``types``."""
     return call.source is not Source.MARBLERUN and call.name not in types
 
 

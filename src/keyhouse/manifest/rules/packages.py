@@ -1,6 +1,7 @@
-"""Rules for ``Packages`` and ``Infrastructures``: which workloads, on which platforms.
+"""Rules for ``Packages`` and ``Infrastructures``: workloads and platforms.
 
-A package with ``TDX`` or ``SNP`` is of a confidential VM; what it leaves open is warned of.
+A package with ``TDX`` or ``SNP`` describes a confidential VM. The rules warn of fields that it
+leaves open.
 """
 
 import re
@@ -35,7 +36,7 @@ _FROM_A_QUOTE: Final = "keyhouse package-info prints the values of a quote"
 
 
 def check_packages(packages: Mapping[str, Package], findings: Findings) -> None:
-    """Check V1, V4 and V5, of packages that no marble uses too."""
+    """Check V1, V4 and V5, also for packages without a marble."""
     if not packages:
         findings.refuse(
             ("Packages",), "is empty", "name at least one enclave program or confidential VM"
@@ -47,7 +48,7 @@ def check_packages(packages: Mapping[str, Package], findings: Findings) -> None:
 
 
 def check_identity(place: Place, package: Package, findings: Findings) -> None:
-    """Check V4 and V5: who ``package`` names, be it an enclave or a confidential VM."""
+    """Check V4 and V5: the identity in ``package``, an enclave or a confidential VM."""
     if package.vm is not None:
         _check_confidential_vm(place, package, package.vm, findings)
     elif package.debug:
@@ -116,9 +117,9 @@ def check_infrastructures(
 def _check_confidential_vm(
     place: Place, package: Package, wanted: VmIdentity, findings: Findings
 ) -> None:
-    """Check the identity of a package with ``TDX`` or ``SNP``; warn of what it leaves open."""
+    """Check the identity of a package with ``TDX`` or ``SNP``; warn of open fields."""
     kind = kind_of_vm(wanted)
-    beside = {
+    other_identities = {
         "Debug": package.debug or None,
         "UniqueID": package.unique_id or None,
         "SignerID": package.signer_id or None,
@@ -126,7 +127,7 @@ def _check_confidential_vm(
         "SecurityVersion": package.security_version,
         "TDX": package.tdx if kind != "TDX" else None,
     }
-    given = [field for field, value in beside.items() if value is not None]
+    given = [field for field, value in other_identities.items() if value is not None]
     if given:
         findings.refuse(
             place,
@@ -158,7 +159,7 @@ def _warn_of_td(here: Place, values: dict[str, str], findings: Findings) -> None
 
 
 def _check_no_status(place: Place, package: Package, findings: Findings) -> None:
-    """Refuse what would be expected to restrict platforms, and does not."""
+    """Refuse fields that look like a restriction of platforms, but have no effect."""
     lists = {
         "AcceptedTCBStatuses": package.accepted_tcb_statuses,
         "AcceptedAdvisories": package.accepted_advisories,

@@ -1,4 +1,4 @@
-"""Names that have to be defined elsewhere, or be known; which was probably meant."""
+"""Checks of names that must be defined or known, with hints at the probable name."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -12,19 +12,19 @@ SPELLING: Final = "write it so: other programs may not know it in other letters"
 
 _MOST_HINTS: Final = 10
 _MOST_NAMES: Final = 500
-"""Up to these, names are compared: the work for a hostile manifest is bounded, to some 0.1 s."""
+"""Maximum of compared names. Bounds the work for a hostile manifest to some 0.1 s."""
 
 
 def refuse_undefined(
     findings: Findings, place: Place, what: str, name: str, section: str, defined: Iterable[str]
 ) -> None:
-    """Note that ``name``, ``what`` it is, is not in ``section``, where ``defined`` are."""
+    """Add the problem that ``name``, of the kind ``what``, is not in ``section`` (``defined``)."""
     problem = f"names {what}{quoted(name)}, which is not in {section}"
     findings.refuse(place, problem, meant_by(name, defined, findings) or "define it there")
 
 
 def meant_by(name: str, defined: Iterable[str], findings: Findings) -> str:
-    """Return a hint at what ``name`` resembles; "" if nothing, or if there are many problems."""
+    """Return a hint at the most similar name; "" if there is none, or after many problems."""
     if len(findings.problems) >= _MOST_HINTS:
         return ""
     close = resembling(name, islice(defined, _MOST_NAMES))
@@ -32,5 +32,5 @@ def meant_by(name: str, defined: Iterable[str], findings: Findings) -> str:
 
 
 def unknown(word: str) -> str:
-    """Return the problem of a ``word`` that has to be one of a few."""
+    """Return the problem of a ``word`` outside a list of known words."""
     return f"is {quoted(word)}, which is unknown" if word else "is missing"

@@ -1,7 +1,7 @@
-"""Rules for ``Secrets``: types, sizes, templates, and what one manifest may have generated.
+"""Rules for ``Secrets``: types, sizes, templates, and the cost of generated values.
 
-Whether a certificate can be made of a template is found by trying, in ``keyhouse.authority``; here
-is what one says without effect, or should not say lightly.
+``keyhouse.authority`` finds out by trial whether a template can become a certificate. This module
+finds statements without an effect, and dangerous statements.
 """
 
 from typing import Final
@@ -24,7 +24,10 @@ from keyhouse.wire.secret_types import CertificateTemplate, SecretType, Uri, siz
 
 MOST_BYTES = 16 * 1024 * 1024  # of generated symmetric keys in one manifest
 MOST_COST: Final = 64 * 256
-"""Of generated keys, in the cost of one for P-256: so no manifest has more such certificates."""
+"""Maximum cost of all generated keys, in units of a P-256 key.
+
+So the number of generated certificates is bounded as well.
+"""
 
 RSA_2048_COST: Final = 256
 _COST = {SecretType.CERT_ECDSA: 1, SecretType.CERT_ED25519: 1}
@@ -32,7 +35,7 @@ _COST_OF_LARGE_CURVES = 4
 
 
 def secret_types(manifest: ManifestDocument) -> dict[str, SecretType | None]:
-    """Return the type of each secret, None where it is unknown."""
+    """Return the type of each secret, None for an unknown type."""
     return {
         name: SecretType(secret.type) if secret.type in _TYPES else None
         for name, secret in manifest.secrets.items()
@@ -43,10 +46,10 @@ _TYPES = {kind.value for kind in SecretType}
 
 
 def key_cost(kind: SecretType, size: int) -> int:
-    """Return what generating a key costs, in 1/256 of the cost of an RSA-2048 key.
+    """Return the cost of generating a key, in 1/256 of the cost of an RSA-2048 key.
 
-    RSA grows with the third power of the size; one key of 8192 bits is all that a manifest may
-    ask for. An elliptic-curve key costs little more than its certificate.
+    The cost of RSA grows with the third power of the size, so a manifest may request a single key
+    of 8192 bits. An elliptic-curve key costs little more than its certificate.
     """
     if kind is SecretType.CERT_RSA:
         return max(1, RSA_2048_COST * size**3 // 2048**3)
@@ -56,7 +59,7 @@ def key_cost(kind: SecretType, size: int) -> int:
 
 
 def check_secrets(manifest: ManifestDocument, findings: Findings) -> None:
-    """Check V22 and G1, but for certificates: whether they can be made is found by trying."""
+    """Check V22 and G1. A trial elsewhere finds out whether certificates can be made."""
     total_bytes = total_cost = 0
     for name, secret in manifest.secrets.items():
         place = ("Secrets", name)
@@ -82,7 +85,7 @@ def check_secrets(manifest: ManifestDocument, findings: Findings) -> None:
 
 
 def _check_size(place: Place, kind: SecretType, secret: SecretDocument, findings: Findings) -> bool:
-    """Report a size that does not fit; return whether it fits."""
+    """Report a size that does not fit. Return whether the size fits."""
     here = (*place, "Size")
     if kind is SecretType.PLAIN:
         if not secret.user_defined:
@@ -101,7 +104,7 @@ def _check_size(place: Place, kind: SecretType, secret: SecretDocument, findings
 def _check_values(
     place: Place, kind: SecretType, secret: SecretDocument, findings: Findings
 ) -> None:
-    """Check ``Private`` and ``Public``; their bytes never become part of a message."""
+    """Check ``Private`` and ``Public``. Their bytes never become part of a message."""
     for field, value in (("Private", secret.private), ("Public", secret.public)):
         if value is None or not len(value):
             continue
@@ -128,7 +131,7 @@ def _check_certificate(
     if cert == b"":
         findings.refuse((*place, "Cert"), "is an empty string", "leave it out, or write a template")
         cert = None
-    # Without Private there is no first value that a certificate could be part of.
+    # Without Private there is no first value that could include a certificate.
     is_value = secret.user_defined and secret.private and not isinstance(cert, TemplateDocument)
     if not kind.is_certificate or (secret.user_defined and not is_value):
         for field, value in (("Cert", cert), ("ValidFor", secret.valid_for)):
@@ -145,7 +148,7 @@ def _check_certificate(
 def _check_unused(
     place: Place, cert: TemplateDocument | bytes | None, valid_for: int, findings: Findings
 ) -> None:
-    """Refuse what contradicts itself in a template of which no certificate is made."""
+    """Refuse contradictions in a template that no certificate uses."""
     if isinstance(cert, bytes) and parse_certificate(cert) is None:
         hint = "base64 of a DER certificate, or an object"
         findings.refuse((*place, "Cert"), "is not an X.509 certificate", hint)
@@ -157,7 +160,7 @@ def _check_unused(
 
 
 def _check_template(place: Place, template: TemplateDocument | bytes, findings: Findings) -> None:
-    """Check what the template (an object, or a certificate in DER) at ``place`` loses or allows."""
+    """Check the template at ``place`` (an object, or DER) for lost fields and dangerous rights."""
     if isinstance(template, bytes):
         if _is_ca(template):
             _warn_of_ca(place, findings)
@@ -174,21 +177,23 @@ def _check_template(place: Place, template: TemplateDocument | bytes, findings: 
     _check_uris(place, template, findings)
 
 
-def _beyond(document: type[msgspec.Struct], model: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the fields of ``document`` that ``model`` has not, and how they are spelled."""
+def _additional_fields(
+    document: type[msgspec.Struct], model: type[msgspec.Struct]
+) -> dict[str, str]:
+    """Return the fields of ``document`` that ``model`` does not have, with their spelling."""
     fields = msgspec.structs.fields(document)
     known = model.__struct_fields__
     return {each.name: each.encode_name for each in fields if each.name not in known}
 
 
-_IGNORED = _beyond(TemplateDocument, CertificateTemplate)
-_OF_OTHER_URIS = _beyond(UriDocument, Uri)
+_IGNORED = _additional_fields(TemplateDocument, CertificateTemplate)
+_UNSUPPORTED_URI_FIELDS = _additional_fields(UriDocument, Uri)
 
 
 def _check_uris(place: Place, template: TemplateDocument, findings: Findings) -> None:
-    """Refuse parts of a URI that would be lost, which would make it another URI."""
+    """Refuse parts of a URI that would be lost, because the URI would change."""
     for index, uri in enumerate(template.uris):
-        for field, spelled in _OF_OTHER_URIS.items():
+        for field, spelled in _UNSUPPORTED_URI_FIELDS.items():
             if has_content(getattr(uri, field)):
                 problem = "is not supported in a certificate's URI"
                 findings.refuse((*place, "URIs", index, spelled), problem, "Scheme, Host, Path are")

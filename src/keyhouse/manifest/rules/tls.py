@@ -13,14 +13,14 @@ _LARGEST = 65535
 
 
 def port_number(text: str) -> int | None:
-    """Return the port from 1 to 65535 that ``text`` names in decimal, or None."""
+    """Return the port from 1 to 65535 in the decimal ``text``, or None."""
     if not _DECIMAL.fullmatch(text) or int(text) > _LARGEST:
         return None
     return int(text)
 
 
 def check_tls(manifest: ManifestDocument, findings: Findings) -> None:
-    """Check V7 to V11, of all tags, whether a marble names them or not."""
+    """Check V7 to V11 for all tags, including tags without a marble."""
     for tag, connections in manifest.tls.items():
         ports = set()
         for index, incoming in enumerate(connections.incoming):

@@ -1,1 +1,1 @@
-"""A manifest as people write it: YAML, places in the text, the schema for editors."""
+"""A manifest as people write it: YAML, positions in the text, the schema for editors."""

@@ -1,4 +1,4 @@
-"""JSON as people write it: where its parts stand, why it is invalid, and its canonical form."""
+"""JSON as people write it: positions of its parts, reasons of errors, and its canonical form."""
 
 import json
 import re
@@ -15,7 +15,7 @@ _DIGITS: Final = frozenset("0123456789.")
 
 
 class _Open:
-    """An object or list that has not ended yet: its path, and which member or item comes next."""
+    """An object or list that has not ended: its path, and its next member or item."""
 
     def __init__(self, path: str, *, is_list: bool) -> None:
         self.path = path
@@ -24,7 +24,7 @@ class _Open:
 
     @property
     def next(self) -> str:
-        """The path of the value that comes next."""
+        """The path of the next value."""
         return below(self.path, self.key or "" if self.index is None else self.index)
 
     def step_on(self) -> None:
@@ -36,10 +36,10 @@ class _Open:
 
 
 def json_places(data: bytes) -> SourceMap:
-    """Return where the parts of ``data`` stand; of invalid JSON, the first error as "".
+    """Return the positions of the parts of ``data``; for invalid JSON, the first error as "".
 
-    Never fails, and never goes deeper into the stack than ``data`` is nested by the limits of
-    ``keyhouse.wire.json_parser``: look for places after that has read, or refused, the text.
+    Never fails. The depth of the stack is bounded by the limits of ``keyhouse.wire.json_parser``,
+    so call this function after the parser has read or refused the text.
     """
     text = data.decode("utf-8", errors="replace")
     lines, places = TextLines(text), SourceMap()
@@ -49,7 +49,7 @@ def json_places(data: bytes) -> SourceMap:
         at = _fault(text, error.pos)
         places.note("", lines.span(at, at + 1))
         return places
-    except (RecursionError, ValueError):  # over a limit that the reader names
+    except (RecursionError, ValueError):  # over a limit; the parser reports it
         return places
     for path, start, end, is_key in _parts(text):
         places.note(path, lines.span(start, end), is_key=is_key)
@@ -57,9 +57,9 @@ def json_places(data: bytes) -> SourceMap:
 
 
 def json_problem(data: bytes, *, or_yaml: bool = False) -> Problem | None:
-    """Return why ``data`` is invalid JSON and how to fix it; None if it is valid.
+    """Return why ``data`` is invalid JSON and how to fix it; None for valid JSON.
 
-    It stands where ``json_places`` has "". Nothing of the text is in the problem. ``or_yaml``: a
+    Its position is "" in ``json_places``. The problem contains nothing of the text. ``or_yaml``: a
     file with another name could be YAML.
     """
     try:
@@ -71,15 +71,15 @@ def json_problem(data: bytes, *, or_yaml: bool = False) -> Problem | None:
     except json.JSONDecodeError as error:
         reason, hint = _reason(text, _fault(text, error.pos), or_yaml=or_yaml)
         return Problem("", f"invalid JSON: {reason}", hint)
-    except (RecursionError, ValueError):  # over a limit that the reader names
+    except (RecursionError, ValueError):  # over a limit; the parser reports it
         return None
     return None
 
 
 def _parts(text: str) -> Iterator[tuple[str, int, int, bool]]:
-    """Yield path, start and end of keys, of values of one word, and of the first word of items.
+    """Yield path, start and end of keys, of scalar values, and of the first word of items.
 
-    The last field tells whether it is a key.
+    The last field is True for a key.
     """
     stack: list[_Open] = []
     for found in _WORD.finditer(text):
@@ -101,15 +101,15 @@ def _parts(text: str) -> Iterator[tuple[str, int, int, bool]]:
 
 
 def _fault(text: str, at: int) -> int:
-    """Return where the fault is if the scanner stopped ``at``: at a comma that ends a list."""
+    """Return the position of the fault if the scanner stopped ``at``: a comma that ends a list."""
     before = text[:at].rstrip(" \t\r\n")
     return len(before) - 1 if text[at : at + 1] in _CLOSING and before.endswith(",") else at
 
 
 def _reason(text: str, at: int, *, or_yaml: bool) -> tuple[str, str]:
-    """Return what is wrong where the scanner stopped, and a hint.
+    """Return the fault at the position where the scanner stopped, and a hint.
 
-    Told by the text there: the library's messages differ between versions of Python.
+    Determined from the text, because the library's messages differ between versions of Python.
     """
     if '"' in _WORD.sub("", text[:at]):
         if text[at : at + 1] < " ":
@@ -140,7 +140,7 @@ def _reason(text: str, at: int, *, or_yaml: bool) -> tuple[str, str]:
 
 
 def _innermost(before: str) -> str:
-    """Return the bracket that is open at the end of ``before``, or ""."""
+    """Return the innermost open bracket at the end of ``before``, or ""."""
     stack: list[str] = []
     for found in _WORD.finditer(before):
         word = found.group()
@@ -152,17 +152,17 @@ def _innermost(before: str) -> str:
 
 
 def _expects_colon(before: str) -> bool:
-    """Tell whether the last string of ``before`` is a name: after ``{`` or a comma."""
+    """Return whether the last string of ``before`` is a name: after ``{`` or a comma."""
     words = _WORD.findall(before)
     return len(words) > 1 and words[-1].startswith('"') and words[-2] in {"{", ","}
 
 
 def canonical_json(value: object) -> bytes:
-    """Return ``value`` (None, bool, int, str, list, dict) as JSON in UTF-8, in one way only.
+    """Return ``value`` (None, bool, int, str, list, dict) as canonical JSON in UTF-8.
 
-    No white space, no line end; members sorted by their names' UTF-16 code units; in strings only
-    the double quote, the backslash and control characters escaped. That is RFC 8785, with integers
-    written out as they are: those of a manifest have up to 64 bits.
+    No white space, no line end. Members are sorted by the UTF-16 code units of their names. Strings
+    escape only the double quote, the backslash and control characters. That is RFC 8785, except
+    that integers are written in full: those of a manifest have up to 64 bits.
     """
     return json.dumps(_sorted(value), ensure_ascii=False, separators=(",", ":")).encode()
 

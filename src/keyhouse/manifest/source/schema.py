@@ -1,12 +1,13 @@
-"""The JSON Schema of a manifest, made from the model that the coordinator reads into.
+"""The JSON Schema of a manifest, generated from the coordinator's own model.
 
-What the schema refuses, the coordinator's check refuses; the check knows much more (names that must
-exist, certificates, templates). Two differences are intended, since the schema is for editors:
+The coordinator's check refuses everything that the schema refuses. The check knows much more (names
+that must exist, certificates, templates). Two differences are intended, since the schema is for
+editors:
 
-- fields and words are spelled as here; the check takes names of fields, actions, feature gates and
-  encodings in any case (ASCII);
-- a certificate template is held to its rules also where it has no effect (a secret that is
-  uploaded, or is not a certificate): there the check only warns.
+- The schema requires the declared spelling. The check accepts names of fields, actions, feature
+  gates and encodings in any case (ASCII).
+- The schema applies the rules of certificate templates also where a template has no effect (a
+  secret that is uploaded, or is not a certificate). There the check only warns.
 
 Source: JSON Schema, draft 2020-12; manifest format, "Encoding and JSON rules".
 """
@@ -46,7 +47,7 @@ _PLAIN: Final[dict[Any, Schema]] = {
 
 
 def manifest_schema() -> Schema:
-    """Return the schema (draft 2020-12) as JSON values: a fresh one for each call."""
+    """Return the schema (draft 2020-12) as JSON values, new for each call."""
     definitions: dict[str, Schema] = {}
     _define(ManifestDocument, definitions)
     whole = definitions.pop(_title(ManifestDocument))
@@ -62,10 +63,10 @@ def _title(kind: type[msgspec.Struct]) -> str:
 
 
 def _define(kind: type[msgspec.Struct], definitions: dict[str, Schema]) -> Schema:
-    """Return a reference to the definition of ``kind``, which is added if it is not there."""
+    """Return a reference to the definition of ``kind``. Adds a missing definition."""
     title = _title(kind)
     if title not in definitions:
-        definitions[title] = {}  # holds the place, should a struct contain itself
+        definitions[title] = {}  # a placeholder, in case a struct contains itself
         definitions[title].update(_object(kind, definitions))
     return {"$ref": f"#/$defs/{title}"}
 
@@ -98,7 +99,7 @@ def _property(
 
 
 def _form(hint: Any, each: Rule, definitions: dict[str, Schema]) -> Schema:
-    """Return what JSON values other than null the reader takes for ``hint``."""
+    """Return the schema of the JSON values, except null, that the reader accepts for ``hint``."""
     if hint in _PLAIN:
         return dict(_PLAIN[hint])
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
@@ -121,8 +122,9 @@ def _one_of(options: tuple[Any, ...], each: Rule, definitions: dict[str, Schema]
     given = [option for option in options if option is not type(None)]
     if len(given) == 1:
         return _form(given[0], each, definitions)
-    # Beside an object only a string is told apart: bytes as a list of numbers are not taken here.
-    # Neither is empty: the check refuses an empty certificate.
+    # In a union with an object, only a string is possible: bytes as a list of numbers are not
+    # accepted here. An empty string is not accepted either, because the check refuses an empty
+    # certificate.
     return {
         "anyOf": [
             {**_BASE64, "minLength": 1} if option is bytes else _form(option, each, definitions)
@@ -134,7 +136,7 @@ def _one_of(options: tuple[Any, ...], each: Rule, definitions: dict[str, Schema]
 def _element(hint: Any, each: Rule, definitions: dict[str, Schema]) -> Schema:
     """Return the schema of an item of a list, or of a value of a map.
 
-    There null is the empty value of its type. Where that breaks a rule, so does null.
+    There null means the empty value of its type. If the empty value breaks a rule, null does too.
     """
     nested = get_origin(hint) is tuple
     form = {**_form(hint, {"minimum": 0} if nested else {}, definitions), **each}
@@ -144,7 +146,7 @@ def _element(hint: Any, each: Rule, definitions: dict[str, Schema]) -> Schema:
 
 
 def _refuses_empty(form: Rule) -> bool:
-    """Tell whether a text or list must hold something."""
+    """Return whether a text or list must not be empty."""
     pattern = form.get("pattern", "")
     return bool({"minLength", "minItems", "enum"} & form.keys()) or not re.search(pattern, "")
 

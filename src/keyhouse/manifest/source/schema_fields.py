@@ -1,4 +1,4 @@
-"""What each field of a manifest means, and what its values have to be."""
+"""The meaning of each field of a manifest, and the rules of its values."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -18,17 +18,17 @@ from keyhouse.wire.tdx import TdxIdentity
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A field: its meaning, and what its values have to be beyond their JSON type."""
+    """A field: its meaning, and the rules of its values in addition to the JSON type."""
 
     text: str
-    rule: Rule = {}  # of the value, unless it is null
-    each: Rule = {}  # of each item of a list, or value of a map
-    names: Rule = {}  # of each key of a map
-    given: bool = False  # whether it has to be there and not null
+    rule: Rule = {}  # for a value other than null
+    each: Rule = {}  # for each item of a list, or value of a map
+    names: Rule = {}  # for each key of a map
+    given: bool = False  # required, and not null?
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """An object: its meaning, its fields, and the rules between them (manifest format)."""
+    """An object: its meaning, its fields, and the rules between its fields (manifest format)."""
 
     text: str
     fields: Mapping[str, Field]

@@ -1,6 +1,7 @@
 """Rules of a manifest in JSON Schema: forms of texts and numbers, and rules between fields.
 
-A rule stands here only if the check has it too: what the schema refuses, the check refuses.
+A rule is here only if the check has the same rule. The check refuses everything that the schema
+refuses.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ _NO_BYTES: Final = {"type": ["null", "string", "array"], "pattern": "^[\\r\\n]*$
 
 
 def _with(**fields: Rule) -> Rule:
-    """Return a rule that holds if all ``fields`` are there and each obeys its own."""
+    """Return a rule that requires all ``fields``, each with its own rule."""
     return {"properties": fields, "required": [*fields]}
 
 
@@ -54,7 +55,7 @@ def _of_type(*kinds: SecretType) -> Rule:
 
 
 def _sizes(sizes: Rule) -> Rule:
-    """Return the rule of a certificate's size: any or none if a user uploads it."""
+    """Return the rule of a certificate's size. The size is optional for an upload."""
     uploaded = _properties(Size={"anyOf": [{"enum": [0, None]}, sizes]})
     return _if(_USER_DEFINED, uploaded, _with(Size=sizes))
 
@@ -82,7 +83,7 @@ SECRET_RULES: Final = (
 
 
 def role_rule(kind: ResourceType, *actions: str) -> Rule:
-    """Return which actions a role on ``kind`` can have; there is one manifest, without a name."""
+    """Return the rule of a role on ``kind`` with its possible ``actions``."""
     rules: dict[str, Rule] = {"Actions": {"items": {"enum": [*actions]}}}
     if kind is ResourceType.MANIFEST:
         rules["ResourceNames"] = {"maxItems": 0}
@@ -135,7 +136,7 @@ _REQUIRED: Final = {"MRTD", "Measurement"}
 
 
 def hex_of(field: str) -> Rule:
-    """Return the rule of a field of a confidential VM's identity: hex of its size, or empty."""
+    """Return the rule of an identity field of a confidential VM: hex of its size, or empty."""
     digits = 2 * (tdx.SIZES | snp.SIZES)[field]
     optional = "" if field in _REQUIRED else "?"
     return {"pattern": f"^(?:[0-9a-fA-F]{{{digits}}}){optional}$"}

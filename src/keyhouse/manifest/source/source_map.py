@@ -1,4 +1,4 @@
-"""Text as a person wrote it, and where its parts stand: by path, in lines and columns."""
+"""A text as a person wrote it, and the positions of its parts: by path, in lines and columns."""
 
 import bisect
 import re
@@ -27,7 +27,7 @@ _STEP: Final = re.compile(r'\.?[A-Za-z0-9_-]+$|\[(?:[0-9]+|"(?:[^"\\]|\\.)*")\]$
 
 
 class NotTextError(Exception):
-    """The bytes are not text in UTF-8, or an empty one: ``problem`` says what they are."""
+    """The bytes are not UTF-8 text, or empty; ``problem`` describes them."""
 
     def __init__(self, problem: str, hint: str = "") -> None:
         super().__init__(problem)
@@ -35,7 +35,7 @@ class NotTextError(Exception):
 
 
 def text_of(data: bytes) -> str:
-    """Return ``data`` as text. Raises ``NotTextError``; nothing of the bytes is in its problem."""
+    """Return ``data`` as text. Raises ``NotTextError`` without any of the bytes."""
     for mark, problem in _MARKS:
         if data.startswith(mark):
             raise NotTextError(problem, _SAVE)
@@ -48,14 +48,14 @@ def text_of(data: bytes) -> str:
         raise NotTextError(f"is binary: byte {zero + 1} is zero", _WRONG_FILE)
     try:
         return data.decode()
-    except UnicodeDecodeError as failure:  # it carries the bytes, so it is not chained
+    except UnicodeDecodeError as failure:  # not chained, because the error contains the bytes
         start = failure.start
     line = data.count(b"\n", 0, start) + 1
     raise NotTextError(f"is not UTF-8, byte {start + 1} in line {line}", _SAVE)
 
 
 class Span(NamedTuple):
-    """A piece of one line: ``line`` and ``column`` count from 1, ``width`` is in characters."""
+    """A part of a line: ``line`` and ``column`` count from 1, ``width`` is in characters."""
 
     line: int
     column: int
@@ -63,49 +63,49 @@ class Span(NamedTuple):
 
 
 def below(path: str, step: str | int) -> str:
-    """Return the path of what is at ``step`` in the object or list at ``path``."""
+    """Return the path of the value at ``step`` in the object or list at ``path``."""
     piece = at(step)
     return f"{path}.{piece}" if path and not piece.startswith("[") else path + piece
 
 
 class SourceMap:
-    """The spans of paths. Of a repeated key the last one counts, as its value does."""
+    """The positions of paths. Of repeated keys the last counts, as does its value."""
 
     def __init__(self) -> None:
         self._keys: dict[str, Span] = {}
         self._values: dict[str, Span] = {}
-        self._spelled: dict[str, str] = {}  # by the path in lower case
+        self._spelled: dict[str, str] = {}  # spelled paths by path in lower case
 
     def note(self, path: str, span: Span, *, is_key: bool = False) -> None:
-        """Say where ``path`` stands: the key of a member, or a value that fits on its line."""
+        """Record the position of ``path``: the key of a member, or a value on a single line."""
         (self._keys if is_key else self._values)[path] = span
         if is_key:
-            self._values.pop(path, None)  # of an earlier member with this key
+            self._values.pop(path, None)  # value of an earlier member with this key
         self._spelled[path.lower()] = path
 
     def find(self, path: str, *, key: bool = False) -> Span | None:
-        """Return where ``path`` stands, or else the nearest that holds it.
+        """Return the position of ``path``, or of its nearest recorded container.
 
-        That is the value where it was noted, else the key; with ``key`` the other way round.
-        Problems name fields as they are declared; in a manifest they may be spelled in any case.
+        The position of the value is preferred to that of the key; with ``key`` the reverse.
+        Problems name fields in the declared spelling; a manifest may use any case.
         """
         first, second = (self._keys, self._values) if key else (self._values, self._keys)
         for each in _outwards(path):
             known = each if each in first or each in second else self._spelled.get(each.lower())
             if known is not None:
                 return first.get(known) or second.get(known)
-            first, second = self._keys, self._values  # of what holds it, the key says which it is
+            first, second = self._keys, self._values  # the key identifies a container
         return None
 
 
 class TextLines:
-    """The lines of a text, for turning offsets into lines and columns."""
+    """The lines of a text, for converting offsets into lines and columns."""
 
     def __init__(self, text: str) -> None:
         self._starts = [0, *(found.end() for found in re.finditer(r"\r\n|\n|\r", text))]
 
     def span(self, start: int, end: int) -> Span:
-        """Return the span of ``text[start:end]``, which is within one line."""
+        """Return the span of ``text[start:end]``, which must be within one line."""
         line = bisect.bisect_right(self._starts, start)
         return Span(line, start - self._starts[line - 1] + 1, max(1, end - start))
 

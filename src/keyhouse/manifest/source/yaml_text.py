@@ -1,10 +1,10 @@
-"""YAML as all parsers read it alike: text into plain values, and back.
+"""A subset of YAML that all parsers read alike: text into plain values, and back.
 
-Only the structure is PyYAML's; what a scalar means is decided here, by the core schema of YAML 1.2
-(section 10.3.2). Refused, because readers differ on it or reviewers miss it: anchors and aliases
-(they multiply), tags, directives, merge keys, further documents, keys that are not strings,
-repeated keys, numbers with a fraction, an exponent or leading zeros, line ends that only YAML 1.1
-knows. The library's error text is never shown.
+PyYAML provides only the structure. This module decides the meaning of scalars, by the core schema
+of YAML 1.2 (section 10.3.2). Constructs that readers interpret differently or that reviewers miss
+are refused: anchors and aliases (they multiply), tags, directives, merge keys, further documents,
+keys that are not strings, repeated keys, numbers with a fraction, an exponent or leading zeros, and
+line ends that only YAML 1.1 knows. The library's error text is never shown.
 """
 
 import re
@@ -22,7 +22,7 @@ from keyhouse.wire.json_decoder import REPEATED
 from keyhouse.wire.json_parser import MAX_NESTING, MAX_VALUES
 
 MAX_YAML_BYTES: Final = 1024 * 1024
-"""Bytes of a YAML text that are read. A larger manifest has to be JSON."""
+"""Maximum length in bytes of a YAML text. A larger manifest must be JSON."""
 
 _QUOTE: Final = "if it is text, put it between quotes"
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
@@ -59,26 +59,29 @@ _REASONS: Final = {
     "block node": ("a bracket that was not opened", _QUOTE),
     "<document start>": ("further text after its end", ""),
 }
-"""What the library says, in part, and why the text is invalid then; the first that fits counts."""
+"""Parts of the library's messages, with our reason and hint. The first match counts."""
 
 _PLAIN: Final = re.compile("[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
 _QUOTED: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 
 class YamlRead(msgspec.Struct, frozen=True):
-    """What a text says, what is wrong with it, and where its parts stand."""
+    """The value of a text, its problems, and the positions of its parts."""
 
-    tree: Any  # None, bool, int, str, list or dict; of no use if there are problems
+    tree: Any  # None, bool, int, str, list or dict; useless if there are problems
     problems: tuple[Problem, ...]  # sorted
     places: SourceMap
 
 
 class _EndedError(Exception):
-    """The text cannot be followed any further; the reason is among the problems."""
+    """The reader cannot continue. The reason is among the problems."""
 
 
 def read_yaml(data: bytes) -> YamlRead:
-    """Return what the YAML document ``data`` (UTF-8, up to 1 MiB, no BOM) says. Never fails."""
+    """Return the content of the YAML document ``data`` (UTF-8, up to 1 MiB, no BOM).
+
+    Never fails.
+    """
     reader = _Reader()
     tree = None
     try:
@@ -110,7 +113,7 @@ def _text(data: bytes, refuse: Callable[..., None]) -> str:
 
 
 class _Reader:
-    """Follows the events of one document."""
+    """Processes the events of a document."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -119,20 +122,22 @@ class _Reader:
         self._events: Iterator[Any] = iter(())
 
     def refuse_all(self, problem: str, span: Span | None = None, *, hint: str = "") -> None:
-        """Note what is wrong with the text as a whole, and where."""
+        """Record a problem of the whole text, and its position."""
         if span is not None:
             self.places.note("", span)
         self.problems.append(Problem("", problem, hint))
 
     def refuse_syntax(self, error: yaml.YAMLError) -> None:
-        """Note why the library refuses the text, in our words, and where."""
+        """Record why the library refuses the text, with our reason and the position."""
         mark = getattr(error, "problem_mark", None)
         if mark is None:
             self.refuse_all("holds a character that YAML does not allow")
             return
-        # Both are the library's own words, without anything of the text but single characters.
-        said = f"{getattr(error, 'context', '')}: {getattr(error, 'problem', '')}"
-        reason, hint = next((why for word, why in _REASONS.items() if word in said), ("", ""))
+        # Both are texts of the library, with at most single characters of the input.
+        library_text = f"{getattr(error, 'context', '')}: {getattr(error, 'problem', '')}"
+        reason, hint = next(
+            (why for word, why in _REASONS.items() if word in library_text), ("", "")
+        )
         begins = getattr(error, "context_mark", None)
         unended = begins is not None and reason == _UNENDED
         self.refuse_all(
@@ -251,9 +256,9 @@ class _Reader:
 
 
 def _meaning(text: str) -> Any:
-    """Return what a plain scalar stands for; ``text`` itself if that is a string.
+    """Return the meaning of a plain scalar; ``text`` itself for a string.
 
-    Numbers that are refused come out as 0.
+    Refused numbers become 0.
     """
     if text in _WORDS:
         return _WORDS[text]
@@ -271,9 +276,9 @@ def _span(start: Any, end: Any = None) -> Span:
 
 
 class _Writer(yaml.SafeDumper):
-    """Quotes what could be read as something other than a string; writes no aliases."""
+    """Quotes strings that could be read as another type. Writes no aliases."""
 
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 nothing is shared
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 no value is shared
         return True
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 the library's own signature

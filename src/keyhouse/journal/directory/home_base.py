@@ -1,4 +1,11 @@
-"""What homes promise and do alike: calls in turn, and a sealed key that fits the journal."""
+"""The ``Home`` interface, and behaviour common to its implementations.
+
+A home keeps the state of a deployment: the journal, the sealed data key and the recovery index.
+Calls run one after the other. At any moment, the sealed key must fit the journal. An epoch change
+replaces both: the seal first receives the next key beside the present key, then the journal begins
+the epoch, then the seal drops the old key. So a crash at any moment leaves a journal and a key for
+it.
+"""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -18,7 +25,7 @@ from keyhouse.journal.store.protocol import Note, Position
 
 
 class NewStore(msgspec.Struct, frozen=True):
-    """What a store begins with. With ``after`` it continues a journal that was at that place."""
+    """The content of a new store. With ``after`` it continues a journal at that position."""
 
     store_id: bytes
     dek: Secret
@@ -26,32 +33,33 @@ class NewStore(msgspec.Struct, frozen=True):
     policy: str
     recovery_index: bytes
     after: Position | None
-    line: LineMark | None = None  # of the root, which is proven
+    line: LineMark | None = None  # the proven line of the root
 
 
 class NewEpoch(msgspec.Struct, frozen=True):
-    """What replaces everything in a store; None: key, policy, index stay."""
+    """The content of a new epoch. None: key, policy or index stay."""
 
     base: Iterable[bytes]
     dek: Secret | None
     policy: str | None
     recovery_index: bytes | None
     notes: tuple[Note, ...]
-    line: LineMark | None = None  # of the root, which is proven
+    line: LineMark | None = None  # the proven line of the root
 
 
-class StoreInStep(ABC):
-    """An open store: keeps the sealed key consistent with its journal. Used by its home only."""
+class SealedStore(ABC):
+    """An open store: keeps the sealed key consistent with the journal. Used only by its home."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
-        self.line: LineMark | None = None  # what each seal from now on says of the line
-        self._following: tuple[EpochKey, bytes] | None = None  # and index, of an epoch that begins
+        self.line: LineMark | None = None  # the line in each seal from now on
+        # Key and index of an epoch that begins.
+        self._following: tuple[EpochKey, bytes] | None = None
 
     @property
     @abstractmethod
     def is_sealed(self) -> bool:
-        """Whether the next start on this machine opens the store without recovery."""
+        """True if the next start on this machine opens the store without a recovery."""
 
     @abstractmethod
     async def reseal(self, policy: str) -> None:
@@ -59,14 +67,14 @@ class StoreInStep(ABC):
 
     @abstractmethod
     async def begin_epoch(self, new: NewEpoch) -> Position:
-        """Return once ``new`` has replaced everything."""
+        """Return after ``new`` has replaced the whole store."""
 
     @abstractmethod
     async def conclude_opening(self) -> None:
-        """Write the seal if what was opened had one that is not the one to keep."""
+        """Write the seal if the opened seal is not the seal to keep."""
 
     async def settle(self) -> Position:
-        """Find out about the journal's last write, as ``Journal.settle``."""
+        """Determine the outcome of the journal's last write, as ``Journal.settle``."""
         return await self._concluded(self.journal.settle())
 
     @abstractmethod
@@ -76,9 +84,9 @@ class StoreInStep(ABC):
     async def _concluded(self, write: Coroutine[None, None, Position]) -> Position:
         """Keep the key and the index that fit the outcome of ``write``.
 
-        While it is unknown whether the epoch began, both keys are kept: ``settle`` or the next load
-        decides by the journal. What is not cleaned up now is harmless, and the next ``write_head``
-        or ``load`` does it.
+        While it is unknown whether the epoch began, both keys are kept. ``settle`` or the next load
+        decides by the journal. Remains are harmless; the next ``write_head`` or ``load`` removes
+        them.
         """
         try:
             return await write
@@ -97,21 +105,21 @@ class StoreInStep(ABC):
 
     @abstractmethod
     def _follow(self, key: EpochKey, index: bytes) -> None:
-        """Have these as those of the journal's epoch."""
+        """Use ``key`` and ``index`` as those of the journal's epoch."""
 
     @abstractmethod
     async def _withdraw(self) -> None:
-        """Keep what fits the present epoch only: the one that was prepared has not begun."""
+        """Drop the prepared key and index, because their epoch has not begun."""
 
 
-S_co = TypeVar("S_co", bound=StoreInStep, covariant=True)
+S_co = TypeVar("S_co", bound=SealedStore, covariant=True)
 
 
-class HomeInTurn(ABC, Generic[S_co]):
-    """One deployment's journal, with its sealed key and its recovery index.
+class SerialHome(ABC, Generic[S_co]):
+    """The journal of a deployment, with its sealed key and its recovery index.
 
-    Belongs to one process; calls wait for each other. Errors are those of ``Journal``, and what
-    the implementation names.
+    Belongs to a single process; calls wait for each other. Errors are those of ``Journal`` and of
+    the implementation.
     """
 
     def __init__(self) -> None:
@@ -120,12 +128,12 @@ class HomeInTurn(ABC, Generic[S_co]):
         self._closed = False
 
     async def load(self) -> Fresh | Locked | Opened:
-        """Read what is kept here; may be called again: it then reads everything again.
+        """Read the stored state. A repeated call reads everything again.
 
-        A home that others share waits until this one may serve it. A store that is neither complete
-        nor absent is refused by name: ``StoreDamagedError``, ``StoreNewerError``,
-        ``StoreEmptyError``, ``StoreEndedError``, ``RolledBackError``, ``WrongPlatformError``,
-        ``MixedDeploymentsError``, ``InsecureFileError``.
+        A shared home waits until this process may serve it. A store that is neither complete nor
+        absent is refused by name: ``StoreDamagedError``, ``StoreNewerError``, ``StoreEmptyError``,
+        ``StoreEndedError``, ``RolledBackError``, ``WrongPlatformError``, ``MixedDeploymentsError``,
+        ``InsecureFileError``.
         """
         async with self._turn:
             await self._close_store()
@@ -142,11 +150,11 @@ class HomeInTurn(ABC, Generic[S_co]):
         after: Position | None = None,
         line: LineMark | None = None,
     ) -> Journal:
-        """Return the journal of a new deployment with ``base``, durable; an old one is archived.
+        """Return the durable journal of a new deployment with ``base``. Archives an old journal.
 
-        ``store_id`` has 16 new random bytes; with ``after``, it is that of the journal in memory,
-        at that position, which continues here. Refused while a store is open and sealed.
-        ``UnavailableError``: nothing changed. ``BrokenError``: a restart finds which of the two is
+        ``store_id`` has 16 new random bytes. With ``after``, it is the id of the journal in memory,
+        which continues here from that position. Refused while a store is open and sealed.
+        ``UnavailableError``: nothing changed. ``BrokenError``: a restart determines which store is
         kept; ``OutcomeUnknownError``: or ``load`` does.
         """
         async with self._turn:
@@ -158,7 +166,7 @@ class HomeInTurn(ABC, Generic[S_co]):
 
     @abstractmethod
     async def archive(self) -> None:
-        """Put aside what is kept, for a deployment that keeps nothing."""
+        """Move the stored state away, for a deployment without a stored state."""
 
     @abstractmethod
     async def destroy(self, time: int) -> None:
@@ -167,8 +175,8 @@ class HomeInTurn(ABC, Generic[S_co]):
     async def recover(self, dek: Secret) -> Opened:
         """Open a locked store with a recovered data key. Nothing is written or sealed yet.
 
-        Raises ``WrongKeyError`` if the key is not the journal's. Once everything recovered has been
-        checked against the manifest in the journal, call ``reseal``.
+        Raises ``WrongKeyError`` for a key of another journal. Call ``reseal`` after all recovered
+        data is checked against the manifest in the journal.
         """
         async with self._turn:
             self._require_replaceable()
@@ -176,9 +184,9 @@ class HomeInTurn(ABC, Generic[S_co]):
             return await self._recover(dek)
 
     async def keep_line(self, line: LineMark | None) -> None:
-        """Have ``line``, which is proven, in each seal from now on; complete what ``load`` left.
+        """Put the proven ``line`` into each seal from now on; complete the remains of ``load``.
 
-        None: of a state without a line. A full disk does not prevent it: the next head makes up.
+        None: a state without a line. A full disk does not prevent this; the next head completes it.
         """
         async with self._turn:
             held = self._require_open()
@@ -187,17 +195,17 @@ class HomeInTurn(ABC, Generic[S_co]):
                 await held.conclude_opening()
 
     def follow_line(self, line: LineMark | None) -> None:
-        """Have ``line``, which is proven, in the seals that are written from now on."""
+        """Put the proven ``line`` into all later seals."""
         if self._held is not None:
             self._held.line = line
 
     async def reseal(self, policy: str) -> None:
-        """Seal the key for this machine under ``policy``: the next start needs no recovery."""
+        """Seal the key for this machine under ``policy``. The next start needs no recovery."""
         async with self._turn:
             await self._require_open().reseal(policy)
 
     async def relock(self) -> None:
-        """Close a recovered store that was not sealed; what is kept does not change."""
+        """Close a recovered store without a seal. The stored state does not change."""
         async with self._turn:
             self._require_replaceable()
             await self._close_store()
@@ -212,32 +220,34 @@ class HomeInTurn(ABC, Generic[S_co]):
         notes: tuple[Note, ...] = (),
         line: LineMark | None = None,
     ) -> Position:
-        """Return once ``base`` has replaced everything; None leaves key, policy or index unchanged.
+        """Return after ``base`` has replaced everything.
 
-        ``notes`` are left for those who share the home, with the epoch. The sealed key has both
-        data keys before the commit, so that a crash at any moment leaves a journal and a key that
-        opens it. Errors as for ``Journal.append``.
+        None leaves key, policy or index unchanged.
+
+        ``notes`` are messages for replicas of the home, stored with the epoch. The sealed key has
+        both data keys before the commit. So a crash at any moment leaves a journal and its key.
+        Errors as for ``Journal.append``.
         """
         async with self._turn:
             new = NewEpoch(base, dek, policy, recovery_index, notes, line)
             return await self._require_sealed().begin_epoch(new)
 
     async def settle(self) -> Position:
-        """Find out about the last write, as ``Journal.settle``, and keep the key that fits it."""
+        """Determine the outcome of the last write, as ``Journal.settle``; keep the fitting key."""
         async with self._turn:
             return await self._require_sealed().settle()
 
     async def write_head(self) -> None:
-        """Seal the position of the journal: later starts refuse a journal that ends before it."""
+        """Seal the position of the journal. Later starts refuse a journal that ends before it."""
         async with self._turn:
             await self._require_sealed().write_head()
 
     @abstractmethod
     def log_parts(self, name: str) -> LogParts:
-        """Return where the parts of the transparency log ``name`` are kept."""
+        """Return the parts of the transparency log ``name``."""
 
     async def close(self) -> None:
-        """Release everything, once or twice. Call ``write_head`` before at a clean stop."""
+        """Release everything; may be repeated. Call ``write_head`` before a clean stop."""
         async with self._turn:
             await self._close_store()
             if not self._closed:
@@ -246,7 +256,7 @@ class HomeInTurn(ABC, Generic[S_co]):
 
     @abstractmethod
     async def _load(self) -> Fresh | Locked | Opened:
-        """Read what is kept here, as ``load``; no store is open."""
+        """Read the stored state, as ``load``. No store is open."""
 
     @abstractmethod
     async def _establish(self, new: NewStore) -> Journal:
@@ -262,7 +272,7 @@ class HomeInTurn(ABC, Generic[S_co]):
 
     @abstractmethod
     async def _release(self) -> None:
-        """Release what the home itself has."""
+        """Release the resources of the home itself."""
 
     def _require_replaceable(self) -> None:
         if self._held is not None and self._held.is_sealed:
@@ -280,5 +290,5 @@ class HomeInTurn(ABC, Generic[S_co]):
         return held
 
 
-Home: TypeAlias = HomeInTurn[StoreInStep]
-"""What an engine is promised of the place where its state is kept, whichever it is."""
+Home: TypeAlias = SerialHome[SealedStore]
+"""The interface of an engine's storage, independent of its implementation."""
