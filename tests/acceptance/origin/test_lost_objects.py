@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from support.peers.postgres import Database, PostgresServer
 from support.process.command import Ended, run
 from support.process.server import Server
 from support.samples.deployment import user
@@ -50,11 +51,11 @@ class Mirrored(NamedTuple):
     def restored(self) -> Ended:
         return run("log", "restore", str(self.data), str(self.mirror), "--json")
 
-    def recovery(self, data: Path | None = None) -> tuple[int, str]:
+    def recovery(self, data: Path | None = None, *arguments: str) -> tuple[int, str]:
         """Recover the state in ``data`` under the claim; return status and body of the answer."""
         place = self.data if data is None else data
         (place / "sealed_key").unlink(missing_ok=True)
-        with Server(place, arguments=CLAIM) as server, server.client() as client:
+        with Server(place, arguments=(*CLAIM, *arguments)) as server, server.client() as client:
             answer = hand_in(client, self.share, GOOD.sign(self.share))
         return answer.status, answer.body.decode()
 
@@ -171,3 +172,17 @@ def test_a_backup_has_what_proves_the_line(mirrored: Mirrored, tmp_path: Path) -
     assert run("restore", str(backup), str(restored)).code == 0
     shutil.copytree(mirrored.data / "simulation", restored / "simulation")
     assert mirrored.recovery(restored)[0] == 200
+
+
+def test_copies_to_a_database_and_back_have_what_proves_the_line(
+    mirrored: Mirrored, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    database = Database(postgres, tmp_path)
+    copied = run("store", "copy", str(mirrored.data), database.url, *database.password)
+    assert copied.code == 0, copied.err
+    shutil.rmtree(mirrored.data / "log")
+    assert mirrored.recovery(None, *database.serving)[0] == 200
+    copied = run("store", "copy", database.url, str(mirrored.data), *database.password)
+    assert copied.code == 0, copied.err
+    assert run("store", "verify", str(mirrored.data), *VERIFY).code == 0
+    assert mirrored.recovery()[0] == 200
