@@ -214,6 +214,12 @@ def test_a_log_begins_with_the_state_at_the_end_before(
     assert f"entry 0: the {why}" in refused.message
 
 
+def test_times_do_not_run_back_behind_the_first_entry(maker: Maker, old: Evidence) -> None:
+    new = pair(maker, old, started(maker, time=time_at(9)))
+
+    assert "entry 1: the claimed time runs back" in refusal(new, maker.pins(), old).message
+
+
 def test_a_log_of_an_older_version_is_continued_without_naming_the_manifest(
     maker: Maker, old: Evidence
 ) -> None:
