@@ -169,7 +169,7 @@ def test_another_root_is_noticed_where_the_first_manifest_alone_is_pinned(maker:
     assert "the log before is of another root certificate" in refused.message
 
 
-def test_a_log_whose_manifest_nobody_named_goes_on_with_what_the_next_one_names(
+def test_a_log_names_the_manifest_that_the_log_before_did_not_name(
     maker: Maker,
 ) -> None:
     lines = b"lines"
