@@ -169,7 +169,7 @@ def test_another_root_is_noticed_where_the_first_manifest_alone_is_pinned(maker:
     assert "the log before is of another root certificate" in refused.message
 
 
-def test_a_log_whose_manifest_nobody_named_goes_on_with_what_the_next_one_names(
+def test_a_log_names_the_manifest_that_the_log_before_did_not_name(
     maker: Maker,
 ) -> None:
     lines = b"lines"
@@ -212,6 +212,12 @@ def test_a_log_begins_with_the_state_at_the_end_before(
     refused = refusal(pair(maker, old, **changed), maker.pins(), old)
 
     assert f"entry 0: the {why}" in refused.message
+
+
+def test_times_do_not_run_back_behind_the_first_entry(maker: Maker, old: Evidence) -> None:
+    new = pair(maker, old, started(maker, time=time_at(9)))
+
+    assert "entry 1: the claimed time runs back" in refusal(new, maker.pins(), old).message
 
 
 def test_a_log_of_an_older_version_is_continued_without_naming_the_manifest(

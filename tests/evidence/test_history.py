@@ -149,6 +149,7 @@ def anchor(sequence: int, epoch: int = 1) -> Leaf:
 
 
 BEGIN = (begun(), first(), started())
+NOUGHT = f"0.0.{'0' * 64}"
 NO_NAMES = leaves.Uploads("alice", certificate("alice"), ())
 LINES = object_name(b"lines")
 OLDER = (begun(imported=LINES), started())
@@ -193,6 +194,7 @@ def followed(
         (*OLDER, uploaded(), raised(), proposed(base=FIRST_NAME)),
         (begun(time=0), first(), started(at=""), started(2)),
         (*BEGIN, started(5), anchor(2, epoch=2)),
+        (begun(), first(), started(at=""), anchor(1, epoch=0)),
         (*BEGIN, raised(f"{(1 << 64) - 1}")),
         (*OLDER, raised("0", base=KEYS)),
     ],
@@ -286,6 +288,7 @@ def test_what_a_coordinator_may_do_is_followed(said: tuple[Leaf | None, ...]) ->
         ((*BEGIN, proposed(), cancelled("carol", certificate="")), "no user"),
         ((*BEGIN, raised(f"{1 << 64}")), "lowered"),
         ((begun(), first(), started(at=""), anchor(0)), "journal runs back"),
+        ((begun(), first(), started(at=""), started(2, at=NOUGHT)), "journal runs back"),
     ],
 )
 def test_what_no_coordinator_may_do_is_refused(said: tuple[Leaf | None, ...], why: str) -> None:
