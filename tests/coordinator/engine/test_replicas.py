@@ -2,6 +2,8 @@
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -16,6 +18,7 @@ from keyhouse.coordinator import Engine
 from keyhouse.coordinator.core import evolve
 from keyhouse.coordinator.engine.commits import TELL_AFTER
 from keyhouse.journal import NotDurableError, RolledBackError, chain
+from keyhouse.journal.store.protocol import Batch
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -88,6 +91,48 @@ async def test_a_writer_that_is_always_outrun_waits_for_its_turn(tmp_path: Path)
         assert "key2" not in stored(one.view)
         slow.faults.clear()
         await upload(other, {"key2": B})
+
+
+class Distant(SimulatedStore):
+    """A store whose reads take 0.1 s, and whose turns begin ``wait`` seconds after the request."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.wait = 0.0
+        self.reading = self.looks_in_wait = 0
+        self.at_begin: list[int] = []  # how many reads were under way when each turn began
+
+    async def read(self, after_seq: int) -> Batch:
+        self.reading += 1
+        self.looks_in_wait += 1
+        try:
+            await asyncio.sleep(0.1)
+            return await super().read(after_seq)
+        finally:
+            self.reading -= 1
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        self.looks_in_wait = 0
+        await asyncio.sleep(self.wait)
+        self.at_begin.append(self.reading)
+        async with super().turn():
+            yield
+
+
+@in_simulated_time
+async def test_no_look_is_under_way_when_a_distant_writer_has_its_turn(tmp_path: Path) -> None:
+    """It would have to end first, and take up the time of the turn."""
+    distant = Distant(await _database())
+    async with engine_on(distant, tmp_path / "a") as engine:
+        distant.wait = 0.2
+        distant.faults += [Fault.CONFLICT] * 4
+        await upload(engine, {"key0": A})
+        assert distant.at_begin[-4:] == [0, 0, 0, 0]
+        distant.wait = 3.0  # it follows the others if the wait is long
+        distant.faults += [Fault.CONFLICT]
+        await upload(engine, {"key1": A})
+        assert distant.looks_in_wait > 2
 
 
 @in_simulated_time

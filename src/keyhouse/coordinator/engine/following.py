@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from time import perf_counter
 from typing import Final
 
 from keyhouse.base.errors import BrokenError, RefusedError, StartAgainError, UnavailableError
@@ -93,13 +92,13 @@ class Following:
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
         """Wait for a turn, and follow meanwhile: readers must not wait for a writer's turn."""
-        turn = self._writer.turn()
+        loop, turn = asyncio.get_running_loop(), self._writer.turn()
         entering = asyncio.ensure_future(turn.__aenter__())
         try:
             while not (await asyncio.wait([entering], timeout=self._pause()))[0]:
-                began = perf_counter()
+                began = loop.time()
                 await self.follow()
-                self._look_took = perf_counter() - began
+                self._look_took = loop.time() - began
         except BaseException:
             entering.cancel()
             raise

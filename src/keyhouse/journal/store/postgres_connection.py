@@ -88,9 +88,9 @@ class Connection:
 
     A call without an answer for ``SUSPICIOUS`` seconds has one of two causes. A server that is
     slow, or waits for a standby, answers later: the connection is kept. A host that is gone never
-    answers. So a new connection is made as the first one was, with a commit, while the call goes
-    on. The old connection is dropped if the new one leads to another server, or if the server
-    shows that nothing is under way on the old one: then the request or the answer was lost.
+    answers. So a new connection is made as the first one was, with a commit, beside the call. The
+    old connection is dropped if the new one leads to another server, or if the server shows that
+    nothing is under way on the old one: then the request or the answer was lost.
     """
 
     def __init__(self, raw: Raw, standbys: int, url: Secret) -> None:
