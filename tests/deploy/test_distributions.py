@@ -1,27 +1,12 @@
 """The walls between distributions: each module belongs to one, and imports go along its needs."""
 
-import importlib
 import sys
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
-from pathlib import Path
-from typing import Any, Final
 
 import grimp
 import pytest
-
-_ROOT: Final = Path(__file__).parents[2]
-
-
-def _table() -> Any:
-    sys.path.insert(0, str(_ROOT / "deploy"))
-    try:
-        return importlib.import_module("distributions").Table.read()
-    finally:
-        sys.path.remove(str(_ROOT / "deploy"))
-
-
-TABLE: Final = _table()
+from support.distributions import TABLE
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +50,7 @@ def test_every_library_that_a_distribution_imports_is_one_of_its_requirements(
     graph: grimp.ImportGraph,
 ) -> None:
     # google is the package of protobuf, and its name belongs to several distributions.
-    names = packages_distributions() | {"google": ["protobuf"]}
+    names = {**packages_distributions(), "google": ["protobuf"]}
     extras = {"asyncpg", "jinja2", "pkcs11", "pytest", "starlette", "uvicorn"}
     missing = set()
     for module in _own(graph):

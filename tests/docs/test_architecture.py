@@ -6,6 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from support.trusted_code import code_lines
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
@@ -57,19 +58,6 @@ def test_no_folder_holds_more_files_than_can_be_seen_at_a_glance(tree: Path) -> 
     }
 
     assert full == {}
-
-
-def code_lines(text: str) -> int:
-    """Return how many lines have code: blank ones, comments and docstrings have none."""
-    lines = {
-        number
-        for number, line in enumerate(text.splitlines(), 1)
-        if line.strip() and not line.lstrip().startswith("#")
-    }
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            lines -= set(range(node.lineno, (node.end_lineno or 0) + 1))
-    return len(lines)
 
 
 def test_no_file_is_a_sliver_of_the_only_one_that_imports_it() -> None:

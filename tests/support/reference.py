@@ -41,6 +41,7 @@ from keyhouse.server.metrics.names import METRICS
 from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.server.process.settings import SETTINGS
 from keyhouse.wire.plan import Effect
+from support.trusted_code import section
 
 __all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed"]
 
@@ -221,6 +222,8 @@ def _named(kinds: Iterable[Gap | Claim]) -> str:
 
 SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
     "settings": lambda: _settings(SETTINGS),
+    "trusted coordinator": lambda: section("coordinator"),
+    "trusted launcher": lambda: section("launcher"),
     "launcher settings": lambda: _settings(RUN_SETTINGS),
     "phases": _phases,
     "routes": _routes,

@@ -1,4 +1,4 @@
-"""The coordinator that a launcher's flags name: a pinned root, or an identity to prove."""
+"""Identities by a launcher's flags: of the coordinator, and of a simulated workload."""
 
 import hmac
 from collections.abc import Callable, Iterator
@@ -18,10 +18,12 @@ from keyhouse.launcher.trust import Anchor, read_anchor
 from keyhouse.wire.address import CLIENT_API_PORT, Address
 
 if TYPE_CHECKING:
-    from keyhouse.attestation import Collateral, ExpectedIdentity
+    from keyhouse.attestation import Collateral, ExpectedIdentity, Measurements
     from keyhouse.client.trust import CollateralFor, Trust, TrustedCoordinator
+    from keyhouse.wire.vm_identity import VmIdentity
 
 _LARGEST: Final = 65_536  # bytes
+_UNSET: Final = bytes(32)
 _MOST_PROBLEMS: Final = 20  # of a file, in one error
 
 
@@ -146,3 +148,25 @@ def _same(pinned: Anchor, found: Anchor) -> bool:
 def _beside(coordinator: str) -> str:
     """Return the Client API's usual place at the host of the workload API."""
     return str(Address(read_mesh_address(coordinator).host, CLIENT_API_PORT))
+
+
+def simulated_identity(path: Path | None) -> "Measurements | VmIdentity | None":
+    """Return what the attestation file ``path`` names: an enclave or a confidential VM.
+
+    None: the coordinator. Fields of an enclave that the file leaves out are zero. Raises
+    ``LaunchRefusedError`` if it cannot be read, and ``ConfigurationRefusedError`` if any enclave
+    would match it.
+    """
+    from keyhouse.attestation import Measurements, read_expected_identity
+
+    if path is None:
+        return None
+    found = read_expected_identity(read_named_file(path, _LARGEST, LaunchRefusedError))
+    if found.vm is not None:
+        return found.vm
+    return Measurements(
+        unique_id=found.unique_id or _UNSET,
+        signer_id=found.signer_id or _UNSET,
+        product_id=found.product_id,
+        security_version=found.security_version,
+    )

@@ -181,7 +181,7 @@ def _quote_once(
 def _platform(settings: RunSettings, report: Report) -> "Platform | None":
     from keyhouse.attestation import PlatformMissingError
     from keyhouse.attestation.platforms.find import open_for_quotes, platform_name
-    from keyhouse.launcher.simulated import simulated_identity
+    from keyhouse.launcher.anchors import simulated_identity
 
     try:
         name = platform_name(settings.platform)

@@ -7,7 +7,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from support.process.installed import build_wheels, install, packages
+from support.installed import build_wheels, install, packages
 from support.process.launcher import launch
 from support.process.server import PATIENCE, Server, free_port
 from support.samples.deployment import user

@@ -17,7 +17,7 @@ from typing import IO, Final
 
 import pytest
 
-from support.process.installed import copy_distribution
+from support.installed import copy_distribution
 from support.process.server import Server, free_port
 
 __all__ = [

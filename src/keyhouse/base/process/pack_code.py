@@ -32,7 +32,7 @@ _IMPORTED: Final = {
     ),
     "run": (
         *("keyhouse.attestation", "keyhouse.launcher.anchors", "keyhouse.wire.marble_pb2", *_BOTH),
-        *("keyhouse.launcher.command", "keyhouse.launcher.files", "keyhouse.launcher.simulated"),
+        *("keyhouse.launcher.command", "keyhouse.launcher.files"),
     ),
 }
 """What a command imports, some of it inside functions; each brings with it what it needs."""

@@ -7,24 +7,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tomllib
 import venv
-from functools import cache
 from pathlib import Path
-from typing import Any, Final
 from zipfile import ZipFile
 
-__all__ = ["ROOT", "build_wheels", "copy_distribution", "install", "locked", "rows"]
+from support.distributions import ROOT, TABLE
 
-ROOT: Final = Path(__file__).parents[3]
-
-
-@cache
-def rows() -> dict[str, dict[str, Any]]:
-    """Return the table of distributions."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    found: dict[str, dict[str, Any]] = project["tool"]["keyhouse"]["distributions"]
-    return found
+__all__ = ["build_wheels", "copy_distribution", "install", "locked", "packages"]
 
 
 def build_wheels(folder: Path) -> dict[str, Path]:
@@ -52,9 +41,9 @@ def install(folder: Path, name: str, wheels: dict[str, Path]) -> Path:
     """
     venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
     library = packages(folder)
-    for library_name in locked(rows()[name]["lock"]):
+    for library_name in locked(TABLE.rows[name]["lock"]):
         copy_distribution(library_name, library)
-    for each in (name, *rows()[name]["needs"]):
+    for each in (name, *TABLE.rows[name]["needs"]):
         with ZipFile(wheels[each]) as archive:
             archive.extractall(library)
     return folder / "bin" / "python"

@@ -1,0 +1,96 @@
+"""The code of the enclaves, for docs/reference/trusted-code.md: modules, libraries and sums."""
+
+import ast
+import hashlib
+import importlib.metadata
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from support.distributions import ROOT, TABLE
+from support.installed import locked
+
+__all__ = ["PROGRAMS", "Part", "code_lines", "libraries", "modules", "parts_below", "section"]
+
+PROGRAMS: Final = {"coordinator": "keyhouse-coordinator", "launcher": "keyhouse-launcher"}
+"""The distribution of each program in an enclave."""
+
+_SOURCES: Final = ROOT / "src"
+
+
+class Part(NamedTuple):
+    """A module, or the Python files of a library: code lines, and a SHA-256 sum in hex."""
+
+    name: str
+    lines: int
+    digest: str
+
+
+def code_lines(text: str) -> int:
+    """Return the number of lines with code. Blank lines, comments and docstrings have none."""
+    lines = {
+        number
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    }
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            lines -= set(range(node.lineno, (node.end_lineno or 0) + 1))
+    return len(lines)
+
+
+def parts_below(folder: Path) -> list[Part]:
+    """Return each Python file of Keyhouse below ``folder``, which contains ``keyhouse/``."""
+    found = []
+    for path in sorted((folder / "keyhouse").rglob("*.py")):
+        content = path.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        lines = code_lines(content.decode("utf-8"))
+        found.append(Part(path.relative_to(folder).as_posix(), lines, digest))
+    return found
+
+
+def modules(program: str, sources: Path = _SOURCES) -> list[Part]:
+    """Return the modules of a program in an enclave."""
+    wanted = TABLE.closure(PROGRAMS[program])
+    return [each for each in parts_below(sources) if TABLE.owner(_module(each.name)) in wanted]
+
+
+def _module(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def libraries(program: str) -> list[Part]:
+    """Return the locked libraries of a program, with their versions."""
+    found = []
+    for name in locked(TABLE.rows[PROGRAMS[program]]["lock"]):
+        distribution = importlib.metadata.distribution(name)
+        contents = [
+            Path(str(distribution.locate_file(file))).read_bytes()
+            for file in sorted(distribution.files or (), key=str)
+            if file.suffix == ".py" and file.parts[0] != ".."
+        ]
+        sums = "".join(hashlib.sha256(each).hexdigest() for each in contents)
+        digest = hashlib.sha256(sums.encode("ascii")).hexdigest()
+        lines = sum(code_lines(each.decode("utf-8")) for each in contents)
+        found.append(Part(f"{name} {distribution.version}", lines, digest))
+    return found
+
+
+def section(program: str) -> str:
+    """Return the tables of a program for the page."""
+    own, others = modules(program), libraries(program)
+    counts = (
+        f"{len(own)} modules of Keyhouse with {_sum(own):,} lines; "
+        f"{len(others)} libraries with {_sum(others):,} lines of Python.\n"
+    )
+    return "\n".join((counts, _table("Library and version", others), _table("Module", own)))
+
+
+def _sum(parts: Iterable[Part]) -> int:
+    return sum(each.lines for each in parts)
+
+
+def _table(head: str, parts: Iterable[Part]) -> str:
+    rows = (f"| `{each.name}` | {each.lines:,} | `{each.digest}` |\n" for each in parts)
+    return f"| {head} | Lines | SHA-256 |\n|---|---|---|\n{''.join(rows)}"
