@@ -121,3 +121,16 @@ async def test_a_log_without_any_file_moves_to_memory(tmp_path: Path) -> None:
         await store.move_to_memory()
     assert logged == []
     assert await entries(store, 3) == leaves(0, 3)
+
+
+@pytest.mark.parametrize("level", [ENTRIES, 0])
+def test_a_tile_that_was_cut_is_missing(tmp_path: Path, level: int) -> None:
+    files, tile = LogFiles(tmp_path, "a", Disk()), Tile(level, 0, 2)
+    raw = bundled([b"one", b"two"]) if level == ENTRIES else bytes(64)
+    with pytest.raises(UnavailableError, match="is missing"):
+        files.tile(tile)
+    files.grow(tile, raw, 0, durable=False)
+    assert files.tile(tile) == raw
+    files.grow(tile, raw[:-1], 0, durable=False)
+    with pytest.raises(UnavailableError, match="is missing"):
+        files.tile(tile)

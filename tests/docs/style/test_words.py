@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 _SWAP: dict[str, str] = yaml.safe_load((_ROOT / "docs/words.yaml").read_text("utf-8"))["swap"]
 _RULES = [
     (re.compile(rf"\b(?:{word})\b".replace(" ", r"\s+"), re.IGNORECASE), better)

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 from support.prose import TARGETS, Tally, prose_of, tally_of
 
-_SOURCES: Final = Path(__file__).parents[2] / "src" / "keyhouse"
+_SOURCES: Final = Path(__file__).parents[3] / "src" / "keyhouse"
 _SPLIT: Final = {"coordinator", "journal"}  # their folders are rooms of their own
 _GENERATED: Final = {"marble_pb2.py"}
 _LARGE: Final = 500  # words; in a smaller file a few words decide the rates
@@ -18,7 +18,6 @@ _CEILINGS: Final = {name: 2 * target for name, target in TARGETS.items()}
 _UNFINISHED: Final[dict[str, dict[str, int]]] = {
     "cli": {"relative": 29, "what": 20, "it": 35, "other": 8},
     "client": {"relative": 32, "what": 13, "it": 38, "other": 7},
-    "console": {"relative": 36, "what": 18, "it": 33, "other": 9},
     "coordinator/engine": {"relative": 32, "what": 13, "it": 31, "other": 10},
     "coordinator/hand_off": {"relative": 42, "what": 15, "it": 37, "other": 11},
     "coordinator/origin": {"relative": 35, "what": 5, "it": 36, "other": 7},
@@ -28,9 +27,8 @@ _UNFINISHED: Final[dict[str, dict[str, int]]] = {
     "journal/shared": {"relative": 36, "what": 13, "it": 32, "other": 17},
     "journal/store": {"relative": 29, "what": 9, "it": 29, "other": 15},
     "launcher": {"relative": 32, "what": 13, "it": 28, "other": 6},
-    "server": {"relative": 30, "what": 18, "it": 30, "other": 9},
-    "testing": {"relative": 30, "what": 17, "it": 48, "other": 6},
-    "views": {"relative": 39, "what": 14, "it": 31, "other": 10},
+    "server": {"relative": 26, "what": 7, "it": 22, "other": 6},
+    "views": {"relative": 28, "what": 4, "it": 21, "other": 5},
     "witnesses": {"relative": 55, "what": 17, "it": 28, "other": 6},
 }
 

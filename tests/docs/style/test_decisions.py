@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "docs" / "decisions"
 DECISIONS = sorted(FOLDER.glob("[0-9]*.md"))
 UNUSED = {38, 41, 47, 49}
