@@ -81,10 +81,10 @@ def test_the_workload_is_admitted_and_serves_with_its_certificate(tmp_path: Path
         words = gramine()["loader"]["argv"]
         given = {"/opt/example/app.py": str(app), "/opt/example/root.pem": str(root)}
         given |= {"1/bin/python3": sys.executable, "gramine": "simulation"}
-        words = [given.get(word, word) for word in words[words.index("run") :]]
+        words = [given.get(word, word) for word in words[words.index("keyhouse.launcher") :]]
         machine = ["--simulated-machine", str(server.data), "--simulated-identity", str(identity)]
         launcher = subprocess.Popen(
-            [*ISOLATED, "run", *machine, *words[1:], str(port)],
+            [*ISOLATED[:-1], words[0], *machine, *words[1:], str(port)],
             cwd=tmp_path,
             env={"KEYHOUSE_MARBLE_COORDINATOR_ADDR": f"127.0.0.1:{server.mesh_port}"},
             stdout=subprocess.PIPE,
