@@ -212,10 +212,10 @@ def test_the_rest_of_a_lease_ends_with_it() -> None:
     lease, clock = started()
     assert lease.left == Left(0, 0)
     lease.granted(3, b"")
-    assert lease.left == Left(3600, 10)
+    assert lease.left == Left(LEASE_SECONDS, 10)
     clock.let_pass(1500 * MILLISECOND)
     lease.spend()
-    assert lease.left == Left(3598, 9)
+    assert lease.left == Left(LEASE_SECONDS - 2, 9)
     clock.let_pass(3600 * SECOND)
     assert lease.left == Left(0, 0)
 

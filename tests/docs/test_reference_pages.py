@@ -1,11 +1,13 @@
 """The reference says what the code does: tables and layouts are compared, numbers looked up."""
 
+import os
 import re
 from importlib import import_module
 from pathlib import Path
 
 import msgspec
 import pytest
+from support.process.divided import THRESHOLDS
 from support.reference import REFERENCE, SECTIONS, renewed
 
 from keyhouse.coordinator.core.events import Event
@@ -45,6 +47,8 @@ def _limits() -> list[tuple[str, str, int]]:
     ("module", "name", "written"), _limits(), ids=lambda value: str(value).rpartition(".")[2]
 )
 def test_limit_is_what_the_code_has(module: str, name: str, written: int) -> None:
+    if os.environ.get("KEYHOUSE_TESTS_DIVIDED") and name in THRESHOLDS.get(module, ()):
+        pytest.skip("this run divides the threshold")
     holder, _, field = name.rpartition(".")
     home = import_module(module)
 
