@@ -88,7 +88,9 @@ def write_cases(folder: Path, kinds: Mapping[str, Kind] = KINDS) -> int:
             copyfile(case.trusted / name, place / name)
         (place / "now").write_text(f"{case.pins.now.isoformat()}\n")
         expected[place.name] = verdict(case)
-    (folder / "expected.json\n").write_bytes(msgspec.json.format(msgspec.json.encode(expected)))
+    (folder / "expected.json").write_bytes(
+        msgspec.json.format(msgspec.json.encode(expected)) + b"\n"
+    )
     return len(every)
 
 
