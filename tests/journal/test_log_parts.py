@@ -15,7 +15,7 @@ from keyhouse.journal.directory.log_files import DirectoryParts, LogFiles, put_p
 from keyhouse.journal.shared.log_parts import DatabaseParts, copy_log_in, copy_log_out
 from keyhouse.journal.store.postgres_database import PostgresDatabase
 from keyhouse.journal.store.protocol import StoreDamagedError
-from keyhouse.transparency.tiles import ENTRIES, Tile, bundled
+from keyhouse.transparency.tiles import ENTRIES, Tile, bundle, bundled
 from keyhouse.transparency.tree import Frontier, leaf_hash
 
 LOG = "ab" * 16
@@ -126,7 +126,7 @@ async def test_a_log_without_any_file_moves_to_memory(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", [ENTRIES, 0])
 def test_a_tile_that_was_cut_is_missing(tmp_path: Path, level: int) -> None:
     files, tile = LogFiles(tmp_path, "a", Disk()), Tile(level, 0, 2)
-    raw = bundled([b"one", b"two"]) if level == ENTRIES else bytes(64)
+    raw = bundle([b"one", b"two"]) if level == ENTRIES else bytes(64)
     with pytest.raises(UnavailableError, match="is missing"):
         files.tile(tile)
     files.grow(tile, raw, 0, durable=False)
