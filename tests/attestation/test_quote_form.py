@@ -63,7 +63,7 @@ def test_bytes_hidden_inside_an_outer_length_are_refused(
     for place in (at, *grows):
         (length,) = struct.unpack_from("<I", bent, place)
         struct.pack_into("<I", bent, place, length + 12)
-    assert "12 unexpected bytes follow" in refused(bytes(bent))
+    assert "12 bytes follow" in refused(bytes(bent))
 
 
 @pytest.mark.parametrize(

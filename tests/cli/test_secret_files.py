@@ -53,7 +53,7 @@ def test_an_empty_value_is_refused_before_it_is_sent() -> None:
     ("content", "what"),
     [
         (b"", "is empty"),
-        (b"{", "no JSON"),
+        (b"{", "is not JSON"),
         (b"[]", "is a list"),
         (b'{"note": "CANARY"}', "note"),
         (b'{"note": {"kye": "CANARY"}}', "did you mean"),

@@ -35,4 +35,4 @@ class ByteReader:
     def finish(self, part: str) -> None:
         """Raise ``LayoutError`` if bytes are left. ``part`` names the last part."""
         if left := len(self._raw) - self.position:
-            raise LayoutError(f"{left} unexpected bytes follow its {part}")
+            raise LayoutError(f"{left} bytes follow its {part}")

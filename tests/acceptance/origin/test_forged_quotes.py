@@ -90,7 +90,7 @@ def test_a_list_of_platforms_excludes_one_that_forges_quotes(forged: Forged) -> 
     with Server(forged.data, arguments=("--origin-platforms", genuine)) as server:
         refused = forged.recovered(server)
     assert refused.status == 400
-    assert f"the platform {forging} is not one of --origin-platforms" in refused.body.decode()
+    assert f"the platform {forging} is not in --origin-platforms" in refused.body.decode()
     listed = ("--origin-platforms", f"{genuine},{forging}")
     with Server(forged.data, arguments=listed) as server:
         assert forged.recovered(server).status == 200

@@ -147,7 +147,7 @@ def test_a_mirror_that_lies_about_the_line_restores_nothing_false(mirrored: Mirr
     line = (mirrored.mirror / LINE_FILE).read_bytes()
     (mirrored.mirror / LINE_FILE).write_bytes(line.split(b"\n", 1)[1])
     ended = mirrored.restored()
-    assert (ended.code, "does not follow the one before it" in ended.err) == (1, True)
+    assert (ended.code, "does not have the hash of the previous entry" in ended.err) == (1, True)
 
 
 def test_a_mirror_notices_another_line(mirrored: Mirrored, tmp_path: Path) -> None:

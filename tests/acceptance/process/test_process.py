@@ -177,7 +177,7 @@ def test_without_a_platform_the_start_says_what_was_looked_for() -> None:
             "no platform was found here: neither gramine (/dev/attestation)"
             " nor snp (/dev/sev-guest) nor tdx (/dev/tdx_guest)"
         )
-        assert refused.hint.endswith("--platform simulation")
+        assert "--platform simulation" in refused.hint
 
 
 @pytest.mark.parametrize(

@@ -187,8 +187,8 @@ def _requested(coordinator: "Coordinator", raw: bytes, *, quiet: bool) -> "PlanD
 def _require_expected(digest: str, expected: str) -> None:
     if digest != expected:
         raise ConflictError(
-            f"this is no longer the plan that was reviewed: the plan is now {digest}",
-            hint="nothing was sent; keyhouse manifest plan prints it, review it and expect that",
+            f"the plan has changed since the review: its digest is now {digest}",
+            hint="nothing was sent; review keyhouse manifest plan, then expect its digest",
         )
 
 
