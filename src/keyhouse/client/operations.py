@@ -414,7 +414,7 @@ def _bound(session: Session, manifest: bytes, expected: PlanData | str) -> Steps
     if not _same(found.digest, expected):
         raise CallRefusedError(
             _CONFLICT,
-            f"this is no longer the plan that was reviewed: the plan is now {shown(found.digest)}",
+            f"the plan has changed since the review: its digest is now {shown(found.digest)}",
         )
     return found.digest
 
