@@ -208,7 +208,7 @@ def test_an_update_is_bound_to_the_plan_that_was_told_or_to_its_digest(
 def test_nothing_is_sent_if_the_plan_is_another_one_by_now(tmp_path: Path) -> None:
     peer = planned("/api/v2/update", digest="cd" * 32)
     with session(peer, tmp_path) as coordinator:
-        with pytest.raises(CallRefusedError, match=f"the plan is now {'cd' * 32}") as refused:
+        with pytest.raises(CallRefusedError, match=f"its digest is now {'cd' * 32}") as refused:
             coordinator.update(MANIFEST, plan=DIGEST)
         assert refused.value.reason == "conflict"
     assert bodies(peer) == [("/api/v2/plan", "")]

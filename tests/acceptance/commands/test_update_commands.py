@@ -437,7 +437,7 @@ def test_what_was_reviewed_is_what_is_agreed_to_or_nothing(deployed: Deploy) -> 
     done(desk.type("secret", "set", "s.json", "HOST", by="writer"))
     late = desk.type(*ACKNOWLEDGE, "--expect-plan", digest, by="bob")
     assert (late.code, late.out) == (1, "")
-    assert f"the plan is now {_planned(desk, 'bob')}" in late.err
+    assert f"its digest is now {_planned(desk, 'bob')}" in late.err
     assert 'the value of secret "note" is lost' in late.err
     other = desk.file("other.json", together(word="other"))
     words = ("manifest", "update", "acknowledge", other, "HOST")
