@@ -35,7 +35,7 @@ THRESHOLDS: Final[Mapping[str, Sequence[str]]] = {
     # Leases of witnesses, and cosignatures that are renewed.
     "keyhouse.manifest.model": ("LEASE_SECONDS", "LEASE_OPERATIONS"),
     "keyhouse.coordinator.lease": ("MOST_WAITING",),
-    "keyhouse.coordinator.witnessing.task": ("REFRESHED_AFTER", "GATHERED_FOR"),
+    "keyhouse.coordinator.witnessing.task": ("REFRESH_SECONDS", "BATCH_SECONDS"),
     # Caches and what is remembered.
     "keyhouse.attestation.collateral.cache": ("MOST_KEPT",),
     "keyhouse.attestation.collateral.source": (
