@@ -106,6 +106,11 @@ def _frames(make: Callable[[int], bytes], first: bytes = b"") -> Callable[[Recor
     return units
 
 
+def _calls(block: bytes) -> Callable[[RecordWriter], Units]:
+    """Return units of a call each, with the encoded headers ``block``."""
+    return _frames(lambda stream: _frame(_HEADERS, _WHOLE, stream, block))
+
+
 def _literal(name: bytes, value: bytes, *, huffman: bool = False) -> bytes:
     """Return a field that is not indexed, RFC 7541, 6.2.2."""
     if huffman:
@@ -136,6 +141,15 @@ _PING_FRAME: Final = _frame(_PING, 0, 0, bytes(8))
 CONTROL: Final = Kind(
     "control: requests for the status, 300 a record", _requests(lambda: _STATUS * _TOGETHER)
 )
+
+# Costly encodings of the headers of a call.
+_HEADER_BLOCKS: Final = {
+    "fields in Huffman's code": _CALL + _LETTERS,
+    "long codes of Huffman": _CALL + _CODES,
+    "long codes of Huffman, 1 KB in a call": _CALL + _SHORT_CODES,
+    "sizes of the table": b"\x20" * _BLOCK + _CALL,
+    "small fields": _CALL + b"\0\1a\0" * 400,
+}
 
 KINDS: Final = (
     CONTROL,
@@ -183,34 +197,8 @@ KINDS: Final = (
         workloads=True,
         opening=1,
     ),
-    Kind(
-        "fields in Huffman's code",
-        _frames(lambda stream: _frame(_HEADERS, _WHOLE, stream, _CALL + _LETTERS)),
-        workloads=True,
-        opening=1,
-    ),
-    Kind(
-        "long codes of Huffman",
-        _frames(lambda stream: _frame(_HEADERS, _WHOLE, stream, _CALL + _CODES)),
-        workloads=True,
-        opening=1,
-    ),
-    Kind(
-        "long codes of Huffman, 1 KB in a call",
-        _frames(lambda stream: _frame(_HEADERS, _WHOLE, stream, _CALL + _SHORT_CODES)),
-        workloads=True,
-        opening=1,
-    ),
-    Kind(
-        "sizes of the table",
-        _frames(lambda stream: _frame(_HEADERS, _WHOLE, stream, b"\x20" * _BLOCK + _CALL)),
-        workloads=True,
-        opening=1,
-    ),
-    Kind(
-        "small fields",
-        _frames(lambda stream: _frame(_HEADERS, _WHOLE, stream, _CALL + b"\0\1a\0" * 400)),
-        workloads=True,
-        opening=1,
+    *(
+        Kind(name, _calls(block), workloads=True, opening=1)
+        for name, block in _HEADER_BLOCKS.items()
     ),
 )

@@ -94,14 +94,18 @@ def test_the_line_waits_while_an_older_version_shares_the_database(replicas: Rep
     state.write_database(replicas.url)
     first = replicas.prepared(*adopting(state)).start()
     machine = add_machine(replicas.folder / "older", first.data / "simulation")
-    said = Membership(
-        store_id=state.store_id,
-        instance=instance,
-        kem=keys.kem,
-        signing=keys.signing,
-        settings=bytes(32),
-        level=1,
-    ).encode()
+
+    def membership(level: int) -> bytes:
+        return Membership(
+            store_id=state.store_id,
+            instance=instance,
+            kem=keys.kem,
+            signing=keys.signing,
+            settings=bytes(32),
+            level=level,
+        ).encode()
+
+    said = membership(1)
     quoted = Quoted(said, machine.quote(replica_report_data("member", said)))
 
     async def leave(note: Note) -> None:
@@ -120,14 +124,6 @@ def test_the_line_waits_while_an_older_version_shares_the_database(replicas: Rep
     second = replicas.elsewhere(*adopting(state)).start()
     assert code_of(second) == 3  # it is handed the key in messages that both versions read
     assert line_at(first, state.root_der) is None
-    newer = Membership(
-        store_id=state.store_id,
-        instance=instance,
-        kem=keys.kem,
-        signing=keys.signing,
-        settings=bytes(32),
-        level=2,
-    ).encode()
-    asyncio.run(leave(Note("member", instance, Quoted(newer, quoted.quote).encode())))
+    asyncio.run(leave(Note("member", instance, Quoted(membership(2), quoted.quote).encode())))
     while line_at(first, state.root_der) is None:
         pass
