@@ -76,6 +76,22 @@ def test_where_ensurepip_is_missing_the_pip_of_the_lock_is_fetched(clone: Path) 
     assert re.search(r"^pip==\S+ \\\n +--hash=sha256:", lock, re.MULTILINE)
 
 
+def test_each_installation_of_a_lock_leaves_the_resolver_out() -> None:
+    # pip 23.0 (Debian 12) refused the lock when coverage 7.17.4 appeared: it looked for the newest
+    # version of ``coverage[toml]`` and then missed its hash. A lock is complete, so nothing is left
+    # to resolve.
+    listed = subprocess.run(
+        ("git", "grep", "-hI", "-e", "--require-hashes", "--", "scripts", "deploy", "docs/how-to"),
+        cwd=SETUP.parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    commands = listed.stdout.splitlines()
+    assert len(commands) >= 9
+    assert [command for command in commands if "--no-deps" not in command] == []
+
+
 @pytest.mark.parametrize("words", [("nonsense",), ("runtime", "development")])
 def test_other_words_are_refused(clone: Path, words: tuple[str, ...]) -> None:
     ended = set_up(clone, *words)
