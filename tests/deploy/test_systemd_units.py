@@ -120,7 +120,7 @@ def test_a_service_manager_is_told_when_requests_are_answered(
     assert lines("keyhouse.service", "Type") == ["notify"]
     with server, server.client() as client:  # the manager is gone, which stops nothing
         assert client.get("/api/v2/status").status == 200
-    assert "the service manager could not be told" in server.log.read_text()
+    assert "the service manager did not receive" in server.log.read_text()
 
 
 @pytest.mark.acceptance

@@ -163,7 +163,7 @@ def test_no_variable_turns_the_simulation_on(tmp_path: Path) -> None:
 
     refused = refused_start(tmp_path / "data", env={"OE_SIMULATION": "1"})
     assert refused.error.startswith("OE_SIMULATION=1 has no effect")
-    assert refused.hint == "unset it; for a simulation say --platform simulation"
+    assert refused.hint == "unset the variable; for a simulation use --platform simulation"
 
 
 @pytest.mark.skipif(

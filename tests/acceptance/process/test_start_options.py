@@ -175,8 +175,8 @@ def test_a_file_that_is_there_is_not_overwritten_by_a_first_manifest(
     options = ("--startup-manifest", str(file), "--startup-recovery-file", str(secrets))
     ended, found = check(tmp_path / "data", *options)
     assert ended.code == 1
-    assert "is there before any manifest was set" in wrong(found)["--startup-manifest"]
-    assert "is there before any manifest was set" in refused(tmp_path / "data", *options)
+    assert "exists before a manifest is set" in wrong(found)["--startup-manifest"]
+    assert "exists before a manifest is set" in refused(tmp_path / "data", *options)
     assert secrets.read_bytes() == b"of another state"
     with started(tmp_path / "data") as server, server.client() as client:
         assert code(client) == 2

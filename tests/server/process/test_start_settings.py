@@ -49,7 +49,7 @@ def test_an_invalid_number_of_replicas_is_refused(text: str) -> None:
 
 
 def test_several_replicas_need_a_store_and_ports_for_their_metrics() -> None:
-    with pytest.raises(SettingRefusedError, match="several replicas need a store"):
+    with pytest.raises(SettingRefusedError, match="--replicas needs a shared store"):
         read_settings(["--replicas", "2"], {})
     shared = ["--store", "postgresql://user@host/d", "--replicas", "2", "--metrics-addr"]
     assert read_settings([*shared, ":65534"], {}).replicas == 2

@@ -113,7 +113,7 @@ def start(
     with Path(os.devnull).open("rb") as nothing:
         given = nothing if isinstance(stdin, int) else stdin
         streams = (given.fileno(), output.fileno(), errors.fileno())
-        control = next(_nurseries[kind]).control()
+        control = next(_fork_servers[kind]).control()
         words = [KEYHOUSE, *arguments]
         ends = send_request(control, words, environment, str(folder or Path.cwd()), streams)
         return _Forked(ends)
@@ -134,7 +134,7 @@ def put_keyhouse(folder: Path) -> None:
     if _COLD:
         program.symlink_to(KEYHOUSE)
         return
-    address = next(_nurseries["command"]).address()
+    address = next(_fork_servers["command"]).address()
     words = [sys.executable, "-E", "-S", str(_STAND_IN), address]
     program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
     program.chmod(0o700)
@@ -155,7 +155,7 @@ def warm_python(folder: Path) -> str:
 
 
 class _Forked:
-    """A process that a nursery made; what waits for it there writes its exit code to a pipe."""
+    """A process of a fork server. The server writes its exit code to a pipe."""
 
     def __init__(self, ends: int) -> None:
         self._ends = os.fdopen(ends, "rb", buffering=0)
@@ -198,8 +198,8 @@ class _Forked:
         self._ends.close()
 
 
-class _Nursery:
-    """One warm interpreter; started when it is first needed, ended with this process."""
+class _ForkServer:
+    """A fork server, which starts at its first use and ends with this process."""
 
     def __init__(self, kind: str, this: int, of: int) -> None:
         self._kind = kind
@@ -244,9 +244,9 @@ def _end(control: socket.socket, process: subprocess.Popen[bytes], folder: str) 
     shutil.rmtree(folder)
 
 
-def _in_turn(kind: str) -> Iterator[_Nursery]:
+def _in_turn(kind: str) -> Iterator[_ForkServer]:
     turns = _TURNS if kind == "serve" else 1
-    return itertools.cycle([_Nursery(kind, turn, turns) for turn in range(turns)])
+    return itertools.cycle([_ForkServer(kind, turn, turns) for turn in range(turns)])
 
 
-_nurseries: Final = {kind: _in_turn(kind) for kind in ("serve", "run", "command")}
+_fork_servers: Final = {kind: _in_turn(kind) for kind in ("serve", "run", "command")}

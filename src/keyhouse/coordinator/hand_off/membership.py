@@ -194,7 +194,10 @@ class Members:
         try:
             return await self._quotes.own()
         except QuoteRefusedError as refused:  # not the other's doing
-            raise UnavailableError(f"the own quote: {refused.message}", hint=refused.hint) from None
+            raise UnavailableError(
+                f"this coordinator's own quote does not verify: {refused.message}",
+                hint=refused.hint,
+            ) from None
 
     async def _notes_of(self, members: tuple[Member, ...]) -> dict[bytes, Note]:
         names = [member.instance for member in members]

@@ -1,1 +1,1 @@
-"""gRPC over HTTP/2: calls in, answers out. Knows no coordinator."""
+"""gRPC over HTTP/2, without any knowledge of the coordinator."""

@@ -1,7 +1,7 @@
-"""One call: a stream of HTTP/2 that brings one message and is answered with one.
+"""A gRPC call: an HTTP/2 stream with one message in each direction.
 
-A message is preceded by 5 bytes: whether it is compressed (1), its length (4).
-Source: gRPC, "gRPC over HTTP2", "Requests".
+A message follows a prefix of 5 bytes: a compression flag (1) and its length (4). Source: gRPC,
+"gRPC over HTTP2", "Requests".
 """
 
 import asyncio
@@ -18,22 +18,22 @@ _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
 Labels = tuple[str, str, str]
-"""Under which a call is counted: method, service, kind."""
+"""The labels of a call's counters: method, service, kind."""
 
 
 class Caller(NamedTuple):
     """The client of a connection. Both certificates are in DER."""
 
     identity: bytes | None  # the client's certificate
-    shown: bytes  # the certificate that the server has shown to it
+    shown: bytes  # the server's certificate in the handshake
 
 
 Method = Callable[[bytes, Caller], Awaitable[bytes]]
-"""Takes a message and its sender; returns the answer's message."""
+"""The handler of a method: receives a message and its sender, returns the answer's message."""
 
 
 class CallRefusedError(Exception):
-    """A call that the protocol itself refuses."""
+    """The protocol itself refuses the call."""
 
     def __init__(self, status: Status, message: str) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class CallRefusedError(Exception):
 
 
 class Call:
-    """One call, from its headers to the last byte of its answer."""
+    """A call, from its headers to the last byte of its answer."""
 
     __slots__ = (
         "answer",
@@ -62,17 +62,17 @@ class Call:
         self.stream = stream
         self.method = method
         self.labels = labels
-        self.deadline = deadline  # for the request, then for running, then for taking the answer
-        self.until = math.inf  # the loop's time at which its client waits no more
+        self.deadline = deadline  # of the request, then of the handler, then of the answer
+        self.until = math.inf  # the client's own deadline, on the loop's clock
         self.received = bytearray()
-        self.complete = False  # the client will send no more
-        self.outcome: asyncio.Future[bytes] | None = None  # while it runs
-        self.has_slot = False  # it counts as a call in flight
-        self.answer_size = 0  # bytes of it, which are in memory until all are sent
-        self.answer: memoryview | None = None  # what of the answer has not been sent
+        self.complete = False  # the client's half of the stream has ended
+        self.outcome: asyncio.Future[bytes] | None = None  # set while the handler runs
+        self.has_slot = False  # counted as running or unanswered
+        self.answer_size = 0  # bytes of the answer, in memory until all are sent
+        self.answer: memoryview | None = None  # unsent rest of the answer
 
     def take(self, data: bytes, limit: int) -> None:
-        """Take bytes in. Refuses what is compressed, too long, or more than one message."""
+        """Append ``data`` to the request. Refuse compressed, oversized or second messages."""
         received = self.received
         received += data
         if len(received) < PREFIX:
@@ -90,7 +90,7 @@ class Call:
             raise CallRefusedError(Status.UNIMPLEMENTED, "more than one message came (send one)")
 
     def message(self) -> bytes:
-        """Return the one message. Refuses a call that ended without a whole one."""
+        """Return the complete message. Refuse a stream that ended without a complete message."""
         received = self.received
         if len(received) < PREFIX:
             raise CallRefusedError(Status.UNIMPLEMENTED, "no message came (send one)")
@@ -100,14 +100,14 @@ class Call:
 
 
 def framed(message: bytes) -> bytes:
-    """Return ``message`` as it is sent."""
+    """Return ``message`` with its prefix."""
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
 def read_timeout(header: bytes) -> float:
-    """Return the seconds in the header ``grpc-timeout``: at most 8 digits and a unit.
+    """Return the value of the header ``grpc-timeout`` in seconds.
 
-    Raises ``CallRefusedError`` for any other.
+    The header has at most 8 digits and a unit. Raises ``CallRefusedError`` for other values.
     """
     found = _TIMEOUT.fullmatch(header)
     if found is None:

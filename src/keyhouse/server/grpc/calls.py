@@ -1,8 +1,8 @@
-"""The calls of one connection: each a stream that brings one message and is answered with one.
+"""The calls of a connection: streams with one message in each direction.
 
-A call is *received* until its message is complete, *runs* as a future of its method, and is
-*answered*: headers, the message as far as the client's windows and its socket take it, trailers.
-It ends with its answer, with a reset from either side, or with the connection.
+A call is *received* until its message is complete. Then it *runs* as a future of its handler. Then
+it is *answered*: headers, message, trailers, as fast as the client's windows and socket accept
+them. A call ends with its answer, with a reset from either side, or with the connection.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ from keyhouse.server.net.error_mapping import OutdatedConnectionError, wording
 from keyhouse.server.net.fair_share import Share
 from keyhouse.server.net.grpc_status import Status, as_message
 
-_FRAME: Final = 16 * 1024  # bytes of data: what every client takes
-_ALLOWED_BY_ANSWER: Final = 16  # frames without a use
-_ALLOWING_BYTES: Final = 1024  # of an answer that allow one more
-_LEAST_COST: Final = 1024  # bytes of a turn that each answer counts beside its own
+_FRAME: Final = 16 * 1024  # bytes of data: the least maximum of RFC 9113
+_ALLOWED_BY_ANSWER: Final = 16  # useless frames that a complete answer earns
+_ALLOWING_BYTES: Final = 1024  # bytes of an answer that earn one more useless frame
+_LEAST_COST: Final = 1024  # bytes of a turn that each answer costs, beside its own bytes
 _TOO_SLOW: Final = "the request took too long (send it faster)"
 _TOO_MANY: Final = "too many requests are being sent (try again later)"
 _TOO_MANY_ANSWERS: Final = "too many answers are not taken (take them, and try again later)"
@@ -48,11 +48,11 @@ _Header = tuple[str, str]
 
 
 class GrpcCalls:
-    """The open calls of one client, the ``caller``.
+    """The open calls of the client ``caller``.
 
-    ``flush`` writes what h2 has for the client. ``settled`` is called when a call has ended that
-    was not ended by what the client sent, ``leave`` when the client has to connect
-    again. ``idle_since`` is the loop's time at the end of the last call.
+    ``flush`` sends h2's output. ``settled`` is called after the end of a call without input from
+    the client. ``leave`` is called if the client has to connect again. ``idle_since`` is the loop's
+    time at the end of the last call.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class GrpcCalls:
         leave: Callable[[], None],
     ) -> None:
         self.idle_since = service.now
-        self.admits = True  # new calls are taken
-        self.clogged = False  # the socket takes no more for now
+        self.admits = True  # accepts new calls
+        self.clogged = False  # the socket accepts no bytes at present
         self._service = service
         self._http2 = http2
         self._meter = meter
@@ -81,19 +81,19 @@ class GrpcCalls:
         self._slots = Share(service.calls)
         self._memory = Share(service.memory)
         self._answers = Share(service.answers)
-        self._turn = service.limits.turn_bytes  # what is left of it
+        self._turn = service.limits.turn_bytes  # remaining bytes of the turn
         self._yielded = False
 
     def __len__(self) -> int:
         return len(self._calls)
 
     def waits_since(self) -> float:
-        """Return the time at which the last call ended; it is infinite while one runs."""
+        """Return the time of the last call's end, or infinity while a call runs."""
         runs = any(call.outcome is not None for call in self._calls.values())
         return math.inf if runs else self.idle_since
 
     def take(self, event: Event) -> None:
-        """Act on what the client did."""
+        """Handle an event of the client."""
         match event:
             case RequestReceived() | DataReceived() | StreamEnded():
                 self._take_request(event)
@@ -105,13 +105,13 @@ class GrpcCalls:
                 pass
 
     def send_more(self) -> None:
-        """Continue with the answers that wait for their client."""
+        """Continue unfinished answers."""
         for call in tuple(self._calls.values()):
             if call.answer is not None:
                 self._send(call)
 
     def expire(self, now: float) -> None:
-        """End the calls whose client took too long, or waits no more."""
+        """End calls past their deadline."""
         for call in tuple(self._calls.values()):
             if now < call.deadline:
                 continue
@@ -123,7 +123,7 @@ class GrpcCalls:
                 self._end(call, Status.DEADLINE_EXCEEDED)
 
     def forget(self) -> None:
-        """End all: the client has gone, or is not heard any more."""
+        """End all calls, because the connection has ended."""
         self.admits = False
         for call in tuple(self._calls.values()):
             self._end(call, Status.CANCELED)
@@ -182,7 +182,7 @@ class GrpcCalls:
         call.take(event.data, self._service.limits.message)
 
     def _hold(self, count: int) -> None:
-        """Take memory for ``count`` bytes of a request, or refuse it."""
+        """Reserve memory for ``count`` bytes of a request, or refuse the request."""
         most = self._service.limits.connection_bytes
         if self._memory.held + count > most:
             raise CallRefusedError(
@@ -194,7 +194,7 @@ class GrpcCalls:
             raise CallRefusedError(Status.UNAVAILABLE, _TOO_MANY)
 
     def _run(self, stream: int) -> None:
-        """Run a call whose request is complete."""
+        """Start the handler of a complete request."""
         service, call = self._service, self._calls.get(stream)
         if call is None or call.method is None:
             return
@@ -213,12 +213,12 @@ class GrpcCalls:
         call.outcome.add_done_callback(partial(self._ran, call))
 
     def _ran(self, call: Call, outcome: "asyncio.Future[bytes]") -> None:
-        """Answer a call with what its method gave."""
+        """Send the result of the handler."""
         call.outcome = None
         error = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
         if error is not None:
             release_frames(error)
-        if self._calls.get(call.stream) is not call:  # nobody waits for it any more
+        if self._calls.get(call.stream) is not call:  # the call has ended already
             self._free_slot(call)
             return
         if error is None:
@@ -252,7 +252,7 @@ class GrpcCalls:
             self._send(call)
 
     def _yield(self) -> None:
-        """Let all others that are ready have their turn first."""
+        """Continue after all other ready connections had their turn."""
         if not self._yielded:
             self._yielded = True
             asyncio.get_running_loop().call_soon(self._begin_turn)
@@ -264,7 +264,7 @@ class GrpcCalls:
         self._settled()
 
     def _send(self, call: Call) -> None:
-        """Send what the windows and the socket take of an answer; its trailers at the end."""
+        """Send as much of an answer as windows and socket accept, and finally the trailers."""
         http2 = self._http2
         if call.answer is None:
             return
@@ -280,18 +280,19 @@ class GrpcCalls:
                 http2.send_data(call.stream, bytes(call.answer[:count]))
                 call.answer = call.answer[count:]
                 self._turn -= count
-                # As it goes: what a client may save up is bounded, and it may confirm each frame.
+                # Each piece earns frames at once: the allowance is bounded, and the client may
+                # confirm each frame.
                 self._meter.allow(count // _ALLOWING_BYTES)
                 if call.answer:
                     self._flush()
-        except H2Error:  # the client has reset the stream, or ended the connection
+        except H2Error:  # reset by the client, or the connection has ended
             self._end(call, Status.CANCELED)
             return
         if not call.answer and self._sent_headers(call, [("grpc-status", "0")], end=True):
             self._end(call, Status.OK)
 
     def _refuse(self, call: Call, status: Status, message: str, code: str = "") -> None:
-        """End a call with a status other than success. ``code`` is for programs."""
+        """End a call with an error status. ``code`` is the error code for programs."""
         headers = [
             *self._service.headers,
             ("grpc-status", str(int(status))),
@@ -305,25 +306,25 @@ class GrpcCalls:
             self._end(call, status)
 
     def _answer_as_http(self, call: Call, status: int) -> None:
-        """Refuse what is no call of gRPC."""
+        """Refuse a request that is not a gRPC call."""
         if self._sent_headers(call, [(":status", str(status))], end=True):
             self._end(call, Status.UNIMPLEMENTED)
 
     def _sent_headers(self, call: Call, headers: Sequence[_Header], *, end: bool) -> bool:
-        """Send headers or trailers; return False, with the call ended, where nobody takes them."""
+        """Send headers or trailers. If the stream has ended, end the call and return False."""
         try:
             self._http2.send_headers(call.stream, headers, end_stream=end)
         except H2Error:
             self._end(call, Status.CANCELED)
             return False
-        if end and not call.complete:  # the client need not send the rest
+        if end and not call.complete:  # the rest of the request is not needed
             self._reset(call.stream, ErrorCodes.NO_ERROR)
         return True
 
-    # Ends.
+    # Ends of calls.
 
     def _end(self, call: Call, status: Status) -> None:
-        """Count and forget a call."""
+        """Count a call, and release everything that it holds."""
         if self._calls.pop(call.stream, None) is None:
             return
         self._service.counts.ended(call.labels, status)
@@ -335,7 +336,7 @@ class GrpcCalls:
         if call.outcome is None:
             self._free_slot(call)
         else:
-            call.outcome.cancel()  # its slot is free once it has ended
+            call.outcome.cancel()  # its slot becomes free at the end of the handler
         if not self._calls:
             self.idle_since = self._service.now
 
@@ -344,24 +345,24 @@ class GrpcCalls:
             call.has_slot = False
             self._slots.give(1)
 
-    # What others need who hold less.
+    # Calls that give way to clients with a smaller share.
 
     def _lose_stream(self) -> None:
-        """Lose the newest stream, one whose request is incomplete if there is one."""
+        """End the newest stream, preferably a stream with an incomplete request."""
         self._lose(max(self._calls.values(), key=lambda call: (not call.complete, call.stream)))
 
     def _lose_slot(self) -> None:
-        """Lose the newest call that runs or waits for this client to take its answer."""
+        """End the newest call that runs or has an unfinished answer."""
         running = [call for call in self._calls.values() if call.has_slot]
-        if running:  # otherwise those that have a slot are ending already
+        if running:  # otherwise the holders of slots are ending already
             self._lose(running[-1])
 
     def _lose_bytes(self) -> None:
-        """Lose the longest request."""
+        """End the call with the longest request."""
         self._lose(max(self._calls.values(), key=lambda call: len(call.received)))
 
     def _lose_answer(self) -> None:
-        """Lose the longest answer."""
+        """End the call with the longest answer."""
         self._lose(max(self._calls.values(), key=lambda call: call.answer_size))
 
     def _lose(self, call: Call) -> None:
@@ -379,5 +380,5 @@ class GrpcCalls:
             self._end(call, Status.CANCELED)
 
     def _reset(self, stream: int, code: ErrorCodes) -> None:
-        with contextlib.suppress(H2Error):  # it has ended already
+        with contextlib.suppress(H2Error):  # the stream has ended already
             self._http2.reset_stream(stream, code)

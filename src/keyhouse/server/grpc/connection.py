@@ -1,12 +1,13 @@
-"""gRPC on one connection: its life from the handshake to the end of the socket.
+r"""The life of a gRPC connection, from the handshake to the end of the socket.
 
-Bytes go through the ``FrameMeter``, then frame by frame through h2, whose events change the calls.
-After some frames the connection continues behind all others that are ready; until then nothing more
-is read. Each call has a deadline, and no timer: the listener sweeps over all connections.
-While the socket takes nothing the transport reads nothing, so what h2 has to say never piles up.
+Bytes go through the ``FrameMeter``, then frame by frame through h2. The events of h2 change the
+calls. After some frames, all other ready connections have their turn, and this connection reads
+nothing until then. Each call has a deadline without a timer: the listener checks all connections
+periodically. While the socket accepts no output, the transport reads no input, so the output of h2
+cannot accumulate.
 
     HANDSHAKE ─▶ OPEN ─idle, stop─▶ LEAVING ─no call left─▶ CLOSING
-      every phase ─broken rule, deadline, the client has gone─▶ CLOSING
+      every phase ─protocol violation, deadline, end of the client─▶ CLOSING
 """
 
 import asyncio
@@ -30,12 +31,12 @@ from keyhouse.server.net.transport import Transport
 class _Phase(Enum):
     HANDSHAKE = auto()
     OPEN = auto()
-    LEAVING = auto()  # what has begun is answered, nothing new is taken
+    LEAVING = auto()  # answers running calls, accepts no new call
     CLOSING = auto()
 
 
 class GrpcConnection:
-    """One client. ``generation`` numbers the TLS context under which it connected."""
+    """The connection of a client. ``generation`` numbers the TLS context of its handshake."""
 
     def __init__(self, service: GrpcService, generation: int) -> None:
         self.generation = generation
@@ -43,29 +44,29 @@ class GrpcConnection:
         self._limits = service.limits
         self._transport: Transport | None = None
         self._phase = _Phase.HANDSHAKE
-        self._since = service.now  # of its beginning
+        self._since = service.now  # start of the connection
         self._deadline = math.inf  # of the handshake, or of the end
-        self._stuck = math.inf  # deadline while the client does not take what was written
+        self._stuck = math.inf  # deadline while the client does not read answers
         self._meter = FrameMeter(service.limits.header_block, service.limits.idle_frames)
         self._frames = Frames()
-        self._turn = A_TURN  # what is left of it
-        self._rests = False  # the next turn will come
+        self._turn = A_TURN  # remaining frames of the turn
+        self._rests = False  # the next turn is scheduled
         self._http2: Http2 | None = None
-        self._ended: Http2 | None = None  # the same, once nothing is said any more
+        self._ended: Http2 | None = None  # the same object, after the last output
         self._calls: GrpcCalls | None = None
         service.add(self)
 
-    # What the transport tells.
+    # Calls of the transport.
 
     def connecting(self, transport: Transport) -> None:
-        """The TCP connection is there, and the time for the handshake runs."""
+        """Start the deadline of the handshake."""
         self._transport = transport
         self._deadline = self._service.after(self._limits.handshake_timeout)
         if self._service.is_unwelcome(self.generation):
             transport.abort()
 
     def connection_made(self) -> None:
-        """Begin: the handshake is complete."""
+        """Start HTTP/2 after the handshake."""
         self._phase = _Phase.OPEN
         self._deadline = math.inf
         self._http2 = Http2(self._limits.metadata, self._limits.streams)
@@ -85,7 +86,7 @@ class GrpcConnection:
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End. What still runs for this client is cancelled where it waits."""
+        """Release the calls. A running handler is cancelled at its next await."""
         del exc
         if self._phase is _Phase.HANDSHAKE:
             self._service.failed_handshakes += 1
@@ -96,11 +97,11 @@ class GrpcConnection:
         self._service.remove(self)
 
     def eof_received(self) -> None:
-        """The client has gone."""
+        """End, because the client has closed the connection."""
         self._enter_closing()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes in, and answer what they complete."""
+        """Handle bytes, and answer complete requests."""
         if self._http2 is None:
             return
         if not self._meter.feed(data):
@@ -110,29 +111,29 @@ class GrpcConnection:
         self._work()
 
     def pause_writing(self) -> None:
-        """The client does not take what was written."""
+        """Stop sending answers, because the client does not read."""
         self._stuck = self._service.after(self._limits.answer_timeout)
         if self._calls is not None:
             self._calls.clogged = True
 
     def resume_writing(self) -> None:
-        """The client has taken what was written."""
+        """Continue sending answers."""
         self._stuck = math.inf
         if self._calls is not None:
             self._calls.clogged = False
             self._calls.send_more()
             self._after_calls()
 
-    # What the listener tells.
+    # Calls of the listener.
 
     def waits_since(self) -> float:
-        """Return the time at which the last call ended, or of the beginning, unless a call runs."""
+        """Return the time of the last call's end or of the start, or infinity while a call runs."""
         if self._transport is None:
             return math.inf
         return self._since if self._calls is None else self._calls.waits_since()
 
     def expire(self, now: float) -> None:
-        """End what has passed its deadline."""
+        """End everything past its deadline."""
         calls = self._calls
         if now >= min(self._stuck, self._deadline):
             self.abort()
@@ -143,7 +144,7 @@ class GrpcConnection:
             self.close()
 
     def close(self) -> None:
-        """Take no new calls, answer those that have begun, and close."""
+        """Accept no new calls, answer running calls, then close."""
         if self._phase is _Phase.HANDSHAKE:
             self.abort()
         elif self._phase is _Phase.OPEN and self._http2 is not None and self._calls is not None:
@@ -154,14 +155,14 @@ class GrpcConnection:
             self._after_calls()
 
     def abort(self) -> None:
-        """Close at once. What was not sent yet is lost."""
+        """Close at once. Unsent bytes are lost."""
         if self._transport is not None:
             self._transport.abort()
 
-    # Inside.
+    # Internals.
 
     def _work(self) -> None:
-        """Act on the frames that have come until the turn is over."""
+        """Handle received frames until the end of the turn."""
         while self._http2 is not None and self._turn > 0 and (frame := self._frames.next()):
             self._turn -= cost(frame)
             self._receive(self._http2, frame)
@@ -181,17 +182,17 @@ class GrpcConnection:
             self._transport.resume_reading()
 
     def _receive(self, http2: Http2, frame: bytes) -> None:
-        """Act on one frame."""
+        """Handle a frame."""
         try:
             events = http2.receive_data(frame)
-        except H2Error:  # h2 has a frame that says why
+        except H2Error:  # h2 has queued a frame with the reason
             self._break()
             return
         except Exception as error:  # noqa: BLE001 - bytes of an anonymous client end its connection only
             log.error("connection failed", error=type(error).__qualname__)
             self._break(ErrorCodes.PROTOCOL_ERROR)
             return
-        # Data of a stream that has ended: h2 resets the stream again, for 9 bytes each time.
+        # DATA of an ended stream: h2 answers each such frame of 9 bytes with another reset.
         if not events and kind(frame) == DATA and not self._meter.charge(1):
             self._break(ErrorCodes.ENHANCE_YOUR_CALM)
             return
@@ -199,7 +200,7 @@ class GrpcConnection:
             self._take(event)
 
     def _take(self, event: Event) -> None:
-        if isinstance(event, ConnectionTerminated):  # h2 answers nothing after it
+        if isinstance(event, ConnectionTerminated):  # h2 answers nothing after the GOAWAY
             self._enter_closing()
             if self._transport is not None:
                 self._transport.close()
@@ -207,7 +208,7 @@ class GrpcConnection:
             self._calls.take(event)
 
     def _after_calls(self) -> None:
-        """Write what there is to write, and leave if nothing else was waited for."""
+        """Send pending output. Close the connection if it is leaving and has no calls."""
         self._flush()
         if self._phase is _Phase.LEAVING and not self._calls:
             self._enter_closing()
@@ -215,7 +216,7 @@ class GrpcConnection:
                 self._transport.close()
 
     def _break(self, code: ErrorCodes | None = None) -> None:
-        """End what a client broke: say why, and hear it out so that it can read that."""
+        """Send the reason for the end, and read on so that the client can receive that reason."""
         self._flush()
         if self._http2 is not None and code is not None:
             self._write(self._http2.going_away(code))
@@ -233,7 +234,7 @@ class GrpcConnection:
         self._ended, self._http2, self._calls = self._http2, None, None
 
     def _flush(self) -> None:
-        """Write what h2 has for the client."""
+        """Send the output of h2."""
         if self._http2 is not None:
             data = self._http2.data_to_send()
             if data:

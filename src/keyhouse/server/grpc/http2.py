@@ -1,8 +1,8 @@
-"""The HTTP/2 of one connection: h2 with smaller limits than its own, and headers without a table.
+"""HTTP/2 of a connection: h2 with smaller limits, and with headers outside HPACK's table.
 
-HPACK's own encoder compresses each field against a table of those sent before on the connection,
-which client and server would have to keep. A workload asks once and gets five fields, so that costs
-time and spares nothing. Here each is a literal that is not indexed. Source: RFC 7541, 6.2.2, 6.3.
+HPACK's encoder compresses each field with a table of earlier fields, which client and server have
+to store. A workload sends one request and receives five fields, so the table costs time and saves
+nothing. Here each field is a literal without indexing. Source: RFC 7541, 6.2.2 and 6.3.
 """
 
 import re
@@ -19,21 +19,21 @@ from hpack.exceptions import HPACKDecodingError
 from hpack.hpack import encode_integer
 from hyperframe.frame import GoAwayFrame
 
-_NO_TABLE: Final = b"\x20"  # a size of 0, which is within whatever limit the client has set
+_NO_TABLE: Final = b"\x20"  # table size 0, which every client allows
 _LITERAL: Final = b"\x00"
 _LENGTH_BITS: Final = 7
-_SHORT: Final = 64  # bytes of a value that is worth to be kept: the others are texts for people
+_SHORT: Final = 64  # bytes: longer values are texts for people and are not cached
 
 
-# A size of the table is one byte, or more of which all but the last have the highest bit.
+# A table size is one byte, or several bytes of which all but the last have the highest bit.
 _MANY_SIZES: Final = re.compile(rb"(?:[\x20-\x3e]|\x3f[\x80-\xff]*+[\x00-\x7f]){3}")
 
 
 class HeaderDecoder(Decoder):
-    """Takes the place of h2's decoder for one connection.
+    """Replaces h2's decoder of a connection.
 
-    It refuses blocks that begin with more than two sizes of the table, which RFC 7541, 4.2 does not
-    allow. A block of 4 KB of them took 2 ms, measured.
+    It refuses blocks with more than two table sizes at the start, which RFC 7541, 4.2 does not
+    allow. A block of 4 KB with such sizes took 2 ms, measured.
     """
 
     def decode(self, data: bytes, raw: bool = False) -> Iterable[HeaderTuple]:  # noqa: FBT001, FBT002 - as the base class has it
@@ -44,21 +44,21 @@ class HeaderDecoder(Decoder):
 
 
 class HeaderEncoder(Encoder):
-    """Takes the place of h2's encoder for one connection."""
+    """Replaces h2's encoder of a connection."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._said = False  # that there is no table
+        self._has_sent_size = False  # the table size was sent
 
     def encode(self, headers: Iterable[tuple[bytes, bytes]], huffman: bool = True) -> bytes:  # type: ignore[override]  # noqa: ARG002, FBT001, FBT002 - h2 gives bytes; as the base class has it
-        """Return a block with ``headers``. Values are sent as they are, whatever ``huffman``."""
+        """Return a block with ``headers``, without compression in spite of ``huffman``."""
         block = b"".join(
             _kept(name, value) if len(value) < _SHORT else _literal(name, value)
             for name, value in headers
         )
-        if self._said:
+        if self._has_sent_size:
             return block
-        self._said = True
+        self._has_sent_size = True
         return _NO_TABLE + block
 
 
@@ -73,8 +73,8 @@ def _length(text: bytes) -> bytes:
     return bytes(encode_integer(len(text), _LENGTH_BITS))
 
 
-# Headers of clients stay bytes, which need not be text. Those of answers are our own: names are
-# lower-case, texts percent-encoded.
+# Headers of clients stay bytes, because they may not be text. The server's own headers have
+# lower-case names and percent-encoded texts.
 _CONFIGURATION: Final = H2Configuration(
     client_side=False,
     header_encoding=None,
@@ -84,9 +84,9 @@ _CONFIGURATION: Final = H2Configuration(
 
 
 class Http2(H2Connection):
-    """The side of a server. ``metadata`` bounds a header list, ``streams`` those that are open."""
+    """The server's side. ``metadata`` limits a header list, ``streams`` the open streams."""
 
-    MAX_CLOSED_STREAMS = 256  # that are remembered; 65,536 would be megabytes
+    MAX_CLOSED_STREAMS = 256  # remembered streams; the default of 65,536 needs megabytes
 
     def __init__(self, metadata: int, streams: int) -> None:
         super().__init__(config=_CONFIGURATION)
@@ -102,18 +102,18 @@ class Http2(H2Connection):
         self.encoder = HeaderEncoder()
 
     def going_away(self, code: ErrorCodes = ErrorCodes.NO_ERROR) -> bytes:
-        """Return the frame that says that no new streams are taken.
+        """Return the GOAWAY frame that refuses new streams.
 
-        h2's own way leaves no possibility to answer the streams that are open.
+        h2's own method leaves no way to answer open streams.
         """
         last = self.highest_inbound_stream_id
         frame = GoAwayFrame(0, last_stream_id=last, error_code=code)
         return bytes(frame.serialize())
 
     def release(self) -> None:
-        """Let go of everything; nothing can be asked of it afterwards.
+        """Release the state. The object is unusable afterwards.
 
-        h2 holds a table of its own methods. Such a circle is left to the collector, which would
-        find the memory of a thousand connections at once, cold and with everybody waiting.
+        h2 holds a table of its own bound methods. Only the garbage collector frees such a cycle.
+        After a flood, one collection would free a thousand connections while all clients wait.
         """
         vars(self).clear()

@@ -1,6 +1,6 @@
-"""What all gRPC connections of a listener share: methods, limits, what is in flight, counts.
+"""The state that all gRPC connections of a listener share: methods, limits, pools, counters.
 
-Calls are counted under labels that no anonymous client can add to.
+Counters have labels of known methods only, so anonymous clients cannot add labels.
 """
 
 from collections import Counter
@@ -14,15 +14,15 @@ from keyhouse.server.net.grpc_status import Status
 from keyhouse.server.net.limits import WorkloadLimits
 
 UNKNOWN: Final = "unknown"
-"""The label of the service and the method of all calls that there is no method for."""
+"""The label of the service and the method of calls to unknown methods."""
 
 KIND: Final = "unary"
 
 
 class GrpcCounts:
-    """The calls of one listener since the process began. Used on the event loop's thread.
+    """Counters of a listener's calls since the start. Use on the event loop's thread only.
 
-    Every known method is there from the beginning, with zeros.
+    Every known method begins with zeros.
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
@@ -34,7 +34,7 @@ class GrpcCounts:
         self.handled: Final[Counter[tuple[str, str, str, str]]] = Counter()
 
     def labels(self, path: str) -> Labels:
-        """Return the labels under which a call to ``path`` is counted."""
+        """Return the labels for a call to ``path``."""
         return self._labels.get(path, (UNKNOWN, UNKNOWN, KIND))
 
     def ended(self, labels: Labels, status: Status) -> None:
@@ -48,11 +48,10 @@ def _labels(path: str) -> Labels:
 
 
 class GrpcService(Connections):
-    """The methods by path, such as ``/rpc.Marble/Activate``, and what their callers use.
+    """The methods by path, such as ``/rpc.Marble/Activate``, and the pools of their callers.
 
-    ``headers`` begin every answer, those that are given among them. ``streams`` are open, ``calls``
-    run or wait for their client to take the answer, ``memory`` has the bytes of requests,
-    ``answers`` those of answers that their clients have not taken. Used on
+    ``headers`` are part of every answer. The pools limit open ``streams``, running or unanswered
+    ``calls``, ``memory`` for bytes of requests, and ``answers`` for bytes of unsent answers. Use on
     the event loop's thread only.
     """
 

@@ -27,12 +27,19 @@ MOST_SMALL: Final = 4096
 LEAST: Final = 64
 """Bytes of data that a record should have. Shorter records are counted."""
 
-_HEAD: Final = 5
+HEAD: Final = 5
+"""Bytes before the content of a record."""
+
 # Major version of all TLS records.
 _MAJOR: Final = 3
-_LONGEST: Final = _HEAD + 16 * 1024 + 2048  # RFC 5246, 6.2.3; RFC 8446 allows less
+_LONGEST: Final = HEAD + 16 * 1024 + 2048  # RFC 5246, 6.2.3; RFC 8446 allows less
 _MOST: Final = MOST_SMALL * (LEAST - 1)
 _EMPTY: Final = _MOST // MOST_EMPTY
+
+
+def is_record(head: bytes, count: int) -> bool:
+    """Return whether ``count`` bytes that begin with ``head``, 5 bytes, are one complete record."""
+    return count > HEAD and head[1] == _MAJOR and HEAD + (head[3] << 8) + head[4] == count
 
 
 class RecordMeter:
@@ -51,9 +58,9 @@ class RecordMeter:
         Bytes that cannot begin a TLS record count as complete: OpenSSL refuses them.
         """
         kept = self.kept
-        if len(kept) < _HEAD:
+        if len(kept) < HEAD:
             return 0
-        size = _HEAD + (kept[3] << 8) + kept[4]
+        size = HEAD + (kept[3] << 8) + kept[4]
         if kept[1] != _MAJOR or size > _LONGEST:
             return len(kept)
         return size if len(kept) >= size else 0

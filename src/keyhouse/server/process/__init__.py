@@ -1,1 +1,1 @@
-"""The coordinator as a process: settings, start, and how its parts fit together."""
+"""The coordinator as a process: settings, start, listeners and shutdown."""

@@ -1,6 +1,7 @@
-"""`keyhouse serve --check-config`: what a start with these settings would find, without one.
+"""Checks a configuration without a start: `keyhouse serve --check-config`.
 
-Nothing is written and no lock is kept, so it can be asked beside a coordinator that runs.
+The check writes nothing and holds no lock. So operators can run the check beside a running
+coordinator.
 """
 
 import asyncio
@@ -41,16 +42,17 @@ T = TypeVar("T")
 
 
 class Finding(msgspec.Struct, frozen=True, rename="camel"):
-    """One thing that was found. A problem stops the start, anything else does not."""
+    """A result of the check. A problem prevents the start; other findings are notes."""
 
-    about: str  # the flag
+    # The flag or setting.
+    about: str
     is_problem: bool
     text: str
     hint: str = ""
 
 
 def check_config(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Print what is found; return the exit code: 0 a start can continue, 1 it cannot."""
+    """Print the findings. Return the exit code: 0 if a start can continue, otherwise 1."""
     try:
         settings = read_settings(arguments, environment)
     except SettingRefusedError as refused:
@@ -67,7 +69,7 @@ def check_config(arguments: Sequence[str], environment: Mapping[str, str]) -> in
 
 
 def findings_of(settings: Settings) -> Iterator[Finding]:
-    """Yield what is found about ``settings`` and what they point to."""
+    """Yield findings about ``settings`` and about the files and services that they name."""
     yield from (Finding("environment", is_problem=False, text=note) for note in settings.notes)
     yield from _platform(settings)
     yield from _directory(settings)
@@ -101,7 +103,8 @@ def _platform(settings: Settings) -> Iterator[Finding]:
     if name is None:
         return
     with tempfile.TemporaryDirectory(prefix="keyhouse-") as folder:
-        # A simulated machine is tried out there: opening the one of the state may write to it.
+        # A simulated platform gets a temporary directory, because opening the platform of the state
+        # may write to the state.
         place = Path(folder) if name == "simulation" else settings.data_dir.absolute()
         must_seal = settings.store is None
         _, problems = _try("--platform", lambda: open_platform(name, place, must_seal=must_seal))
@@ -111,16 +114,16 @@ def _platform(settings: Settings) -> Iterator[Finding]:
 
 
 def _password_file(settings: Settings) -> Iterator[Finding]:
-    """Yield that others can read the password of the database. A start does not refuse that."""
+    """Yield a note if other users can read the database's password. This prevents no start."""
     path = settings.store_password_file
     if path is None:
         return
     try:
         mode = path.stat().st_mode & 0o777
-    except OSError:  # the settings have read it: it has just gone
+    except OSError:  # deleted since the settings read the file
         return
     if mode & 0o077:
-        text = f"its mode is {mode:04o}: other users of this machine may read the password"
+        text = f"the file mode is {mode:04o}, so other users of this machine may read the password"
         hint = f"chmod 600 {printable(str(path))}"
         yield Finding("--store-password-file", is_problem=False, text=text, hint=hint)
 

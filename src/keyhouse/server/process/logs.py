@@ -1,7 +1,7 @@
-"""Structured logs: text on a terminal, one JSON object on a line otherwise.
+"""Structured logs: text on a terminal, otherwise one JSON object per line.
 
-No traceback is shown, and control characters are escaped, so that nothing logged can forge a line
-or drive a terminal.
+The log shows no traceback and escapes control characters. So a logged value cannot forge a line or
+control a terminal.
 """
 
 import json
@@ -29,10 +29,10 @@ _QUOTED: Final = frozenset(" \t=\r\n\"'")
 
 
 def configure_logs(level: str, form: str, replica: int = 0) -> None:
-    """Send the log to standard error in the wanted ``form``: text, json or auto.
+    """Send the log to standard error in the given ``form``: text, json or auto.
 
-    Each entry tells the number of the ``replica``, if there are several in this place. Nothing else
-    goes there: libraries warn of unknown certificates in words of their own.
+    With several replicas on this machine, each entry names the number of the ``replica``. Warnings
+    of libraries are suppressed: they are not structured, for example about unknown certificates.
     """
     warnings.simplefilter("ignore")
     stream = StandardError()

@@ -1,4 +1,4 @@
-"""Opens the state of a coordinator and lets it be written, for `keyhouse serve` and for tests."""
+"""Opens the state of a coordinator and starts its writer, for `keyhouse serve` and for tests."""
 
 import asyncio
 import os
@@ -48,11 +48,10 @@ _GRAMINE: Final = (
 
 
 def new_deployment(settings: Settings) -> NewDeployment:
-    """Return what the keys of a new deployment are made from.
+    r"""Return the curve and the names for the keys of a new deployment.
 
     Raises:
-        SettingRefusedError: an entry of ``--dns-names`` is neither name nor address, or there is
-            none.
+        SettingRefusedError: ``--dns-names`` is empty, or an entry is neither a name nor an address.
     """
     try:
         dns_names, ip_addresses = parse_names(settings.dns_names)
@@ -69,16 +68,17 @@ def new_deployment(settings: Settings) -> NewDeployment:
 
 
 def require_clock(folder: Path, *, confirmed: bool) -> None:
-    """Refuse a clock far ahead where ``folder`` has no journal, before anything is made by it.
+    """Refuse a clock far ahead of this version, if ``folder`` has no journal.
 
-    Where there is one it has to be opened first: it knows the time. Raises ``BrokenError``.
+    An existing journal knows the time, so the caller compares the clock after it opens that
+    journal. Raises ``BrokenError``.
     """
     if not os.path.lexists(folder / JOURNAL):
         require_clock_of_fresh(HostClock(), confirmed=confirmed)
 
 
 def process_on(platform: Platform) -> Process:
-    """Return what the record of this start says, and the default rules of manifests."""
+    """Return the identity of this process for the record of the start, with the default rules."""
     own = _measured(platform)
     return Process(
         platform=platform.kind,
@@ -95,9 +95,9 @@ def process_on(platform: Platform) -> Process:
 async def opened(
     folder: Path, platform: Platform, store: Secret | None = None
 ) -> AsyncIterator[Home]:
-    """Have a state open that ``platform`` seals, for as long as this lasts.
+    """Open the state that ``platform`` seals, and close the state at the end of the context.
 
-    It is in ``folder``, or in the database at the URL ``store``.
+    The state is in ``folder``, or in the database at the URL ``store``.
     """
 
     def sealing_key(policy: str) -> Secret:
@@ -134,7 +134,7 @@ def _seals(platform: Platform) -> bool:
 
 
 def _measured(platform: Platform) -> Measurements:
-    """Return the measurements of this process; empty in a confidential VM, which has none here."""
+    """Return the measurements of this process. They are empty in a confidential VM."""
     try:
         return platform.measurements
     except PlatformUnusableError:
@@ -155,14 +155,14 @@ def _shared_home() -> "type[SharedHome]":
 
 
 async def reach_database(settings: Settings) -> None:
-    """Return if the database of ``settings`` answers and has the schema of Keyhouse.
+    """Verify that the database of ``settings`` answers and has the schema of Keyhouse.
 
     Raises ``KeyhouseError``.
     """
     _shared_home()
     from keyhouse.journal.store.postgres_database import PostgresDatabase
 
-    assert settings.database is not None  # noqa: S101 the caller has looked
+    assert settings.database is not None  # noqa: S101 the caller has checked
     database = PostgresDatabase(settings.database)
     try:
         await database.current()
@@ -172,10 +172,10 @@ async def reach_database(settings: Settings) -> None:
 
 @asynccontextmanager
 async def writing(engine: Engine) -> AsyncIterator[asyncio.Task[None]]:
-    """Let the engine write for as long as the context lasts; then end and close it in order.
+    r"""Run the engine's writer during the context, then stop the writer and close the engine.
 
     Raises:
-        BrokenError: the engine does not know what is durable; a restart will read it.
+        BrokenError: the engine does not know which records are durable. A restart reads them.
     """
     task = asyncio.create_task(engine.run())
     try:
@@ -190,10 +190,10 @@ async def writing(engine: Engine) -> AsyncIterator[asyncio.Task[None]]:
 
 @asynccontextmanager
 async def witnessed(engine: Engine) -> AsyncIterator[None]:
-    """Submit checkpoints to the witnesses that the manifest names, until the context ends."""
+    """Submit checkpoints to the witnesses of the manifest, until the context ends."""
     witnessing = Witnessing(engine, _witness_client)
     task = asyncio.create_task(witnessing.run())
-    task.add_done_callback(_tell_end)
+    task.add_done_callback(_log_end)
     try:
         yield
     finally:
@@ -202,22 +202,22 @@ async def witnessed(engine: Engine) -> AsyncIterator[None]:
         await witnessing.finish()
 
 
-def _tell_end(task: asyncio.Task[None]) -> None:
-    """Log that witnesses are asked no more: with ``Witnessed`` the lease ends then."""
+def _log_end(task: asyncio.Task[None]) -> None:
+    """Log that submissions to witnesses have ended. With ``Witnessed``, the lease expires then."""
     if not task.cancelled() and (error := task.exception()):
-        log.error("witnesses are asked no more", error=type(error).__qualname__)
+        log.error("submissions to witnesses have ended", error=type(error).__qualname__)
 
 
 def _witness_client() -> "WitnessClient":
-    from keyhouse.witnesses.client import WitnessClient  # httpx, which only they need
+    from keyhouse.witnesses.client import WitnessClient  # imports httpx
 
     return WitnessClient()
 
 
 def sealing_note(platform: str, state: State) -> str:
-    """Return the warning for ``state`` on the platform of that kind; empty if there is none.
+    """Return the warning about sealing for ``state``, or an empty text.
 
-    Under Gramine it is there unless the manifest names recovery keys or keeps nothing on disk.
+    Only Gramine has this warning, unless the manifest names recovery keys or disables sealing.
     """
     if platform != "gramine":
         return ""

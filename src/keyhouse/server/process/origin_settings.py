@@ -1,4 +1,4 @@
-"""The measured settings about the origin of a root: what they are, and how they are read."""
+"""The measured settings about the origin of a root certificate, and their parsers."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ _LONGEST: Final = 1 << 20
 
 
 class Predecessors(NamedTuple):
-    """The code of ``--predecessors``."""
+    """The code that ``--predecessors`` accepts."""
 
     own: bool
     signer: bool
@@ -30,7 +30,7 @@ class Predecessors(NamedTuple):
 
 
 def predecessors(value: str, source: str) -> Predecessors | None:
-    """Return the code that a setting lists; None: it has no value."""
+    """Return the code in ``value``, or None for an empty value."""
     if not value:
         return None
     own, signer, svn = False, False, 0
@@ -52,7 +52,7 @@ def predecessors(value: str, source: str) -> Predecessors | None:
 
 
 def _identity(path: Path, source: str) -> "VmIdentity":
-    """Return the confidential VM in the attestation configuration file ``path``."""
+    """Return the identity of the confidential VM in the attestation configuration file ``path``."""
     from keyhouse.attestation import ConfigurationRefusedError, read_expected_identity
 
     try:
@@ -72,7 +72,7 @@ def _identity(path: Path, source: str) -> "VmIdentity":
 
 
 def statuses(value: str, source: str) -> tuple[str, ...]:
-    """Return the TCB statuses, or ``current``, that a setting lists."""
+    """Return the TCB statuses in ``value``, and ``current`` if named."""
     given = tuple(value.split(","))
     known = {str(each) for each in TcbStatus} - {str(TcbStatus.REVOKED)}
     if not set(given) <= known | {_CURRENT}:
@@ -82,7 +82,7 @@ def statuses(value: str, source: str) -> tuple[str, ...]:
 
 
 def platforms(value: str, source: str) -> tuple[str, ...]:
-    """Return the platforms that a setting lists."""
+    """Return the platforms in ``value``: PPIDs or CHIP_IDs in lower-case hex, sorted."""
     given = tuple(sorted(value.lower().split(","))) if value else ()
     if not all(map(_PLATFORM.fullmatch, given)):
         raise SettingRefusedError(
@@ -93,7 +93,7 @@ def platforms(value: str, source: str) -> tuple[str, ...]:
 
 
 def root(value: str, source: str) -> str:
-    """Return the SHA-256 of a root certificate that a setting names."""
+    """Return the SHA-256 of a root certificate in lower-case hex, or an empty text."""
     if value and not _HEX.fullmatch(value.lower()):
         raise SettingRefusedError(
             f"{source} is not the SHA-256 of a root certificate",
@@ -138,7 +138,7 @@ def origin_rule(
     *,
     is_claimed: bool,
 ) -> "OriginRule":
-    """Return the rule that the settings make. A claim alone accepts no other code."""
+    """Return the rule. A claim without ``--predecessors`` accepts the code of this process only."""
     from keyhouse.attestation.origin.rule import AcceptedCode, OriginRule
 
     code = AcceptedCode(signer=not is_claimed) if given is None else AcceptedCode(**_fields(given))

@@ -1,4 +1,4 @@
-"""What time brings about while nothing changes: certificates expire."""
+"""Periodic work without requests: warnings about certificate expiry, and readings of the clock."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -8,7 +8,7 @@ from typing import Final
 from keyhouse.coordinator import LOOK_EVERY, Engine, Running, warn_of_expiry
 
 DAY: Final = 24 * 3600.0
-"""Seconds between two looks at the certificates."""
+"""Seconds between two checks of certificate expiry."""
 
 
 @asynccontextmanager
@@ -19,11 +19,11 @@ async def reminded(
     every: float = DAY,
     look: float = LOOK_EVERY,
 ) -> AsyncIterator[None]:
-    """Look at the certificates again and again, for as long as the context lasts.
+    """Check the certificates every ``every`` seconds, until the context ends.
 
-    The log tells which end soon, as it does when a manifest is set; ``forget_answers`` is called,
-    for the status tells of those that have expired. Every ``look`` seconds the clock is read, so
-    that a jump of it is seen without requests too.
+    Each check logs the certificates that end soon, as the first manifest does. Each check also
+    calls ``forget_answers``, because the cached status names expired certificates. Every ``look``
+    seconds the clock is read, so that a clock jump is noticed without requests, too.
     """
     tasks = [
         asyncio.create_task(_remind(engine, forget_answers, every)),

@@ -1,4 +1,10 @@
-"""A process among others on one store: it asks for the data key, and hands it over."""
+"""Replicas on one store: requests the data key from the others, and gives the data key to them.
+
+A store that several coordinators share holds the data key only in sealed form. A new replica leaves
+a note with its quote and a public key in the store. A serving replica verifies the quote and
+answers with the encrypted data key. The new replica verifies the giver's quote and the line of the
+root before use.
+"""
 
 import asyncio
 import hashlib
@@ -34,25 +40,25 @@ from keyhouse.server.services.hand_off import KeyGiver, KeyTaker, OwnQuotes, Tak
 from keyhouse.wire.vm_identity import VmIdentity
 
 LOOK_EVERY: Final = 1.0
-"""Seconds between two looks of a replica that serves at what others ask."""
+"""Seconds between two polls of a serving replica for requests from others."""
 
 SHOW_EVERY: Final = 600.0
-"""Seconds after which a quote is left again. Notes of an hour may be removed."""
+"""Seconds until a replica renews its note with a quote. Replicas remove notes after an hour."""
 
 ASK_EVERY: Final = 5.0
-"""Seconds after which an ask without an answer is replaced by a new one."""
+"""Seconds until a request without an answer is replaced by a new request."""
 
 _POLL: Final = 0.1
 _POLLS: Final = 10
 
 
 def measured_settings(settings: Settings, platform: Platform) -> bytes:
-    """Return the SHA-256 of what decides what is trusted; ``platform`` is what was found.
+    """Return the SHA-256 over the measured settings and the kind of ``platform``.
 
-    Replicas with other ones are given no key: the command line is measured with the code, and a
-    manifest that admits other code must not admit another command line by that. The settings about
-    origins are left out: newer code has to list the code before it. They are compared where one
-    process vouches for the line of another (``OriginRule.digest``).
+    A replica gives no key to a replica with different settings. The command line is measured with
+    the code. So a manifest that admits new code must not thereby admit a different command line.
+    The settings about origins are not included, because newer code has to list its predecessors.
+    They are compared when one process vouches for the line of another (``OriginRule.digest``).
     """
     names = [
         each.name for each in SETTINGS if each.kind == "measured" and each not in ORIGIN_SETTINGS
@@ -63,9 +69,9 @@ def measured_settings(settings: Settings, platform: Platform) -> bytes:
 
 
 class Joiner:
-    """Asks the replicas that serve for the data key of a store that does not open here.
+    """Requests the data key from serving replicas, for a store that does not open here.
 
-    ``taker`` asks for that of a store, by its name, whose highest known place is given.
+    ``taker`` makes a ``KeyTaker`` from the name of the store and the highest known place.
     """
 
     def __init__(
@@ -83,10 +89,10 @@ class Joiner:
         self._taken: Taken | None = None
         self._about: tuple[bytes, Position | None] | None = None
         self._ask_at = 0.0
-        self._told = ""
+        self._logged = ""
 
     async def offered(self, store_id: bytes, known: Position | None) -> Offer | None:
-        """Return a key that a true quote vouches for; None if there is none within a second.
+        """Return a data key with a verified quote, or None if none arrives within a second.
 
         ``known``: the highest place of the journal that this machine has seen.
         """
@@ -104,27 +110,27 @@ class Joiner:
                     return Offer(self._taken.dek, self._taken.give.place)
                 await asyncio.sleep(_POLL)
         except (UnavailableError, BrokenError) as error:
-            if self._told != str(error):
-                log.warning("the data key cannot be asked for", reason=str(error))
-            self._told = str(error)
+            if self._logged != str(error):
+                log.warning("the data key cannot be requested", reason=str(error))
+            self._logged = str(error)
             await asyncio.sleep(LOOK_EVERY)
         return None
 
     async def is_better(self, opened: Opened) -> bool:
-        """Tell whether ``opened`` has votes that no seal covers: a start would drop them."""
+        """Return whether ``opened`` has votes without a seal. A start would drop them."""
         state, _ = await asyncio.to_thread(rebuild, opened.replay.base + opened.replay.events)
         return forgeable_votes(opened, state) is not None
 
     async def accept(self, opened: Opened) -> Vouched | None:
-        """Return how far the line is proven, if what the offered key opened may be served here.
+        """Return how far the line is proven, if this process may serve the state in ``opened``.
 
-        A giver whose code the measured settings accept vouches for the line. Another one is
-        believed only after the whole line is proven: then a manifest of it admits that giver.
+        A giver vouches for the line if the measured settings accept the giver's code. Otherwise the
+        whole line has to be proven first: then a proven manifest admits the giver.
 
-        Raises ``RefusedError``, or ``UnavailableError``. Then another offer is asked for.
+        Raises ``RefusedError`` or ``UnavailableError``; the caller then waits for another offer.
         """
         self._ask_at = 0.0
-        assert self._taker is not None  # noqa: S101 it made the offer
+        assert self._taker is not None  # noqa: S101 the taker made the offer
         assert self._taken is not None  # noqa: S101 likewise
         state, _ = await asyncio.to_thread(rebuild, opened.replay.base + opened.replay.events)
         if state.platform != self._platform_kind:
@@ -141,9 +147,10 @@ class Joiner:
             if vouched is not None:
                 raise
             raise OriginRefusedError(
-                f"the coordinator that gave the key is of the code {in_words(self._taken.giver)},"
-                f" which does not vouch for the state here: {refused.message}",
-                hint=f"join from another one, or list it in --predecessors; {refused.hint}",
+                f"the coordinator that gave the key runs {in_words(self._taken.giver)}. This code"
+                f" cannot vouch for the state here: {refused.message}",
+                hint="join from another coordinator, or list this code in --predecessors;"
+                f" {refused.hint}",
             ) from None
         await self._taker.require(self._taken, state)
         mark = self._origin.mark(state)
@@ -151,16 +158,16 @@ class Joiner:
 
 
 async def member_of(process: Process, keys: InstanceKeys, quotes: OwnQuotes) -> Member:
-    """Return what the journal says of ``process``: its keys, and what it is, for people.
+    """Return the journal's entry about ``process``: its keys and, for people, its identity.
 
-    The latter is left out where its own quote cannot be verified now, as without collateral. Others
-    believe only the quote that it leaves (``Members``).
+    The identity is empty if this coordinator's own quote does not verify now, for example without
+    collateral. Other replicas trust only the quote in the note (``Members``).
     """
     own: Own | None = None
     try:
         own = await quotes.own()
     except KeyhouseError as error:
-        log.warning("the own quote cannot be verified", reason=str(error))
+        log.warning("this coordinator's own quote does not verify", reason=str(error))
     if own is None:
         return Member(process.instance, keys.signing, keys.kem, b"", b"")
     found = own.verdict
@@ -182,9 +189,10 @@ def _digest(vm: VmIdentity) -> bytes:
 
 
 class Sharing(NamedTuple):
-    """What a process has that shares its store: its record, what its engine is given, its quotes.
+    """The parts of a process with a shared store: record, keys, notes, quotes and origin.
 
-    The checks of the quotes end with ``joining``: ``verify_by`` others before the engine runs.
+    The quote checks end with ``joining``. Call ``verify_by`` with other checks before the engine
+    runs.
     """
 
     process: Process
@@ -198,7 +206,7 @@ class Sharing(NamedTuple):
 async def joining(
     settings: Settings, platform: Platform, home: Home, process: Process, origin: Origin
 ) -> AsyncIterator[Sharing]:
-    """Have ``home`` ask others for the data key while this lasts; yield what others are told."""
+    """Let ``home`` request the data key from other replicas. Yield the parts for the engine."""
     assert isinstance(home, SharedHome)  # noqa: S101 the settings name a store
     keys, marks, clock = InstanceKeys(), ProcessMarks(), HostClock()
     measured = measured_settings(settings, platform)
@@ -209,7 +217,8 @@ async def joining(
             process = msgspec.structs.replace(process, member=member)
             taker = partial(KeyTaker, home, own, marks, keys, process.instance)
             joiner = Joiner(taker, platform.kind, origin, partial(read_log_object, home))
-            # Who would replace the state has other measured settings than those who serve it.
+            # A replica that replaces the state has other measured settings than the serving
+            # replicas. None of them would answer.
             home.ask_by(None if settings.replace_lost_state else joiner)
             try:
                 members = Members(member, home, own, measured)
@@ -222,13 +231,13 @@ async def joining(
 async def among_others(
     settings: Settings, platform: Platform, home: Home, engine: Engine, sharing: Sharing
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Show others that this one serves, and answer what they ask, until the context ends.
+    """Serve other replicas until the context ends: leave a quote, and answer their requests.
 
-    In recovery mode they are asked. The task that is yielded ends where this process has to be
-    started again; then the end of the context raises ``StartAgainError``.
+    In recovery mode, the process requests the key itself. The yielded task ends if this process has
+    to start again. Then the end of the context raises ``StartAgainError``.
     """
     assert isinstance(home, SharedHome)  # noqa: S101 as above
-    own, marks = sharing.quotes, ProcessMarks()  # what is offered is not used here
+    own, marks = sharing.quotes, ProcessMarks()  # offers are not used here
     taker = partial(KeyTaker, home, own, marks, sharing.keys, sharing.process.instance)
     joiner = Joiner(taker, platform.kind, sharing.origin, partial(read_log_object, home))
     home.ask_by(None if settings.replace_lost_state else joiner)
@@ -244,8 +253,8 @@ async def among_others(
 
 
 async def _look_after(home: SharedHome, engine: Engine, giver: KeyGiver, shared: Shared) -> None:
-    """Do what is due among others each second. Raises ``StartAgainError``."""
-    told, shown = "", -SHOW_EVERY
+    """Do the periodic work of a replica every second. Raises ``StartAgainError``."""
+    logged, shown = "", -SHOW_EVERY
     now = asyncio.get_running_loop().time
     while True:
         try:
@@ -258,23 +267,23 @@ async def _look_after(home: SharedHome, engine: Engine, giver: KeyGiver, shared:
                 await engine.begin_line()
             elif isinstance(engine.view.state, Recovering):
                 await _leave_recovery(home)
-            told = ""
+            logged = ""
         except StartAgainError:
             raise
         except KeyhouseError as error:
-            if told != str(error):
-                log.warning("what other coordinators ask cannot be seen", reason=str(error))
-            told = str(error)
-        except Exception as error:  # noqa: BLE001 what others wrote must not end the process
-            log.error("an ask for the data key failed", error=type(error).__qualname__)
+            if logged != str(error):
+                log.warning("requests of other coordinators cannot be read", reason=str(error))
+            logged = str(error)
+        except Exception as error:  # noqa: BLE001 notes of others must not end the process
+            log.error("a request for the data key failed", error=type(error).__qualname__)
         await asyncio.sleep(LOOK_EVERY)
 
 
 async def _leave_recovery(home: SharedHome) -> None:
-    """Raise ``StartAgainError`` if nothing has to be recovered any more."""
+    """Raise ``StartAgainError`` if another replica offers the data key: recovery is unnecessary."""
     if await home.is_offered_a_key():
         refused = f"; it was not used: {home.refusal}" if home.refusal else ""
         raise StartAgainError(
-            f"another coordinator serves the state, and hands the data key over{refused}",
-            hint="start this one again: it joins the other, and nothing has to be recovered",
+            f"another coordinator serves the state and offers the data key{refused}",
+            hint="start this coordinator again: it joins the other, and no recovery is necessary",
         )

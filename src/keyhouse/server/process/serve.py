@@ -1,4 +1,4 @@
-"""`keyhouse serve`: the coordinator as a process."""
+"""`keyhouse serve`: the start and the end of a coordinator process."""
 
 import os
 import signal
@@ -40,16 +40,16 @@ INTERRUPTED: Final = 130
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 
 WARMED_AFTER = 1.0
-"""Seconds after which the libraries are loaded that a start has no need of."""
+"""Seconds after the start until libraries are loaded that the start itself does not need."""
 
 GRACE = 10.0
-"""Seconds that accepted requests have to be answered after the signal to stop."""
+"""Seconds for the answers to accepted requests, after the signal to stop."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until a signal; return the exit code.
+    """Serve until a signal. Return the exit code.
 
-    0 stopped, 1 refused or broken, 2 usage, 3 it has to be started again.
+    Codes: 0 stopped, 1 refused or broken, 2 usage, 3 the process has to start again.
     """
 
     def run() -> int:
@@ -68,15 +68,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _exit_code(run: Callable[[], int]) -> int:
-    """Return what ``run`` returns, or the code of the error that ended it, which is shown."""
+    """Return the result of ``run``. On an error, print the error and return its exit code."""
     try:
         return run()
     except KeyhouseError as error:
         write_error(error_text(error))
         return _code_of(error)
-    except KeyboardInterrupt:  # before the signals were taken over
+    except KeyboardInterrupt:  # before the handlers of the signals
         return INTERRUPTED
-    except Exception as error:  # noqa: BLE001 the last resort, which tells no text of the error
+    except Exception as error:  # noqa: BLE001 the last resort shows no text of the error
         from keyhouse.base.process.last_resort import UnexpectedError
 
         write_error(error_text(UnexpectedError.of(error)))
@@ -100,7 +100,7 @@ def _run(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> None:
-    """Open what the settings name, serve until the end, and close it, whatever happens."""
+    """Open the state, serve until the end, and close the state, whatever happens."""
     import asyncio
 
     from keyhouse.attestation import open_platform
@@ -119,7 +119,8 @@ async def _serve(settings: Settings) -> None:
     folder = settings.data_dir.absolute()
     if settings.store is None:
         require_clock(folder, confirmed=settings.confirm_clock)
-    must_seal = settings.store is None  # else another coordinator may hand the data key over
+    # With a store, another coordinator may give the data key.
+    must_seal = settings.store is None
     platform = await asyncio.to_thread(open_platform, name, folder, must_seal=must_seal)
     for each in missing if not platform.is_library_os else ():
         log.warning("the process is less protected than it could be", missing=each)
@@ -145,7 +146,7 @@ async def _serve_home(
     from keyhouse.server.process.quote_checks import line_quotes, quote_checks
     from keyhouse.server.services.collateral_memory import JournalledMarks
 
-    # With a shared store it may wait for other coordinators, for as long as they serve.
+    # With a shared store, this may wait for other coordinators for as long as they serve.
     quotes = line_quotes(settings, platform)
     try:
         opening = _opened_engine(settings, platform, home, new, quotes)
@@ -180,7 +181,7 @@ def _answering(
     checks: "QuoteChecks",
     metrics: "Observability | None",
 ) -> "AbstractAsyncContextManager[Listeners]":
-    """Have what answers, as the settings say, until the context ends."""
+    """Start both APIs with the values of the settings, until the context ends."""
     from keyhouse.server.process.serving import serving
 
     return serving(
@@ -198,14 +199,14 @@ def _answering(
 
 @asynccontextmanager
 async def _warmed_up(checks: "QuoteChecks") -> AsyncIterator[None]:
-    """Make what only the first quote or manifest needs, once the first answers have been given."""
+    """Load the modules and shapes of the first quote or manifest after the first answers."""
     import asyncio
 
     def load_preparation() -> None:
         from keyhouse.coordinator import prepare_manifest, prepare_update  # noqa: F401  20 ms
         from keyhouse.manifest.check import read_document
 
-        read_document(b"{}")  # the shapes of a manifest's types: 3 ms
+        read_document(b"{}")  # decoders of the manifest types: 3 ms
 
     async def warm_up() -> None:
         await asyncio.sleep(WARMED_AFTER)
@@ -227,7 +228,7 @@ async def _opened_engine(
     new: "NewDeployment",
     quotes: "LineQuotes",
 ) -> "tuple[Engine, Sharing | None]":
-    """Return the engine, and what it has to do with others if it shares its store."""
+    """Return the engine and, with a shared store, the parts for the other replicas."""
     from contextlib import AsyncExitStack
 
     from keyhouse.base.version import VERSION
@@ -263,7 +264,7 @@ def _among_others(
     engine: "Engine",
     sharing: "Sharing | None",
 ) -> "AbstractAsyncContextManager[Task[None] | None]":
-    """Hand the data key over to others while the context lasts, where they share the store."""
+    """Give the data key to other replicas during the context, if the store is shared."""
     from contextlib import nullcontext
 
     if sharing is None:
@@ -283,7 +284,8 @@ def _process(settings: Settings, platform: "Platform") -> "Process":
         claim=settings.claim_fingerprint,
         allowed_in_recovery=not settings.no_new_manifest_in_recovery,
     )
-    if settings.store is not None:  # what one machine cannot open, others may serve
+    # Another replica may serve a state that does not open on this machine.
+    if settings.store is not None:
         rule = FirstManifestRule(
             claim=settings.claim_fingerprint,
             allowed_in_recovery=settings.replace_lost_state,
@@ -299,7 +301,7 @@ def _process(settings: Settings, platform: "Platform") -> "Process":
 
 
 async def _unless_stopped(work: "Coroutine[None, None, T]", stop: "Event") -> "T | None":
-    """Return what ``work`` returns; None if ``stop`` is set before."""
+    """Return the result of ``work``, or None if ``stop`` is set before."""
     import asyncio
 
     working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
@@ -313,12 +315,12 @@ async def _unless_stopped(work: "Coroutine[None, None, T]", stop: "Event") -> "T
 
 
 async def _start(settings: Settings, platform: str, engine: "Engine", listener: "Listener") -> None:
-    """Serve the Client API: all else is there."""
+    """Start the listener of the Client API, as the last part of the start."""
     from keyhouse.base.version import VERSION
 
     _settle_memory()
     await listener.start(*settings.client_addr, settings.replica.client_api)
-    # As the header Keyhouse-Replica has it.
+    # The same text as in the header Keyhouse-Replica.
     instance = {"instance": engine.instance[:4].hex()} if settings.store is not None else {}
     log.info(
         "serving the Client API",
@@ -332,17 +334,17 @@ async def _start(settings: Settings, platform: str, engine: "Engine", listener: 
 
 
 def _tell_service_manager() -> None:
-    """Say that requests are answered now to the systemd that waits for it (sd_notify(3))."""
+    """Notify systemd that requests are answered now (sd_notify(3))."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
-    if address.startswith("@"):  # one without a file
+    if address.startswith("@"):  # abstract, without a file
         address = f"\0{address[1:]}"
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager:
             manager.sendto(b"READY=1", socket.MSG_DONTWAIT, address)
     except OSError:
-        log.warning("the service manager could not be told that requests are answered")
+        log.warning("the service manager did not receive the notification of readiness")
 
 
 async def _apply_startup_manifest(settings: Settings, engine: "Engine") -> None:
@@ -363,12 +365,13 @@ async def _apply_startup_manifest(settings: Settings, engine: "Engine") -> None:
 
 
 def _settle_memory() -> None:
-    """Spare the collector what the start made, and let it look for cycles rarely.
+    """Exclude objects of the start from garbage collection, and make collections rare.
 
-    Hardly anything here is in a cycle; with the defaults an upload of 1,000 secrets is stopped
-    for tens of milliseconds by collections that find nothing. There is none before the freeze: it
-    takes a tenth of the start to find some 500 objects, which make no difference to the memory.
-    Thus nothing large may be in a cycle: ``release_frames`` sees to that where a request fails.
+    Few objects of a coordinator are in reference cycles. With the default thresholds, collections
+    without any result interrupt an upload of 1,000 secrets for tens of milliseconds. No collection
+    precedes the freeze: the collection takes a tenth of the start and finds some 500 objects.
+    Therefore no cycle may hold large objects: ``release_frames`` breaks the cycles of failed
+    requests.
     """
     import gc
 
@@ -379,11 +382,11 @@ def _settle_memory() -> None:
 
 
 def _stop_signals() -> "Event":
-    """Return the event that the first SIGTERM or SIGINT sets, from now on; later ones are ignored.
+    """Return an event that the first SIGTERM or SIGINT sets. Later signals are ignored.
 
-    Ignored by the kernel, for the whole process: what the loop takes over it gives back when it is
-    closed, and a mask counts for one thread, so a signal could still end the process with another
-    exit code while the interpreter ends.
+    The kernel ignores them for the whole process. A handler of the loop would end with the loop,
+    and a signal mask counts for one thread only. Then a second signal could change the exit code
+    while the interpreter ends.
     """
     import asyncio
 
@@ -403,7 +406,7 @@ def _stop_signals() -> "Event":
 async def _until_stopped(
     ending: Iterable["Task[None]"], stop: "Event", *listeners: "Acceptor"
 ) -> None:
-    """Serve until ``stop`` is set or a task of ``ending`` ends; answer what was accepted."""
+    """Serve until ``stop`` is set or a task of ``ending`` ends. Then answer accepted requests."""
     import asyncio
 
     stopping = asyncio.create_task(stop.wait())

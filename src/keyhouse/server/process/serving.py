@@ -1,4 +1,4 @@
-"""Puts together what answers: the use cases of a coordinator behind the listeners of both APIs."""
+"""Connects the use cases of a coordinator with the listeners of both APIs."""
 
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
 
 
 GRACE: Final = 1.0
-"""Seconds that calls have where the start failed after the workload listener was there."""
+"""Seconds for running calls if the start fails after the start of the workload listener."""
 
 SCRAPE_GRACE: Final = 1.0
-"""Seconds that a scrape has to end after the Client API has closed."""
+"""Seconds for the end of a scrape, after the Client API has closed."""
 
 
 def root_context(keys: CoordinatorKeys) -> TlsContext:
-    """Return the TLS context that presents the root certificate."""
+    """Return a TLS context with the root certificate and its key."""
     return TlsContext(keys.root_key, [keys.root_cert])
 
 
 class ServingIdentity:
-    """Lets listeners and ``quotes`` change to recovered keys together."""
+    """Changes the listeners and ``quotes`` to recovered keys together."""
 
     def __init__(self, quotes: Quotes, preparation: Preparation) -> None:
         self._quotes: Final = quotes
@@ -61,17 +61,17 @@ class ServingIdentity:
         self._others: tuple[Acceptor, ...] = ()
 
     def served_by(self, listener: Listener, *others: Acceptor) -> None:
-        """Let ``listener`` serve the recovered root once there is one.
+        """Let ``listener`` present the recovered root after a recovery.
 
-        ``others`` take their context from the state; their connections end with the old root too.
+        ``others`` read their context from the state. Their connections end with the old root, too.
         """
         self._listener = listener
         self._others = others
 
     async def ready_for(self, keys: CoordinatorKeys) -> Callable[[], None]:
-        """Make quote and TLS context of recovered ``keys``; return what begins to serve them.
+        """Prepare quote and TLS context of recovered ``keys``. Return the function that uses them.
 
-        Connections under the temporary root are closed, each after the answer it waits for.
+        That function closes connections under the temporary root, each after its pending answer.
         """
         begin_quotes = await self._preparation.off_loop(lambda: self._quotes.successor(keys))
         context = root_context(keys)
@@ -87,16 +87,17 @@ class ServingIdentity:
 
 
 class ClientApi(msgspec.Struct, frozen=True):
-    """What the listener of the Client API needs."""
+    """The parts for the listener of the Client API."""
 
     application: Application
-    dispatcher: Dispatcher  # the application, or what is behind it
+    # The application, or behind the read gate.
+    dispatcher: Dispatcher
     use_cases: UseCases
     identity: ServingIdentity
 
 
 class Listeners(msgspec.Struct, frozen=True):
-    """What accepts connections; that of the Client API is not started yet."""
+    """The listeners of both APIs. The Client API's listener is not started yet."""
 
     client_api: Listener
     workload_api: WorkloadListener
@@ -110,7 +111,7 @@ def client_api(
     gate: ReadGate | None = None,
     standbys: int = 0,
 ) -> Iterator[ClientApi]:
-    """Have the use cases of the Client API, and ``checks``, until the context ends."""
+    """Make the use cases of the Client API with ``checks``, and close them after the context."""
     with ExitStack() as stack:
         stack.enter_context(closing(checks))
         preparation = stack.enter_context(closing(Preparation(engine)))
@@ -158,13 +159,13 @@ async def serving(
     standbys: int = 0,
     inherited: socket.socket | None = None,
 ) -> AsyncIterator[Listeners]:
-    """Have everything that answers until the context ends; workloads are served on ``mesh``.
+    """Serve the workload API on ``mesh``, and yield the listeners, until the context ends.
 
-    Their certificates are good for ``certificate_days``, None: for as long as the coordinator's.
-    ``metrics`` shows what is counted; without it nothing is. ``replicated``: others write to the
-    same store, so nothing is answered before the view is confirmed. ``standbys``: how many of the
-    database's keep each change before it is acknowledged, at least. ``inherited`` is bound to
-    ``mesh`` for several processes.
+    Workload certificates are valid for ``certificate_days``, or without that for the coordinator's
+    own period. Counters exist only with ``metrics``. ``replicated``: other replicas write to the
+    same store, so each answer needs a confirmed view. ``standbys``: the least number of database
+    standbys that confirm each change. ``inherited``: a socket at ``mesh`` that several processes
+    share.
     """
     gate = ReadGate(engine) if replicated else None
     counts = RequestCounts(route.path for route in ROUTES) if metrics else None
@@ -207,7 +208,7 @@ async def _workloads_served(
     activations: Activations,
     inherited: socket.socket | None,
 ) -> AsyncIterator[WorkloadListener]:
-    """Serve workloads on ``address`` until the context ends, or the listener is stopped."""
+    """Serve workloads on ``address`` until the context ends or the listener stops."""
     host, port = address
     try:
         await listener.start(host, port, inherited)
@@ -221,9 +222,10 @@ async def _workloads_served(
 
 @asynccontextmanager
 async def watched(address: tuple[str, int] | None) -> "AsyncIterator[Observability | None]":
-    """Listen for those who watch on ``address`` until the context ends; None: nobody does.
+    """Serve metrics on ``address`` until the context ends. Without an address, yield None.
 
-    The Prometheus client is imported only where there is an address: it takes a third of a start.
+    The Prometheus client is imported only with an address, because the import takes a third of a
+    start.
     """
     if address is None:
         yield None
@@ -250,7 +252,7 @@ def _shown(
     events: Events | None,
     activations: ActivationCounts,
 ) -> Iterator[None]:
-    """Have what is counted shown until the context ends."""
+    """Export the counters until the context ends."""
     if metrics is None or requests is None or events is None:
         yield
         return

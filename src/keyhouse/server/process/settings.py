@@ -1,4 +1,4 @@
-"""What `keyhouse serve` can be told."""
+"""The settings of `keyhouse serve`: flags, environment variables and their checks."""
 
 import re
 import socket
@@ -24,32 +24,32 @@ if TYPE_CHECKING:
     from keyhouse.attestation.origin.rule import OriginRule
 
 MOST_DAYS: Final = 36_500
-"""Days that a certificate of a workload may be good for, if its time is chosen."""
+"""The longest selectable validity of workload certificates, in days (100 years)."""
 
 _FINGERPRINT: Final = re.compile(r"[0-9A-Fa-f]{64}")
 _LONGEST_PORT: Final = 5
 
 MOST_REPLICAS: Final = 64
-"""Coordinators behind one address: each takes memory and connections to the database."""
+"""The largest number of coordinators at one address. Each needs memory and database connections."""
 
 
 class HostPort(NamedTuple):
-    """An address to listen on."""
+    """An address for a listener."""
 
-    host: str  # empty: every address of the machine
+    host: str  # empty: all addresses of the machine
     port: int
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """Which of several processes behind the same addresses this is, and the sockets they share."""
+    """The number of a process behind shared addresses, and the shared sockets."""
 
-    number: int = 0  # from 1 on; 0: there is this one only
+    number: int = 0  # from 1; 0: a single process
     client_api: socket.socket | None = None
     workload_api: socket.socket | None = None
 
 
 def _number(pattern: str, most: int, hint: str) -> Callable[[str, str], int]:
-    """Return what reads a number of at most ``most``, in digits that ``pattern`` matches."""
+    """Return a parser for numbers up to ``most``, with digits that match ``pattern``."""
 
     def read(value: str, source: str) -> int:
         if not re.fullmatch(pattern, value) or int(value) > most:
@@ -92,18 +92,19 @@ def _address(value: str, source: str) -> HostPort | None:
 def _store(value: str, source: str) -> Secret | None:
     if not value:
         return None
-    from keyhouse.journal.shared.url import has_password  # of a database, which few have
+    # Imported here, because few coordinators have a database.
+    from keyhouse.journal.shared.url import has_password
 
     if source == "--store" and has_password(value):
         raise SettingRefusedError(
-            "--store has a password, which every user of this machine could see",
+            "--store has a password, and every user of this machine could read it",
             hint="use --store-password-file, or the variable KEYHOUSE_STORE",
         )
     try:
         return Secret(value.encode())
     except UnicodeEncodeError:
         raise SettingRefusedError(
-            f"{source} is not UTF-8", hint="write the other bytes of a password as %XX"
+            f"{source} is not UTF-8", hint="encode the other bytes of a password as %XX"
         ) from None
 
 
@@ -122,47 +123,45 @@ SETTINGS: Final = (
     ),
     measured(
         "--confirm-clock",
-        "start although the clock is more than a year ahead of the journal, or of this version",
+        "start with a clock more than a year ahead of the journal, or of this version",
         is_switch=True,
     ),
     measured(
         "--claim-fingerprint",
-        "the only manifest that is taken as the first, by its SHA-256: 64 hex digits",
+        "SHA-256 of the only acceptable first manifest: 64 hex digits",
         read=_fingerprint,
     ),
     *ORIGIN_SETTINGS,
     measured(
         "--no-new-manifest-in-recovery",
-        "in recovery mode take no new manifest in place of the state",
+        "in recovery mode accept no new manifest in place of the state",
         is_switch=True,
     ),
     measured(
         "--replace-lost-state",
-        "with --store, take a new manifest in place of a state that cannot be opened",
+        "with --store, accept a new manifest in place of a state that cannot be opened",
         is_switch=True,
     ),
     measured(
         "--begin-new-log",
-        "give up the transparency log of this name (ORIGIN) for a new one, where the newest state"
-        " is lost and witnesses do not continue the old log",
+        "replace the transparency log of this name (ORIGIN) by a new log, if the newest state is"
+        " lost and witnesses do not continue the old log",
     ),
     measured(
         "--no-cancel-by-removed",
         "let no user cancel a pending update whose manifest removes that user",
         is_switch=True,
     ),
-    measured(
-        "--pccs", "the PCCS to fetch collateral from, https://NAME:PORT, in place of --collateral"
-    ),
+    measured("--pccs", "PCCS for collateral, https://NAME:PORT, instead of --collateral"),
     measured(
         "--pccs-ca",
-        "file with the only CA (PEM) that may vouch for the PCCS; without it the system's may",
+        "file with the only CA (PEM) for the PCCS; default: the CAs of the system",
         read=file,
     ),
     measured(
         "--marble-certificate-days",
-        "how long certificates of workloads are good, in days; without it as long as the"
-        " coordinator's, 292 years",
+        "validity of workload certificates in days; default: the validity of the coordinator's,"
+        " 292 years",
         read=_days,
     ),
     host(
@@ -174,29 +173,29 @@ SETTINGS: Final = (
     ),
     host(
         "--store",
-        "PostgreSQL database that keeps the state, for several coordinators:"
-        " postgresql://USER@HOST/DATABASE; a password in it may come from the variable only",
+        "PostgreSQL database of the state, for several coordinators:"
+        " postgresql://USER@HOST/DATABASE; only the variable may contain a password",
         variables=("KEYHOUSE_STORE",),
         read=_store,
     ),
     host(
         "--store-password-file",
-        "file with the password for --store in its first line",
+        "file whose first line is the password for --store",
         variables=("KEYHOUSE_STORE_PASSWORD_FILE",),
         read=file,
     ),
     host(
         "--store-standbys",
-        "with --store, start and answer only where the database has this many standbys keep each"
-        " change before it is acknowledged (synchronous_standby_names)",
+        "with --store, start and answer only if this many standbys of the database confirm each"
+        " change (synchronous_standby_names)",
         "0",
         variables=("KEYHOUSE_STORE_STANDBYS",),
         read=_standbys,
     ),
     host(
         "--replicas",
-        "how many coordinators to run here behind the same addresses, with --store; the second and"
-        " later ones have directories of their own in --data-dir, and the ports after that of"
+        "number of coordinators behind the same addresses here, with --store; the second and later"
+        " coordinators use subdirectories of --data-dir, and the ports after that of"
         " --metrics-addr",
         "1",
         variables=("KEYHOUSE_REPLICAS",),
@@ -218,7 +217,7 @@ SETTINGS: Final = (
     ),
     host(
         "--metrics-addr",
-        "address for /metrics and /events, HOST:PORT, plain HTTP for everybody",
+        "address for /metrics and /events, HOST:PORT, plain HTTP without authentication",
         variables=("KEYHOUSE_METRICS_ADDR", "EDG_COORDINATOR_PROMETHEUS_ADDR"),
         read=_address,
     ),
@@ -230,29 +229,29 @@ SETTINGS: Final = (
     ),
     host(
         "--startup-manifest",
-        "manifest file to set at the start if none is set; one that is set has to be equal",
+        "manifest file to set at the start if no manifest is set; an existing manifest has to equal"
+        " this file",
         variables=("KEYHOUSE_STARTUP_MANIFEST", "EDG_STARTUP_MANIFEST"),
         read=file,
     ),
     host(
         "--startup-recovery-file",
-        "file for the recovery secrets of the startup manifest, as setting it would answer them",
+        "file for the recovery secrets of the startup manifest, in the format of the answer",
         variables=("KEYHOUSE_STARTUP_RECOVERY_FILE",),
         read=file,
     ),
     host(
         "--collateral",
-        "file of the collateral that verifies quotes, of workloads too, or directory with one such"
-        " file for each kind of platform; read again when it changes; on the simulated platform its"
-        " own if not given",
+        "file with collateral for the verification of quotes, or directory with one file per kind"
+        " of platform; changes are read; default on the simulated platform: its own collateral",
         variables=("KEYHOUSE_COLLATERAL",),
         read=file,
     ),
     host(
         "--amd-collateral",
-        "file, or directory of files, that verify reports of SEV-SNP beside AMD's roots: revocation"
-        " lists and certificates as AMD gives them out; read for each report; on the simulated"
-        " platform its own if not given",
+        "file or directory with AMD's revocation lists and certificates, for the verification of"
+        " SEV-SNP reports; read for each report; default on the simulated platform: its own"
+        " collateral",
         variables=("KEYHOUSE_AMD_COLLATERAL",),
         read=file,
     ),
@@ -272,13 +271,13 @@ SETTINGS: Final = (
     ),
     host(
         "--check-config",
-        "start nothing: check the settings and what they point to, say what is wrong, and end",
+        "check the settings and the files and services that they name, print problems, and end",
         is_switch=True,
     ),
-    host("--json", "print what --check-config finds as JSON", is_switch=True),
+    host("--json", "print the findings of --check-config as JSON", is_switch=True),
 )
 
-# Switches of the environment: variable, the variable whose value they imply when they are "1".
+# Variables that act as switches: with the value "1", each implies the value of another variable.
 _SWITCHES: Final = (
     ("EDG_DEBUG_LOGGING", "KEYHOUSE_LOG_LEVEL", "debug"),
     ("EDG_COORDINATOR_DEV_MODE", "KEYHOUSE_LOG_FORMAT", "text"),
@@ -289,13 +288,13 @@ _USAGE: Final = """keyhouse serve [--SETTING VALUE]...
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The settings of one process."""
+    """The settings of a process."""
 
     platform: str
     curve: Literal["P-256", "P-384"]
     confirm_clock: bool
     claim_fingerprint: str  # lower case; empty: any manifest
-    predecessors: Predecessors | None  # None: as the claim says
+    predecessors: Predecessors | None  # None: depends on the claim
     origin_tcb: tuple[str, ...]
     origin_platforms: tuple[str, ...]  # empty: any
     adopt_root: str  # lower case; empty: none
@@ -305,11 +304,11 @@ class Settings(msgspec.Struct, frozen=True):
     no_cancel_by_removed: bool
     pccs: str  # empty: none
     pccs_ca: Path | None
-    marble_certificate_days: int | None  # None: as long as the coordinator's
+    marble_certificate_days: int | None  # None: the coordinator's own period
     data_dir: Path
-    store: Secret | None  # URL; None: the state is in the directory
+    store: Secret | None  # URL; None: a state in the directory
     store_password_file: Path | None
-    store_standbys: int  # 0: not asked for
+    store_standbys: int  # 0: not required
     replicas: int
     client_addr: HostPort
     mesh_addr: HostPort
@@ -328,12 +327,12 @@ class Settings(msgspec.Struct, frozen=True):
 
     @property
     def state_dir(self) -> Path:
-        """The directory that only this process uses, absolute."""
+        """The directory of this process alone, as an absolute path."""
         folder, number = self.data_dir.absolute(), self.replica.number
         return folder / f"replica-{number}" if number > 1 else folder
 
     def of_replica(self, replica: Replica) -> "Settings":
-        """Return what ``replica`` is started with: with a port of its own for its metrics."""
+        """Return the settings of ``replica``, with a separate port for its metrics."""
         metrics = self.metrics_addr
         if metrics is not None and metrics.port:
             metrics = HostPort(metrics.host, metrics.port + replica.number - 1)
@@ -341,7 +340,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> "OriginRule":
-        """The rule by which lines of roots are proven."""
+        """The rule for proofs of a root's line."""
         return origin_rule(
             self.predecessors,
             self.origin_tcb,
@@ -366,11 +365,11 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
-    """Return the settings of a `keyhouse serve` process.
+    r"""Return the settings of a `keyhouse serve` process.
 
     Raises:
-        SettingRefusedError: an invalid value.
-        SettingMisusedError: a command line that cannot be read.
+        SettingRefusedError: a value is invalid, or two values contradict each other.
+        SettingMisusedError: the command line cannot be parsed.
     """
     given = read_flags(SETTINGS, arguments, usage=_USAGE, about="Run the coordinator.")
     _refuse_simulation_by_environment(environment)
@@ -381,7 +380,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         raise SettingRefusedError.no_effect("--json", "it goes with --check-config")
     if values["pccs"] and values["collateral"]:
         raise SettingRefusedError(
-            "collateral would come from two places", hint="give --pccs or --collateral, not both"
+            "--pccs and --collateral both name a source of collateral", hint="use only one of them"
         )
     if values["pccs_ca"] and not values["pccs"]:
         raise SettingRefusedError.no_effect("--pccs-ca", "it goes with --pccs")
@@ -390,8 +389,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     _check_replicas(values)
     if values["adopt_root"] and values["claim_fingerprint"]:
         raise SettingRefusedError(
-            "--adopt-root and --claim-fingerprint contradict each other: nothing shows the first"
-            " manifest of a root that is adopted",
+            "--adopt-root and --claim-fingerprint contradict each other: an adopted root does not"
+            " prove its first manifest",
             hint="leave one of them out",
         )
     return Settings(**values, notes=_notes(values))
@@ -421,7 +420,7 @@ def _check_replicas(values: Mapping[str, Any]) -> None:
     replicas, metrics = values["replicas"], values["metrics_addr"]
     if replicas > 1 and values["store"] is None:
         raise SettingRefusedError(
-            "several replicas need a store that they share", hint="name a database with --store"
+            "--replicas needs a shared store", hint="name a database with --store"
         )
     if metrics is not None and metrics.port and metrics.port + replicas > 2**16:
         raise SettingRefusedError(
@@ -433,7 +432,7 @@ def _refuse_simulation_by_environment(environment: Mapping[str, str]) -> None:
     if environment.get("OE_SIMULATION") == "1":
         raise SettingRefusedError(
             "OE_SIMULATION=1 has no effect here: no variable of the environment decides on trust",
-            hint="unset it; for a simulation say --platform simulation",
+            hint="unset the variable; for a simulation use --platform simulation",
         )
 
 

@@ -1,8 +1,8 @@
-"""The manifest that a coordinator sets by itself at its start, if none is set.
+"""Sets the manifest of ``--startup-manifest`` during the start, if no manifest is set.
 
-There is no client to answer its recovery secrets to, so they are written to a file. They are
-encrypted for the holders of the keys, and the state keeps them: they are written from there, before
-anything is served, and again at a later start if a crash came between.
+No client receives the recovery secrets, so they go to a file. They are encrypted for the holders of
+the recovery keys, and the state keeps them. The file is written from the state before the first
+answer. After a crash in between, a later start writes the file.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from keyhouse.server.services.preparation import Preparation
 from keyhouse.wire.client_api import SetManifestData
 
 LARGEST: Final = 16 * 1024 * 1024
-"""Bytes of a manifest, as for one that is sent."""
+"""The largest startup manifest in bytes, as for a manifest from a client."""
 
 _FLAG: Final = "--startup-manifest"
 _YAML: Final = frozenset({".yaml", ".yml"})
@@ -49,15 +49,15 @@ class StartupInvalidError(InvalidError):
 
 
 def read_startup_manifest(path: Path, recovery_file: Path | None) -> bytes:
-    """Return the bytes in ``path``; refuse recovery keys without a place for what they get.
+    r"""Return the bytes of ``path``. Refuse recovery keys without a file for the recovery secrets.
 
     Raises:
-        StartupRefusedError: it cannot be read, is too large, or its recovery secrets would be lost.
+        StartupRefusedError: the file is unreadable or too large, or recovery secrets would be lost.
     """
     if path.suffix.lower() in _YAML:
         raise StartupRefusedError(
-            f"the file of {_FLAG} is YAML, which a coordinator does not read",
-            hint="give it what this prints: keyhouse manifest convert FILE",
+            f"the file of {_FLAG} is YAML; a coordinator reads JSON",
+            hint="convert the file: keyhouse manifest convert FILE",
         )
     raw = _read(path, LARGEST, _FLAG)
     if not raw:
@@ -66,25 +66,25 @@ def read_startup_manifest(path: Path, recovery_file: Path | None) -> bytes:
         )
     if recovery_file is None and _has_recovery_keys(raw):
         raise StartupRefusedError(
-            f"the manifest of {_FLAG} has recovery keys, and nobody would get their secrets",
+            f"the manifest of {_FLAG} has recovery keys, and nobody would receive their secrets",
             hint=f"name a file for them: {_FILE_FLAG}",
         )
     if recovery_file is not None and not os.access(recovery_file.absolute().parent, os.W_OK):
         raise StartupRefusedError(
-            f"the directory of {_FILE_FLAG} is missing or cannot be written to",
-            hint="make it, or name another file",
+            f"the directory of {_FILE_FLAG} is missing or not writable",
+            hint="create the directory, or name another file",
         )
     return raw
 
 
 async def apply_startup_manifest(engine: Engine, raw: bytes, recovery_file: Path | None) -> None:
-    """Return once ``raw`` is the manifest that is enforced, and its recovery secrets are kept.
+    r"""Set ``raw`` as the manifest, and write the recovery secrets to ``recovery_file``.
 
-    In recovery mode nothing is set, and a warning says so. ``engine`` has to run.
+    In recovery mode, log a warning and set nothing. ``engine`` has to run.
 
     Raises:
-        StartupRefusedError: another manifest is set, or ``recovery_file`` holds something else.
-        Forbidden, Invalid: the manifest is not admitted, or not right.
+        StartupRefusedError: another manifest is set, or ``recovery_file`` has other content.
+        Forbidden, Invalid: the manifest is not admitted, or is invalid.
     """
     state = engine.view.state
     if isinstance(state, Recovering):
@@ -95,9 +95,9 @@ async def apply_startup_manifest(engine: Engine, raw: bytes, recovery_file: Path
     running = engine.view.running
     if running.manifest != raw:
         raise StartupRefusedError(
-            f"the manifest that is set has the fingerprint {fingerprint(running.manifest)},"
+            f"the manifest in force has the fingerprint {fingerprint(running.manifest)},"
             f" that of {_FLAG} {fingerprint(raw)}",
-            hint="start without it to continue with the one that is set",
+            hint=f"start without {_FLAG} to continue with the manifest in force",
         )
     if recovery_file is not None and running.recovery.holders:
         await asyncio.to_thread(_keep, running, recovery_file)
@@ -112,18 +112,18 @@ async def _set(engine: Engine, raw: bytes, recovery_file: Path | None) -> None:
 
 
 def require_free(recovery_file: Path) -> None:
-    """Refuse a file that is there before a manifest is set. Raises ``StartupRefusedError``."""
+    """Refuse an existing ``recovery_file`` before the manifest is set: ``StartupRefusedError``."""
     if os.path.lexists(recovery_file):
-        raise _taken("is there before any manifest was set")
+        raise _taken("exists before a manifest is set")
 
 
 def _keep(state: Running, path: Path) -> None:
-    """Leave the recovery secrets of ``state`` in ``path``: the data that setting answers, JSON."""
+    """Write the recovery secrets of ``state`` to ``path``: the ``data`` of the answer, as JSON."""
     shares = state.recovery.ciphertexts
     content = msgspec.json.encode(SetManifestData(shares, shares))
     if os.path.lexists(path):
         if _read(path, len(content), _FILE_FLAG) != content:
-            raise _taken("holds something else than the recovery secrets of this state")
+            raise _taken("does not contain the recovery secrets of this state")
         return
     _write(path, content)
     log.warning("give the recovery secrets to the holders of the keys", file=str(path))
@@ -132,26 +132,26 @@ def _keep(state: Running, path: Path) -> None:
 def _taken(why: str) -> StartupRefusedError:
     return StartupRefusedError(
         f"the file of {_FILE_FLAG} {why}",
-        hint="move it away: it may be all that recovers another state",
+        hint="move the file: another state may need these recovery secrets",
     )
 
 
 def _has_recovery_keys(raw: bytes) -> bool:
     try:
         return bool(manifests.decode(raw).recovery_keys)
-    except InvalidError:  # the complete check will say what is wrong
+    except InvalidError:  # the complete check will name the problems
         return False
 
 
 def _read(path: Path, limit: int, flag: str) -> bytes:
-    """Return the bytes of a file, one more than ``limit`` at most."""
+    """Return the content of a file, at most ``limit`` + 1 bytes."""
     try:
         with path.open("rb") as file:
             content = file.read(limit + 1)
     except OSError as error:
         raise StartupRefusedError(
             f"the file of {flag} cannot be read: {os_reason(error)}",
-            hint="look at its name and permissions",
+            hint="check the name and permissions of the file",
         ) from None
     if flag == _FLAG and len(content) > limit:
         raise StartupRefusedError(
@@ -161,11 +161,11 @@ def _read(path: Path, limit: int, flag: str) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Make ``path`` (0600) hold ``content``, all or nothing, durably."""
+    """Replace ``path`` (mode 0600) with ``content``, atomically and durably."""
     try:
         replace_file(path, content, alone=True)
     except OSError:
         raise BrokenError(
             f"the file of {_FILE_FLAG} cannot be written",
-            hint="look at its directory and start again: the state keeps the recovery secrets",
+            hint="check the directory and start again: the state keeps the recovery secrets",
         ) from None

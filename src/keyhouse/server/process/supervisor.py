@@ -1,9 +1,9 @@
-"""Several coordinators on one machine behind the same addresses: the parent that runs them.
+"""Runs several coordinators behind the same addresses, as their parent process.
 
-It binds the addresses, forks a process for each, and starts again what ends. The children inherit
-the sockets, so nobody else can listen there, and whichever is free accepts. The parent has one
-thread, no event loop, and nothing to do with keys. Under Gramine it is refused: there a socket is
-not shared between enclaves.
+The parent binds the addresses, forks a child for each coordinator, and restarts ended children. The
+children inherit the sockets, so no other process can listen there. A free child accepts the next
+connection. The parent has one thread, no event loop and no keys. Gramine is refused, because its
+enclaves cannot share a socket.
 """
 
 import asyncio
@@ -27,34 +27,37 @@ from keyhouse.server.process.logs import configure_logs
 from keyhouse.server.process.settings import Replica, Settings
 
 REFUSED: Final = 1
-"""Exit code where no replica is left, or one was not stopped in order."""
+"""The exit code if no replica is left, or if a replica did not stop in order."""
 
 PAUSE: Final = 1.0
-"""Seconds until a replica is started again; twice as many each time, up to ``LONGEST_PAUSE``."""
+"""Seconds until the first restart of a replica. Each further pause is twice as long, at most
+``LONGEST_PAUSE``.
+"""
 
 LONGEST_PAUSE: Final = 30.0
 
 SETTLED: Final = 60.0
-"""Seconds that a replica has to live for its end to be the first again."""
+"""Seconds of life after which the next restart has the first pause again."""
 
 _STOPPING: Final = frozenset({signal.SIGTERM, signal.SIGINT})
-_IN_ORDER: Final = {0, -signal.SIGTERM, 130}  # the others: one that had only just been started
+# A signal directly after the start ends a child with SIGTERM or code 130.
+_IN_ORDER: Final = {0, -signal.SIGTERM, 130}
 _AWAITED: Final = _STOPPING | {signal.SIGCHLD}
 _PR_SET_PDEATHSIG: Final = 1
 
 
 class _Running(NamedTuple):
     number: int
-    began: float  # by the monotonic clock
+    began: float  # monotonic clock
 
 
 class _Ended(NamedTuple):
     code: int
-    pause: float  # seconds until it was started again
+    pause: float  # seconds until the restart
 
 
 def require_several_processes(exists: Callable[[Path], bool] = Path.exists) -> None:
-    """Refuse where processes cannot share a socket. Raises ``SettingRefusedError``."""
+    """Refuse platforms without shared sockets. Raises ``SettingRefusedError``."""
     if exists(DEV_ATTESTATION):
         raise SettingRefusedError(
             "under Gramine several replicas cannot share an address: each process is an enclave of"
@@ -64,11 +67,10 @@ def require_several_processes(exists: Callable[[Path], bool] = Path.exists) -> N
 
 
 def supervise(settings: Settings, serve: Callable[[Settings], int]) -> int:
-    """Run the replicas of ``settings`` until a signal to stop, or until none is left.
+    """Run the replicas of ``settings`` until a signal to stop, or until no replica is left.
 
-    ``serve`` serves as one of them and returns its exit code; each is called in a process of its
-    own. Returns the exit code: 0 if all were stopped in order. Raises ``KeyhouseError`` where none
-    can be started.
+    ``serve`` runs a replica in a child process and returns its exit code. Returns 0 if all replicas
+    stopped in order. Raises ``KeyhouseError`` if no replica can start.
     """
     require_several_processes()
     configure_logs(settings.log_level, settings.log_format)
@@ -81,7 +83,10 @@ def supervise(settings: Settings, serve: Callable[[Settings], int]) -> int:
 
 
 def next_pause(last: float | None, lived: float) -> float:
-    """Return the seconds until one that lived for ``lived`` is started again; ``last``: before."""
+    """Return the seconds until the restart of a replica that ran for ``lived`` seconds.
+
+    ``last``: the previous pause in seconds, or None.
+    """
     return PAUSE if last is None or lived >= SETTLED else min(2 * last, LONGEST_PAUSE)
 
 
@@ -97,11 +102,11 @@ class _Supervisor:
         self._serve = serve
         self._own_id = os.getpid()
         self._running: dict[int, _Running] = {}  # by process id
-        self._ended: dict[int, _Ended] = {}  # how each ended last, by number
-        self._due: dict[int, float] = {}  # when those that ended are started again, by number
+        self._ended: dict[int, _Ended] = {}  # the last end of each replica, by number
+        self._due: dict[int, float] = {}  # times of pending restarts, by number
 
     def run(self) -> int:
-        # Blocked, they wait to be taken: none comes between a look and a wait.
+        # Blocked signals stay pending for sigwait, so no signal is lost between a check and a wait.
         signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
         log.info("starting several replicas", replicas=self._settings.replicas)
         for number in range(1, self._settings.replicas + 1):
@@ -118,7 +123,7 @@ class _Supervisor:
         return _exit_code(each.code for each in self._ended.values())
 
     def _signal(self) -> int | None:
-        """Return the signal that came first, None if it is time to start one again."""
+        """Return the next signal, or None when a restart is due."""
         if not self._due:
             return signal.sigwait(_AWAITED)
         left = max(0.0, min(self._due.values()) - time.monotonic())
@@ -129,11 +134,11 @@ class _Supervisor:
         began = time.monotonic()
         try:
             child = os.fork()
-        except OSError:  # as at a limit of processes: it is tried again
+        except OSError:  # a limit of processes, for example: a later attempt may succeed
             self._note_end(number, began, REFUSED)
             return
         if child == 0:
-            # Nothing of the parent is run here again, whatever happens.
+            # The child must never continue with code of the parent.
             try:
                 os._exit(self._served(number))
             finally:
@@ -141,7 +146,7 @@ class _Supervisor:
         self._running[child] = _Running(number, began)
 
     def _served(self, number: int) -> int:
-        """Be the replica ``number``; return its exit code."""
+        """Run as replica ``number``. Return its exit code."""
         end_with_parent(self._own_id)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
         return self._serve(self._settings.of_replica(Replica(number, *self._sockets)))
@@ -160,7 +165,7 @@ class _Supervisor:
         log.warning("a replica has ended", replica=number, code=code, again_in=pause)
 
     def _stop(self) -> int:
-        """Have all end; return the exit code when they have."""
+        """Stop all replicas. Return the exit code after their end."""
         for each in self._sockets:
             each.close()
         for child in self._running:
@@ -175,7 +180,7 @@ def _exit_code(codes: Iterable[int]) -> int:
 
 
 def end_with_parent(parent: int) -> None:
-    """Let this process be stopped when ``parent``, whose child it is, ends, however that ends."""
+    """Let the kernel send SIGTERM to this process when ``parent``, its parent, ends in any way."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:  # it has ended already
+    if os.getppid() != parent:  # the parent has ended already
         os._exit(REFUSED)

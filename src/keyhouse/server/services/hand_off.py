@@ -179,7 +179,10 @@ class KeyGiver:
         try:
             own = await self._quotes.own()
         except QuoteRefusedError as refused:  # not the asker's doing
-            raise UnavailableError(f"the own quote: {refused.message}", hint=refused.hint) from None
+            raise UnavailableError(
+                f"this coordinator's own quote does not verify: {refused.message}",
+                hint=refused.hint,
+            ) from None
         held = self._held()
         require_admitted(verdict, held.replicas, own)
         exchange.require_not_ahead(ask.known, held.place)

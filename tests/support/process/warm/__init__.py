@@ -1,1 +1,1 @@
-"""Warm interpreters that become `keyhouse` processes, and how they are asked."""
+"""Warm interpreters that fork `keyhouse` processes, and the requests to them."""

@@ -1,15 +1,28 @@
-"""A warm interpreter that becomes `keyhouse` processes: what it imported, they need not import.
+r"""A warm interpreter that forks `keyhouse` processes.
 
-Run as a program with the kind of its children (``serve``, ``run`` or ``command``), which of how
-many of that kind it is, the descriptors of a socket and of one that listens, for shells, and the
-number by which thresholds are divided (``support.process.divided``). Each message on the first, and
-the first on a connection to the other, is a request: JSON with ``arguments``, ``environment`` and
-``folder``, and four descriptors: the three standard streams of the child and a pipe, which gets the
-child's process id and, at its end, its exit code (four bytes each, native order, negative for a
-signal).
+A child runs the shipped code from `keyhouse.cli.main` to its end. It differs from a process of a
+shell in these points, and in no others:
 
-The nursery forks, and waits for those that it forked: nothing else, so it has no threads. It ends
-when the other end of the first socket is closed.
+1. Modules are imported and some tables are made before the fork (``_preload``).
+2. The first RSA-4096 keys come from stored primes (``rsa_keys``). They are real keys.
+3. ``serve`` and ``run`` do not read the file of packed code, because all code is loaded.
+4. ``serve`` does not replace its process by an isolated process. The environment is cleaned here.
+5. All children of a fork server have the same seed for hashes of strings. Two servers take turns.
+6. The process ends after the exit functions, without the destruction of its modules.
+7. With ``KEYHOUSE_TESTS_DIVIDED``, thresholds are smaller (``divided``).
+
+``KEYHOUSE_TESTS_COLD=1 scripts/test`` runs the suite without any of them.
+
+Arguments of the program: the kind of the children (``serve``, ``run`` or ``command``), the index of
+this server, the number of servers of that kind, the descriptors of a socket and of a listening
+socket for shells, and the divisor of thresholds. A request is a JSON object with ``arguments``,
+``environment`` and ``folder``, and four descriptors: the three standard streams and a pipe.
+Requests arrive on the first socket, and once per connection on the second. The pipe receives the
+child's process id and, after its end, its exit code. Each has four bytes in native order. Signals
+are negative.
+
+The server only forks and waits, so it needs no threads. It ends when the first socket is closed at
+the other end.
 """
 
 import atexit
@@ -36,17 +49,17 @@ if TYPE_CHECKING:
 LONGEST_REQUEST: Final = 1 << 16
 EXIT: Final = struct.Struct("i")
 
-# Whole packages: what a process imports when it needs it first is warm as well.
+# Packages that are imported as a whole, including modules of a later first use.
 _PACKAGES: Final = {
     "serve": ("keyhouse.base", "keyhouse.coordinator", "keyhouse.server", "keyhouse.wire"),
     "run": ("keyhouse.launcher", "keyhouse.wire"),
     "command": ("keyhouse.cli", "keyhouse.client", "keyhouse.console", "keyhouse.manifest"),
 }
 
-# Programs of their own.
+# Programs that start at import.
 _OTHERS: Final = ("keyhouse.cli.__main__", "keyhouse.cli.pack_code")
 
-# What these import when they first do something, of others.
+# Modules of libraries and other rooms that are imported at a first use.
 _MODULES: Final = {
     "serve": (
         "cryptography.hazmat.backends.openssl.backend",
@@ -82,19 +95,19 @@ _MODULES: Final = {
     ),
 }
 
-# What the parser of commands imports when it first shows a result, a list and a mistake.
+# The parser of commands imports further modules for a first result, a list and a mistake.
 _WARMING: Final = (["version"], ["--help"], ["no-such-command"])
 
 
 def _preload(kind: str, this: int, of: int) -> "KeptKeys":
-    """Import everything, and make what is made once: of types, of patterns and of the parser.
+    """Import modules, and make types, patterns and the parser.
 
-    Returns the keys for the children of ``this`` of how many nurseries.
+    Return the keys for the children of server ``this`` of ``of`` servers.
     """
     if kind == "command":
         from keyhouse.cli.commands import leave_out
 
-        leave_out()  # as it does itself, when it begins
+        leave_out()  # as `keyhouse.cli.main` does first
     for name in (*_below(_PACKAGES[kind]), *_MODULES[kind]):
         importlib.import_module(name)
     if kind != "run":
@@ -136,7 +149,7 @@ def _kept_keys(this: int, of: int) -> "KeptKeys":
 
 @contextmanager
 def _tests_on_path() -> Iterator[None]:
-    """Let modules of the tests be imported until the context ends."""
+    """Make modules of the tests importable during the context."""
     sys.path.insert(0, str(Path(__file__).parents[3]))
     yield
     del sys.path[0]
@@ -149,7 +162,7 @@ def _divide(by: str) -> None:
 
 
 def _warm_tls() -> None:
-    """Have OpenSSL read and make its tables, which it does once in a process."""
+    """Let OpenSSL read and make its tables, once per process."""
     from keyhouse.authority import make_coordinator_keys
     from keyhouse.server.process.serving import root_context
 
@@ -161,7 +174,7 @@ def _warm_tls() -> None:
 
 
 def _need_no_packed_code() -> None:
-    """Spare children the file of code, which takes half of their start: all of it is loaded."""
+    """Let children skip the file of packed code. Reading it takes half of their start."""
     from keyhouse.base.process import packed_code
 
     def no_file(command: str) -> str:
@@ -180,21 +193,21 @@ def _below(packages: Sequence[str]) -> Iterator[str]:
 
 
 class _Children:
-    """The processes that run, by descriptors that can be read from once they have ended."""
+    """The running children, by descriptors that become readable at their end."""
 
     def __init__(self) -> None:
-        self._running: dict[int, tuple[int, int]] = {}  # process ids, and where their ends are told
+        self._running: dict[int, tuple[int, int]] = {}  # child's process id and its pipe
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._running)
 
     def add(self, child: int, ends: int) -> None:
-        """Tell the process id of ``child`` to ``ends``, and its exit code when it has ended."""
+        """Write the process id of ``child`` to the pipe ``ends``."""
         self._running[os.pidfd_open(child)] = (child, ends)
         _tell(ends, child)
 
     def bury(self, ended: int) -> None:
-        """Tell how the process at the descriptor ``ended`` has ended."""
+        """Write the exit code of the child with the descriptor ``ended`` to its pipe."""
         child, ends = self._running.pop(ended)
         _, status = os.waitpid(child, 0)
         _tell(ends, os.waitstatus_to_exitcode(status))
@@ -202,25 +215,25 @@ class _Children:
         os.close(ended)
 
     def forget(self) -> None:
-        """Close what belongs to the nursery, in a child of it."""
+        """Close the server's descriptors in a child."""
         for ended, (_, ends) in self._running.items():
             os.close(ended)
             os.close(ends)
 
 
 def _tell(ends: int, number: int) -> None:
-    with suppress(OSError):  # nobody wants to know
+    with suppress(OSError):  # nobody reads the pipe
         os.write(ends, EXIT.pack(number))
 
 
 def _become(kind: str, request: Any, streams: Sequence[int]) -> None:
-    """Set everything, in a child, but what it runs."""
+    """Prepare a child: streams, environment, folder and arguments."""
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.environ.clear()
     os.environ.update(request["environment"])
-    if kind == "serve":  # what its first process does before it starts the isolated one
+    if kind == "serve":  # the first process of a cold start does this
         from keyhouse.base.process.isolation import clean_environment
 
         kept = clean_environment(os.environ)
@@ -233,7 +246,7 @@ def _become(kind: str, request: Any, streams: Sequence[int]) -> None:
 def _fork_on_request(
     kind: str, keys: "KeptKeys", control: socket.socket, listener: socket.socket
 ) -> bool:
-    """Fork a child for each request; return True in a child, False at the end."""
+    """Fork a child for each request. Return True in a child, False at the end of the server."""
     children = _Children()
     while True:
         ready, _, _ = select.select([control, listener, *children], [], [])
@@ -248,7 +261,7 @@ def _fork_on_request(
                 raw, descriptors, _, _ = socket.recv_fds(connection, LONGEST_REQUEST, 4)
         else:
             continue
-        if not raw:  # a shell's that has ended
+        if not raw:  # the shell has ended
             continue
         *streams, ends = descriptors
         keys.choose()
@@ -267,10 +280,11 @@ def _fork_on_request(
 
 
 def _run() -> None:
-    """Run the command, and end as an interpreter does, but without taking itself apart.
+    """Run the command, and end without the destruction of modules.
 
-    That writes to every page which this process shares with the nursery: it takes longer than most
-    commands do. What fails to be written fails again, and is told, as the interpreter ends.
+    The destruction writes to each page that the child shares with the server, and takes longer than
+    most commands. If a write to a standard stream fails, the interpreter's own end reports the
+    failure.
     """
     from keyhouse.cli import main as run
 
@@ -290,7 +304,7 @@ def _run() -> None:
 
 
 def main() -> None:
-    """Be the nursery; return from this as one of its children, which then runs the command."""
+    """Run the fork server. Return in a child, after its command."""
     kind, *numbers, by = sys.argv[1:]
     this, of, *descriptors = map(int, numbers)
     _divide(by)

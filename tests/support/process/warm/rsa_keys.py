@@ -17,25 +17,25 @@ _BITS: Final = 4096
 
 
 class KeptKeys:
-    """The keys for the children of one nursery of several; each nursery has others.
+    """The RSA keys for the children of a fork server. Each server has its own keys.
 
-    A child makes keys itself once it has had its few, and so does a process that it forks: no key
-    is in two processes until more than a hundred others have begun.
+    After its first keys, a child generates keys itself, and so do processes that it forks. More
+    than a hundred processes start before two of them share a key.
     """
 
-    def __init__(self, nursery: int, nurseries: int) -> None:
+    def __init__(self, server: int, servers: int) -> None:
         primes = [prime for pair in primes_of(_BITS) for prime in pair]
-        pairs = [*itertools.combinations(primes, 2)][nursery::nurseries]
+        pairs = [*itertools.combinations(primes, 2)][server::servers]
         few = (pairs[at : at + _FOR_EACH] for at in range(0, len(pairs), _FOR_EACH))
         self._few: Final = itertools.cycle([*few])
         self._pairs: list[tuple[int, int]] = []
 
     def choose(self) -> None:
-        """Choose the keys of the child that is forked next."""
+        """Choose the keys for the next child."""
         self._pairs = [*next(self._few)]
 
     def use(self) -> None:
-        """Have this process, that child, take these in place of generating any."""
+        """Use the chosen keys in this child."""
         generate, owner, pairs = rsa.generate_private_key, os.getpid(), self._pairs
 
         def take(public_exponent: int, key_size: int, backend: object = None) -> rsa.RSAPrivateKey:
