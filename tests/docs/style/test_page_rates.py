@@ -18,13 +18,12 @@ _NINE_OF_TEN: Final = 22
 # Folders with rates above the targets, with ceilings just above the rates of 2026-11-24. A change
 # may only lower a ceiling. A folder that meets the targets leaves this list.
 _UNFINISHED: Final[dict[str, dict[str, int]]] = {
-    "benchmarks": {"relative": 18, "what": 6, "it": 24, "other": 7},
     "docs/decisions": {"relative": 31, "what": 8, "it": 26, "other": 8},
 }
 
 # The same for the lengths of sentences: the median, and nine of ten.
 _LONG_SENTENCES: Final[dict[str, tuple[int, int]]] = {
-    "benchmarks": (18, 35),
+    "benchmarks": (13, 22),
     "docs/decisions": (15, 28),
 }
 
