@@ -66,7 +66,7 @@ def test_the_rendered_template_keeps_every_rule(tmp_path: Path) -> None:
 def test_collateral_of_amd_may_come_from_the_host_where_it_is_named() -> None:
     text = with_amd()
     assert problems(parsed(text)) == []
-    page = (FOLDER.parents[1] / "docs" / "how-to" / "run-under-gramine.md").read_text("utf-8")
+    page = (FOLDER.parents[1] / "docs" / "how-to" / "deploy-on-sgx.md").read_text("utf-8")
     added = [line.strip() for line in text.splitlines() if line not in rendered().splitlines()]
     assert len(added) == 3
     for line in added:

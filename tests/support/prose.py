@@ -1,4 +1,4 @@
-"""Rates of words that make prose hard to read, per 1,000 words of docstrings and comments.
+"""Rates of words that make prose hard to read, per 1,000 words of docstrings, comments and pages.
 
 Readers decide whether a text is clear; the rates only find places. A relative clause often hides a
 missing noun, "what" and "it" replace a noun, and "one" or "other" needs a noun to be understood.
@@ -17,6 +17,8 @@ from typing import Final
 TARGETS: Final = {"relative": 17, "what": 3, "it": 14, "other": 3}
 """The rates of a well written room, from python-tuf and h11. A room may have twice these rates."""
 
+CEILINGS: Final = {name: 2 * target for name, target in TARGETS.items()}
+
 _COUNTED: Final = {
     "relative": {"that", "which", "who", "whom", "whose"},
     "what": {"what"},
@@ -28,6 +30,16 @@ _BARE_ONE: Final = re.compile(
     r"\bone(?=[.,;:)]| (?:that|which|who|of|is|has|in|for|to|with|from|and|or)\b)"
 )
 _DIRECTIVE: Final = re.compile(r"#\s*(?:noqa|type:|pragma|fmt:)")
+
+_NO_PROSE: Final = re.compile(  # blocks of code, comments (with generated tables), tables
+    r"^ *```.*?^ *```|<!--.*?-->|^ *\|[^\n]*", re.DOTALL | re.MULTILINE
+)
+_TARGET: Final = re.compile(r"\]\([^)]*\)")
+_CODE: Final = re.compile(r"`[^`]*`")
+_SENTENCE_END: Final = re.compile(  # a full stop, an empty line, the start of an item or quotation
+    r"(?<=[.!?])\s+(?=[A-Z*\"'\[(])|\n\s*\n|\n\s*(?:[-*>#]|\d+\.)\s"
+)
+_LEAST_WORDS: Final = 3  # in a sentence; fewer words are a heading or a number of a list
 
 
 def prose_of(source: str) -> Iterator[str]:
@@ -41,6 +53,21 @@ def prose_of(source: str) -> Iterator[str]:
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT and not _DIRECTIVE.match(token.string):
             yield token.string
+
+
+def prose_of_page(page: str) -> str:
+    """Return the prose of a Markdown page: no blocks of code, tables, comments or link targets.
+
+    Each code in a line becomes one capital letter, so the code counts as one word and can begin a
+    sentence.
+    """
+    return _CODE.sub("X", _TARGET.sub("]", _NO_PROSE.sub("\n", page)))
+
+
+def sentence_lengths(prose: str) -> list[int]:
+    """Return the number of words of each sentence of at least three words."""
+    lengths = [len(_WORDS.findall(sentence)) for sentence in _SENTENCE_END.split(prose)]
+    return [length for length in lengths if length >= _LEAST_WORDS]
 
 
 class Tally:
