@@ -1,8 +1,8 @@
-"""Requests with a signed approval: what a user's key signs before it is sent.
+"""Requests with a signed approval by the user's key.
 
-The approval is bound to the manifest in force and to a head of the transparency log that has been
-verified: the root signed the log's key, this key the head, and it continues what is remembered. So
-it counts in this history alone, and the user is a witness of it.
+The approval is bound to the manifest in force and to a verified head of the transparency log. The
+root signed the log's key, the log's key signed the head, and the head continues the remembered
+heads. So the approval is valid in this history alone, and the user is a witness of this history.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ from keyhouse.wire.json_decoder import read
 
 
 class Signer(NamedTuple):
-    """A user's certificate (DER), and what returns its key's signature over a message.
+    """A user's certificate (DER), and a function that signs a message with its key.
 
     ``sign`` may block, and raises ``ClientSetupError``.
     """
@@ -48,9 +48,9 @@ class Signer(NamedTuple):
 
 
 def signer_of(user: UserIdentity | TokenIdentity | None) -> Signer | None:
-    """Return how ``user`` signs; None if the key is of a kind that signs no approvals.
+    """Return the signer of ``user``, or None if the kind of key cannot sign approvals.
 
-    It may read files. Raises ``ClientSetupError``.
+    The function may read files. Raises ``ClientSetupError``.
     """
     if isinstance(user, ClientIdentity):
         user = user.read()
@@ -83,13 +83,13 @@ def _sign(key: Secret, message: bytes) -> bytes:
 T = TypeVar("T")
 
 LOOKS: Final = 3
-"""How often a request is signed and sent, while others decide something in between."""
+"""Attempts to sign and send one request. Another user's decision in between ends an attempt."""
 
 _CONFLICT: Final = 409
 
 
 class Statement(NamedTuple):
-    """What is decided, about which bytes, and the digest of the plan that was seen, if any."""
+    """A decision about the bytes ``sent``; and the digest of the reviewed plan, or ""."""
 
     decision: Decision
     sent: bytes
@@ -97,7 +97,7 @@ class Statement(NamedTuple):
 
 
 class Desk(NamedTuple):
-    """What approvals are signed with: the user's key, and what the coordinator shows."""
+    """The inputs of an approval: the user's key, and the coordinator's log and manifest."""
 
     root_der: bytes
     signer: Callable[[], Signer | None]  # may read files
@@ -108,11 +108,11 @@ class Desk(NamedTuple):
 def with_approval(
     desk: Desk, statement: Statement, send: Callable[[bytes | None], Steps[T]]
 ) -> Steps[T]:
-    """Return what ``send`` returns, which is given the signed approval.
+    """Call ``send`` with the signed approval and return its result.
 
-    It is given None, and nothing is signed, if the coordinator shows no log (an older version has
-    none), if the manifest in force does not name the user, or for a kind of key that signs no
-    approvals. While others decide something, it is signed again.
+    ``send`` gets None instead of an approval in three cases: the coordinator serves no log (an
+    older version), the manifest in force does not name the user, or the kind of key cannot sign
+    approvals. If another user decides something meanwhile, this user signs again for the new head.
     """
     signer = yield from work(desk.signer)
     found = None if signer is None else (yield from _look(desk))
@@ -122,7 +122,7 @@ def with_approval(
 
 
 class _Seen(NamedTuple):
-    """What the coordinator has shown, verified."""
+    """Verified data of the coordinator."""
 
     checkpoint: LogCheckpoint
     manifest: bytes
@@ -151,16 +151,19 @@ def _signed(
 
 
 def _look(desk: Desk) -> Steps[_Seen | None]:
-    """Return what the coordinator shows now; None: it shows no log. Raises ``TrustError``."""
+    """Return the coordinator's newest checkpoint and manifest, or None without a log.
+
+    Raises ``TrustError``.
+    """
     try:
         checkpoint = yield from desk.checkpoint()
-    except (CallUnknownError, CallRefusedError):  # the request itself is refused likewise
+    except (CallUnknownError, CallRefusedError):  # the coordinator refuses the request, too
         return None
     return _Seen(checkpoint, (yield from desk.in_force()))
 
 
 def _envelope(root_der: bytes, statement: Statement, signer: Signer, seen: _Seen) -> bytes | None:
-    """Return the signed approval; None if the manifest in force does not name the signer."""
+    """Return the signed approval, or None if the manifest in force does not name the signer."""
     user = _name_of(signer.certificate, seen.manifest)
     if user is None:
         return None
@@ -195,7 +198,10 @@ class _Users(msgspec.Struct, frozen=True):
 
 
 def _name_of(certificate: bytes, manifest: bytes) -> str | None:
-    """Return whose ``certificate`` (DER) it is in ``manifest``, which the root has signed."""
+    """Return the name of the user with ``certificate`` (DER) in ``manifest``, or None.
+
+    The root has signed the manifest.
+    """
     users = read(manifest, _Users).value.users
     return next((name for name, one in users.items() if _listed(one) == certificate), None)
 

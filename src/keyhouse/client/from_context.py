@@ -1,4 +1,4 @@
-"""Everything that a session needs, from a context of ``keyhouse context``."""
+"""Read the arguments of a session from a context of ``keyhouse context``."""
 
 from pathlib import Path
 
@@ -18,11 +18,11 @@ from keyhouse.client.trust import Trust
 from keyhouse.client.trust_files import read_named
 
 User = UserIdentity | TokenIdentity
-"""A user, with a key that CPython's TLS can use or with one that stays on a token."""
+"""A user. CPython's TLS can load the key, or the key stays on a token."""
 
 
 class Described(msgspec.Struct, frozen=True):
-    """A deployment as one user sees it."""
+    """A deployment as one user describes it."""
 
     address: str
     trust: Trust
@@ -33,11 +33,14 @@ class Described(msgspec.Struct, frozen=True):
 def described(
     name: str = "", password: Secret | None = None, *, anonymous: bool = False
 ) -> Described:
-    """Return what the context ``name`` describes; else that of KEYHOUSE_CONTEXT or the one in use.
+    """Return the deployment in the context ``name``.
 
-    ``password``: of the user's key, PKCS #12 file or token. ``anonymous``: without the user, whose
-    files are not read. Raises ``ContextUnusableError``, and
-    ``RefusedError`` for files that cannot be used. It reads files, so it may block.
+    Without a name, the context of KEYHOUSE_CONTEXT applies, or else the current context.
+    ``password`` decrypts the user's key or PKCS #12 file, or opens the token. If ``anonymous``, the
+    user's files are not read and the result has no user.
+
+    Raises ``ContextUnusableError`` for the context, and ``RefusedError`` for unusable files. The
+    function reads files, so it may block.
     """
     named = chosen_context(name)
     if named is None:
@@ -69,7 +72,7 @@ def described(
 
 
 def _entries(kept: tuple[str, ...]) -> list[str]:
-    """Return the entries of a list, several of which may stand between commas."""
+    """Return the entries of a list. One text may contain several entries, separated by commas."""
     found = [each.strip() for text in kept for each in text.split(",") if each.strip()]
     if kept and not found:
         raise ContextUnusableError("a list of what the context accepts is empty")
@@ -77,7 +80,7 @@ def _entries(kept: tuple[str, ...]) -> list[str]:
 
 
 def _user(context: Context, password: Secret | None) -> User | None:
-    """Return the user; None: anonymous."""
+    """Return the user, or None for anonymous calls."""
     match context.user_is_on:
         case "files":
             key = Secret(read_named(context.key))

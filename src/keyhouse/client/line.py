@@ -1,18 +1,18 @@
-"""The line of a root, as a coordinator proves it, and the checks that a client has made.
+"""The checks that a client makes on the line of a root.
 
-A quote shows which code answers, and under which root. It does not show who began the deployment: a
-host can begin one with holders or code of its own, learn the root key, and then update to the
-manifest that clients expect. The line lists every manifest that was in force under the root, so a
-client can notice that.
+A quote proves the coordinator's code and root. A quote does not prove who began the deployment. A
+host can begin a deployment with its own holders or code and learn the root key. Then the host can
+update to the manifest that clients expect. The line lists every manifest that was in force under
+the root, so a client can detect this attack.
 
 1. The answer has a quote over the root, a fresh nonce and the last entry of the line. Genuine code
-   serves all entries and has proven them itself, so their own quotes are left to auditors.
-2. The entries follow each other, and the first one is about this root.
-3. The line begins with the entries that are remembered.
-4. The first manifest is the expected one, or the remembered one.
-5. Where ``manifests`` is "all", each other manifest is listed, or the user has accepted it.
+   serves all entries and has verified their proofs, so this client leaves those to auditors.
+2. Each entry follows its predecessor, and the first entry is about this root.
+3. The line begins with the remembered entries.
+4. The first manifest is the expected or the remembered manifest.
+5. If ``manifests`` is "all", each further manifest is listed, or the user has accepted it.
 
-An older coordinator serves no line. That is no failure, unless a rule demands a line.
+An older coordinator serves no line. This is a failure only if a rule requires a line.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _PINNED: Final = "do not use it: another deployment answers, or its first manife
 
 
 class CheckName(StrEnum):
-    """The checks of a coordinator: stable words for programs."""
+    """The names of a coordinator's checks: stable words for programs."""
 
     CODE = "code"
     LINE = "line"
@@ -50,18 +50,18 @@ class CheckName(StrEnum):
 
 
 class TrustCheck(Readable, frozen=True):
-    """One check of a coordinator: whether a client has made it, and what it found, or why not."""
+    """A check of a coordinator. ``text`` is the result, or the reason for a missing check."""
 
-    name: str  # of ``CheckName``
+    name: str  # a value of ``CheckName``
     done: bool
     text: str
 
 
 class LineRules(Readable, frozen=True):
-    """What a line has to be, beside sound.
+    """The rules for a line, in addition to its proof.
 
-    ``first``: the fingerprint of the first manifest; empty: any. ``accepted``: the fingerprints of
-    all manifests that may be in the line; None: any.
+    ``first`` is the fingerprint of the first manifest; empty accepts any. ``accepted`` has the
+    fingerprints of all permitted manifests; None accepts any.
     """
 
     first: str = ""
@@ -73,7 +73,7 @@ class LineRules(Readable, frozen=True):
         return bool(self.first) or self.accepted is not None
 
     def require(self, line: RootLine, seen: SeenLine | None) -> None:
-        """Raise ``TrustError`` for a line that these rules, or what was ``seen``, contradict."""
+        """Raise ``TrustError`` if ``line`` contradicts these rules or the remembered ``seen``."""
         if seen is not None:
             require_continued_line(line, seen)
         first = line.first
@@ -103,9 +103,9 @@ def accepted_in(line: RootLine, seen: SeenLine) -> set[str]:
 
 
 def fingerprint_of(manifest: bytes | str) -> str:
-    """Return the fingerprint of a manifest: of its bytes, or as 64 hex digits.
+    """Return the fingerprint of a manifest, given its bytes or the fingerprint in hex.
 
-    Raises ``ClientSetupError`` for another text.
+    Raises ``ClientSetupError`` for a text without exactly 64 hex digits.
     """
     if isinstance(manifest, bytes):
         return hashlib.sha256(manifest).hexdigest()
@@ -121,10 +121,10 @@ def fingerprint_of(manifest: bytes | str) -> str:
 def proven_line(
     data: LineData, root_der: bytes, nonce: bytes, judge: Callable[[bytes], Verdict]
 ) -> RootLine:
-    """Return the line in an answer. Its quote binds root, nonce and last entry.
+    """Return the line in an answer, after a check that the quote binds root, nonce and last entry.
 
-    ``judge`` verifies a quote, and returns its verdict if it is of the expected code. Raises
-    ``TrustError``; may block.
+    ``judge`` verifies a quote and returns its verdict if the quote has the expected code. Raises
+    ``TrustError``. The function may block.
     """
     try:
         line = read_line(tuple(each.entry for each in data.entries), root_der)
@@ -140,9 +140,9 @@ def proven_line(
 
 
 def require_line(line: RootLine | str, rules: LineRules, seen: SeenLine | None) -> None:
-    """Raise ``TrustError`` for a ``line`` that ``rules``, or what was ``seen``, contradict.
+    """Raise ``TrustError`` if ``line`` contradicts ``rules`` or the remembered line ``seen``.
 
-    A text says why there is no line, although a manifest is in force.
+    A text instead of a line is the reason for a missing line although a manifest is in force.
     """
     if isinstance(line, RootLine):
         rules.require(line, seen)
@@ -160,9 +160,9 @@ def require_line(line: RootLine | str, rules: LineRules, seen: SeenLine | None) 
 def checks_of(
     line: RootLine | str, rules: LineRules, seen: SeenLine | None
 ) -> Iterable[TrustCheck]:
-    """Yield the checks that are about the line; a text says why there is none.
+    """Yield the checks of the line. A text instead of a line is the reason for its absence.
 
-    ``seen``: what was remembered before.
+    ``seen`` is the line that was remembered before.
     """
     if isinstance(line, str):
         names = (CheckName.LINE, CheckName.ORIGIN, CheckName.FIRST_MANIFEST, CheckName.MANIFESTS)
@@ -177,7 +177,10 @@ def checks_of(
 
 
 def memory_check(known: Place | None, *, remembers: bool) -> TrustCheck:
-    """Return whether the coordinator continues what was ``known``. ``remembers``: is a memory."""
+    """Return the check against the memory. ``known``: the remembered state, if any.
+
+    ``remembers``: a memory is in use.
+    """
     if known is not None:
         text = f"it continues the state {known}, which was seen before"
     else:
@@ -186,7 +189,10 @@ def memory_check(known: Place | None, *, remembers: bool) -> TrustCheck:
 
 
 def witness_check(*, demanded: bool, has_log: bool) -> TrustCheck:
-    """Return whether witnesses saw the log. ``demanded``: there is a policy of witnesses."""
+    """Return the check of the witnesses. ``demanded``: a policy of witnesses is in use.
+
+    ``has_log``: the coordinator had a log to check.
+    """
     if demanded and has_log:
         return TrustCheck(CheckName.WITNESSES, done=True, text="a quorum of them has seen its log")
     text = "no manifest is in force" if demanded else "no --witness-policy names any"

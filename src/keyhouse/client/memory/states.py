@@ -1,23 +1,26 @@
-"""What a client remembers of coordinators, to detect rollbacks, which no single quote can show.
+"""The states of coordinators that a client remembers, to detect rollbacks.
 
-A quote proves which code answers and under which root, not that its state is the newest: a host can
-restore an older copy of everything, or run two copies that diverge. But every answer of a
-coordinator that enforces a manifest carries ``Keyhouse-State: <epoch>.<sequence>.<chain>``, its
-place in an append-only journal. A state that was seen once must hold forever:
+No single quote can show a rollback. A quote proves the coordinator's code and root, but not the
+age of the state. A host can restore an older copy of everything, or run two
+copies that diverge.
+
+But with a manifest in force, every answer carries ``Keyhouse-State: <epoch>.<sequence>.<chain>``.
+This is the coordinator's place in an append-only journal. A place that a client has seen must stay
+valid forever:
 
 ====================================================  =============================================
 another root certificate at an address                another deployment answers
 a lower sequence than was known when the call began   rollback: an older copy
-an equal sequence with another chain or epoch         fork: two copies have run apart
-epochs do not rise with the sequences                 contradiction: no journal has both
-no place at all, where there was one                  the state is gone
+an equal sequence with another chain or epoch         fork: two copies have diverged
+epochs do not rise with the sequences                 contradiction: no single journal has both
+no place in the answer, but a place before            the state is lost
 ====================================================  =============================================
 
-Its transparency log, in the header ``Keyhouse-Log``, shows what places cannot: an older copy that
-has overtaken what is remembered. The first head that is remembered is proven to continue all before
-it, or is the first ever seen. The others came later and are not proven yet. All of them must be
-beginnings of any log that is proven from then on: an older copy of the state that has overtaken
-them has another leaf for its own start.
+Places cannot show an older copy that has grown beyond the remembered places. The transparency log
+can: its head is in the header ``Keyhouse-Log``. The first remembered head is proven to continue all
+earlier heads, or is the first head ever seen. The further heads came later and are not proven yet.
+Any later proof must show that the log continues all of them. An older copy fails there, because its
+log has another leaf for its own start.
 """
 
 import hashlib
@@ -41,17 +44,17 @@ Heads = tuple[LogHead, ...]
 
 
 class Proven(NamedTuple):
-    """A head that is proven to continue those that it ``covers``."""
+    """A head that is proven to continue the heads in ``covers``."""
 
     head: LogHead
     covers: Heads
 
 
 AHEAD: Final = 256
-"""Leaves that a log may grow in a session before it is proven that it continues."""
+"""Leaves by which a log may grow in a session before its client demands a proof."""
 
 MOST_HEADS: Final = 1_000
-"""Heads that are remembered of each deployment."""
+"""Heads that are remembered for each deployment."""
 
 _HINT: Final = (
     "an older copy of its state was put back, or two copies run: find out which, and send it"
@@ -60,7 +63,7 @@ _HINT: Final = (
 
 
 def read_head(text: str) -> LogHead:
-    """Return the value of ``Keyhouse-Log``. Raises ``TrustError``."""
+    """Parse the value of ``Keyhouse-Log``. Raises ``TrustError``."""
     head = log_head_in(text)
     if head is None:
         raise contradicted("the coordinator's Keyhouse-Log cannot be read")
@@ -68,14 +71,15 @@ def read_head(text: str) -> LogHead:
 
 
 def contradicted(problem: str) -> TrustError:
-    """Return what is said of a log that contradicts what is remembered."""
+    """Return the error for a log that contradicts the memory."""
     return TrustError(problem, hint=_HINT)
 
 
 def require_continued(known: Heads, seen: LogHead | None, address: Address) -> None:
-    """Require that ``seen`` may continue what was ``known`` when the call began.
+    """Require that the log of ``seen`` may continue the heads ``known`` when the call began.
 
-    Raises ``TrustError`` for a smaller log, another one of equal size, and none.
+    Raises ``TrustError`` for a smaller log, for a different log of equal size, and for a missing
+    head.
     """
     if not known:
         return
@@ -93,14 +97,15 @@ def require_continued(known: Heads, seen: LogHead | None, address: Address) -> N
 
 
 def with_head(heads: Heads, seen: LogHead, address: Address) -> Heads:
-    """Return ``heads`` with ``seen``; the same tuple if it has nothing new.
+    """Return ``heads`` with ``seen``, or the same tuple if ``seen`` adds nothing.
 
-    Raises ``TrustError`` if a log of this size was another one.
+    Raises ``TrustError`` if the memory has a different head of this size.
     """
     same = next((one for one in heads if one.size == seen.size), None)
     if same is not None and same != seen:
         raise _fork(address, seen, same)
-    if same is not None or (heads and seen.size < heads[0].size):  # an answer was overtaken
+    # The head is smaller than the first if a newer answer overtook this answer.
+    if same is not None or (heads and seen.size < heads[0].size):
         return heads
     if len(heads) >= MOST_HEADS:
         raise contradicted(f"the log of the coordinator at {address} cannot be proven")
@@ -108,9 +113,10 @@ def with_head(heads: Heads, seen: LogHead, address: Address) -> Heads:
 
 
 def with_proven(heads: Heads, proven: Proven, address: Address) -> Heads:
-    """Return ``heads`` after a proof: the head that continues those that it covers, and the others.
+    """Return the heads after a proof: the proven head and the heads that it does not cover.
 
-    Others came meanwhile, perhaps from another process. Raises ``TrustError`` as ``with_head``.
+    Uncovered heads came during the proof, perhaps from another process. Raises ``TrustError`` as
+    ``with_head`` does.
     """
     found = with_head(heads, proven.head, address)
     others = [one for one in found if one not in proven.covers and one != proven.head]
@@ -128,7 +134,7 @@ def _fork(address: Address, seen: LogHead, known: LogHead) -> TrustError:
 
 
 KEPT: Final = 1_000
-"""Places that are remembered of each deployment: the newest ones."""
+"""Places that are remembered for each deployment: the newest places."""
 
 MOST: Final = 100
 """Addresses that are remembered."""
@@ -137,21 +143,21 @@ _SERVER_ERROR: Final = 500
 
 
 class MemoryFullError(RefusedError):
-    """No further coordinator can be remembered."""
+    """The memory has no room for a further coordinator."""
 
     code = "memory-full"
 
 
 class Memories(msgspec.Struct, frozen=True):
-    """Everything that is remembered. Places ascend by sequence, and their epochs never fall."""
+    """All memories of a client. Places ascend by sequence, and their epochs never fall."""
 
     roots: dict[str, str] = {}  # ``host:port`` to the SHA-256 of the root certificate, in hex
-    places: dict[str, tuple[Place, ...]] = {}  # that SHA-256 to what was seen under it
-    heads: dict[str, Heads] = {}  # that SHA-256 to heads of its log
-    lines: dict[str, SeenLine] = {}  # that SHA-256 to its line
+    places: dict[str, tuple[Place, ...]] = {}  # the same SHA-256 to places under this root
+    heads: dict[str, Heads] = {}  # the same SHA-256 to heads of the log
+    lines: dict[str, SeenLine] = {}  # the same SHA-256 to the line
 
     def root_at(self, address: Address) -> str:
-        """Return the SHA-256 of the root that answered at ``address``; "" if none is known."""
+        """Return the SHA-256 (hex) of the root that answered at ``address``; "" if unknown."""
         return self.roots.get(_key(address), "")
 
     def highest(self, root: str) -> Place | None:
@@ -164,16 +170,16 @@ class StateMemory(Protocol):
     """Stores ``Memories`` beyond the end of a session."""
 
     def read(self) -> Memories:
-        """Return what is remembered now."""
+        """Return the current memories."""
         ...
 
     def change(self, step: Callable[[Memories], Memories]) -> None:
-        """Replace what is remembered by ``step`` of it, durably and atomically."""
+        """Replace the memories by the result of ``step``, durably and atomically."""
         ...
 
 
 class Watch:
-    """Checks the answers of one coordinator against ``memory``. Without one it checks nothing."""
+    """Checks the answers of one coordinator against ``memory``, if there is a memory."""
 
     def __init__(self, memory: StateMemory | None, address: Address, root_der: bytes) -> None:
         self.root_der = root_der
@@ -182,7 +188,7 @@ class Watch:
         self._root = hashlib.sha256(root_der).hexdigest()
 
     def begin(self) -> Memories:
-        """Return what is known before a call: its answer must not be older."""
+        """Return the memories before a call. The answer must not be older than these."""
         return self._memory.read() if self._memory is not None else Memories()
 
     def newest(self, known: Memories) -> Place | None:
@@ -198,7 +204,7 @@ class Watch:
         return known.lines.get(self._root)
 
     def remember_line(self, line: "RootLine", *, accepted: bool = False) -> None:
-        """Remember ``line``, which was proven; with ``accepted`` its manifests are accepted."""
+        """Remember the proven ``line``. If ``accepted``, the user has accepted its manifests."""
         if self._memory is None:
             return
 
@@ -211,16 +217,16 @@ class Watch:
         self._memory.change(step)
 
     def remember_first(self, manifest: str) -> None:
-        """Remember that the user has set the first manifest, of this fingerprint."""
+        """Remember the fingerprint of the first manifest, which this user has set."""
         if self._memory is not None:
             seen = SeenLine(manifest, accepted=1)
             self._memory.change(lambda memories: with_line(memories, self._root, seen))
 
     def unproven(self, known: Memories, answer: Answer, ahead: int) -> Heads:
-        """Return the heads that the log has to be proven to continue before ``answer`` is used.
+        """Return the heads that the log must be proven to continue before ``answer`` is used.
 
-        Empty if it is what was proven last, or at most ``ahead`` leaves more.
-        Raises ``TrustError`` for an answer that contradicts what was ``known``.
+        Empty if the log has the last proven head, or at most ``ahead`` more leaves. Raises
+        ``TrustError`` for an answer that contradicts ``known``.
         """
         if self._memory is None or _is_without_state(answer):
             return ()
@@ -231,10 +237,10 @@ class Watch:
         return with_head(heads, seen, self._address)
 
     def check(self, known: Memories, answer: Answer, proven: Proven | None = None) -> None:
-        """Check an answer to a call that began when this was ``known``; remember its state.
+        """Check the answer to a call that began with the memories ``known``; remember its state.
 
-        ``proven``: a head of the log that is proven to continue what is remembered. Raises
-        ``TrustError``, and refusals of a memory that cannot be used.
+        ``proven`` is a head that is proven to continue the remembered heads. Raises ``TrustError``,
+        and the errors of an unusable memory.
         """
         if self._memory is None or _is_without_state(answer):
             return
@@ -264,7 +270,7 @@ class Watch:
 
 
 def _is_without_state(answer: Answer) -> bool:
-    """Tell whether it is a failure inside the server, which carries no state and no other data."""
+    """Return whether the answer is a failure inside the server, without state and further data."""
     return answer.state is None and answer.http_status >= _SERVER_ERROR
 
 
@@ -273,7 +279,7 @@ def _head_of(answer: Answer) -> LogHead | None:
 
 
 def read_place(text: str) -> Place:
-    """Return the value of ``Keyhouse-State`` as a place. Raises ``TrustError``."""
+    """Parse the value of ``Keyhouse-State``. Raises ``TrustError``."""
     place = place_in(text)
     if place is None:
         raise _contradiction("the coordinator's Keyhouse-State cannot be read")
@@ -281,10 +287,7 @@ def read_place(text: str) -> Place:
 
 
 def require_root_of(memories: Memories, address: Address, root: str) -> None:
-    """Require that no other root than ``root`` (SHA-256, hex) is known at ``address``.
-
-    Raises ``TrustError``.
-    """
+    """Raise ``TrustError`` if a root other than ``root`` (SHA-256, hex) is known at ``address``."""
     known = memories.root_at(address)
     if known and known != root:
         raise TrustError(
@@ -301,8 +304,8 @@ def remembered(
 ) -> Memories:
     """Return ``memories`` with the place ``seen`` at ``address`` under ``root`` (SHA-256, hex).
 
-    ``known`` is the newest place under that root when the call began: answers that overtake each
-    other are not a rollback. Raises ``TrustError``, or ``MemoryFullError``.
+    ``known`` is the newest place under this root when the call began. So answers that overtake each
+    other do not count as a rollback. Raises ``TrustError``, or ``MemoryFullError``.
     """
     require_root_of(memories, address, root)
     if seen is None:
@@ -328,7 +331,7 @@ def remembered(
 
 
 def forgotten(memories: Memories, address: Address) -> Memories:
-    """Return ``memories`` without the deployment at ``address``, whatever its other addresses."""
+    """Return ``memories`` without the deployment at ``address`` and all its further addresses."""
     root = memories.root_at(address)
     return Memories(
         {where: other for where, other in memories.roots.items() if other != root},
@@ -339,14 +342,14 @@ def forgotten(memories: Memories, address: Address) -> Memories:
 
 
 def with_line(memories: Memories, root: str, seen: SeenLine) -> Memories:
-    """Return ``memories`` with the line of ``root`` (SHA-256, hex), if that root is known."""
+    """Return ``memories`` with the line of ``root`` (SHA-256, hex), if this root is known."""
     if root not in memories.places or memories.lines.get(root) == seen:
         return memories
     return msgspec.structs.replace(memories, lines={**memories.lines, root: seen})
 
 
 def _with(places: tuple[Place, ...], seen: Place, address: Address) -> tuple[Place, ...]:
-    """Return ``places`` with ``seen``; the same tuple if it already has it."""
+    """Return ``places`` with ``seen``, or the same tuple if ``seen`` is in it."""
     at = bisect_left(places, seen.sequence, key=_sequence)
     before, after = places[max(at - 1, 0) : at], places[at : at + 1]
     if after and after[0].sequence == seen.sequence:
