@@ -98,7 +98,7 @@ def test_a_fork_at_a_place_before_the_newest_is_noticed_too() -> None:
 
 def test_no_state_where_there_was_one_is_refused() -> None:
     memories = seen(f"1.5.{A}")
-    with pytest.raises(TrustError, match="tells no state"):
+    with pytest.raises(TrustError, match="shows no state"):
         remembered(memories, HERE, ROOT, memories.highest(ROOT), None)
     assert remembered(memories, HERE, ROOT, None, None) is memories  # the call began before it
     assert remembered(Memories(), HERE, ROOT, None, None) == Memories()
@@ -106,7 +106,7 @@ def test_no_state_where_there_was_one_is_refused() -> None:
 
 @pytest.mark.parametrize("place", [None, Place(1, 5, A), Place(9, 9, A)])
 def test_another_root_at_the_address_is_refused_whatever_its_state(place: Place | None) -> None:
-    with pytest.raises(TrustError, match="another root certificate") as refused:
+    with pytest.raises(TrustError, match="has changed: its SHA-256") as refused:
         remembered(seen(f"1.5.{A}"), HERE, OTHER, None, place)
     assert refused.value.hint.endswith("keyhouse trust forget keys.example:4433")
 
@@ -361,7 +361,7 @@ def test_a_session_refuses_an_answer_older_than_the_one_before(tmp_path: Path) -
             trust(peer, address, memory)
         trust(peer, address, None)
         tell(peer, None)
-        with pytest.raises(TrustError, match="tells no state"):
+        with pytest.raises(TrustError, match="shows no state"):
             trust(peer, address, memory)
 
 
@@ -388,11 +388,11 @@ def test_another_root_at_the_address_is_not_trusted_until_the_old_one_is_forgott
         # The same address again: the port is another one now, so it is told what to remember.
         root = hashlib.sha256(first.root.der).hexdigest()
         memory.change(lambda _: remembered(Memories(), address, root, None, Place(1, 5, A)))
-        with pytest.raises(TrustError, match="another root certificate than before"):
+        with pytest.raises(TrustError, match="has changed: its SHA-256"):
             trust(second, address, memory)
         memory.change(lambda memories: forgotten(memories, address))
         assert trust(second, address, memory).root_der == second.root.der
-    assert memory.read() == Memories()  # it tells no state, so nothing of it is remembered
+    assert memory.read() == Memories()  # it shows no state, so nothing of it is remembered
 
 
 def test_an_unusable_memory_stops_before_anything_is_asked(tmp_path: Path) -> None:

@@ -110,7 +110,8 @@ def old_manifest(answer: Answer) -> wire.ManifestData:
     data = data_of(answer, wire.OldManifestData)
     if not (data.signature and data.fingerprint and data.manifest):
         raise AnswerUnreadableError(
-            "the coordinator's answer has no manifest", hint="has one been set?"
+            "the coordinator's answer has no manifest",
+            hint="keyhouse status shows whether one is set",
         )
     return wire.ManifestData(data.signature, data.fingerprint, data.manifest)
 
@@ -160,7 +161,7 @@ def _decoded(answer: Answer, whole: type[E]) -> E:
         # The decoder's findings could quote an answer with secrets. The status is enough.
         raise AnswerUnreadableError(
             f"the coordinator's answer cannot be read (HTTP {answer.http_status})",
-            hint="check that it is a coordinator of this version",
+            hint="check that a coordinator of this version answers",
         ) from None
 
 
@@ -170,7 +171,8 @@ def _refusal(answer: Answer) -> CallRefusedError | ServiceUnavailableError | Ans
         return AnswerUnreadableError(f"the coordinator's answer has no JSend status ({status})")
     if answer.is_of_older:
         return CallUnknownError(
-            "the coordinator does not know this call", hint="it may be an older version"
+            "the coordinator does not know this call",
+            hint="the coordinator may be an older version",
         )
     message = shown(envelope.message) or f"refused without a reason (HTTP {status})"
     if answer.is_put_off:

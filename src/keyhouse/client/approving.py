@@ -184,7 +184,7 @@ def _envelope(root_der: bytes, statement: Statement, signer: Signer, seen: _Seen
     except LogInvalidError as invalid:
         raise ClientSetupError(
             f"the update cannot be signed: {invalid.message}",
-            hint="check that the user's key is the one of the user's certificate",
+            hint="check that the user's key belongs to the user's certificate",
         ) from None
     return envelope
 

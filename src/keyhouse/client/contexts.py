@@ -171,7 +171,7 @@ def own_contexts_path() -> Path:
     path = contexts_path()
     if path is None:
         raise ContextUnusableError(
-            "no place for contexts", hint="set XDG_CONFIG_HOME or HOME to a directory"
+            "there is no directory for contexts", hint="set XDG_CONFIG_HOME or HOME to a directory"
         )
     return path
 
@@ -275,8 +275,8 @@ def _require_own(path: Path, found: os.stat_result) -> None:
         )
     if found.st_uid not in {os.geteuid(), 0} or found.st_mode & 0o022:
         raise ContextUnusableError(
-            f"others can write {path}, which says who is trusted",
-            hint=f"see what is in it, then: chmod 600 {path}",
+            f"others can write {path}, which decides the trusted coordinator",
+            hint=f"check its content, then: chmod 600 {path}",
         )
 
 
@@ -288,7 +288,7 @@ def _contexts(path: Path, tree: dict[str, Any]) -> Contexts:
             f"{path} has unknown fields: only current and contexts are known"
         )
     if not isinstance(current, str) or (current and current not in tables):
-        raise ContextUnusableError(f"{path} names a current context that is not in it")
+        raise ContextUnusableError(f"{path} names a current context that the file does not have")
     return Contexts(current, {name: _context(path, name, tables[name]) for name in tables})
 
 
@@ -307,7 +307,7 @@ def _context(path: Path, name: str, table: object) -> Context:
         listed = kinds[known[field]] is not str
         if not (_is_strings(value) if listed else isinstance(value, str)):
             raise ContextUnusableError(
-                f"{where}: {field} is no {'list of strings' if listed else 'string'}"
+                f"{where}: {field} is not a {'list of strings' if listed else 'string'}"
             )
         if "\0" in "".join(value):
             raise ContextUnusableError(f"{where}: {field} contains a zero byte")

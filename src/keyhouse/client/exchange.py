@@ -106,8 +106,8 @@ def _read(session: Session, read: Callable[[Answer], T], answer: Answer) -> T:
         # The coordinator answers as if the client had presented the certificate of an unknown user.
         raise CallRefusedError(
             _UNAUTHENTICATED,
-            "no certificate was presented (connect with the certificate and key of a user; a"
-            " workload, with its own)",
+            "no certificate was presented (connect with the certificate and key of a user,"
+            " or of the workload)",
             kind=refused.kind,
         ) from None
 
@@ -122,11 +122,11 @@ def _begin(session: Session, call: Call[T]) -> Steps[Memories]:
     trusted = session.trusted
     if (trusted.is_unwitnessed or trusted.is_without_line) and not _UNWITNESSED.fullmatch(asked):
         missing = (
-            "no witness has seen it" if trusted.is_unwitnessed else "no first manifest is compared"
+            "no witness has seen it" if trusted.is_unwitnessed else "no first manifest was compared"
         )
         raise TrustError(
             f"the coordinator enforced no manifest when it was verified, so {missing}",
-            hint="begin again once it does: keyhouse status shows its state",
+            hint="connect again after a manifest is set: keyhouse status shows the state",
         )
     if session.trusted.memory is None:
         return Memories()

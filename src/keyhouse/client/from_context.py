@@ -45,7 +45,7 @@ def described(
     named = chosen_context(name)
     if named is None:
         raise ContextUnusableError(
-            "no context is in use", hint="name one; keyhouse context list shows all"
+            "no context is in use", hint="name a context; keyhouse context list shows all"
         )
     context = named.context
     for field in ("address", "attestation"):
@@ -75,7 +75,10 @@ def _entries(kept: tuple[str, ...]) -> list[str]:
     """Return the entries of a list. One text may contain several entries, separated by commas."""
     found = [each.strip() for text in kept for each in text.split(",") if each.strip()]
     if kept and not found:
-        raise ContextUnusableError("a list of what the context accepts is empty")
+        raise ContextUnusableError(
+            "accepted-tcb-statuses or accepted-advisories in the context is empty",
+            hint="keyhouse context add NAME --replace writes the list again",
+        )
     return found
 
 
@@ -100,12 +103,13 @@ def _on_token(context: Context, password: Secret | None) -> TokenIdentity:
     pin = Secret(file.pin.encode()) if file.pin else password
     if pin is None:
         raise ClientSetupError(
-            "there is no PIN", hint=f"give a password, or Pin in {context.pkcs11_config}"
+            "there is no PIN",
+            hint=f"pass the PIN as password, or set Pin in {context.pkcs11_config}",
         )
     try:
         key_id = read_key_id(context.pkcs11_key_id)
     except ValueError:
-        raise ClientSetupError("the id of the key in the context is not in hex") from None
+        raise ClientSetupError("pkcs11-key-id in the context is not hex") from None
     return read_token(
         Path(file.path),
         token=file.token,

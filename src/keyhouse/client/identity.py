@@ -124,7 +124,7 @@ def read_pkcs12(content: Secret, password: Secret | None = None) -> PemIdentity:
             "the PKCS #12 file cannot be read", hint="check the file, and its password"
         ) from None
     if key is None or certificate is None:
-        raise ClientSetupError("the PKCS #12 file holds no certificate with its private key")
+        raise ClientSetupError("the PKCS #12 file contains no certificate with its private key")
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return PemIdentity(certificate.public_bytes(Encoding.PEM), Secret(pem))
 
@@ -174,7 +174,7 @@ def _unusable(
         return ClientSetupError(f"{the_certificate} {fault.problem}", hint=fault.hint)
     if is_encrypted(key.reveal()):
         return ClientSetupError(
-            f"{the_key} is encrypted", hint="give its passphrase: read_pem(..., password)"
+            f"{the_key} is encrypted", hint="pass its passphrase: read_pem(..., password)"
         )
     if private is None:
         fault = key_fault(key.reveal())
@@ -182,7 +182,7 @@ def _unusable(
     if not _belongs(private, leaf):
         return ClientSetupError(
             f"{the_key} does not belong to {the_certificate}",
-            hint="name the two that were made together",
+            hint="name a certificate and the key for it",
         )
     return ClientSetupError(
         f"TLS does not accept {the_certificate} with its key",

@@ -34,7 +34,7 @@ from keyhouse.wire.client_api import LineData
 from keyhouse.wire.headers import Place
 
 _FINGERPRINT: Final = re.compile("[0-9a-f]{64}")
-_PINNED: Final = "do not use it: another deployment answers, or its first manifest was never known"
+_PINNED: Final = "do not use it: another deployment answers, or someone else began this deployment"
 
 
 class CheckName(StrEnum):
@@ -79,8 +79,8 @@ class LineRules(Readable, frozen=True):
         first = line.first
         if self.demand_line and not isinstance(first, Created):
             raise TrustError(
-                "nothing shows the first manifest of this deployment: it began before the line",
-                hint="compare without --first-manifest, or begin a new deployment",
+                "no entry shows the first manifest: the deployment began before the line",
+                hint="connect without --first-manifest, or begin a new deployment",
             )
         if self.first and first.manifest != self.first:
             raise TrustError(
@@ -92,8 +92,8 @@ class LineRules(Readable, frozen=True):
             for manifest in line.manifests:
                 if manifest not in known:
                     raise TrustError(
-                        f"the manifest {manifest} was in force, and nobody has accepted it here",
-                        hint="judge it; keyhouse trust accept HOST, or list it",
+                        f"the manifest {manifest} was in force, and is not accepted here",
+                        hint="review it, then: keyhouse trust accept HOST, or list its fingerprint",
                     )
 
 
@@ -112,8 +112,8 @@ def fingerprint_of(manifest: bytes | str) -> str:
     found = manifest.lower()
     if not _FINGERPRINT.fullmatch(found):
         raise ClientSetupError(
-            f"{manifest!r} is not the fingerprint of a manifest, which has 64 hex digits",
-            hint="keyhouse manifest check FILE prints it",
+            f"{manifest!r} is not the fingerprint of a manifest: 64 hex digits",
+            hint="keyhouse manifest check FILE prints the fingerprint",
         )
     return found
 
@@ -151,7 +151,7 @@ def require_line(line: RootLine | str, rules: LineRules, seen: SeenLine | None) 
     if showed or rules.demand_line:
         raise TrustError(
             f"the manifests of this deployment cannot be compared: {line}",
-            hint="it showed them before: find out why an older version answers"
+            hint="it listed them before: find out why an older version answers"
             if showed
             else "upgrade the coordinator, or connect without --first-manifest",
         )
@@ -182,9 +182,9 @@ def memory_check(known: Place | None, *, remembers: bool) -> TrustCheck:
     ``remembers``: a memory is in use.
     """
     if known is not None:
-        text = f"it continues the state {known}, which was seen before"
+        text = f"the coordinator continues the remembered state {known}"
     else:
-        text = "nothing was seen of it before" if remembers else "there is no memory"
+        text = "no earlier state is remembered" if remembers else "there is no memory"
     return TrustCheck(CheckName.MEMORY, done=known is not None, text=text)
 
 
@@ -194,25 +194,27 @@ def witness_check(*, demanded: bool, has_log: bool) -> TrustCheck:
     ``has_log``: the coordinator had a log to check.
     """
     if demanded and has_log:
-        return TrustCheck(CheckName.WITNESSES, done=True, text="a quorum of them has seen its log")
-    text = "no manifest is in force" if demanded else "no --witness-policy names any"
+        return TrustCheck(
+            CheckName.WITNESSES, done=True, text="a quorum of witnesses has seen the log"
+        )
+    text = "no manifest is in force" if demanded else "no --witness-policy names witnesses"
     return TrustCheck(CheckName.WITNESSES, done=False, text=text)
 
 
 def _origin_check(line: RootLine) -> TrustCheck:
     if isinstance(line.first, Created):
-        return TrustCheck(CheckName.ORIGIN, done=True, text="accepted code made the root key")
-    text = "the root key is older than the line: nothing shows which code made it"
+        return TrustCheck(CheckName.ORIGIN, done=True, text="accepted code generated the root key")
+    text = "the root key is older than the line: its code is not proven"
     return TrustCheck(CheckName.ORIGIN, done=False, text=text)
 
 
 def _first_check(rules: LineRules, seen: SeenLine | None) -> TrustCheck:
     if rules.first:
-        text = "it is the expected one"
+        text = "the first manifest is the expected manifest"
     elif seen is not None:
-        text = "it is the one that was seen here first"
+        text = "the first manifest is the remembered manifest"
     else:
-        text = "--first-manifest names the expected one; nothing was seen here before"
+        text = "no first manifest is expected or remembered: set --first-manifest"
     done = bool(rules.first or seen is not None)
     return TrustCheck(CheckName.FIRST_MANIFEST, done=done, text=text)
 
@@ -221,6 +223,8 @@ def _manifests_check(line: RootLine, rules: LineRules, seen: SeenLine | None) ->
     known = {rules.first} | (accepted_in(line, seen) if seen is not None else set())
     left = len(set(line.manifests) - known)
     if rules.accepted is not None or not left:
-        return TrustCheck(CheckName.MANIFESTS, done=True, text="each one is named or accepted")
-    text = f"{left} not judged: keyhouse trust accept HOST accepts them"
+        return TrustCheck(
+            CheckName.MANIFESTS, done=True, text="each manifest is listed or accepted"
+        )
+    text = f"{left} not accepted: keyhouse trust accept HOST accepts them"
     return TrustCheck(CheckName.MANIFESTS, done=False, text=text)

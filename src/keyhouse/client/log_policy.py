@@ -62,7 +62,7 @@ class LogPolicy(Readable, frozen=True):
         # This also refuses a number that is beyond the dates of ``datetime``.
         if time - now.timestamp() > _AHEAD:
             raise TrustError(
-                "witnesses saw the log at a time that is later than it is here",
+                "the time of the witnesses is later than the time of this machine",
                 hint="check the clock of this machine (keyhouse doctor)",
             )
         seen = datetime.fromtimestamp(time, now.tzinfo)
@@ -70,7 +70,7 @@ class LogPolicy(Readable, frozen=True):
             raise TrustError(
                 f"witnesses saw the log last at {seen:%Y-%m-%d %H:%M:%S}, more than"
                 f" {self.max_age} s ago",
-                hint="an older copy may answer, or its witnesses are not reached: see the"
+                hint="an older copy may answer, or it cannot reach its witnesses: see the"
                 " coordinator's log",
             )
         return seen

@@ -87,7 +87,7 @@ def manifest(session: Session) -> Steps[CurrentManifest]:
     known = session.trusted.line
     data = yield from carry(session, calls.MANIFEST)
     if hashlib.sha256(data.manifest).hexdigest() != data.fingerprint:
-        raise TrustError("the manifest does not have the fingerprint that came with it")
+        raise TrustError("the manifest does not match the fingerprint in its answer")
     require_signature(session.trusted.root_der, data.manifest, data.signature, "the manifest")
     yield from _require_in_line(session, known, data.fingerprint)
     return CurrentManifest(data.manifest, data.fingerprint, data.signature)
@@ -112,10 +112,10 @@ def _require_in_line(session: Session, known: RootLine | None, fingerprint: str)
     newer = yield from with_line(trusted, trust, trust.line_rules, ask, seen, None)
     line = newer.line
     if known is not None and (line is None or not line.continues(len(known.raw), known.last_hash)):
-        raise TrustError("the line of the root does not continue the one that was verified before")
+        raise TrustError("the line of the root does not continue the verified line")
     if line is not None and fingerprint not in line.manifests[since:]:
         raise TrustError(
-            f"the manifest {fingerprint} is not the last one in the line of the root",
+            f"the manifest {fingerprint} is not the last in the line of the root",
             hint="do not use it: the line has a quote of genuine code, the manifest has none",
         )
     session.trusted = newer
@@ -132,7 +132,7 @@ def verify_manifest(session: Session, expected: bytes | str) -> Steps[CurrentMan
         raise TrustError(
             f"another manifest is in force: its fingerprint is {found.fingerprint},"
             f" must be {shown(wanted.lower())}",
-            hint="keyhouse manifest get shows it, keyhouse manifest log how it came to be",
+            hint="keyhouse manifest get shows it, keyhouse manifest log its history",
         )
     return found
 
@@ -189,7 +189,7 @@ def set_manifest(
     call = calls.setting(manifest)
     data = yield from carry_and_keep(session, call, keep, lambda data: data.shares)
     if (yield from _in_force(session)) != manifest:
-        raise TrustError("another manifest is in force than the one that was set")
+        raise TrustError("the manifest in force is not the manifest that was set")
     first = hashlib.sha256(manifest).hexdigest()
     yield from work(lambda: session.watch.remember_first(first))
     return data.shares
@@ -318,11 +318,11 @@ def secrets(session: Session, names: Sequence[str]) -> Steps[dict[str, wire.Secr
     Raises ``TypeError`` for a single string, because each letter would count as a name.
     """
     if isinstance(names, str):
-        raise TypeError(f"the names of secrets are a list: secrets([{shown(names)!r}])")
+        raise TypeError(f"the names must be a list: secrets([{shown(names)!r}])")
     asked = tuple(names)
     found = yield from carry(session, calls.reading_secrets(asked))
     if set(found) != set(asked):
-        raise TrustError("the answer has other secrets than those that were asked for")
+        raise TrustError("the answer does not have exactly the requested secrets")
     return found
 
 
@@ -403,7 +403,7 @@ def _same(digest: str, given: str) -> bool:
 
 def _require_plan_of(manifest: bytes, found: PlanData) -> None:
     if found.plan.manifest != hashlib.sha256(manifest).hexdigest():
-        raise TrustError("the plan is one of another manifest")
+        raise TrustError("the plan is for a different manifest")
 
 
 def _bound(session: Session, manifest: bytes, expected: PlanData | str) -> Steps[str]:

@@ -82,8 +82,7 @@ def newest_checkpoint(ask: Ask, root_der: bytes, heads: Iterable[LogHead]) -> St
         root = yield from _root_of(ask, head.size, found, parts)
         if LogHead.of(head.size, root) != head:
             raise contradicted(
-                f"fork: the log of {found.size} leaves does not continue {head}, which was seen"
-                " before"
+                f"fork: the log of {found.size} leaves does not continue the remembered {head}"
             )
     return found
 
@@ -101,8 +100,8 @@ def cosigned_checkpoint(ask: Ask, root_der: bytes, newest: LogCheckpoint) -> Ste
         newest = yield from newest_checkpoint(ask, root_der, [LogHead.of(newest.size, newest.root)])
     if found.size > newest.size or (yield from _root_of(ask, found.size, newest, {})) != found.root:
         raise contradicted(
-            f"fork: the log of {newest.size} leaves does not continue the {found.size} that its"
-            " witnesses saw"
+            f"fork: the log of {newest.size} leaves does not continue the {found.size} leaves that"
+            " its witnesses saw"
         )
     return found
 
@@ -136,6 +135,6 @@ def trusting() -> Iterator[None]:
         raise TrustError(
             f"the coordinator's log does not verify: {error.message}",
             hint=error.hint
-            or "it may be damaged on its way or on the host's disk; the log of a mirror can be"
-            " compared with it",
+            or "it may be damaged in transit or on the host's disk; compare it with the log"
+            " of a mirror",
         ) from None

@@ -87,7 +87,7 @@ class HolderKey:
         except ValueError:
             raise ClientSetupError(
                 "the recovery secret is not encrypted to this recovery key",
-                hint="take the one that was answered under the name of this key",
+                hint="use the recovery secret under the name of this key",
             ) from None
 
     def sign(self, share: Secret) -> bytes:
@@ -100,7 +100,7 @@ def _unreadable(pem: Secret, password: Secret | None) -> ClientSetupError:
         fault = key_fault(pem.reveal())
         return ClientSetupError(f"the recovery key {fault.problem}", hint=fault.hint)
     if password is None:
-        return ClientSetupError("the recovery key is encrypted", hint="give its passphrase as well")
+        return ClientSetupError("the recovery key is encrypted", hint="pass its passphrase as well")
     return ClientSetupError("the recovery key cannot be decrypted", hint="check the passphrase")
 
 
@@ -115,7 +115,7 @@ def require_offer(offer: Offer, root_der: bytes) -> None:
         message,
         offer.signature,
         "the key for the recovery",
-        hint="send nothing: anyone who put it there could read the share",
+        hint="send nothing: an attacker with this key could read the share",
     )
     _ephemeral_key(offer.ephemeral_public_key)
 
@@ -127,8 +127,8 @@ def require_root(offer: Offer, kept_root: bytes) -> None:
     """
     if not hmac.compare_digest(offer.index.root, kept_root):
         raise TrustError(
-            "the state to be recovered has another root certificate than the one that you kept",
-            hint="send nothing: it is another deployment, or one that was made up",
+            "the state to be recovered does not have the root certificate that you kept",
+            hint="send nothing: the state is of another deployment, or forged",
         )
 
 
@@ -140,10 +140,10 @@ def require_remembered(offer: Offer, root: str) -> None:
     """
     if root and not hmac.compare_digest(hashlib.sha256(offer.index.root).hexdigest(), root):
         raise TrustError(
-            "the state to be recovered has another root certificate than the one that is"
-            " remembered at this address",
-            hint="send nothing: it is another deployment, or one that was made up; keyhouse trust"
-            " show tells what is remembered",
+            "the state to be recovered does not have the root certificate that is remembered for"
+            " this address",
+            hint="send nothing: the state is of another deployment, or forged; keyhouse trust show"
+            " lists the remembered roots",
         )
 
 
@@ -171,7 +171,7 @@ def require_signed(offer: Offer, share: Secret, signature: bytes) -> str:
             return name
     raise TrustError(
         "the share is not signed by a recovery key of the state to be recovered",
-        hint="send nothing: it is another deployment, or the signature is over something else",
+        hint="send nothing: it is another deployment, or the signature is over another share",
     )
 
 

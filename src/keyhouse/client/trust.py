@@ -84,7 +84,7 @@ CollateralFor = Callable[[bytes], Collateral]
 May raise ``RefusedError`` (no trust) and ``UnavailableError``.
 """
 
-_HINT = "do not use it: it may be another machine that answers at this address"
+_HINT = "do not use it: another machine may answer at this address"
 
 
 class TrustedCoordinator(Readable, frozen=True):
@@ -307,7 +307,7 @@ def verifying(
     call = quoting(challenge)
     raw = yield from exchange(call.request, rules, seen.clear)
     if len(seen) != 1:  # with several handshakes, the peer of the answer is unknown
-        raise _untrusted("the quote did not come over the one connection made for it")
+        raise _untrusted("the quote did not come over the connection of its request")
     data, leaf = call.read(raw), seen[0]
     found = yield from work(lambda: proven(where, trust, data, leaf, challenge, now, memory))
     watch = Watch(memory, where, found.root_der)
@@ -335,7 +335,7 @@ def lined(
     try:
         data = yield from ask(line_quoting(nonce))
     except CallUnknownError:
-        return "the coordinator is of a version that serves no line"
+        return "the coordinator's version serves no line"
     except CallRefusedError as refused:  # an old root whose line has not begun yet
         return f"the coordinator serves no line: {refused.message}"
     binding = quote_binding(root_der, nonce)
@@ -370,7 +370,7 @@ def with_line(
     if proved is not None:
         yield from work(lambda: watch.remember_line(proved))
     checks = (
-        TrustCheck(CheckName.CODE, done=True, text="a quote proves the code that answers"),
+        TrustCheck(CheckName.CODE, done=True, text="a quote proves the coordinator's code"),
         *checks_of(line, rules, seen),
         memory_check(watch.newest(before), remembers=found.memory is not None),
         witness_check(demanded=trust.log_policy is not None, has_log=not found.is_unwitnessed),
@@ -393,7 +393,7 @@ def _asking(rules: Rules, answer: Answer, seen: list[bytes], root_der: bytes) ->
         request = msgspec.structs.replace(call.request, at_least=at_least)
         told = yield from exchange(request, rules)
         if any(leaf != root_der for leaf in seen):
-            raise _untrusted("another peer answered what was asked for after the quote")
+            raise _untrusted("another peer answered a call after the quote")
         return call.read(told)
 
     return ask
@@ -470,13 +470,15 @@ def _judged(trust: Trust, quote: bytes, binding: bytes, now: datetime | None) ->
 def _chain(pem: str) -> tuple[bytes, bytes]:
     chain = read_chain(pem, "the coordinator's certificate chain")
     if len(chain) != _CHAIN:
-        raise _untrusted(f"its chain has {len(chain)} certificates, must be intermediate and root")
+        raise _untrusted(
+            f"its chain has {len(chain)} certificates, expected 2: intermediate and root"
+        )
     return chain[0], chain[1]
 
 
 def _require_served(leaf: bytes, root: bytes) -> None:
     if leaf != root:
-        raise _untrusted("the certificate that it serves is not the root of its quote")
+        raise _untrusted("its TLS certificate is not the root of its quote")
 
 
 def _require_issued(intermediate: bytes, root: bytes) -> None:

@@ -85,7 +85,7 @@ def _verified(settings: RunSettings, seconds: float) -> "TrustedCoordinator":
         # The peer at this address has not proven to be the coordinator.
         raise TrustError(
             f"the coordinator is not trusted: it gave no quote: {error.message}",
-            hint="do not use it: it may be another machine that answers at this address",
+            hint="do not use it: another machine may answer at this address",
         ) from error
 
 

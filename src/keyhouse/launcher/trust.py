@@ -44,7 +44,7 @@ from keyhouse.wire import workload_api
 
 MARBLE_TYPE: Final = x509.ObjectIdentifier(workload_api.MARBLE_TYPE)
 
-_HINT: Final = "do not use it: it may be another machine that answers at this address"
+_HINT: Final = "do not use it: another machine may answer at this address"
 _CHAIN: Final = 2
 
 _ROOT: Final = "MARBLE_PREDEFINED_ROOT_CA"

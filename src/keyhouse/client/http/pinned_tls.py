@@ -28,7 +28,7 @@ class _Socket(ssl.SSLSocket):
         """Receive before the context's deadline. A peer that sends without end is cut off."""
         context: Any = self.context
         if time.monotonic() > context.deadline:
-            raise TimeoutError("the deadline is over")
+            raise TimeoutError("the deadline has passed")
         return super().recv(buflen, flags)
 
     def settimeout(self, value: float | None) -> None:
@@ -113,8 +113,8 @@ def pinned_context(root_der: bytes) -> PeerContext:
     def check(leaf: bytes) -> None:
         if not hmac.compare_digest(leaf, root_der):
             raise TrustError(
-                "the peer presented another certificate than the verified root",
-                hint="it is not the coordinator that was verified; send it nothing",
+                "the peer's certificate is not the verified root",
+                hint="the peer is not the verified coordinator; send nothing",
             )
 
     context = _context(check)

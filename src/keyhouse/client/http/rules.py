@@ -18,8 +18,8 @@ from keyhouse.client.http.retries import Timeouts
 from keyhouse.client.steps import Answer, Request
 from keyhouse.wire.address import CLIENT_API, Address
 
-_POSTED: Final = "it may have been carried out: look at status and log before you repeat it"
-_TRY_AGAIN: Final = "check that it is the coordinator's Client API, and that it runs"
+_POSTED: Final = "the change may have happened: read status and log before you repeat it"
+_TRY_AGAIN: Final = "check that the Client API of the coordinator runs at this address"
 
 
 _CONNECTING: Final = frozenset(
@@ -149,7 +149,7 @@ class Body:
         if headers.get("Keyhouse-Outcome") == "unknown":
             raise UnreachableError(
                 f"{self._address} does not know yet whether the change has happened",
-                hint="read before you repeat it",
+                hint="read the state before you repeat the change",
                 sent=True,
             )
         return Answer(
@@ -170,7 +170,7 @@ def client_error(
     """Return the error of the SDK for an ``error`` of httpx."""
     if isinstance(error, httpx.InvalidURL):
         return ClientSetupError(
-            "the request line is too long", hint="ask for fewer names in one call"
+            "the request line is too long", hint="request fewer names in one call"
         )
     if (unverified := _certificate_error(error)) is not None:
         return _untrusted(address, unverified)
@@ -189,12 +189,12 @@ def client_error(
 def _unanswered(error: httpx.HTTPError) -> str:
     """Return the failure of a connected peer, as the end of a sentence."""
     if isinstance(error, httpx.TimeoutException):
-        return "gave no whole answer in time"
+        return "sent no complete answer in time"
     if alert := alert_in(error):
         return f"ended the connection (TLS alert: {alert})"
     if isinstance(error, httpx.RemoteProtocolError) and not str(error).startswith(_CLOSED):
         return "does not answer in HTTP/1.1"
-    return "gave no whole answer before it closed"
+    return "closed the connection before the answer was complete"
 
 
 def _certificate_error(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
@@ -215,5 +215,5 @@ def _untrusted(address: Address, error: ssl.SSLCertVerificationError) -> TrustEr
         )
     return TrustError(
         f"the certificate of {address} does not verify under the verified root",
-        hint="it is not the coordinator that was verified; send it nothing",
+        hint="the peer is not the verified coordinator; send nothing",
     )

@@ -77,8 +77,8 @@ def chosen_memory(named: str) -> "FileMemory | None":
     path = Path(named) if named else default_memory()
     if path is None:
         raise MemoryUnusableError(
-            "there is no place to remember coordinators: neither XDG_STATE_HOME nor HOME is set",
-            hint="--memory FILE; with --memory none a rollback stays unnoticed",
+            "there is no directory for the memory: neither XDG_STATE_HOME nor HOME is set",
+            hint="name a file: --memory FILE; with --memory none a rollback stays unnoticed",
         )
     return FileMemory(path)
 
@@ -123,7 +123,7 @@ class FileMemory:
         except (_DamagedError, TrustError, UnreadableError):
             raise MemoryUnusableError(
                 f"the memory {self.path} is damaged",
-                hint="move it away to begin again: what was seen before is forgotten then",
+                hint="move it away to start with an empty memory: earlier states are forgotten",
             ) from None
         self._decoded = (raw, memories)
         return memories
@@ -154,7 +154,7 @@ class FileMemory:
             if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise MemoryUnusableError(
                     f"the memory {self.path} can be written by others",
-                    hint="find out who else wrote it; chmod 600 once it is right",
+                    hint="find out who else wrote the file; check its content, then chmod 600",
                 )
             return file.read(_LARGEST + 1)
 
@@ -174,7 +174,7 @@ class FileMemory:
         reason = os_reason(error if isinstance(error, OSError) else OSError(errno.EINVAL, ""))
         return MemoryUnusableError(
             f"the memory {self.path} {problem}: {reason}",
-            hint="--memory FILE names another one, --memory none does without: then nobody notices"
+            hint="--memory FILE names another file; with --memory none, no command notices"
             " a rollback",
         )
 

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from keyhouse.transparency.line import RootLine
 
 _HINT: Final = (
-    "an older copy of its state was put back, or another one took its place: find out which, and"
-    " send it nothing"
+    "an older copy of its state was restored, or another deployment answers: find out which, and"
+    " send nothing"
 )
 
 
@@ -28,8 +28,8 @@ def require_continued_line(line: "RootLine", seen: SeenLine) -> None:
     """Raise ``TrustError`` unless ``line`` begins with all entries of ``seen``."""
     if line.first.manifest != seen.first:
         raise TrustError(
-            f"the deployment began with the manifest {line.first.manifest}, but began with"
-            f" {seen.first} before",
+            f"the deployment began with the manifest {line.first.manifest}, must be the remembered"
+            f" {seen.first}",
             hint=_HINT,
         )
     if len(line.raw) < seen.number:
@@ -40,8 +40,7 @@ def require_continued_line(line: "RootLine", seen: SeenLine) -> None:
         )
     if seen.number and not line.continues(seen.number, bytes.fromhex(seen.last)):
         raise TrustError(
-            f"fork: the line of the root does not continue its {seen.number} entries that were seen"
-            " before",
+            f"fork: the line of the root does not continue its {seen.number} remembered entries",
             hint=_HINT,
         )
 

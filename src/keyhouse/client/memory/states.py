@@ -57,7 +57,7 @@ MOST_HEADS: Final = 1_000
 """Heads that are remembered for each deployment."""
 
 _HINT: Final = (
-    "an older copy of its state was put back, or two copies run: find out which, and send it"
+    "an older copy of its state was restored, or two copies run: find out which, and send"
     " nothing; to continue from this log on purpose: keyhouse trust forget HOST"
 )
 
@@ -86,7 +86,7 @@ def require_continued(known: Heads, seen: LogHead | None, address: Address) -> N
     newest = known[-1]
     if seen is None:
         raise contradicted(
-            f"the coordinator at {address} tells no head of its log; it was {newest} before"
+            f"the coordinator at {address} shows no head of its log; the head was {newest} before"
         )
     if seen.size < newest.size:
         raise contradicted(
@@ -108,7 +108,10 @@ def with_head(heads: Heads, seen: LogHead, address: Address) -> Heads:
     if same is not None or (heads and seen.size < heads[0].size):
         return heads
     if len(heads) >= MOST_HEADS:
-        raise contradicted(f"the log of the coordinator at {address} cannot be proven")
+        raise contradicted(
+            f"{len(heads)} heads of the log of the coordinator at {address} are remembered, and no"
+            " proof shows that it continues them"
+        )
     return tuple(sorted((*heads, seen), key=_size))
 
 
@@ -291,10 +294,10 @@ def require_root_of(memories: Memories, address: Address, root: str) -> None:
     known = memories.root_at(address)
     if known and known != root:
         raise TrustError(
-            f"another root certificate than before answers at {address}: its SHA-256 is {root},"
+            f"the root certificate at {address} has changed: its SHA-256 is {root},"
             f" must be {known}",
-            hint="another deployment is there, or it waits for recovery (keyhouse status --memory"
-            " none tells); if a new one is meant to be there: keyhouse trust forget"
+            hint="another deployment answers, or it waits for recovery (keyhouse status --memory"
+            " none shows it); if a new deployment is expected: keyhouse trust forget"
             f" {address}",
         )
 
@@ -311,7 +314,7 @@ def remembered(
     if seen is None:
         if known is not None:
             raise _contradiction(
-                f"the coordinator at {address} tells no state; it was at {known} before"
+                f"the coordinator at {address} shows no state; the state was {known} before"
             )
         return memories
     if known is not None and seen.sequence < known.sequence:
@@ -325,7 +328,7 @@ def remembered(
     if len(roots) > MOST:
         raise MemoryFullError(
             f"{MOST} coordinators are remembered already",
-            hint="keyhouse trust forget those that are gone, or name another --memory",
+            hint="remove an address: keyhouse trust forget HOST; or name another --memory",
         )
     return msgspec.structs.replace(memories, roots=roots, places={**memories.places, root: places})
 
@@ -379,6 +382,6 @@ def _key(address: Address) -> str:
 def _contradiction(problem: str) -> TrustError:
     return TrustError(
         problem,
-        hint="an older copy of its state was put back, or two copies run: find out which, and send"
-        " it nothing; to continue from this state on purpose: keyhouse trust forget HOST",
+        hint="an older copy of its state was restored, or two copies run: find out which, and send"
+        " nothing; to continue from this state on purpose: keyhouse trust forget HOST",
     )

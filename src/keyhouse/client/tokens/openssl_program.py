@@ -50,7 +50,7 @@ _OPTIONS: Final = (
 )
 # In bytes. With 0, the kernel would still pipe the core to a program: see core(5).
 _NO_CORE: Final = (1, 1)
-_STRANGER: Final = "the peer presented another certificate than the verified root"
+_STRANGER: Final = "the peer's certificate is not the verified root"
 _UNSIGNED: Final = "the token does not sign; is the key allowed to (CKA_SIGN)?"
 _TALK: Final = (
     ("verify error:num=", _STRANGER),
@@ -145,9 +145,7 @@ def failure(talk: bytes) -> TrustError | ClientSetupError | None:
     if meant is None:
         return None
     if meant is _STRANGER:
-        return TrustError(
-            meant, hint="it is not the coordinator that was verified; send it nothing"
-        )
+        return TrustError(meant, hint="the peer is not the verified coordinator; send nothing")
     problem, _, hint = meant.partition("; ")
     return ClientSetupError(problem, hint=hint)
 

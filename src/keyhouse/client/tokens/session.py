@@ -9,7 +9,7 @@ from typing import Any, Final
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetupError
 
-LOOK: Final = "look with pkcs11-tool --list-objects which there are"
+LOOK: Final = "pkcs11-tool --list-objects lists the objects on the token"
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def _opened(library: Path, token: str, pin: Secret) -> Any:
         import pkcs11
     except ImportError:
         raise ClientSetupError(
-            "what is on tokens needs python-pkcs11",
+            "keys and certificates on tokens need python-pkcs11",
             hint="install it beside Keyhouse: pip install python-pkcs11",
         ) from None
     try:
