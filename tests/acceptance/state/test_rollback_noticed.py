@@ -270,7 +270,7 @@ def test_without_a_place_to_remember_a_command_does_nothing_unless_told_to(desk:
         for state in ("", "relative/path"):
             ended = run("status", desk.host, *trust, env={"XDG_STATE_HOME": state})
             assert ended.code == 2
-            assert ended.err.startswith("error: there is no place to remember coordinators")
+            assert ended.err.startswith("error: there is no directory for the memory")
         ended = run("status", desk.host, *trust, "--memory", "none", env={"XDG_STATE_HOME": ""})
         assert (ended.code, ended.err) == (0, "")
         home = desk.folder / "home"
