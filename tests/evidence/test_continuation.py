@@ -123,7 +123,10 @@ def test_a_log_that_continues_the_log_before_has_no_gap(maker: Maker, old: Evide
             lambda said: [*said, {**said[-2], "time": time_at(10), "at": f"2.20.{'0' * 64}"}],
             "11 entries of the log before; the file before has 12",
         ),
-        (lambda said: [*said[:-1], {**said[-1], "instance": "f" * 32}], "11 entries with another root"),
+        (
+            lambda said: [*said[:-1], {**said[-1], "instance": "f" * 32}],
+            "11 entries with another root",
+        ),
     ],
 )
 def test_a_log_that_ends_elsewhere_is_not_the_log_before(
