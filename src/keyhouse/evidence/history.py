@@ -62,7 +62,7 @@ _DECIDING: Final = (
 
 
 class LogIdentity(Struct, frozen=True):
-    """The identity of a log: its origin, the hash of its root certificate (hex), its key."""
+    """The identity of a log: the origin, the hash of the root certificate (hex), and the key."""
 
     origin: str
     root: str
@@ -393,7 +393,7 @@ def _updated(history: History, leaf: leaves.ManifestUpdated, log: LogView) -> St
 
 
 def _agreement(history: History, leaf: Decided, log: LogView) -> tuple[Gap, ...]:
-    """Return the gaps of a user's decision. Raises an error if the user did not make it."""
+    """Return the gaps of a user's decision. Raises an error if the user did not decide this."""
     members = _members(history.manifest, log)
     identity, needed = history.identity, _needed_head(history, leaf)
     place = Place(identity.origin, identity.root, history.manifest, needed, history.size)
