@@ -215,7 +215,9 @@ def test_a_copy_that_has_overtaken_the_memory_is_refused(log: Log, look: Look) -
     log.sequence += 1000
     log.grow(1, "of a copy")
     known = memory_of(log)
-    with pytest.raises(TrustError, match=r"fork: .* does not continue the remembered 23") as refused:
+    with pytest.raises(
+        TrustError, match=r"fork: .* does not continue the remembered 23"
+    ) as refused:
         look()
     assert "keyhouse trust forget" in refused.value.hint
     assert memory_of(log) == known

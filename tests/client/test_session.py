@@ -185,7 +185,10 @@ def test_another_manifest_in_force_after_setting_one_is_a_trust_failure(tmp_path
     peer = Peer.new()
     peer.replies["POST", "/api/v2/manifest"] = success({})
     peer.replies["GET", "/api/v2/manifest"] = manifest_reply(peer, b'{"Packages":{}}')
-    with session(peer, tmp_path) as coordinator, pytest.raises(TrustError, match="is not the manifest"):
+    with (
+        session(peer, tmp_path) as coordinator,
+        pytest.raises(TrustError, match="is not the manifest"),
+    ):
         coordinator.set_manifest(MANIFEST)
 
 

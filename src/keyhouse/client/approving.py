@@ -82,7 +82,7 @@ def _sign(key: Secret, message: bytes) -> bytes:
 
 T = TypeVar("T")
 
-LOOKS: Final = 3
+ATTEMPTS: Final = 3
 """Attempts to sign and send one request. Another user's decision in between ends an attempt."""
 
 _CONFLICT: Final = 409
@@ -96,7 +96,7 @@ class Statement(NamedTuple):
     plan: str = ""
 
 
-class Desk(NamedTuple):
+class ApprovalInputs(NamedTuple):
     """The inputs of an approval: the user's key, and the coordinator's log and manifest."""
 
     root_der: bytes
@@ -106,7 +106,7 @@ class Desk(NamedTuple):
 
 
 def with_approval(
-    desk: Desk, statement: Statement, send: Callable[[bytes | None], Steps[T]]
+    inputs: ApprovalInputs, statement: Statement, send: Callable[[bytes | None], Steps[T]]
 ) -> Steps[T]:
     """Call ``send`` with the signed approval and return its result.
 
@@ -114,14 +114,14 @@ def with_approval(
     older version), the manifest in force does not name the user, or the kind of key cannot sign
     approvals. If another user decides something meanwhile, this user signs again for the new head.
     """
-    signer = yield from work(desk.signer)
-    found = None if signer is None else (yield from _look(desk))
-    if signer is None or found is None:
+    signer = yield from work(inputs.signer)
+    view = None if signer is None else (yield from _current_view(inputs))
+    if signer is None or view is None:
         return (yield from send(None))
-    return (yield from _signed(desk, statement, signer, found, send))
+    return (yield from _signed(inputs, statement, signer, view, send))
 
 
-class _Seen(NamedTuple):
+class _View(NamedTuple):
     """Verified data of the coordinator."""
 
     checkpoint: LogCheckpoint
@@ -129,53 +129,53 @@ class _Seen(NamedTuple):
 
 
 def _signed(
-    desk: Desk,
+    inputs: ApprovalInputs,
     statement: Statement,
     signer: Signer,
-    seen: _Seen,
+    view: _View,
     send: Callable[[bytes | None], Steps[T]],
 ) -> Steps[T]:
-    looks = 1
+    attempts = 1
     while True:
-        envelope = yield from work(partial(_envelope, desk.root_der, statement, signer, seen))
+        envelope = yield from work(partial(_envelope, inputs.root_der, statement, signer, view))
         try:
             return (yield from send(envelope))
         except CallRefusedError as refused:
-            again = None
-            if envelope is not None and refused.http_status == _CONFLICT and looks < LOOKS:
-                again = yield from _look(desk)
-            same_base = again is not None and again.manifest == seen.manifest
-            if again is None or not same_base or again.checkpoint == seen.checkpoint:
+            newer = None
+            if envelope is not None and refused.http_status == _CONFLICT and attempts < ATTEMPTS:
+                newer = yield from _current_view(inputs)
+            same_base = newer is not None and newer.manifest == view.manifest
+            if newer is None or not same_base or newer.checkpoint == view.checkpoint:
                 raise
-        seen, looks = again, looks + 1
+        view, attempts = newer, attempts + 1
 
 
-def _look(desk: Desk) -> Steps[_Seen | None]:
+def _current_view(inputs: ApprovalInputs) -> Steps[_View | None]:
     """Return the coordinator's newest checkpoint and manifest, or None without a log.
 
     Raises ``TrustError``.
     """
     try:
-        checkpoint = yield from desk.checkpoint()
+        checkpoint = yield from inputs.checkpoint()
     except (CallUnknownError, CallRefusedError):  # the coordinator refuses the request, too
         return None
-    return _Seen(checkpoint, (yield from desk.in_force()))
+    return _View(checkpoint, (yield from inputs.in_force()))
 
 
-def _envelope(root_der: bytes, statement: Statement, signer: Signer, seen: _Seen) -> bytes | None:
+def _envelope(root_der: bytes, statement: Statement, signer: Signer, view: _View) -> bytes | None:
     """Return the signed approval, or None if the manifest in force does not name the signer."""
-    user = _name_of(signer.certificate, seen.manifest)
+    user = _name_of(signer.certificate, view.manifest)
     if user is None:
         return None
     approval = Approval(
-        origin=seen.checkpoint.origin,
+        origin=view.checkpoint.origin,
         root=_hash(root_der),
         decision=statement.decision,
         user=name_in_leaf(user),
-        base=_hash(seen.manifest),
+        base=_hash(view.manifest),
         manifest=_hash(statement.sent),
         plan=statement.plan,
-        head=Head(seen.checkpoint.size, seen.checkpoint.root.hex()),
+        head=Head(view.checkpoint.size, view.checkpoint.root.hex()),
         time=time.time_ns() // 1000,
     )
     try:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from keyhouse.base.printable import shown
 from keyhouse.base.readable import Readable
 from keyhouse.client import calls, recovery
-from keyhouse.client.approving import Desk, Statement, signer_of, with_approval
+from keyhouse.client.approving import ApprovalInputs, Statement, signer_of, with_approval
 from keyhouse.client.errors import CallRefusedError, TrustError
 from keyhouse.client.exchange import Keep, Session, carry, carry_and_keep
 from keyhouse.client.public_log import (
@@ -304,7 +304,9 @@ def cancel(session: Session) -> Steps[None]:
     statement = Statement(Decision.CANCEL, waiting.manifest)
     return (
         yield from with_approval(
-            _desk(session), statement, lambda signed: carry(session, calls.cancelling(signed))
+            _approval_inputs(session),
+            statement,
+            lambda signed: carry(session, calls.cancelling(signed)),
         )
     )
 
@@ -439,11 +441,15 @@ def _agree(
         )
         return replace(found, signed=signed is not None)
 
-    return (yield from with_approval(_desk(session), Statement(decision, manifest, digest), send))
+    return (
+        yield from with_approval(
+            _approval_inputs(session), Statement(decision, manifest, digest), send
+        )
+    )
 
 
-def _desk(session: Session) -> Desk:
-    return Desk(
+def _approval_inputs(session: Session) -> ApprovalInputs:
+    return ApprovalInputs(
         session.trusted.root_der,
         partial(signer_of, session.user),
         partial(log_checkpoint, session),
