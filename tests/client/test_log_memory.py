@@ -28,7 +28,7 @@ from keyhouse.client import (
     TrustError,
     verify_coordinator,
 )
-from keyhouse.client.memory.states import MOST_HEADS, Proven, read_head, with_head, with_proven
+from keyhouse.client.memory.states import MOST_HEADS, ProvenHead, read_head, with_head, with_proven
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.keys import COSIGNED, ED25519, VerifierKey, signature_of
@@ -408,11 +408,11 @@ def test_heads_are_kept_until_they_are_proven() -> None:
     assert heads == (head(5), head(7), head(9))
     assert with_head(heads, head(7), HERE) is heads
     assert with_head(heads, head(4), HERE) is heads
-    assert with_proven(heads, Proven(head(9), heads), HERE) == (head(9),)
+    assert with_proven(heads, ProvenHead(head(9), heads), HERE) == (head(9),)
     came = with_head(heads, head(8), HERE)  # meanwhile, from another process
-    assert with_proven(came, Proven(head(10), heads), HERE) == (head(8), head(10))
+    assert with_proven(came, ProvenHead(head(10), heads), HERE) == (head(8), head(10))
     with pytest.raises(TrustError, match="fork"):
-        with_proven(came, Proven(LogHead(8, "b" * 16), heads[:1]), HERE)
+        with_proven(came, ProvenHead(LogHead(8, "b" * 16), heads[:1]), HERE)
     with pytest.raises(TrustError, match="fork"):
         with_head(heads, LogHead(7, "b" * 16), HERE)
     many = tuple(head(size) for size in range(1, MOST_HEADS + 1))

@@ -13,7 +13,7 @@ from keyhouse.client.identity import UserIdentity
 from keyhouse.client.memory.states import AHEAD, Memories, Watch
 from keyhouse.client.steps import Answer, Steps, work
 from keyhouse.client.tokens.identity import TokenIdentity
-from keyhouse.client.trust import TrustedCoordinator, proving
+from keyhouse.client.trust import TrustedCoordinator, prove_log
 
 T = TypeVar("T")
 
@@ -146,5 +146,5 @@ def _require_continued(session: Session, known: Memories, answer: Answer) -> Ste
         request = msgspec.structs.replace(call.request, at_least=at_least)
         return call.read((yield from exchange(request, session.rules)))
 
-    proven = yield from proving(ask, session.watch, known, answer, ahead=AHEAD)
-    yield from work(lambda: session.watch.check(known, answer, proven))
+    proof = yield from prove_log(ask, session.watch, known, answer, ahead=AHEAD)
+    yield from work(lambda: session.watch.check(known, answer, proof))

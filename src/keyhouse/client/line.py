@@ -118,7 +118,7 @@ def fingerprint_of(manifest: bytes | str) -> str:
     return found
 
 
-def proven_line(
+def verify_line(
     data: LineData, root_der: bytes, nonce: bytes, judge: Callable[[bytes], Verdict]
 ) -> RootLine:
     """Return the line in an answer, after a check that the quote binds root, nonce and last entry.

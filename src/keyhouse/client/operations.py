@@ -32,7 +32,7 @@ from keyhouse.client.public_log import (
 )
 from keyhouse.client.root_signature import require_signature
 from keyhouse.client.steps import Steps, work
-from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven, with_line
+from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, verify_evidence, with_line
 from keyhouse.transparency.approval import Decision
 from keyhouse.transparency.line import RootLine
 from keyhouse.wire import client_api as wire
@@ -69,7 +69,7 @@ def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
     data = yield from carry(session, calls.quoting(nonce))
     here = session.trusted  # in the handshake, the peer proved to own this root
     found = yield from work(
-        lambda: proven(here.address, trust, data, here.root_der, nonce, None, here.memory)
+        lambda: verify_evidence(here.address, trust, data, here.root_der, nonce, None, here.memory)
     )
     if trust.log_policy is not None:
         trust.log_policy.require((yield from witnessed_checkpoint(session)), datetime.now(UTC))

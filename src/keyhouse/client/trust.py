@@ -54,12 +54,12 @@ from keyhouse.client.line import (
     checks_of,
     fingerprint_of,
     memory_check,
-    proven_line,
     require_line,
+    verify_line,
     witness_check,
 )
 from keyhouse.client.log_policy import LOG_MAX_AGE, LogPolicy
-from keyhouse.client.memory.states import Memories, Proven, StateMemory, Watch
+from keyhouse.client.memory.states import Memories, ProvenHead, StateMemory, Watch
 from keyhouse.client.public_log import Ask, cosigned_checkpoint, newest_checkpoint
 from keyhouse.client.steps import Answer, Steps, work
 from keyhouse.client.trust_files import (
@@ -309,22 +309,24 @@ def verifying(
     if len(seen) != 1:  # with several handshakes, the peer of the answer is unknown
         raise _untrusted("the quote did not come over the connection of its request")
     data, leaf = call.read(raw), seen[0]
-    found = yield from work(lambda: proven(where, trust, data, leaf, challenge, now, memory))
+    found = yield from work(
+        lambda: verify_evidence(where, trust, data, leaf, challenge, now, memory)
+    )
     watch = Watch(memory, where, found.root_der)
-    ask = _asking(rules, raw, seen, found.root_der)
+    ask = _caller_of(rules, raw, seen, found.root_der)
     if memory is not None or trust.log_policy is not None:
         # Without a manifest in force, the coordinator has no log.
         policy = trust.log_policy if raw.state is not None else None
-        head = yield from proving(ask, watch, before, raw, policy, now)
+        head = yield from prove_log(ask, watch, before, raw, policy, now)
         yield from work(lambda: watch.check(before, raw, head))
         if policy is not trust.log_policy:
             found = msgspec.structs.replace(found, is_unwitnessed=True)
     has_manifest = raw.state is not None
-    asking = ask if has_manifest else None
-    return (yield from with_line(found, trust, line_rules, asking, before, now))
+    caller = ask if has_manifest else None
+    return (yield from with_line(found, trust, line_rules, caller, before, now))
 
 
-def lined(
+def fetch_line(
     ask: Ask, trust: Trust, root_der: bytes, now: datetime | None = None
 ) -> Steps[RootLine | str]:
     """Return the line of the root, bound by a quote; or a text with the reason for its absence.
@@ -341,8 +343,8 @@ def lined(
     binding = quote_binding(root_der, nonce)
     return (
         yield from work(
-            lambda: proven_line(
-                data, root_der, nonce, lambda quote: _judged(trust, quote, binding, now)
+            lambda: verify_line(
+                data, root_der, nonce, lambda quote: _verify_quote(trust, quote, binding, now)
             )
         )
     )
@@ -364,11 +366,11 @@ def with_line(
     seen = watch.line(before)
     line: RootLine | str = "no manifest is in force"
     if ask is not None:
-        line = yield from lined(ask, trust, found.root_der, now)
+        line = yield from fetch_line(ask, trust, found.root_der, now)
         require_line(line, rules, seen)
-    proved = line if isinstance(line, RootLine) else None
-    if proved is not None:
-        yield from work(lambda: watch.remember_line(proved))
+    proven_line = line if isinstance(line, RootLine) else None
+    if proven_line is not None:
+        yield from work(lambda: watch.remember_line(proven_line))
     checks = (
         TrustCheck(CheckName.CODE, done=True, text="a quote proves the coordinator's code"),
         *checks_of(line, rules, seen),
@@ -377,29 +379,29 @@ def with_line(
     )
     return msgspec.structs.replace(
         found,
-        line=proved,
+        line=proven_line,
         line_before=0 if seen is None else seen.number,
         checks=checks,
-        is_without_line=rules.demand_line and proved is None,
-        trust=trust if ask is None or proved is not None else None,
+        is_without_line=rules.demand_line and proven_line is None,
+        trust=trust if ask is None or proven_line is not None else None,
     )
 
 
-def _asking(rules: Rules, answer: Answer, seen: list[bytes], root_der: bytes) -> Ask:
+def _caller_of(rules: Rules, answer: Answer, seen: list[bytes], root_der: bytes) -> Ask:
     """Return a function for further calls to the peer and state that gave ``answer``."""
 
     def ask(call: Call[T]) -> Steps[T]:
         at_least = answer.state or ""
         request = msgspec.structs.replace(call.request, at_least=at_least)
-        told = yield from exchange(request, rules)
+        reply = yield from exchange(request, rules)
         if any(leaf != root_der for leaf in seen):
             raise _untrusted("another peer answered a call after the quote")
-        return call.read(told)
+        return call.read(reply)
 
     return ask
 
 
-def proving(
+def prove_log(
     ask: Ask,
     watch: Watch,
     before: Memories,
@@ -407,7 +409,7 @@ def proving(
     policy: LogPolicy | None = None,
     now: datetime | None = None,
     ahead: int = 0,
-) -> Steps[Proven | None]:
+) -> Steps[ProvenHead | None]:
     """Return the head of a log that is proven to continue the memories ``before``.
 
     None: without a ``policy``, if the log in ``answer`` has at most ``ahead`` leaves more than the
@@ -423,10 +425,10 @@ def proving(
     if policy is not None:
         seen = yield from cosigned_checkpoint(ask, watch.root_der, found)
         policy.require(seen, now or datetime.now(UTC))
-    return Proven(LogHead.of(found.size, found.root), heads)
+    return ProvenHead(LogHead.of(found.size, found.root), heads)
 
 
-def proven(
+def verify_evidence(
     where: Address,
     trust: Trust,
     data: EvidenceData,
@@ -444,7 +446,7 @@ def proven(
         intermediate, root = _chain(data.cert)
         _require_served(leaf, root)
         _require_issued(intermediate, root)
-        verdict = _judged(trust, data.quote, quote_binding(root, nonce), now)
+        verdict = _verify_quote(trust, data.quote, quote_binding(root, nonce), now)
     except TrustError:
         raise
     except RefusedError as exc:
@@ -454,14 +456,14 @@ def proven(
     return TrustedCoordinator(where, root, intermediate, verdict, data.quote, nonce, memory)
 
 
-def _judged(trust: Trust, quote: bytes, binding: bytes, now: datetime | None) -> Verdict:
+def _verify_quote(trust: Trust, quote: bytes, binding: bytes, now: datetime | None) -> Verdict:
     """Return the verdict on ``quote``, which must bind ``binding`` and have the expected code.
 
     Raises ``RefusedError``. The function may block.
     """
     require_dcap(quote)
-    given = trust.collateral
-    collateral = given if isinstance(given, Collateral) else given(quote)
+    source = trust.collateral
+    collateral = source if isinstance(source, Collateral) else source(quote)
     verdict = Verifier(trust.root_ca_der).verify(quote, collateral, now or datetime.now(UTC))
     appraise(verdict, trust.expected, binding=binding)
     return verdict

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 Heads = tuple[LogHead, ...]
 
 
-class Proven(NamedTuple):
+class ProvenHead(NamedTuple):
     """A head that is proven to continue the heads in ``covers``."""
 
     head: LogHead
@@ -115,15 +115,15 @@ def with_head(heads: Heads, seen: LogHead, address: Address) -> Heads:
     return tuple(sorted((*heads, seen), key=_size))
 
 
-def with_proven(heads: Heads, proven: Proven, address: Address) -> Heads:
+def with_proven(heads: Heads, proof: ProvenHead, address: Address) -> Heads:
     """Return the heads after a proof: the proven head and the heads that it does not cover.
 
     Uncovered heads came during the proof, perhaps from another process. Raises ``TrustError`` as
     ``with_head`` does.
     """
-    found = with_head(heads, proven.head, address)
-    others = [one for one in found if one not in proven.covers and one != proven.head]
-    return tuple(sorted((proven.head, *others), key=_size))
+    found = with_head(heads, proof.head, address)
+    others = [one for one in found if one not in proof.covers and one != proof.head]
+    return tuple(sorted((proof.head, *others), key=_size))
 
 
 def _size(head: LogHead) -> int:
@@ -239,10 +239,10 @@ class Watch:
             return ()
         return with_head(heads, seen, self._address)
 
-    def check(self, known: Memories, answer: Answer, proven: Proven | None = None) -> None:
+    def check(self, known: Memories, answer: Answer, proof: ProvenHead | None = None) -> None:
         """Check the answer to a call that began with the memories ``known``; remember its state.
 
-        ``proven`` is a head that is proven to continue the remembered heads. Raises ``TrustError``,
+        ``proof`` is a head that is proven to continue the remembered heads. Raises ``TrustError``,
         and the errors of an unusable memory.
         """
         if self._memory is None or _is_without_state(answer):
@@ -254,19 +254,19 @@ class Watch:
         def step(memories: Memories) -> Memories:
             newest = self.newest(known)
             found = remembered(memories, self._address, self._root, newest, place)
-            return self._with_head(found, head, proven)
+            return self._with_head(found, head, proof)
 
         self._memory.change(step)
 
     def _with_head(
-        self, memories: Memories, head: LogHead | None, proven: Proven | None
+        self, memories: Memories, head: LogHead | None, proof: ProvenHead | None
     ) -> Memories:
         before = self.heads(memories)
         if head is None or self._root not in memories.places:
             return memories
         heads = with_head(before, head, self._address)
-        if proven is not None:
-            heads = with_proven(heads, proven, self._address)
+        if proof is not None:
+            heads = with_proven(heads, proof, self._address)
         if heads == before:
             return memories
         return msgspec.structs.replace(memories, heads={**memories.heads, self._root: heads})
