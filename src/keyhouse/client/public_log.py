@@ -12,7 +12,7 @@ from keyhouse.base.readable import Readable
 from keyhouse.client import calls
 from keyhouse.client.calls import Call
 from keyhouse.client.errors import TrustError
-from keyhouse.client.memory.states import contradicted
+from keyhouse.client.memory.states import log_contradiction
 from keyhouse.client.root_signature import require_signature
 from keyhouse.client.steps import Steps
 from keyhouse.transparency.errors import LogInvalidError
@@ -78,10 +78,12 @@ def newest_checkpoint(ask: Ask, root_der: bytes, heads: Iterable[LogHead]) -> St
     parts: dict[Tile, bytes] = {}  # heads of similar sizes need the same tiles
     for head in heads:
         if head.size > found.size:
-            raise contradicted(f"rollback: the log has {found.size} leaves, but was {head} before")
+            raise log_contradiction(
+                f"rollback: the log has {found.size} leaves, but was {head} before"
+            )
         root = yield from _root_of(ask, head.size, found, parts)
         if LogHead.of(head.size, root) != head:
-            raise contradicted(
+            raise log_contradiction(
                 f"fork: the log of {found.size} leaves does not continue the remembered {head}"
             )
     return found
@@ -99,7 +101,7 @@ def cosigned_checkpoint(ask: Ask, root_der: bytes, newest: LogCheckpoint) -> Ste
     if found.size > newest.size:  # the log has grown meanwhile
         newest = yield from newest_checkpoint(ask, root_der, [LogHead.of(newest.size, newest.root)])
     if found.size > newest.size or (yield from _root_of(ask, found.size, newest, {})) != found.root:
-        raise contradicted(
+        raise log_contradiction(
             f"fork: the log of {newest.size} leaves does not continue the {found.size} leaves that"
             " its witnesses saw"
         )

@@ -37,7 +37,14 @@ from keyhouse.base.openers import without_links
 from keyhouse.base.printable import os_reason
 from keyhouse.client.errors import TrustError
 from keyhouse.client.memory.lines import SeenLine
-from keyhouse.client.memory.states import KEPT, MOST, MOST_HEADS, Memories, read_head, read_place
+from keyhouse.client.memory.states import (
+    MOST_ADDRESSES,
+    MOST_HEADS,
+    MOST_PLACES,
+    Memories,
+    read_head,
+    read_place,
+)
 from keyhouse.transparency.line import MOST_ENTRIES
 from keyhouse.wire.json_decoder import UInt16, UnreadableError, read
 
@@ -201,7 +208,7 @@ def _memories(raw: bytes) -> Memories:
         content.lines,
     )
     if (
-        len(memories.roots) > MOST
+        len(memories.roots) > MOST_ADDRESSES
         or set(memories.roots.values()) != set(memories.places)
         or not all(map(_ROOT.fullmatch, memories.places))
         or not set(memories.heads) <= set(memories.places)
@@ -211,7 +218,7 @@ def _memories(raw: bytes) -> Memories:
         raise _DamagedError
     for places in memories.places.values():
         rising = all(a.sequence < b.sequence and a.epoch <= b.epoch for a, b in pairwise(places))
-        if not rising or not 0 < len(places) <= KEPT:
+        if not rising or not 0 < len(places) <= MOST_PLACES:
             raise _DamagedError
     for heads in memories.heads.values():
         rising = all(a.size < b.size for a, b in pairwise(heads))

@@ -45,7 +45,7 @@ def require_continued_line(line: "RootLine", seen: SeenLine) -> None:
         )
 
 
-def seen_after(line: "RootLine", seen: SeenLine | None) -> SeenLine:
+def extended_line(line: "RootLine", seen: SeenLine | None) -> SeenLine:
     """Return the memory of ``line``, given the earlier memory ``seen``.
 
     Another process may meanwhile have remembered a longer line; then the longer line stays.

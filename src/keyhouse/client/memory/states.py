@@ -32,7 +32,7 @@ import msgspec
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.client.errors import TrustError
-from keyhouse.client.memory.lines import SeenLine, seen_after
+from keyhouse.client.memory.lines import SeenLine, extended_line
 from keyhouse.client.steps import Answer
 from keyhouse.wire.address import Address
 from keyhouse.wire.headers import LogHead, Place, log_head_in, place_in
@@ -66,11 +66,11 @@ def read_head(text: str) -> LogHead:
     """Parse the value of ``Keyhouse-Log``. Raises ``TrustError``."""
     head = log_head_in(text)
     if head is None:
-        raise contradicted("the coordinator's Keyhouse-Log cannot be read")
+        raise log_contradiction("the coordinator's Keyhouse-Log cannot be read")
     return head
 
 
-def contradicted(problem: str) -> TrustError:
+def log_contradiction(problem: str) -> TrustError:
     """Return the error for a log that contradicts the memory."""
     return TrustError(problem, hint=_HINT)
 
@@ -85,11 +85,11 @@ def require_continued(known: Heads, seen: LogHead | None, address: Address) -> N
         return
     newest = known[-1]
     if seen is None:
-        raise contradicted(
+        raise log_contradiction(
             f"the coordinator at {address} shows no head of its log; the head was {newest} before"
         )
     if seen.size < newest.size:
-        raise contradicted(
+        raise log_contradiction(
             f"rollback: the log of the coordinator at {address} is {seen}, but was {newest} before"
         )
     if seen.size == newest.size and seen != newest:
@@ -108,7 +108,7 @@ def with_head(heads: Heads, seen: LogHead, address: Address) -> Heads:
     if same is not None or (heads and seen.size < heads[0].size):
         return heads
     if len(heads) >= MOST_HEADS:
-        raise contradicted(
+        raise log_contradiction(
             f"{len(heads)} heads of the log of the coordinator at {address} are remembered, and no"
             " proof shows that it continues them"
         )
@@ -131,15 +131,15 @@ def _size(head: LogHead) -> int:
 
 
 def _fork(address: Address, seen: LogHead, known: LogHead) -> TrustError:
-    return contradicted(
+    return log_contradiction(
         f"fork: the log of the coordinator at {address} is {seen}, but was {known} before"
     )
 
 
-KEPT: Final = 1_000
+MOST_PLACES: Final = 1_000
 """Places that are remembered for each deployment: the newest places."""
 
-MOST: Final = 100
+MOST_ADDRESSES: Final = 100
 """Addresses that are remembered."""
 
 _SERVER_ERROR: Final = 500
@@ -212,7 +212,7 @@ class Watch:
             return
 
         def step(memories: Memories) -> Memories:
-            seen = seen_after(line, self.line(memories))
+            seen = extended_line(line, self.line(memories))
             if accepted:
                 seen = msgspec.structs.replace(seen, accepted=max(seen.accepted, len(line.raw)))
             return with_line(memories, self._root, seen)
@@ -253,7 +253,7 @@ class Watch:
 
         def step(memories: Memories) -> Memories:
             newest = self.newest(known)
-            found = remembered(memories, self._address, self._root, newest, place)
+            found = with_state(memories, self._address, self._root, newest, place)
             return self._with_head(found, head, proof)
 
         self._memory.change(step)
@@ -285,7 +285,7 @@ def read_place(text: str) -> Place:
     """Parse the value of ``Keyhouse-State``. Raises ``TrustError``."""
     place = place_in(text)
     if place is None:
-        raise _contradiction("the coordinator's Keyhouse-State cannot be read")
+        raise _state_contradiction("the coordinator's Keyhouse-State cannot be read")
     return place
 
 
@@ -302,7 +302,7 @@ def require_root_of(memories: Memories, address: Address, root: str) -> None:
         )
 
 
-def remembered(
+def with_state(
     memories: Memories, address: Address, root: str, known: Place | None, seen: Place | None
 ) -> Memories:
     """Return ``memories`` with the place ``seen`` at ``address`` under ``root`` (SHA-256, hex).
@@ -313,21 +313,21 @@ def remembered(
     require_root_of(memories, address, root)
     if seen is None:
         if known is not None:
-            raise _contradiction(
+            raise _state_contradiction(
                 f"the coordinator at {address} shows no state; the state was {known} before"
             )
         return memories
     if known is not None and seen.sequence < known.sequence:
-        raise _contradiction(
+        raise _state_contradiction(
             f"rollback: the coordinator at {address} is at {seen}, but was at {known} before"
         )
-    places = _with(memories.places.get(root, ()), seen, address)
+    places = _with_place(memories.places.get(root, ()), seen, address)
     if memories.root_at(address) == root and places is memories.places.get(root):
         return memories
     roots = {**memories.roots, _key(address): root}
-    if len(roots) > MOST:
+    if len(roots) > MOST_ADDRESSES:
         raise MemoryFullError(
-            f"{MOST} coordinators are remembered already",
+            f"{MOST_ADDRESSES} coordinators are remembered already",
             hint="remove an address: keyhouse trust forget HOST; or name another --memory",
         )
     return msgspec.structs.replace(memories, roots=roots, places={**memories.places, root: places})
@@ -351,13 +351,13 @@ def with_line(memories: Memories, root: str, seen: SeenLine) -> Memories:
     return msgspec.structs.replace(memories, lines={**memories.lines, root: seen})
 
 
-def _with(places: tuple[Place, ...], seen: Place, address: Address) -> tuple[Place, ...]:
+def _with_place(places: tuple[Place, ...], seen: Place, address: Address) -> tuple[Place, ...]:
     """Return ``places`` with ``seen``, or the same tuple if ``seen`` is in it."""
     at = bisect_left(places, seen.sequence, key=_sequence)
     before, after = places[max(at - 1, 0) : at], places[at : at + 1]
     if after and after[0].sequence == seen.sequence:
         if after[0] != seen:
-            raise _contradiction(
+            raise _state_contradiction(
                 f"fork: the coordinator at {address} is at {seen}, but was at {after[0]} before"
             )
         return places
@@ -365,10 +365,10 @@ def _with(places: tuple[Place, ...], seen: Place, address: Address) -> tuple[Pla
         one.epoch < seen.epoch for one in after
     ):
         other = next(iter((*after, *before)))
-        raise _contradiction(
+        raise _state_contradiction(
             f"contradiction: the coordinator at {address} is at {seen}, but was at {other} before"
         )
-    return (*places[:at], seen, *places[at:])[-KEPT:]
+    return (*places[:at], seen, *places[at:])[-MOST_PLACES:]
 
 
 def _sequence(place: Place) -> int:
@@ -379,7 +379,7 @@ def _key(address: Address) -> str:
     return str(address).lower()
 
 
-def _contradiction(problem: str) -> TrustError:
+def _state_contradiction(problem: str) -> TrustError:
     return TrustError(
         problem,
         hint="an older copy of its state was restored, or two copies run: find out which, and send"
