@@ -39,5 +39,5 @@ def test_a_diff_has_signs_a_summary_and_its_dangers_last(tmp_path: Path) -> None
         "    ~ RotateRootSecret: false -> true",
         "summary: 1 to add, 2 to change, 1 to remove",
         "DANGER: this cannot be undone",
-        '  ! secret "note": if a value is uploaded, an update to this loses it',
+        '  ! secret "note": an uploaded value is lost by an update to this manifest',
     ]

@@ -67,5 +67,5 @@ def test_a_quote_over_another_number_of_handshakes_is_not_looked_at(handshakes: 
     steps = verifying(WHERE, trust, None, Rules(), seen, b"nonce", now)
     assert isinstance(next(steps), Request)
     seen.extend([b"a leaf"] * handshakes)
-    with pytest.raises(TrustError, match="not come over the one connection"):
+    with pytest.raises(TrustError, match="not come over the connection of its request"):
         steps.send(Answer(200, b"{}"))

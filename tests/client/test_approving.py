@@ -10,7 +10,14 @@ from support.samples.deployment import user
 
 from keyhouse.base.secret import Secret
 from keyhouse.client import CallRefusedError, ClientSetupError, PemIdentity, TrustError
-from keyhouse.client.approving import LOOKS, Desk, Signer, Statement, signer_of, with_approval
+from keyhouse.client.approving import (
+    ATTEMPTS,
+    ApprovalInputs,
+    Signer,
+    Statement,
+    signer_of,
+    with_approval,
+)
 from keyhouse.client.errors import CallUnknownError
 from keyhouse.client.public_log import LogCheckpoint
 from keyhouse.client.steps import Steps, Work
@@ -38,8 +45,12 @@ def given(value: Any) -> Steps[Any]:
     return value
 
 
-def desk(seen: Iterator[object], manifests: Callable[[], object], signer: Signer | None) -> Desk:
-    return Desk(ROOT, lambda: signer, lambda: given(next(seen)), lambda: given(manifests()))
+def inputs(
+    seen: Iterator[object], manifests: Callable[[], object], signer: Signer | None
+) -> ApprovalInputs:
+    return ApprovalInputs(
+        ROOT, lambda: signer, lambda: given(next(seen)), lambda: given(manifests())
+    )
 
 
 def alice() -> Signer | None:
@@ -68,7 +79,7 @@ def sending(answers: Iterator[object], sent: list[bytes | None]) -> Callable[[An
 
 def test_what_is_signed_is_what_was_seen() -> None:
     sent: list[bytes | None] = []
-    at = desk(iter([checkpoint(7)]), manifest, alice())
+    at = inputs(iter([checkpoint(7)]), manifest, alice())
     assert run(with_approval(at, STATEMENT, sending(iter(["done"]), sent))) == "done"
     assert sent[0] is not None
     signed = SignedApproval.read(sent[0])
@@ -94,21 +105,21 @@ def test_without_a_log_or_such_a_key_nothing_is_signed(
     seen: object, names: str, *, signs: bool
 ) -> None:
     sent: list[bytes | None] = []
-    at = desk(iter([seen]), lambda: manifest(names), alice() if signs else None)
+    at = inputs(iter([seen]), lambda: manifest(names), alice() if signs else None)
     run(with_approval(at, STATEMENT, sending(iter(["done"]), sent)))
     assert sent == [None]
 
 
 def test_a_user_that_the_manifest_does_not_name_signs_nothing() -> None:
     sent: list[bytes | None] = []
-    at = desk(iter([checkpoint(7)]), lambda: b'{"Users": {}}', alice())
+    at = inputs(iter([checkpoint(7)]), lambda: b'{"Users": {}}', alice())
     run(with_approval(at, STATEMENT, sending(iter(["done"]), sent)))
     assert sent == [None]
 
 
 def test_a_log_that_does_not_verify_ends_it() -> None:
     sent: list[bytes | None] = []
-    at = desk(iter([TrustError("fork")]), manifest, alice())
+    at = inputs(iter([TrustError("fork")]), manifest, alice())
     with pytest.raises(TrustError):
         run(with_approval(at, STATEMENT, sending(iter([]), sent)))
     assert sent == []
@@ -116,14 +127,14 @@ def test_a_log_that_does_not_verify_ends_it() -> None:
 
 def test_a_key_of_another_certificate_signs_nothing() -> None:
     stranger = PemIdentity(user("alice").pem, Secret(user("bob").key_pem))
-    at = desk(iter([checkpoint(7)]), manifest, signer_of(stranger))
+    at = inputs(iter([checkpoint(7)]), manifest, signer_of(stranger))
     with pytest.raises(ClientSetupError, match="does not verify"):
         run(with_approval(at, STATEMENT, sending(iter([]), [])))
 
 
 def test_after_a_decision_of_others_it_is_signed_again() -> None:
     sent: list[bytes | None] = []
-    at = desk(iter([checkpoint(7), checkpoint(8)]), manifest, alice())
+    at = inputs(iter([checkpoint(7), checkpoint(8)]), manifest, alice())
     assert run(with_approval(at, STATEMENT, sending(iter([OUTDATED, "done"]), sent))) == "done"
     sizes = [SignedApproval.read(each).approval.head.size for each in sent if each is not None]
     assert sizes == [7, 8]
@@ -133,11 +144,11 @@ def test_it_is_refused_at_last_when_looking_again_changes_nothing_or_too_much() 
     def refusals(heads: list[int], words: list[str]) -> int:
         sent: list[bytes | None] = []
         names = iter(words)
-        at = desk(map(checkpoint, heads), lambda: manifest(word=next(names)), alice())
+        at = inputs(map(checkpoint, heads), lambda: manifest(word=next(names)), alice())
         with pytest.raises(CallRefusedError):
             run(with_approval(at, STATEMENT, sending(iter([OUTDATED] * 9), sent)))
         return len(sent)
 
     assert refusals([7, 7], ["", ""]) == 1  # nothing new
     assert refusals([7, 8], ["", "another"]) == 1  # another manifest is in force
-    assert refusals([7, 8, 9, 10], [""] * 4) == LOOKS
+    assert refusals([7, 8, 9, 10], [""] * 4) == ATTEMPTS

@@ -89,11 +89,11 @@ def test_the_line_is_proven_and_each_check_says_whether_it_was_made(
         "memory": False,
         "witnesses": False,
     }
-    assert "nothing was seen" in text_of(first, CheckName.FIRST_MANIFEST)
+    assert "no first manifest is" in text_of(first, CheckName.FIRST_MANIFEST)
     again = deployment.trusted(mode)
     assert done(again)["first-manifest"]
     assert done(again)["memory"]
-    assert "seen here first" in text_of(again, CheckName.FIRST_MANIFEST)
+    assert "the remembered manifest" in text_of(again, CheckName.FIRST_MANIFEST)
 
 
 @pytest.mark.parametrize("expected", [FIRST, hex_of(FIRST), hex_of(FIRST).upper()])
@@ -144,7 +144,7 @@ def test_a_root_that_is_older_than_the_line_has_no_first_manifest(deployment: De
     deployment.had(FIRST, adopted=True)
     assert not done(deployment.trusted())["origin"]
     for rules in ({"first_manifest": FIRST}, {"manifests": "all", "accepted_manifests": (FIRST,)}):
-        with pytest.raises(TrustError, match="nothing shows the first manifest"):
+        with pytest.raises(TrustError, match="no entry shows the first manifest"):
             deployment.trusted(**rules)
 
 
@@ -210,7 +210,7 @@ def test_without_a_manifest_the_first_one_can_be_set_and_nothing_secret_asked(
     deployment.peer.replies["GET", "/api/v2/status"] = success({"code": 2, "message": ""})
     with Coordinator.connect(deployment.address, trust) as session:
         assert session.status().code == 2
-        with pytest.raises(TrustError, match="no first manifest is compared"):
+        with pytest.raises(TrustError, match="no first manifest was compared"):
             session.secrets(["any"])
 
 

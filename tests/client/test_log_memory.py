@@ -28,7 +28,7 @@ from keyhouse.client import (
     TrustError,
     verify_coordinator,
 )
-from keyhouse.client.memory.states import MOST_HEADS, Proven, read_head, with_head, with_proven
+from keyhouse.client.memory.states import MOST_HEADS, ProvenHead, read_head, with_head, with_proven
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.keys import COSIGNED, ED25519, VerifierKey, signature_of
@@ -188,7 +188,9 @@ def test_a_log_that_grows_by_much_is_proven_within_a_session(log: Log, look: Loo
         assert any("/log/checkpoint" in path for _, path, _ in log.requests)
         log.growing = Growing()
         log.grow(1000, "of a copy")
-        with pytest.raises(TrustError, match="fork: the log of 1000 leaves does not continue 260"):
+        with pytest.raises(
+            TrustError, match="fork: the log of 1000 leaves does not continue the remembered 260"
+        ):
             coordinator.status()
 
 
@@ -213,7 +215,9 @@ def test_a_copy_that_has_overtaken_the_memory_is_refused(log: Log, look: Look) -
     log.sequence += 1000
     log.grow(1, "of a copy")
     known = memory_of(log)
-    with pytest.raises(TrustError, match=r"fork: .* does not continue 23") as refused:
+    with pytest.raises(
+        TrustError, match=r"fork: .* does not continue the remembered 23"
+    ) as refused:
         look()
     assert "keyhouse trust forget" in refused.value.hint
     assert memory_of(log) == known
@@ -293,8 +297,8 @@ def _policy(tmp_path: Path) -> LogPolicy:
         ((60, 9999), "more than 3600 s ago"),
         ((60, 9999, 9999), "more than 3600 s ago"),
         ((60, -9999), ""),
-        ((-9999, -9999), "later than it is here"),
-        ((-(2**62), -(2**62)), "later than it is here"),  # no date: after the year 9999
+        ((-9999, -9999), "later than the time of this"),
+        ((-(2**62), -(2**62)), "later than the time of this"),  # no date: after the year 9999
     ],
 )
 def test_a_quorum_of_witnesses_has_seen_the_log_not_long_ago(
@@ -321,7 +325,7 @@ def test_witnesses_may_be_behind_what_was_seen(log: Log, look: Look, policy: Log
     log.cosign(60, 60)
     log.growing = growing
     log.grow(1)
-    with pytest.raises(TrustError, match="does not continue the 3 that its witnesses saw"):
+    with pytest.raises(TrustError, match="does not continue the 3 leaves that its witnesses saw"):
         look(policy)
 
 
@@ -404,15 +408,15 @@ def test_heads_are_kept_until_they_are_proven() -> None:
     assert heads == (head(5), head(7), head(9))
     assert with_head(heads, head(7), HERE) is heads
     assert with_head(heads, head(4), HERE) is heads
-    assert with_proven(heads, Proven(head(9), heads), HERE) == (head(9),)
+    assert with_proven(heads, ProvenHead(head(9), heads), HERE) == (head(9),)
     came = with_head(heads, head(8), HERE)  # meanwhile, from another process
-    assert with_proven(came, Proven(head(10), heads), HERE) == (head(8), head(10))
+    assert with_proven(came, ProvenHead(head(10), heads), HERE) == (head(8), head(10))
     with pytest.raises(TrustError, match="fork"):
-        with_proven(came, Proven(LogHead(8, "b" * 16), heads[:1]), HERE)
+        with_proven(came, ProvenHead(LogHead(8, "b" * 16), heads[:1]), HERE)
     with pytest.raises(TrustError, match="fork"):
         with_head(heads, LogHead(7, "b" * 16), HERE)
     many = tuple(head(size) for size in range(1, MOST_HEADS + 1))
-    with pytest.raises(TrustError, match="cannot be proven"):
+    with pytest.raises(TrustError, match="no proof shows"):
         with_head(many, head(5000), HERE)
 
 

@@ -25,7 +25,13 @@ from keyhouse.client import (
     parse_address,
     verify_coordinator,
 )
-from keyhouse.client.memory.states import KEPT, MOST, MemoryFullError, read_place, remembered
+from keyhouse.client.memory.states import (
+    MOST_ADDRESSES,
+    MOST_PLACES,
+    MemoryFullError,
+    read_place,
+    with_state,
+)
 
 HERE = Address("keys.example", 4433)
 ROOT, OTHER = "11" * 32, "22" * 32
@@ -38,7 +44,7 @@ def seen(*texts: str, root: str = ROOT) -> Memories:
     memories = Memories()
     for text in texts:
         known = memories.highest(root)
-        memories = remembered(memories, HERE, root, known, read_place(text))
+        memories = with_state(memories, HERE, root, known, read_place(text))
     return memories
 
 
@@ -82,8 +88,8 @@ def test_what_contradicts_what_is_known_is_refused(now: str, reason: str) -> Non
 
 def test_answers_that_overtake_each_other_are_not_a_rollback() -> None:
     begun = seen(f"1.5.{A}")
-    later = remembered(begun, HERE, ROOT, begun.highest(ROOT), read_place(f"1.9.{A}"))
-    late = remembered(later, HERE, ROOT, begun.highest(ROOT), read_place(f"1.7.{B}"))
+    later = with_state(begun, HERE, ROOT, begun.highest(ROOT), read_place(f"1.9.{A}"))
+    late = with_state(later, HERE, ROOT, begun.highest(ROOT), read_place(f"1.7.{B}"))
     assert [place.sequence for place in late.places[ROOT]] == [5, 7, 9]
 
 
@@ -91,23 +97,23 @@ def test_a_fork_at_a_place_before_the_newest_is_noticed_too() -> None:
     memories = seen(f"1.5.{A}", f"1.6.{A}", f"1.9.{A}")
     known = read_place(f"1.5.{A}")
     with pytest.raises(TrustError, match="fork"):
-        remembered(memories, HERE, ROOT, known, read_place(f"1.6.{B}"))
+        with_state(memories, HERE, ROOT, known, read_place(f"1.6.{B}"))
     with pytest.raises(TrustError, match="contradiction"):
-        remembered(memories, HERE, ROOT, known, read_place(f"2.8.{B}"))
+        with_state(memories, HERE, ROOT, known, read_place(f"2.8.{B}"))
 
 
 def test_no_state_where_there_was_one_is_refused() -> None:
     memories = seen(f"1.5.{A}")
-    with pytest.raises(TrustError, match="tells no state"):
-        remembered(memories, HERE, ROOT, memories.highest(ROOT), None)
-    assert remembered(memories, HERE, ROOT, None, None) is memories  # the call began before it
-    assert remembered(Memories(), HERE, ROOT, None, None) == Memories()
+    with pytest.raises(TrustError, match="shows no state"):
+        with_state(memories, HERE, ROOT, memories.highest(ROOT), None)
+    assert with_state(memories, HERE, ROOT, None, None) is memories  # the call began before it
+    assert with_state(Memories(), HERE, ROOT, None, None) == Memories()
 
 
 @pytest.mark.parametrize("place", [None, Place(1, 5, A), Place(9, 9, A)])
 def test_another_root_at_the_address_is_refused_whatever_its_state(place: Place | None) -> None:
-    with pytest.raises(TrustError, match="another root certificate") as refused:
-        remembered(seen(f"1.5.{A}"), HERE, OTHER, None, place)
+    with pytest.raises(TrustError, match="has changed: its SHA-256") as refused:
+        with_state(seen(f"1.5.{A}"), HERE, OTHER, None, place)
     assert refused.value.hint.endswith("keyhouse trust forget keys.example:4433")
 
 
@@ -115,8 +121,8 @@ def test_the_same_deployment_at_another_address_has_the_same_history() -> None:
     memories = seen(f"1.5.{A}")
     elsewhere = Address("::1", 9)
     with pytest.raises(TrustError, match="fork"):
-        remembered(memories, elsewhere, ROOT, memories.highest(ROOT), read_place(f"1.5.{B}"))
-    both = remembered(memories, elsewhere, ROOT, memories.highest(ROOT), read_place(f"1.5.{A}"))
+        with_state(memories, elsewhere, ROOT, memories.highest(ROOT), read_place(f"1.5.{B}"))
+    both = with_state(memories, elsewhere, ROOT, memories.highest(ROOT), read_place(f"1.5.{A}"))
     assert both.roots == {"keys.example:4433": ROOT, "[::1]:9": ROOT}
     assert forgotten(both, elsewhere) == Memories()
 
@@ -138,12 +144,12 @@ def test_an_invalid_state_is_refused(text: str) -> None:
 
 
 def test_only_the_newest_places_and_so_many_addresses_are_kept() -> None:
-    memories = seen(*(f"1.{n}.{A}" for n in range(KEPT + 5)))
-    assert [place.sequence for place in memories.places[ROOT]] == list(range(5, KEPT + 5))
-    for port in range(1, MOST):
-        memories = remembered(memories, Address("h", port), OTHER, None, read_place(f"1.1.{A}"))
+    memories = seen(*(f"1.{n}.{A}" for n in range(MOST_PLACES + 5)))
+    assert [place.sequence for place in memories.places[ROOT]] == list(range(5, MOST_PLACES + 5))
+    for port in range(1, MOST_ADDRESSES):
+        memories = with_state(memories, Address("h", port), OTHER, None, read_place(f"1.1.{A}"))
     with pytest.raises(MemoryFullError, match="100 coordinators"):
-        remembered(memories, Address("h", MOST), OTHER, None, read_place(f"1.1.{A}"))
+        with_state(memories, Address("h", MOST_ADDRESSES), OTHER, None, read_place(f"1.1.{A}"))
 
 
 @settings(max_examples=60, deadline=None)
@@ -155,7 +161,7 @@ def test_whatever_comes_what_is_remembered_is_one_possible_journal(
     for epoch, sequence, other in states:
         place = Place(epoch, sequence, B if other else A)
         try:
-            memories = remembered(memories, HERE, ROOT, None, place)
+            memories = with_state(memories, HERE, ROOT, None, place)
         except TrustError:
             continue
         kept = memories.places[ROOT]
@@ -296,7 +302,7 @@ def test_those_who_remember_at_once_lose_nothing_of_each_other(tmp_path: Path) -
         def step(old: Memories) -> Memories:
             known = old.highest(root)
             place = Place(1, known.sequence + 1 if known else 0, A)
-            return remembered(old, address, root, known, place)
+            return with_state(old, address, root, known, place)
 
         for _ in range(10):
             FileMemory(path).change(step)
@@ -314,8 +320,8 @@ def test_those_who_remember_at_once_lose_nothing_of_each_other(tmp_path: Path) -
 def test_the_largest_memory_can_be_read_again(tmp_path: Path) -> None:
     memory = FileMemory(tmp_path / "known.json")
     newest = 10**19 - 1
-    places = tuple(Place(newest, newest - KEPT + n, A) for n in range(KEPT))
-    roots = {f"{'h' * 253}:{65435 + n}": f"{n:064x}" for n in range(MOST)}
+    places = tuple(Place(newest, newest - MOST_PLACES + n, A) for n in range(MOST_PLACES))
+    roots = {f"{'h' * 253}:{65435 + n}": f"{n:064x}" for n in range(MOST_ADDRESSES)}
     largest = Memories(roots, dict.fromkeys(roots.values(), places))
     memory.change(lambda _: largest)
     assert memory.read() == largest
@@ -361,7 +367,7 @@ def test_a_session_refuses_an_answer_older_than_the_one_before(tmp_path: Path) -
             trust(peer, address, memory)
         trust(peer, address, None)
         tell(peer, None)
-        with pytest.raises(TrustError, match="tells no state"):
+        with pytest.raises(TrustError, match="shows no state"):
             trust(peer, address, memory)
 
 
@@ -387,12 +393,12 @@ def test_another_root_at_the_address_is_not_trusted_until_the_old_one_is_forgott
     with serving(second, tmp_path) as address:
         # The same address again: the port is another one now, so it is told what to remember.
         root = hashlib.sha256(first.root.der).hexdigest()
-        memory.change(lambda _: remembered(Memories(), address, root, None, Place(1, 5, A)))
-        with pytest.raises(TrustError, match="another root certificate than before"):
+        memory.change(lambda _: with_state(Memories(), address, root, None, Place(1, 5, A)))
+        with pytest.raises(TrustError, match="has changed: its SHA-256"):
             trust(second, address, memory)
         memory.change(lambda memories: forgotten(memories, address))
         assert trust(second, address, memory).root_der == second.root.der
-    assert memory.read() == Memories()  # it tells no state, so nothing of it is remembered
+    assert memory.read() == Memories()  # it shows no state, so nothing of it is remembered
 
 
 def test_an_unusable_memory_stops_before_anything_is_asked(tmp_path: Path) -> None:
@@ -420,5 +426,5 @@ def test_recovery_secrets_are_kept_before_the_memory_can_object(tmp_path: Path) 
 
 
 def test_addresses_are_remembered_as_they_are_parsed() -> None:
-    memories = remembered(Memories(), parse_address("[::1]:99"), ROOT, None, read_place(f"1.5.{A}"))
+    memories = with_state(Memories(), parse_address("[::1]:99"), ROOT, None, read_place(f"1.5.{A}"))
     assert memories.roots == {"[::1]:99": ROOT}

@@ -48,7 +48,7 @@ def judge(update: bytes, version: int) -> None:
 
 def test_the_signed_versions_are_those_of_the_leaf() -> None:
     judge(raise_version(4), 4)
-    with pytest.raises(HistoryRefusedError, match="other security versions"):
+    with pytest.raises(HistoryRefusedError, match="different security versions"):
         judge(raise_version(4), 5)
 
 
@@ -62,5 +62,5 @@ def test_the_signed_versions_are_those_of_the_leaf() -> None:
     ],
 )
 def test_an_update_that_no_coordinator_accepts_proves_nothing(update: bytes) -> None:
-    with pytest.raises(HistoryRefusedError, match="other security versions"):
+    with pytest.raises(HistoryRefusedError, match="different security versions"):
         judge(update, 9)

@@ -105,7 +105,7 @@ def test_an_object_has_the_hash_that_names_it() -> None:
     name = next(iter(evidence.objects))
     other = replace(evidence, objects={**evidence.objects, name: b"another"})
 
-    with pytest.raises(EvidenceRefusedError, match=f"the object {name} has another content"):
+    with pytest.raises(EvidenceRefusedError, match=f"the object {name} does not match its name"):
         read_evidence(write_evidence(other))
 
 

@@ -92,7 +92,7 @@ def test_equal_checkpoints_are_collected_once() -> None:
     [
         ({"entries": None}, f"{ENTRIES_TILE} is missing"),
         ({"entries": bundle([b"{}"] * 11)}, "not those of its checkpoint"),
-        ({next(iter(EVIDENCE.objects)): b"another"}, "another content"),
+        ({next(iter(EVIDENCE.objects)): b"another"}, "does not match its name"),
     ],
 )
 def test_parts_of_another_log_are_refused(changed: dict[str, bytes | None], why: str) -> None:

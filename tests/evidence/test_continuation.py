@@ -123,7 +123,10 @@ def test_a_log_that_continues_the_log_before_has_no_gap(maker: Maker, old: Evide
             lambda said: [*said, {**said[-2], "time": time_at(10), "at": f"2.20.{'0' * 64}"}],
             "11 entries of the log before; the file before has 12",
         ),
-        (lambda said: [*said[:-1], {**said[-1], "instance": "f" * 32}], "11 other entries"),
+        (
+            lambda said: [*said[:-1], {**said[-1], "instance": "f" * 32}],
+            "11 entries with another root",
+        ),
     ],
 )
 def test_a_log_that_ends_elsewhere_is_not_the_log_before(
@@ -203,7 +206,7 @@ def test_a_log_does_not_replace_itself(maker: Maker, old: Evidence) -> None:
             {"platform": "sgx"},
             "log begins with the platform sgx; the log before ends with simulation",
         ),
-        ({"time": time_at(-1)}, "claimed time runs back, compared with"),
+        ({"time": time_at(-1)}, "claimed time"),
     ],
 )
 def test_a_log_begins_with_the_state_at_the_end_before(
@@ -217,7 +220,7 @@ def test_a_log_begins_with_the_state_at_the_end_before(
 def test_times_do_not_run_back_behind_the_first_entry(maker: Maker, old: Evidence) -> None:
     new = pair(maker, old, started(maker, time=time_at(9)))
 
-    assert "entry 1: the claimed time runs back" in refusal(new, maker.pins(), old).message
+    assert "is before the previous entry's time" in refusal(new, maker.pins(), old).message
 
 
 def test_a_log_of_an_older_version_is_continued_without_naming_the_manifest(
@@ -239,7 +242,11 @@ def test_the_state_at_the_end_before_still_counts(maker: Maker, old: Evidence) -
     version = maker.evidence([*said, raised(maker, 9)])
     unsigned = maker.pins(allowed=frozenset({Gap.NOT_SIGNED}))
     ends = {
-        "position": (old, [started(maker, 5, epoch=2)], "the position in the journal runs back"),
+        "position": (
+            old,
+            [started(maker, 5, epoch=2)],
+            "the position in the journal does not increase",
+        ),
         "instance": (
             old,
             [started(maker, instance=said[-1]["instance"])],

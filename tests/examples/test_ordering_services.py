@@ -82,7 +82,7 @@ def _buy(deployment: Deployment, port: int) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("kind", "names", "told"),
     [
-        ("orders", STOCK, "the server is no stock"),  # a CSR may ask for any name
+        ("orders", STOCK, "the server is not of the type stock"),  # a CSR may ask for any name
         ("stock", "other.example.com", "Hostname mismatch"),
     ],
     ids=["another type with its name", "the type with another name"],

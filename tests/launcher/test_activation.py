@@ -107,7 +107,7 @@ async def test_another_coordinator_is_refused_over_tls_1_2_too(tmp_path: Path) -
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0, ssl=context)
     async with server:
-        with pytest.raises(CoordinatorNotTrustedError, match="does not have the key"):
+        with pytest.raises(CoordinatorNotTrustedError, match="does not have key and subject"):
             await _activate(server.sockets[0].getsockname()[1])
 
 

@@ -129,7 +129,7 @@ def test_something_else_than_a_file_is_not_replaced(here: Path, kind: str) -> No
     else:
         os.mkfifo(there)
 
-    with pytest.raises(LaunchRefusedError, match="something else than a regular file"):
+    with pytest.raises(LaunchRefusedError, match="is not a regular file"):
         _write("thing")
 
     assert not there.is_file()

@@ -50,7 +50,7 @@ _HIDDEN: Final = ""  # no log serves hidden entries
 
 CORPUS: Final = {
     Recorded(_FORGED, "update-without-approval-where-demanded"): Verdict(
-        "history", "a user did not sign, but the manifest in force demands it", _BROKEN
+        "history", "a user did not sign, but the manifest in force requires it", _BROKEN
     ),
     Recorded(_FORGED, "update-with-invented-approval"): Verdict("history", _MISSING, _BROKEN),
     Recorded(_FORGED, "packages-with-invented-approval"): Verdict("history", _MISSING, _BROKEN),

@@ -1,6 +1,6 @@
-"""The SDK's methods as the operations have them, for blocking calls and for asyncio.
+"""Generate the SDK's methods from the operations, for blocking calls and for asyncio.
 
-Run it as a program to generate them.
+Run the module as a program to write the methods.
 """
 
 import ast
@@ -28,12 +28,12 @@ from keyhouse.client.http.connection_async import AsyncConnection
 _BLOCKING: Final = '''
 
 class Methods:
-    """What can be asked of a verified coordinator, or told to it.
+    """The operations on a verified coordinator.
 
-    All raise ``TrustError`` if another peer answers, or if the state that came with the answer
-    contradicts the memory; ``UnreachableError`` if there is no answer; ``CallRefusedError`` or
-    ``ServiceUnavailableError`` if the coordinator says no; ``AnswerUnreadableError`` if its answer
-    is invalid.
+    All operations raise ``TrustError`` if another peer answers, or if the state in the answer
+    contradicts the memory. They raise ``UnreachableError`` without an answer, ``CallRefusedError``
+    or ``ServiceUnavailableError`` for a refusal, and ``AnswerUnreadableError`` for an invalid
+    answer.
     """
 
     _session: Session
@@ -42,9 +42,9 @@ class Methods:
 _ASYNC: Final = '''
 
 class AsyncMethods:
-    """What can be asked of a verified coordinator, or told to it, on an event loop of asyncio.
+    """The operations on a verified coordinator, on an event loop of asyncio.
 
-    All raise what those of ``Methods`` do.
+    All operations raise the errors of ``Methods``.
     """
 
     _session: Session

@@ -1,4 +1,4 @@
-"""A software DCAP platform: true quotes under a root of its own, for trying out and testing."""
+"""A software DCAP platform for trials and tests: true quotes under its own root."""
 
 from keyhouse_simulation.folder import FolderDamagedError, add_machine, open_platform
 from keyhouse_simulation.machine import Machine, make_machine

@@ -1,4 +1,4 @@
-"""The certificates and revocation lists of a simulated AMD, shaped as AMD's are."""
+"""The certificates and revocation lists of a simulated AMD, in the form of AMD's."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -32,7 +32,7 @@ def issue_amd_authority(
 def issue_endorsement(
     said: Endorsement, key: ec.EllipticCurvePublicKey, issuer: Issuer
 ) -> x509.Certificate:
-    """Return the certificate of a key that signs reports: VCEK or VLEK."""
+    """Return the certificate of a key for reports: VCEK or VLEK."""
     builder = _builder(said.name, key, issuer[0], said.begins, said.ends)
     values = {"1": unsigned(0), "2": element(_IA5, said.product.encode())}
     versions = {"3.1": said.tcb.bootloader, "3.2": said.tcb.tee, "3.3": said.tcb.snp,
@@ -51,7 +51,7 @@ def issue_endorsement(
 def issue_amd_list(
     issuer: Issuer, revoked: Sequence[x509.Certificate], begins: datetime, ends: datetime
 ) -> x509.CertificateRevocationList:
-    """Return the list of a root that revokes ``revoked``."""
+    """Return the revocation list of a root with the certificates ``revoked``."""
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(_name(issuer[0]))

@@ -1,8 +1,8 @@
-"""The simulated AMD: one vendor for all simulated machines, with keys that everybody can read.
+"""The simulated AMD: one vendor for all simulated machines. Its private keys are public.
 
-Keys of 4,096 bits take seconds to make, so these were made once. Nothing is weaker for it: what the
-simulation signs proves nothing, and no hardware platform knows this root. It certifies chips for a
-hundred years, and its list revokes nobody.
+Keys of 4,096 bits take seconds to generate, so these keys are fixed. This weakens nothing: a
+simulated signature proves nothing, and no hardware platform knows this root. The vendor certifies
+chips for a hundred years, and its list revokes no certificate.
 """
 
 import functools
@@ -22,11 +22,11 @@ def ask_key() -> rsa.RSAPrivateKey:
     return _key(_ASK_KEY)
 
 
-@functools.cache  # its primes are not checked: that takes longer than to sign, and they are ours
+@functools.cache  # the primes of our own keys are not checked: a check is slower than signing
 def _key(pem: str) -> rsa.RSAPrivateKey:
     key = load_pem_private_key(pem.encode(), None, unsafe_skip_rsa_key_validation=True)
     if not isinstance(key, rsa.RSAPrivateKey):
-        raise TypeError("no RSA key")
+        raise TypeError("the key is not an RSA key")
     return key
 
 

@@ -1,4 +1,4 @@
-"""The certificates and revocation lists of a simulated vendor, shaped as Intel's are."""
+"""The certificates and revocation lists of a simulated vendor, in the form of Intel's."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -24,7 +24,7 @@ def issue_authority(
     issuer: tuple[str, ec.EllipticCurvePrivateKey],
     start: datetime,
 ) -> x509.Certificate:
-    """Return the certificate of a CA, valid for 30 years; its own issuer if names are equal."""
+    """Return the certificate of a CA, valid for 30 years. With equal names it is self-signed."""
     return _builder(name, key, issuer, start, is_ca=True).sign(issuer[1], hashes.SHA256())
 
 
@@ -36,9 +36,9 @@ def issue_leaf(
     extension: bytes = b"",
     names: Sequence[x509.GeneralName] = (),
 ) -> x509.Certificate:
-    """Return a certificate that signs but issues nothing; ``extension`` is Intel's, DER.
+    """Return a certificate that signs but does not issue certificates.
 
-    ``names``: its alternative ones, by which a server is known.
+    ``extension`` is Intel's extension (DER). ``names`` are the alternative names of a server.
     """
     builder = _builder(name, key, issuer, start, is_ca=False)
     if names:
@@ -56,7 +56,7 @@ def issue_list(
     lists: Lists,
     now: datetime,
 ) -> x509.CertificateRevocationList:
-    """Return the list of ``issuer`` that revokes ``revoked``."""
+    """Return the revocation list of ``issuer`` with the certificates ``revoked``."""
     start = now - lists.issued_ago
     authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
     builder = (
@@ -95,7 +95,7 @@ def pck_extension(pck: Pck) -> bytes:
 
 
 def _entry(*arcs: int, value: bytes) -> bytes:
-    """Return what stands at ``arcs``, each below 128, under the extension's identifier."""
+    """Return the entry at ``arcs``, each below 128, under the extension's identifier."""
     return element(_SEQUENCE, element(_OBJECT_ID, _SGX_DER, bytes(arcs)), value)
 
 

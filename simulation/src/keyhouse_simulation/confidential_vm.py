@@ -1,4 +1,4 @@
-"""Confidential VMs on the simulated machine: the real platforms over a directory for them."""
+"""Confidential VMs on the simulated machine: the real platforms with a directory of their own."""
 
 import os
 import secrets
@@ -16,9 +16,9 @@ from keyhouse_simulation.tsm import TsmReports
 
 
 class _Simulated(TsmPlatform):
-    """A confidential VM whose quotes ``quote`` makes, on ``machine``.
+    """A confidential VM on ``machine``, with quotes from ``quote``.
 
-    The directory that it asks is one for this process, below that for temporary files.
+    Its configfs-tsm directory is below the directory for temporary files, one for each process.
     """
 
     def __init__(self, quote: Callable[[bytes], bytes], machine: Platform) -> None:
@@ -52,7 +52,7 @@ class SimulatedSnpVm(_Simulated, SnpPlatform):
 
 
 def vm_named(identity: TdxIdentity, other: ConfidentialVm) -> ConfidentialVm:
-    """Return the VM that ``identity`` names; what it leaves out is that of ``other``."""
+    """Return the VM with the fields of ``identity``. Missing fields come from ``other``."""
     rtmrs = (identity.rtmr0, identity.rtmr1, identity.rtmr2, identity.rtmr3)
     named = {
         "mrtd": identity.mrtd,

@@ -1,21 +1,22 @@
-"""The folder of a simulated machine. Deleting it makes a new machine at the next start.
+"""The folder of a simulated machine. After its deletion, the next start generates a new machine.
 
 ::
 
-    machine.json      the keys (0600), written once; everything else is made from it
+    machine.json      the keys (0600), written once; all other files are derived from it
     root.pem          the root certificate, for clients
-    collateral.json   the collateral bundle, for clients; renewed when it would end soon, and then
-                      it says of the machine what it said before
-    collateral-tdx.json   the same for quotes of its confidential VMs, with the same lists
+    collateral.json   the collateral bundle, for clients; renewed before its end, with the same
+                      content about the machine
+    collateral-tdx.json   the same for quotes of confidential VMs, with the same lists
     amd-root.pem      the root of the simulated AMD, the same in every folder
-    amd.pem           what verifies reports of SEV-SNP beside it
+    amd.pem           the intermediate certificates and the list for SEV-SNP reports
     attestation.json  the identity that clients should expect
-    coordinator.json  who the coordinator there is, in the form of attestation.json; without it,
-                      the simulated coordinator (``COORDINATOR``)
+    coordinator.json  the identity of the coordinator, in the form of attestation.json; without this
+                      file, the simulated coordinator (``COORDINATOR``)
 
-A file is replaced whole (written beside, renamed), and opening holds a lock on the folder, so two
-processes that open it for the first time agree on one machine. The keys are synced before anything
-is made from them, the other files together: where a crash has changed one, it is written again.
+Each file is replaced as a whole (a temporary file, then a rename). Opening locks the folder, so two
+processes that open it for the first time agree on one machine. The keys are synced before any
+derived file is written. The derived files are synced together: a file that a crash has changed is
+written again.
 """
 
 import fcntl
@@ -68,7 +69,7 @@ _RENEW_BEFORE = timedelta(days=90)
 
 
 class FolderDamagedError(BrokenError):
-    """The folder of a simulated machine cannot be used as it is."""
+    """The folder of a simulated machine is unusable in its current state."""
 
     code = "simulation-damaged"
 
@@ -80,20 +81,20 @@ def open_platform(
     tcb: SimulatedTcb | None = None,
     upkeep: bool = True,
 ) -> SimulatedPlatform:
-    """Return the machine in ``folder``, made there if the folder is empty or does not exist.
+    """Return the machine in ``folder``. In an empty or missing folder, generate a machine.
 
-    ``tcb``: what new collateral says of the machine from now on.
-    The public files are up to date afterwards. Collateral that was made for a machine of before was
-    tried out: the production verifier has accepted a quote under it. Without ``upkeep`` they stay
-    as they are, also where ``now`` differs from the clock that they were made by. Raises
-    ``FolderDamagedError`` or ``RefusedError``, naming the file.
+    ``tcb`` is the content about the machine in new collateral from now on. Afterwards the public
+    files are up to date. Collateral for an existing machine was tested: the production verifier has
+    accepted a quote with it. Without ``upkeep`` the files stay unchanged, even if ``now`` differs
+    from the clock of their issue. Raises ``FolderDamagedError`` or ``RefusedError``, with the name
+    of the file.
     """
     try:
         with _locked(folder):
             return _open(folder, now, tcb, upkeep=upkeep)
     except OSError as exc:
         raise RefusedError(
-            f"the folder of the simulated machine, {folder}, cannot be used: {os_reason(exc)}",
+            f"the folder of the simulated machine, {folder}, is unusable: {os_reason(exc)}",
             hint="choose a state directory that this user can write to",
         ) from None
 
@@ -107,9 +108,9 @@ def add_machine(
 ) -> SimulatedPlatform:
     """Return a new machine in the empty ``folder``, of the vendor of the machine in ``beside``.
 
-    Quotes of both verify under one root, with the same collateral; what one seals the other cannot
-    open. ``coordinator``: who the coordinator there is; as a confidential VM it cannot seal. Errors
-    as for ``open_platform``.
+    Quotes of both machines verify under one root, with the same collateral. Neither machine can
+    open the other's sealed data. ``coordinator`` is the identity of the coordinator on the new
+    machine; a confidential VM cannot seal. Errors as for ``open_platform``.
     """
     open_platform(beside, now=now)
     with _locked(folder):
@@ -144,9 +145,9 @@ def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None, *, upkeep: bool) -
         if collateral is None and (tcb or not is_new):
             _try_out(platform, platform.collateral, moment)
     except QuoteRefusedError as exc:
-        raise _damaged(folder, f"its own quote is refused ({exc.reason})") from None
+        raise _damaged(folder, f"the machine's quote is refused ({exc.reason})") from None
     except ConfigurationRefusedError:
-        raise _damaged(folder, f"{_MACHINE} holds an invalid root") from None
+        raise _damaged(folder, f"{_MACHINE} contains an invalid root") from None
     if not upkeep:
         return platform
     said_by_amd = amd_vendor.ASK + amd_vendor.VLEK_AUTHORITY + amd_vendor.LIST
@@ -194,7 +195,8 @@ def _machine(folder: Path, moment: datetime) -> Machine:
             return read_record(_read(path, MAX_RECORD))
         except UnusableRecordError as exc:
             raise _damaged(folder, f"{_MACHINE} {exc.problem}") from None
-    # A missing key file among others is damage; a new machine would be a silent change of root.
+    # A missing key file among existing files is damage. A new machine would silently change the
+    # root.
     if (folder / _ROOT).exists():
         raise _damaged(folder, f"{_MACHINE} is missing")
     machine = make_machine(moment)
@@ -232,12 +234,12 @@ def _usable_collateral(folder: Path, machine: Machine, moment: datetime) -> Coll
         root = machine.root.public_bytes(Encoding.DER)
         end = require_sound(collateral, root, moment).expires
     except CollateralRefusedError:
-        return None  # it is public and is made again
+        return None  # this file is public, so it is generated again
     return collateral if end - moment > _RENEW_BEFORE else None
 
 
 def _is_usable_for_vms(folder: Path, platform: SimulatedPlatform, moment: datetime) -> bool:
-    """Tell whether the bundle for confidential VMs was made beside that of ``platform``."""
+    """Return whether the bundle for confidential VMs belongs to the collateral of ``platform``."""
     try:
         found = read_collateral(_read(folder / _TD_COLLATERAL, MAX_COLLATERAL))
         end = require_sound(found, platform.root_ca, moment).expires
@@ -250,7 +252,7 @@ def _is_usable_for_vms(folder: Path, platform: SimulatedPlatform, moment: dateti
 
 
 class _Level(msgspec.Struct):
-    tcbStatus: TcbStatus  # noqa: N815 as the document has it
+    tcbStatus: TcbStatus  # noqa: N815 the name in the document
     advisoryIDs: tuple[str, ...]  # noqa: N815
 
 
@@ -259,20 +261,20 @@ class _Info(msgspec.Struct):
 
 
 def _said(folder: Path) -> SimulatedTcb:
-    """Return what the collateral, also one that has ended, says of the machine."""
+    """Return the content about the machine in the collateral, even in expired collateral."""
     path = folder / _COLLATERAL
     try:
         text = read_collateral(_read(path, MAX_COLLATERAL)).tcb_info
         [level] = msgspec.json.decode(text, type=_Info).tcbLevels
     except (FileNotFoundError, CollateralRefusedError, msgspec.DecodeError):
-        return SimulatedTcb()  # none is there yet, or it is damaged
-    if level.tcbStatus is TcbStatus.REVOKED:  # so damaged, too: nobody can tell a machine that
+        return SimulatedTcb()  # the collateral is missing or damaged
+    if level.tcbStatus is TcbStatus.REVOKED:  # no option sets this status, so the file is damaged
         return SimulatedTcb()
     return SimulatedTcb(level.tcbStatus, level.advisoryIDs)
 
 
 def _saying(said: SimulatedTcb) -> Parameters:
-    """Return parameters of which all collateral says ``said`` of the machine."""
+    """Return parameters with the content ``said`` about the machine in all collateral."""
     usual = Parameters()
     sgx, tdx = (
         msgspec.structs.replace(info, status=said.status, advisories=said.advisories)
@@ -282,7 +284,7 @@ def _saying(said: SimulatedTcb) -> Parameters:
 
 
 def _try_out(platform: SimulatedPlatform, collateral: Collateral, moment: datetime) -> None:
-    """Have the production verifier accept a quote of ``platform``."""
+    """Require that the production verifier accepts a quote of ``platform``."""
     quote = platform.quote(report_data(bytes(32)))
     Verifier(platform.root_ca).verify(quote, collateral, moment)
 
@@ -293,7 +295,7 @@ def _read(path: Path, maximum: int) -> bytes:
 
 
 def _write_changed(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Make the files in ``folder`` hold what they have to, durably."""
+    """Write the files in ``folder`` that differ from ``files``, durably."""
     changed = [
         path
         for path in (folder / name for name in files)
@@ -301,7 +303,7 @@ def _write_changed(folder: Path, files: Mapping[str, bytes]) -> None:
     ]
     for path in changed:
         replace_file(path, files[path.name], alone=True, durable=False)
-    for path in changed:  # the first sync writes all of them
+    for path in changed:  # the first sync writes all changed files
         sync_file(path)
     if changed:
         sync_directory(folder)

@@ -1,4 +1,4 @@
-"""A simulated machine: its keys, and the certificates that its simulated vendor gave it."""
+"""A simulated machine: its keys, and the certificates from its simulated vendor."""
 
 import os
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ _PCK = "Keyhouse Simulation PCK Certificate"
 
 @dataclass(frozen=True, repr=False)
 class Machine:
-    """Keys are P-256. A real vendor keeps the first three and the machine never sees them."""
+    """The keys of a machine, all P-256. A real vendor never gives the first three to a machine."""
 
     root_key: ec.EllipticCurvePrivateKey
     pck_ca_key: ec.EllipticCurvePrivateKey
@@ -37,9 +37,9 @@ class Machine:
 
 
 def make_machine(now: datetime, pck: Pck | None = None, beside: Machine | None = None) -> Machine:
-    """Return a new machine with fresh keys, whose certificates are valid from the day before.
+    """Return a new machine with fresh keys. Its certificates are valid from the day before.
 
-    ``beside``: a machine of the vendor whose the new one is to be; a new vendor if not given.
+    ``beside`` is a machine of the same vendor. Without ``beside`` the vendor is new, too.
     """
     root_key, ca_key, tcb_key, pck_key, attestation_key = (
         ec.generate_private_key(ec.SECP256R1()) for _ in range(5)

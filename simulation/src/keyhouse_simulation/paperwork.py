@@ -14,7 +14,7 @@ from keyhouse_simulation.parameters import Parameters, QeIdentity, TcbInfo, TdxL
 def issue_collateral(
     machine: Machine, parameters: Parameters, now: datetime, tee: Tee = Tee.SGX
 ) -> Collateral:
-    """Return signed collateral for quotes of ``tee``, whose dates count from ``now``."""
+    """Return signed collateral for quotes of ``tee``, with dates relative to ``now``."""
     is_tdx = tee is Tee.TDX
     info = parameters.td_tcb_info if is_tdx else parameters.tcb_info
     identity = parameters.td_qe_identity if is_tdx else parameters.qe_identity

@@ -1,8 +1,8 @@
-"""What the simulated platform says about itself. Tests bend one value and run the real verifier.
+"""The contents of the simulated platform's quotes and collateral.
 
-The defaults make quotes that the production verifier accepts as ``UpToDate``. All names and
-numbers are plainly artificial, but one: the quoting enclave's vendor has to be Intel's, for
-quotes of other vendors are refused.
+Tests change single values and run the real verifier. The production verifier accepts quotes with
+the defaults as ``UpToDate``. All names and numbers are obviously artificial, with one exception:
+the quoting enclave's vendor must be Intel, because quotes of other vendors are refused.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -19,25 +19,25 @@ COORDINATOR = Measurements(
     product_id=0x5111,
     security_version=1,
 )
-"""Who the simulated coordinator says it is: readable ASCII instead of hashes."""
+"""The identity of the simulated coordinator: readable ASCII instead of hashes."""
 
 _CPU_SVN = bytes([2]) * 16
 _PCE_SVN = 11
 _FMSPC = b"\x51\x11\x51\x11\x51\x11"
 _QE_SIGNER = b"SIMULATED QUOTING ENCLAVE SIGNER"
-_TEE_TCB_SVN = bytes([5, 1, 2]).ljust(16, b"\0")  # module's version 5 of its line 1, microcode
+_TEE_TCB_SVN = bytes([5, 1, 2]).ljust(16, b"\0")  # module version 5 of line 1, and microcode
 _REGISTER = 48
 
 
 class Enclave(msgspec.Struct, frozen=True, kw_only=True):
-    """The enclave that a quote is about."""
+    """The enclave in a quote."""
 
     measurements: Measurements = COORDINATOR
     debug: bool = False
 
 
 class TdxQuoteForm(Enum):
-    """How a quote of a confidential VM is written: its version, and for 5 the type of its body."""
+    """The form of a confidential VM's quote: its version, and for 5 the type of its body."""
 
     V4 = (4, 0)
     V5_REPORT_10 = (5, 2)
@@ -45,12 +45,12 @@ class TdxQuoteForm(Enum):
 
 
 class ConfidentialVm(msgspec.Struct, frozen=True, kw_only=True):
-    """The confidential VM that a quote is about, and the TDX module that runs it."""
+    """The confidential VM in a quote, and the TDX module below this VM."""
 
     form: TdxQuoteForm = TdxQuoteForm.V4
     tee_tcb_svn: bytes = _TEE_TCB_SVN
     mrseam: bytes = b"SIMULATED TDX MODULE, NOT MEASURED".ljust(_REGISTER, b".")
-    mrsignerseam: bytes = bytes(_REGISTER)  # Intel's
+    mrsignerseam: bytes = bytes(_REGISTER)  # zeros stand for Intel
     seam_attributes: bytes = bytes(8)
     td_attributes: bytes = bytes.fromhex("0000001000000000")  # SEPT_VE_DISABLE
     xfam: bytes = bytes.fromhex("e702060000000000")
@@ -59,12 +59,12 @@ class ConfidentialVm(msgspec.Struct, frozen=True, kw_only=True):
     mrowner: bytes = bytes(_REGISTER)
     mrownerconfig: bytes = bytes(_REGISTER)
     rtmrs: tuple[bytes, bytes, bytes, bytes] = (bytes(_REGISTER),) * 4
-    tee_tcb_svn2: bytes = _TEE_TCB_SVN  # this and the next in V5_REPORT_15 alone
+    tee_tcb_svn2: bytes = _TEE_TCB_SVN  # this and the next field are only in V5_REPORT_15
     mrservicetd: bytes = bytes(_REGISTER)
 
 
 class SnpVm(msgspec.Struct, frozen=True, kw_only=True):
-    """The confidential VM of SEV-SNP that a report is about, and its platform's firmware."""
+    """The SEV-SNP confidential VM in a report, and its platform's firmware."""
 
     version: int = 3
     guest_svn: int = 0
@@ -86,7 +86,7 @@ class SnpVm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Endorsement(msgspec.Struct, frozen=True, kw_only=True):
-    """What the certificate of the key that signs reports says; ``chip`` is the machine's."""
+    """The content of the certificate for the key of reports. ``chip`` is the machine's CHIP_ID."""
 
     name: str = "SEV-VCEK"
     product: str = "Genoa-B1"
@@ -98,7 +98,7 @@ class Endorsement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pck(msgspec.Struct, frozen=True, kw_only=True):
-    """What the PCK certificate says of the machine. Fixed when the machine is made."""
+    """The content of the machine's PCK certificate. Fixed at the generation of the machine."""
 
     ppid: bytes = b"SIMULATED PPID 0"
     cpu_svn: bytes = _CPU_SVN
@@ -108,18 +108,18 @@ class Pck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TdxLevel(msgspec.Struct, frozen=True, kw_only=True):
-    """What TCB info for TDX says beside that for SGX."""
+    """The part of TCB info for TDX, in addition to the part for SGX."""
 
-    tee_tcb_svn: bytes = bytes([5, 0, 2]).ljust(16, b"\0")  # of the one level that it knows
+    tee_tcb_svn: bytes = bytes([5, 0, 2]).ljust(16, b"\0")  # of the single level
     module_signer: bytes = bytes(_REGISTER)
     module_attributes: bytes = bytes(8)
-    module_line: int = 1  # the line of modules that it knows
-    module_version: int = 5  # of the one level that it knows of that line
+    module_line: int = 1  # the single line of modules
+    module_version: int = 5  # of the single level of this line
     module_status: TcbStatus = TcbStatus.UP_TO_DATE
 
 
 class TcbInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What the collateral says of this kind of machine; signed."""
+    """The collateral about this kind of machine; signed."""
 
     id: str = "SGX"
     version: int = 3
@@ -127,7 +127,7 @@ class TcbInfo(msgspec.Struct, frozen=True, kw_only=True):
     pce_id: bytes = b"\0\0"
     tcb_type: int = 0
     evaluation_number: int = 1
-    cpu_svn: bytes = _CPU_SVN  # of the one level that it knows
+    cpu_svn: bytes = _CPU_SVN  # of the single level
     pce_svn: int = _PCE_SVN
     status: TcbStatus = TcbStatus.UP_TO_DATE
     advisories: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ class TcbInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QeIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """What the collateral says of the quoting enclave; signed."""
+    """The collateral about the quoting enclave; signed."""
 
     id: str = "QE"
     version: int = 2
@@ -146,14 +146,14 @@ class QeIdentity(msgspec.Struct, frozen=True, kw_only=True):
     attributes: bytes = b"\x11".ljust(16, b"\0")
     signer: bytes = _QE_SIGNER
     product_id: int = 1
-    security_version: int = 8  # of the one level that it knows
+    security_version: int = 8  # of the single level
     status: TcbStatus = TcbStatus.UP_TO_DATE
     issued_ago: timedelta = timedelta(days=1)
     valid_for: timedelta = timedelta(days=365)
 
 
 class QuotingEnclave(msgspec.Struct, frozen=True, kw_only=True):
-    """What the quoting enclave's own report says; signed by the PCK key."""
+    """The quoting enclave's own report; signed by the PCK key."""
 
     vendor: bytes = bytes.fromhex("939a7233f79c4ca9940a0db3957f0607")
     misc_select: int = 0
@@ -177,7 +177,7 @@ class Lists(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that can be bent: of enclaves, and with ``td`` of confidential VMs."""
+    """All variable contents: of enclaves, and with ``td`` of confidential VMs."""
 
     enclave: Enclave = Enclave()
     tcb_info: TcbInfo = TcbInfo()

@@ -1,13 +1,13 @@
-"""A PCCS for tests and for trying out: real HTTPS, Intel's PCS in version 4, and faults on demand.
+"""A PCCS for trials and tests: real HTTPS, Intel's PCS in version 4, and faults on demand.
 
 ::
 
     python -m keyhouse_simulation.pccs keyhouse-data/simulation [--port 8081] [--ca pccs-ca.pem]
         [--fault stale=0.5 --fault slow=1] [--seed 7]
 
-serves the collateral of that simulated machine. A fault strikes each request with its probability;
-equal seeds and requests give equal faults. It keeps nothing, and nothing production trusts it:
-what it serves is signed by the simulated vendor.
+This command serves the collateral of that simulated machine. Each fault strikes a request with its
+probability. Equal seeds and requests give equal faults. The server stores nothing. No production
+platform trusts its collateral, because the simulated vendor signs it.
 """
 
 import argparse
@@ -45,25 +45,25 @@ from keyhouse_simulation.platform import SimulatedPlatform
 from keyhouse_simulation.record import UnusableRecordError, read_record
 
 _LAST_PORT = 65_535
-_STALE = timedelta(days=30)  # how long ago it had what it gives on a bad day
-_NOBODY = 20.0  # seconds after which a slow answer comes after all
+_STALE = timedelta(days=30)  # the age of stale collateral
+_NOBODY = 20.0  # seconds until a slow connection is closed
 
 
 class Fault(StrEnum):
-    """What a PCCS in trouble looks like."""
+    """The faults of a PCCS."""
 
-    SLOW = "slow"  # no answer until the client has given up
+    SLOW = "slow"  # no answer, until the client gives up
     NOT_FOUND = "404"
-    STALE = "stale"  # what it had earlier: see ``Served.stale``
-    GARBAGE = "garbage"  # bytes that are not of the format
-    WRONG_CA = "wrong-ca"  # signed by another vendor: see ``Served.foreign``
+    STALE = "stale"  # earlier collateral: see ``Served.stale``
+    GARBAGE = "garbage"  # bytes outside the format
+    WRONG_CA = "wrong-ca"  # collateral of another vendor: see ``Served.foreign``
 
 
 @dataclass(frozen=True)
 class Served:
-    """The collateral of one kind of platform, and what the faults give in its place.
+    """The collateral of one kind of platform, and its replacements for the faults.
 
-    ``early`` is answered to ``update=early``; without it the same as always.
+    ``early`` is the answer to ``update=early``; the default is the usual answer.
     """
 
     collateral: Collateral
@@ -73,15 +73,15 @@ class Served:
 
     @property
     def kind(self) -> PlatformKind:
-        """The kind of platform that it is for."""
+        """The kind of platform of this collateral."""
         return read_facts(self.collateral).kind
 
 
 class PccsServer:
-    """A PCCS on 127.0.0.1, for a ``with`` block; clients have to trust ``ca_pem``.
+    """A PCCS on 127.0.0.1, for a ``with`` block. Clients must trust ``ca_pem``.
 
-    ``served``, ``faults`` (each with its probability) and ``port`` may be changed at any time
-    (``port`` before it starts). ``asked`` holds path and query of every request so far.
+    ``served``, ``faults`` (each with its probability) and ``port`` may change at any time (``port``
+    only before the start). ``asked`` has path and query of every request so far.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class PccsServer:
         self.faults = dict(faults or {})
         self.port = port
         self.asked: list[str] = []
-        self._chance = random.Random(seed)  # noqa: S311 - faults have to repeat, not to be secret
+        self._chance = random.Random(seed)  # noqa: S311 - faults must be repeatable, not secret
         self._lock = threading.Lock()
         self.gone = threading.Event()
         self.ca_pem, self._identity = _identity()
@@ -124,7 +124,7 @@ class PccsServer:
             self._server.server_close()
 
     def struck(self, target: str) -> Fault | None:
-        """Note a request; return the fault that strikes it."""
+        """Record a request; return its fault, or None."""
         with self._lock:
             self.asked.append(target)
             for fault, probability in self.faults.items():
@@ -138,7 +138,7 @@ class PccsServer:
             return 200, {}, b'{"tcbInfo":{"fmspc":"\xff'
         found = None if fault is Fault.NOT_FOUND else self._find(target)
         if found is None:
-            return 404, {}, b"no such thing"
+            return 404, {}, b"not found"
         served, write = found
         bent = {Fault.STALE: served.stale, Fault.WRONG_CA: served.foreign}
         early = served.early if "update=early" in target else None
@@ -180,7 +180,7 @@ def _pck_crl(collateral: Collateral) -> tuple[Mapping[str, str], bytes]:
 
 
 def _root_crl(collateral: Collateral) -> tuple[Mapping[str, str], bytes]:
-    return {}, collateral.root_ca_crl.hex().encode()  # as Intel's own PCCS gives it
+    return {}, collateral.root_ca_crl.hex().encode()  # Intel's PCCS uses this form
 
 
 _WRITERS: Final[Mapping[str, Writer]] = {
@@ -198,7 +198,7 @@ def _signed(name: str, document: str, signature: bytes) -> bytes:
 
 
 class _Listener(ThreadingHTTPServer):
-    """Speaks TLS; a handshake that fails is the client's affair and says nothing."""
+    """Serves TLS. A failed handshake is the client's concern and is not reported."""
 
     daemon_threads = True
     block_on_close = True
@@ -215,7 +215,7 @@ class _Listener(ThreadingHTTPServer):
         )
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Let a client that hangs up go."""
+        """Ignore a client that ends the connection."""
 
 
 def _handler(server: PccsServer) -> type[BaseHTTPRequestHandler]:
@@ -234,19 +234,19 @@ def _handler(server: PccsServer) -> type[BaseHTTPRequestHandler]:
             for name, value in headers.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
-            self.send_header("Connection", "close")  # no thread waits for more
+            self.send_header("Connection", "close")  # so no thread waits for a further request
             self.end_headers()
             self.wfile.write(body)
             self.close_connection = True
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
-            """Say nothing: ``asked`` has it."""
+            """Log nothing: ``asked`` has the request."""
 
     return Handler
 
 
 def _identity() -> tuple[bytes, bytes]:
-    """Return the PEM of a fresh CA, and key and certificate that it gave the server."""
+    """Return the PEM of a fresh CA, and key and certificate of the server below this CA."""
     start = datetime.now(UTC) - timedelta(days=1)
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority = ("Keyhouse Simulation PCCS CA", ca_key)
@@ -259,7 +259,7 @@ def _identity() -> tuple[bytes, bytes]:
 
 def _tls(identity: bytes) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # ssl reads keys from files alone; this one was made for this run and vouches for nothing else.
+    # ``ssl`` reads keys only from files. This key is new for each run and serves no other purpose.
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:
         file.write(identity)
         file.flush()
@@ -288,10 +288,11 @@ def _port(text: str) -> int:
 
 
 def _served(folder: Path) -> tuple[Served, Served]:
-    """Return the collateral of the machine in ``folder``, for its quotes of enclaves and of VMs.
+    """Return the collateral of the machine in ``folder``, for quotes of enclaves and of VMs.
 
-    With it another vendor's; for each fault one. Raises ``OSError``, ``CollateralRefusedError`` and
-    ``UnusableRecordError`` if it holds none.
+    Each result includes stale collateral, and the collateral of another vendor, for the faults.
+    Raises ``OSError``, ``CollateralRefusedError`` and ``UnusableRecordError`` if the folder has no
+    machine.
     """
     now = datetime.now(UTC)
     machine = read_record((folder / "machine.json").read_bytes())
@@ -305,14 +306,14 @@ def _served(folder: Path) -> tuple[Served, Served]:
 
 
 def from_arguments(words: Sequence[str]) -> tuple[PccsServer, Path | None]:
-    """Return the server that a command line asks for, and where the PEM of its CA shall go.
+    """Return the server for a command line, and the path for the PEM of its CA.
 
-    Ends the process where it cannot be read, or names no simulated machine.
+    Ends the process for invalid arguments, or for a folder without a simulated machine.
     """
     parser = argparse.ArgumentParser(prog="python -m keyhouse_simulation.pccs")
     parser.add_argument("folder", type=Path, help="folder of a simulated machine")
     parser.add_argument("--port", type=_port, default=8081)
-    parser.add_argument("--ca", type=Path, help="where the CA goes that clients have to trust")
+    parser.add_argument("--ca", type=Path, help="file to write the CA to, for clients to trust")
     parser.add_argument("--fault", type=_fault, action="append", default=[])
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(words)
@@ -334,7 +335,7 @@ def main(words: Sequence[str]) -> None:
             sys.stderr.write(f"SIMULATED PCCS on {server.url}\n")
             threading.Event().wait()
     except OSError as error:
-        sys.exit(f"error: {error.strerror or 'it cannot serve'}: give another --port, or --ca")
+        sys.exit(f"error: {error.strerror or 'cannot serve'}: use another --port, or --ca")
 
 
 if __name__ == "__main__":

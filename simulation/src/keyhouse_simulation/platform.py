@@ -1,4 +1,4 @@
-"""The simulated platform behind the same protocol as the hardware ones."""
+"""The simulated platform with the interface of the hardware platforms."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -39,15 +39,16 @@ _SEALING = b"keyhouse simulation sealing v1\0"
 
 
 def utc_now() -> datetime:
-    """Return the present time, UTC."""
+    """Return the current time, UTC."""
     return datetime.now(UTC)
 
 
 class SimulatedPlatform:
     """A ``Platform`` that protects nothing: its keys are in memory and in a file.
 
-    ``parameters`` bend what it says; ``collateral`` (new if not given) counts from ``now()``. The
-    coordinator on it is an enclave, or the confidential VM ``vm``.
+    ``parameters`` determine the quotes. Dates of ``collateral`` count from ``now()``; without
+    ``collateral`` the platform issues new collateral. The coordinator on this platform is an
+    enclave, or the confidential VM ``vm``.
     """
 
     kind: Final = "simulation"
@@ -78,29 +79,29 @@ class SimulatedPlatform:
 
     @property
     def measurements(self) -> Measurements:
-        """What its quotes say: fixed values, no measurement."""
+        """The measurements in the quotes: fixed values, not real measurements."""
         return self._parameters.enclave.measurements
 
     @property
     def is_library_os(self) -> bool:
-        """Whether this runs under Gramine, be it without an enclave."""
+        """Whether this process runs under Gramine, with or without an enclave."""
         return DEV_ATTESTATION.exists()
 
     @cached_property
     def td_collateral(self) -> Collateral:
-        """What verifies quotes of confidential VMs: new, but with the lists of ``collateral``."""
+        """The collateral for quotes of confidential VMs: new, with the lists of ``collateral``."""
         issued = issue_collateral(self._machine, self._parameters, self._now(), Tee.TDX)
         root_list, pck_list = self.collateral.root_ca_crl, self.collateral.pck_crl
         return msgspec.structs.replace(issued, root_ca_crl=root_list, pck_crl=pck_list)
 
     @property
     def coordinator(self) -> Platform:
-        """This machine as the coordinator on it sees it: from its enclave, or confidential VM."""
+        """This machine from the coordinator's view: from an enclave, or from a confidential VM."""
         return self if self._vm is None else self.seen_by(self._vm)
 
     @property
     def expected_identity(self) -> ExpectedIdentity:
-        """The identity that clients should expect under this platform."""
+        """The identity that clients should expect on this platform."""
         if self._vm is not None:
             return ExpectedIdentity(tdx=self._vm, accepted_tcb_statuses=(TcbStatus.UP_TO_DATE,))
         who = self.measurements
@@ -117,7 +118,7 @@ class SimulatedPlatform:
         return self._writer.quote(self._parameters.enclave, report_data)
 
     def seen_by(self, workload: Measurements | VmIdentity) -> Platform:
-        """Return the same machine as that enclave, or that confidential VM, sees it."""
+        """Return the same machine from the view of this enclave or confidential VM."""
         if isinstance(workload, TdxIdentity):
             from keyhouse_simulation.confidential_vm import SimulatedVm, vm_named
 
@@ -134,20 +135,20 @@ class SimulatedPlatform:
         return type(self)(self._machine, parameters, collateral=self.collateral)
 
     def workload_quote(self, measurements: Measurements, report_data: bytes) -> bytes:
-        """Return a raw quote of a workload on this machine that measures ``measurements``."""
+        """Return a raw quote of a workload on this machine with these ``measurements``."""
         return self._writer.quote(Enclave(measurements=measurements), report_data)
 
     def td_quote(self, vm: ConfidentialVm | None, report_data: bytes) -> bytes:
-        """Return a raw quote of a confidential VM on this machine; None: that of its parameters."""
+        """Return a raw quote of a confidential VM; the default VM is in the parameters."""
         return self._td_writer.quote(vm or self._parameters.td, report_data)
 
     def snp_quote(self, vm: SnpVm | None, report_data: bytes) -> bytes:
-        """Return a report of SEV-SNP, of a VM on this machine, with its certificates."""
+        """Return a SEV-SNP report of a VM on this machine, with certificates."""
         return self.chip.quote(vm or self._parameters.snp, report_data)
 
     @cached_property
     def chip(self) -> "SnpChip":
-        """What signs its reports of SEV-SNP."""
+        """The chip that signs the SEV-SNP reports."""
         from keyhouse_simulation.snp import SnpChip
 
         return SnpChip(self._machine)
@@ -157,7 +158,7 @@ class SimulatedPlatform:
         return TdQuoteWriter(self._machine, self._parameters.td_quoting_enclave)
 
     def sealing_key(self, policy: SealPolicy) -> Secret:
-        """Return the 32-byte key of ``policy``: HKDF-SHA256 of the machine's, per identity."""
+        """Return the 32-byte key of ``policy``: HKDF-SHA256 of the sealing root, per identity."""
         who = self.measurements
         if policy is SealPolicy.UNIQUE_KEY:
             identity = b"unique\0" + who.unique_id

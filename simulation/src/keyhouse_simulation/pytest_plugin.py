@@ -1,7 +1,7 @@
 """The fixtures of ``keyhouse.testing`` for pytest.
 
-Here, for it is loaded by every pytest run where its distribution is installed, and that is where
-there is a simulated platform. The kit itself is imported by the first test that uses it.
+Every pytest run loads this module if its distribution is installed, and only that distribution has
+a simulated platform. The first test with the fixture imports the test kit itself.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def keyhouse_deployment() -> "Iterator[Callable[..., Deployment]]":
-    """Return what starts deployments: ``Deployment`` with its arguments, ended with the test."""
+    """Yield a function that starts deployments with the arguments of ``Deployment``.
+
+    The end of the test ends its deployments.
+    """
     from keyhouse.testing import Deployment
 
     with ExitStack() as ends:

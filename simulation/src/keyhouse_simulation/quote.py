@@ -1,11 +1,12 @@
-"""Writes quotes: of enclaves (SGX, version 3) and of confidential VMs (TDX, versions 4 and 5).
+"""Write quotes: of enclaves (SGX, version 3) and of confidential VMs (TDX, versions 4 and 5).
 
 ::
 
-    header | report | length | signature, attestation key, what certifies the key
+    header | report | length | signature, attestation key, certification of the key
 
-In version 5 type and size of the report come before it. What is the same in every quote (the
-quoting enclave's report, its signature, the chain) is made once: a quote costs one signature.
+In version 5, the type and size of the report precede the report. The quoting enclave's report, its
+signature and the chain are equal in every quote. They are computed once, so each quote costs one
+signature.
 """
 
 import hashlib
@@ -29,7 +30,7 @@ _TDX = 0x81
 
 
 class QuoteWriter:
-    """The quoting enclave of a machine, for enclaves. May be shared among threads."""
+    """The quoting enclave of a machine, for enclaves. Threads may share a writer."""
 
     def __init__(self, machine: Machine, quoting_enclave: QuotingEnclave) -> None:
         self._key = machine.attestation_key
@@ -44,7 +45,7 @@ class QuoteWriter:
 
 
 class TdQuoteWriter:
-    """The quoting enclave of a machine, for confidential VMs. May be shared among threads."""
+    """The quoting enclave of a machine, for confidential VMs. Threads may share a writer."""
 
     def __init__(self, machine: Machine, quoting_enclave: QuotingEnclave) -> None:
         self._key = machine.attestation_key
@@ -65,7 +66,7 @@ class TdQuoteWriter:
 
 def _require_length(report_data: bytes) -> None:
     if len(report_data) != _REPORT_DATA:
-        raise ValueError("report data have 64 bytes")
+        raise ValueError(f"report data has {len(report_data)} bytes, must be {_REPORT_DATA}")
 
 
 def _whole(key: EllipticCurvePrivateKey, signed: bytes, certification: bytes) -> bytes:
@@ -99,7 +100,7 @@ def _certification(machine: Machine, quoting_enclave: QuotingEnclave) -> bytes:
 
 
 def _vm_report(vm: ConfidentialVm, report_data: bytes) -> bytes:
-    """Return a TD report: 584 bytes, 648 in version 1.5. Source: Intel, TDX DCAP quote library."""
+    """Return a TD report: 584 bytes, in version 1.5 648. Source: Intel, TDX DCAP quote library."""
     report = struct.pack(
         "<16s48s48s8s8s8s48s48s48s48s48s48s48s48s64s",
         vm.tee_tcb_svn,

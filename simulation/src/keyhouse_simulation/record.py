@@ -1,7 +1,7 @@
-"""The file form of a machine: its keys as PKCS #8, its certificates as DER, both in hex.
+"""The file form of a machine: keys as PKCS #8 and certificates as DER, both in hex.
 
-A checksum covers all of it, for one changed digit of the sealing root would open no state and say
-nothing.
+A checksum covers the whole content. Otherwise a changed digit of the sealing root would go
+unnoticed, and no old state could be opened.
 """
 
 import binascii
@@ -28,7 +28,7 @@ _CERTIFICATES = {
 
 
 class UnusableRecordError(Exception):
-    """The file is not the machine that was written; ``problem`` says how, without its content."""
+    """The file is not an unchanged machine. ``problem`` names the fault without file content."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -40,11 +40,11 @@ class _Record(msgspec.Struct, forbid_unknown_fields=True):
     keys: dict[str, str]
     certificates: dict[str, str]
     sealing_root: str
-    checksum: str = ""  # SHA-256 over the compact JSON of the others
+    checksum: str = ""  # SHA-256 over the compact JSON of the fields above
 
 
 def write_record(machine: Machine) -> bytes:
-    """Return the file of ``machine``. It holds its secrets in the clear."""
+    """Return the file of ``machine``. The file contains the machine's secrets in plain form."""
     record = _Record(
         version=_VERSION,
         keys={name: _pkcs8(getattr(machine, name)).hex() for name in _KEYS},
@@ -59,24 +59,24 @@ def write_record(machine: Machine) -> bytes:
 
 
 def read_record(data: bytes) -> Machine:
-    """Return the machine in ``data``.
+    """Return the machine in ``data``, after a check that keys and certificates match.
 
-    Raises ``UnusableRecordError``. Keys and certificates fit together.
+    Raises ``UnusableRecordError``.
     """
     record = _decode(data)
     if record.version != _VERSION:
         raise UnusableRecordError(
-            f"has version {record.version}; this program knows version {_VERSION}"
+            f"has version {record.version}; this program reads version {_VERSION}"
         )
     if record.checksum != _checksum(record):
         raise UnusableRecordError("was changed: its checksum is wrong")
     if set(record.keys) != set(_KEYS) or set(record.certificates) != set(_CERTIFICATES):
-        raise UnusableRecordError("lacks a key or a certificate, or has one too many")
+        raise UnusableRecordError("has a missing or an unknown key or certificate")
     try:
         return _machine(record)
-    # What the parsers raise differs by version and may hold a part of the input.
+    # The errors of the parsers differ by version, and may contain a part of the input.
     except Exception:  # noqa: BLE001
-        raise UnusableRecordError("holds keys and certificates that do not fit together") from None
+        raise UnusableRecordError("contains keys and certificates that do not match") from None
 
 
 def _machine(record: _Record) -> Machine:
@@ -113,7 +113,7 @@ def _decode(data: bytes) -> _Record:
     try:
         return msgspec.json.decode(data, type=_Record)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise UnusableRecordError("is not the JSON object that was written") from None
+        raise UnusableRecordError("is not the JSON object of a machine") from None
 
 
 def _pkcs8(key: ec.EllipticCurvePrivateKey) -> bytes:

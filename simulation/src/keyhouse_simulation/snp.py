@@ -1,6 +1,7 @@
-"""Reports of SEV-SNP that the simulated machine makes, and what is its own of AMD's certificates.
+"""SEV-SNP reports of the simulated machine, and the certificate of the machine's key.
 
-Its key (VCEK) and CHIP_ID are derived from its sealing root, as real ones are from fuses.
+The key (VCEK) and CHIP_ID are derived from the machine's sealing root. A real processor derives
+them from fuses.
 """
 
 import ssl
@@ -28,11 +29,11 @@ _ASK = ssl.PEM_cert_to_DER_cert(amd_vendor.ASK)
 _INFO = b"keyhouse simulation SEV-SNP v1"
 _HALF = 72
 _SIGNATURE = 512
-_CURVE_ORDER_BITS = 376  # fewer than the order of P-384 has, so that any number of them is a key
+_CURVE_ORDER_BITS = 376  # fewer bits than the order of P-384, so any such number is a valid key
 
 
 class SnpChip:
-    """The security processor of a machine. May be shared among threads."""
+    """The security processor of a machine. Threads may share a chip."""
 
     def __init__(self, machine: Machine) -> None:
         derived = HKDF(hashes.SHA384(), 64 + _CURVE_ORDER_BITS // 8, salt=None, info=_INFO)
@@ -46,14 +47,14 @@ class SnpChip:
         return self.endorsed(Endorsement(chip=self.chip_id))
 
     def endorsed(self, said: Endorsement) -> bytes:
-        """Return a certificate of the chip's key that says ``said``, DER."""
+        """Return a certificate of the chip's key with the content ``said``, DER."""
         is_vlek = said.name == "SEV-VLEK"
         issuer = ("SEV-VLEK-Genoa" if is_vlek else "SEV-Genoa", amd_vendor.ask_key())
         certificate = issue_endorsement(said, self._key.public_key(), issuer)
         return certificate.public_bytes(Encoding.DER)
 
     def quote(self, vm: SnpVm, report_data: bytes) -> bytes:
-        """Return a report of ``vm`` over exactly 64 bytes, with its certificates beside it."""
+        """Return a report of ``vm`` over exactly 64 bytes, followed by its certificates."""
         certificates = {SnpCertificate.VCEK: self.vcek, SnpCertificate.ASK: _ASK,
                         SnpCertificate.ARK: ROOT}  # fmt: skip
         return self.report(vm, report_data) + write_table(certificates)
@@ -61,7 +62,7 @@ class SnpChip:
     def report(self, vm: SnpVm, report_data: bytes) -> bytes:
         """Return the report of ``vm``, 1,184 bytes. Source: AMD, 56860, "ATTESTATION_REPORT"."""
         if len(report_data) != 64:  # noqa: PLR2004 as the docstring says
-            raise ValueError("report data have 64 bytes")
+            raise ValueError(f"report data has {len(report_data)} bytes, must be 64")
         return self.signed(_unsigned(vm, self.chip_id, report_data))
 
     def signed(self, content: bytes) -> bytes:
@@ -104,7 +105,7 @@ def _unsigned(vm: SnpVm, chip_id: bytes, report_data: bytes) -> bytes:
 
 
 def snp_vm_named(identity: SnpIdentity, other: SnpVm) -> SnpVm:
-    """Return the VM that ``identity`` names; what it leaves out is that of ``other``."""
+    """Return the VM with the fields of ``identity``. Missing fields come from ``other``."""
     named = {
         "measurement": identity.measurement,
         "host_data": identity.host_data,

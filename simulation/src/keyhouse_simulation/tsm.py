@@ -1,15 +1,15 @@
-"""A directory that behaves like configfs-tsm: what is read depends on what was written before.
+"""A directory with the behaviour of configfs-tsm: each read depends on earlier writes.
 
 ::
 
     NAME/provider      "tdx_guest" or "sev_guest"
-    NAME/inblob        takes the 64 bytes that the quote is made over
-    NAME/outblob       the raw quote or report over what was written last; empty before
-    NAME/auxblob       with a report: the certificates that the host puts beside it, padded
-    NAME/generation    counts the writes to inblob, of any process
+    NAME/inblob        accepts the 64 bytes for the quote
+    NAME/outblob       the raw quote or report over the last write; empty before
+    NAME/auxblob       with a report: the certificates from the host, padded
+    NAME/generation    the number of writes to inblob, of all processes
 
-What the kernel does in ``mkdir`` and ``rmdir`` is done by ``TsmReports``, and what it does when a
-file is opened by threads: the files are FIFOs. Source: Linux ABI documentation, "configfs-tsm".
+``TsmReports`` does the kernel's work in ``mkdir`` and ``rmdir``. Threads do the kernel's work at
+the opening of a file: the files are FIFOs. Source: Linux ABI documentation, "configfs-tsm".
 """
 
 import os
@@ -21,12 +21,12 @@ from threading import Lock, Thread
 from keyhouse.attestation.quote.snp_form import SNP_REPORT, starts_snp_report
 
 _BLOB = 64
-_PAGES = 16_384  # bytes of the buffer that hosts fill
-_MANY = 1024  # blobs that fit into a pipe
+_PAGES = 16_384  # bytes of the host's buffer
+_MANY = 1024  # blobs in a full pipe
 
 
 class TsmReports:
-    """Makes and removes the directories of reports; ``quote`` makes quotes over 64 bytes."""
+    """Creates and removes the directories of reports. ``quote`` returns a quote over 64 bytes."""
 
     def __init__(self, quote: Callable[[bytes], bytes], provider: bytes = b"tdx_guest\n") -> None:
         self._quote = quote
@@ -34,7 +34,7 @@ class TsmReports:
         self._open: dict[Path, ExitStack] = {}
 
     def make(self, folder: Path) -> None:
-        """Make ``folder`` with its files. They answer until it is removed."""
+        """Create ``folder`` with its files. The files answer until the folder is removed."""
         folder.mkdir(mode=0o700, parents=True)
         (folder / "provider").write_bytes(self._provider)
         with ExitStack() as ends:
@@ -46,7 +46,7 @@ class TsmReports:
             self._open[folder] = ends.pop_all()
 
     def remove(self, folder: Path) -> None:
-        """Remove ``folder``, and the directory above if it was the last one there."""
+        """Remove ``folder``. Remove its parent, too, if ``folder`` was the last entry there."""
         self._open.pop(folder).close()
         (folder / "provider").unlink()
         folder.rmdir()
@@ -55,7 +55,7 @@ class TsmReports:
 
 
 class _Report:
-    """What was written to the pipe ``inblob``, a handle that does not wait."""
+    """The writes to the pipe ``inblob``, a non-blocking descriptor."""
 
     def __init__(self, inblob: int, quote: Callable[[bytes], bytes]) -> None:
         self._inblob = inblob
@@ -69,7 +69,7 @@ class _Report:
         return _split(self._whole())[0]
 
     def auxblob(self) -> bytes:
-        """Return the table of certificates beside the report over the last write."""
+        """Return the table of certificates for the report over the last write."""
         return _split(self._whole())[1].ljust(_PAGES, b"\0")
 
     def _whole(self) -> bytes:
@@ -78,13 +78,13 @@ class _Report:
             return self._quote(self._asked) if len(self._asked) == _BLOB else b""
 
     def generation(self) -> bytes:
-        """Return how many writes there were."""
+        """Return the number of writes."""
         with self._lock:
             self._take()
             return b"%d\n" % self._writes
 
     def _take(self) -> None:
-        """Take what was written up to now. Each write of 64 bytes is in the pipe as a whole."""
+        """Read the new writes. Each write of 64 bytes is in the pipe as a whole."""
         written = b""
         with suppress(BlockingIOError):
             while piece := os.read(self._inblob, _BLOB * _MANY):
@@ -104,7 +104,7 @@ def _split(quote: bytes) -> tuple[bytes, bytes]:
 @contextmanager
 def _taking(path: Path, quote: Callable[[bytes], bytes]) -> Iterator[_Report]:
     os.mkfifo(path, 0o600)
-    # For writing, too: with no writer a reader would be told of the end.
+    # Open for writing, too: without a writer, a reader would see the end of the file.
     handle = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         yield _Report(handle, quote)
@@ -115,15 +115,15 @@ def _taking(path: Path, quote: Callable[[bytes], bytes]) -> Iterator[_Report]:
 
 @contextmanager
 def answering(path: Path, answer: Callable[[], bytes]) -> Iterator[None]:
-    """Let every reader of ``path`` get what ``answer`` then returns."""
+    """Answer every reader of ``path`` with the current result of ``answer``."""
     stopping = False
 
     def serve() -> None:
         while True:
             handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # waits for a reader
-            # The next reader gets a FIFO of its own, or it could see two answers.
+            # The next reader gets its own FIFO. Otherwise it could see two answers.
             _renew(path)
-            last = stopping  # read once: the last reader is the one that says so
+            last = stopping  # read once: the reader after ``stopping = True`` is the last
             with os.fdopen(handle, "wb") as file, suppress(BrokenPipeError):
                 file.write(b"" if last else answer())
                 file.flush()

@@ -1,6 +1,6 @@
-"""Verify a coordinator first, then talk to it.
+"""Verify a coordinator first, then send calls to it.
 
-``keyhouse`` offers what most programs need of it.
+The package ``keyhouse`` exports the names for most programs.
 """
 
 from typing import TYPE_CHECKING

@@ -1,9 +1,9 @@
 """Answers of the interface as typed values: the data of their JSend envelope, or the refusal.
 
-``old_...`` read version 1 into the values of version 2, only for coordinators that answer 405 to a
-call of version 2. There is none for the quote, which would bind no nonce; none for updates, which
-may drop the new recovery secrets; and none for what version 1 does not have: recovery, signed
-quotes, counters.
+The functions ``old_...`` convert version 1 to the values of version 2. They serve only coordinators
+that answer 405 to a call of version 2. No such function exists for three groups. A quote of version
+1 binds no nonce. An update in version 1 may lose the new recovery secrets. Recovery, signed quotes
+and counters do not exist in version 1.
 """
 
 import functools
@@ -50,29 +50,29 @@ E = TypeVar("E", bound=_Envelope)
 def data_of(answer: Answer, kind: type[T], *, optional: bool = False) -> T:
     """Return the data of a successful ``answer`` as a ``kind``.
 
-    If ``optional``, missing data are read as an empty object. Raises ``CallRefusedError`` or
-    ``ServiceUnavailableError`` with the coordinator's own words if it refused, and
-    ``AnswerUnreadableError`` if the answer is not of the interface.
+    If ``optional``, missing data count as an empty object. Raises ``CallRefusedError`` or
+    ``ServiceUnavailableError`` with the coordinator's message for a refusal. Raises
+    ``AnswerUnreadableError`` for an answer that does not match the interface.
     """
     return data_and_message(answer, kind, optional=optional)[0]
 
 
 def data_and_message(answer: Answer, kind: type[T], *, optional: bool = False) -> tuple[T, str]:
-    """Return the data of a successful ``answer`` as a ``kind``, and its message; as ``data_of``."""
+    """Return the data and message of a successful ``answer``. Raises as ``data_of`` does."""
     hint: Any = kind
     found: Any = _successful(answer, _with_data(hint, optional=optional))
     return found.data, found.message
 
 
 def require_success(answer: Answer) -> None:
-    """Return if ``answer`` is a successful one; its data are ignored. Raises as ``data_of``."""
+    """Require a successful ``answer`` and ignore its data. Raises as ``data_of`` does."""
     _successful(answer, _Envelope)
 
 
 def document(answer: Answer) -> bytes:
-    """Return the body of a successful ``answer`` that has no envelope, a JSON object, as it came.
+    """Return the body of a successful ``answer`` that is a JSON object without an envelope.
 
-    Raises what ``data_of`` does.
+    Raises as ``data_of`` does.
     """
     if answer.http_status != _OK:
         raise _refusal(answer)
@@ -84,7 +84,7 @@ def document(answer: Answer) -> bytes:
 
 
 def content(answer: Answer) -> bytes:
-    """Return the body of a successful ``answer`` that is not JSON. Raises what ``data_of`` does."""
+    """Return the body of a successful ``answer`` that is not JSON. Raises as ``data_of`` does."""
     if answer.http_status != _OK:
         raise _refusal(answer)
     return answer.body
@@ -110,7 +110,8 @@ def old_manifest(answer: Answer) -> wire.ManifestData:
     data = data_of(answer, wire.OldManifestData)
     if not (data.signature and data.fingerprint and data.manifest):
         raise AnswerUnreadableError(
-            "the coordinator's answer has no manifest", hint="has one been set?"
+            "the coordinator's answer has no manifest",
+            hint="keyhouse status shows whether one is set",
         )
     return wire.ManifestData(data.signature, data.fingerprint, data.manifest)
 
@@ -157,10 +158,10 @@ def _decoded(answer: Answer, whole: type[E]) -> E:
     try:
         return decode(answer.body, whole)
     except UnreadableError:
-        # Its findings could name what an answer with secrets holds; the status is enough.
+        # The decoder's findings could quote an answer with secrets. The status is enough.
         raise AnswerUnreadableError(
             f"the coordinator's answer cannot be read (HTTP {answer.http_status})",
-            hint="check that it is a coordinator of this version",
+            hint="check that a coordinator of this version answers",
         ) from None
 
 
@@ -170,7 +171,8 @@ def _refusal(answer: Answer) -> CallRefusedError | ServiceUnavailableError | Ans
         return AnswerUnreadableError(f"the coordinator's answer has no JSend status ({status})")
     if answer.is_of_older:
         return CallUnknownError(
-            "the coordinator does not know this call", hint="it may be an older version"
+            "the coordinator does not know this call",
+            hint="the coordinator may be an older version",
         )
     message = shown(envelope.message) or f"refused without a reason (HTTP {status})"
     if answer.is_put_off:
@@ -188,7 +190,7 @@ def _refusal(answer: Answer) -> CallRefusedError | ServiceUnavailableError | Ans
 
 
 def _part(answer: Answer, kind: type[T]) -> T:
-    """Return the details of a refusal as ``kind``; empty if they are of another kind."""
+    """Return the details of a refusal as ``kind``, or an empty value if they do not match."""
     try:
         return decode(answer.body, kind)
     except UnreadableError:

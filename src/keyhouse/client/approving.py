@@ -1,8 +1,8 @@
-"""Requests with a signed approval: what a user's key signs before it is sent.
+"""Requests with a signed approval by the user's key.
 
-The approval is bound to the manifest in force and to a head of the transparency log that has been
-verified: the root signed the log's key, this key the head, and it continues what is remembered. So
-it counts in this history alone, and the user is a witness of it.
+The approval is bound to the manifest in force and to a verified head of the transparency log. The
+root signed the log's key, the log's key signed the head, and the head continues the remembered
+heads. So the approval is valid in this history alone, and the user is a witness of this history.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ from keyhouse.wire.json_decoder import read
 
 
 class Signer(NamedTuple):
-    """A user's certificate (DER), and what returns its key's signature over a message.
+    """A user's certificate (DER), and a function that signs a message with its key.
 
     ``sign`` may block, and raises ``ClientSetupError``.
     """
@@ -48,9 +48,9 @@ class Signer(NamedTuple):
 
 
 def signer_of(user: UserIdentity | TokenIdentity | None) -> Signer | None:
-    """Return how ``user`` signs; None if the key is of a kind that signs no approvals.
+    """Return the signer of ``user``, or None if the kind of key cannot sign approvals.
 
-    It may read files. Raises ``ClientSetupError``.
+    The function may read files. Raises ``ClientSetupError``.
     """
     if isinstance(user, ClientIdentity):
         user = user.read()
@@ -82,22 +82,22 @@ def _sign(key: Secret, message: bytes) -> bytes:
 
 T = TypeVar("T")
 
-LOOKS: Final = 3
-"""How often a request is signed and sent, while others decide something in between."""
+ATTEMPTS: Final = 3
+"""Attempts to sign and send one request. Another user's decision in between ends an attempt."""
 
 _CONFLICT: Final = 409
 
 
 class Statement(NamedTuple):
-    """What is decided, about which bytes, and the digest of the plan that was seen, if any."""
+    """A decision about the bytes ``sent``; and the digest of the reviewed plan, or ""."""
 
     decision: Decision
     sent: bytes
     plan: str = ""
 
 
-class Desk(NamedTuple):
-    """What approvals are signed with: the user's key, and what the coordinator shows."""
+class ApprovalInputs(NamedTuple):
+    """The inputs of an approval: the user's key, and the coordinator's log and manifest."""
 
     root_der: bytes
     signer: Callable[[], Signer | None]  # may read files
@@ -106,73 +106,76 @@ class Desk(NamedTuple):
 
 
 def with_approval(
-    desk: Desk, statement: Statement, send: Callable[[bytes | None], Steps[T]]
+    inputs: ApprovalInputs, statement: Statement, send: Callable[[bytes | None], Steps[T]]
 ) -> Steps[T]:
-    """Return what ``send`` returns, which is given the signed approval.
+    """Call ``send`` with the signed approval and return its result.
 
-    It is given None, and nothing is signed, if the coordinator shows no log (an older version has
-    none), if the manifest in force does not name the user, or for a kind of key that signs no
-    approvals. While others decide something, it is signed again.
+    ``send`` gets None instead of an approval in three cases: the coordinator serves no log (an
+    older version), the manifest in force does not name the user, or the kind of key cannot sign
+    approvals. If another user decides something meanwhile, this user signs again for the new head.
     """
-    signer = yield from work(desk.signer)
-    found = None if signer is None else (yield from _look(desk))
-    if signer is None or found is None:
+    signer = yield from work(inputs.signer)
+    view = None if signer is None else (yield from _current_view(inputs))
+    if signer is None or view is None:
         return (yield from send(None))
-    return (yield from _signed(desk, statement, signer, found, send))
+    return (yield from _signed(inputs, statement, signer, view, send))
 
 
-class _Seen(NamedTuple):
-    """What the coordinator has shown, verified."""
+class _View(NamedTuple):
+    """Verified data of the coordinator."""
 
     checkpoint: LogCheckpoint
     manifest: bytes
 
 
 def _signed(
-    desk: Desk,
+    inputs: ApprovalInputs,
     statement: Statement,
     signer: Signer,
-    seen: _Seen,
+    view: _View,
     send: Callable[[bytes | None], Steps[T]],
 ) -> Steps[T]:
-    looks = 1
+    attempts = 1
     while True:
-        envelope = yield from work(partial(_envelope, desk.root_der, statement, signer, seen))
+        envelope = yield from work(partial(_envelope, inputs.root_der, statement, signer, view))
         try:
             return (yield from send(envelope))
         except CallRefusedError as refused:
-            again = None
-            if envelope is not None and refused.http_status == _CONFLICT and looks < LOOKS:
-                again = yield from _look(desk)
-            same_base = again is not None and again.manifest == seen.manifest
-            if again is None or not same_base or again.checkpoint == seen.checkpoint:
+            newer = None
+            if envelope is not None and refused.http_status == _CONFLICT and attempts < ATTEMPTS:
+                newer = yield from _current_view(inputs)
+            same_base = newer is not None and newer.manifest == view.manifest
+            if newer is None or not same_base or newer.checkpoint == view.checkpoint:
                 raise
-        seen, looks = again, looks + 1
+        view, attempts = newer, attempts + 1
 
 
-def _look(desk: Desk) -> Steps[_Seen | None]:
-    """Return what the coordinator shows now; None: it shows no log. Raises ``TrustError``."""
+def _current_view(inputs: ApprovalInputs) -> Steps[_View | None]:
+    """Return the coordinator's newest checkpoint and manifest, or None without a log.
+
+    Raises ``TrustError``.
+    """
     try:
-        checkpoint = yield from desk.checkpoint()
-    except (CallUnknownError, CallRefusedError):  # the request itself is refused likewise
+        checkpoint = yield from inputs.checkpoint()
+    except (CallUnknownError, CallRefusedError):  # the coordinator refuses the request, too
         return None
-    return _Seen(checkpoint, (yield from desk.in_force()))
+    return _View(checkpoint, (yield from inputs.in_force()))
 
 
-def _envelope(root_der: bytes, statement: Statement, signer: Signer, seen: _Seen) -> bytes | None:
-    """Return the signed approval; None if the manifest in force does not name the signer."""
-    user = _name_of(signer.certificate, seen.manifest)
+def _envelope(root_der: bytes, statement: Statement, signer: Signer, view: _View) -> bytes | None:
+    """Return the signed approval, or None if the manifest in force does not name the signer."""
+    user = _name_of(signer.certificate, view.manifest)
     if user is None:
         return None
     approval = Approval(
-        origin=seen.checkpoint.origin,
+        origin=view.checkpoint.origin,
         root=_hash(root_der),
         decision=statement.decision,
         user=name_in_leaf(user),
-        base=_hash(seen.manifest),
+        base=_hash(view.manifest),
         manifest=_hash(statement.sent),
         plan=statement.plan,
-        head=Head(seen.checkpoint.size, seen.checkpoint.root.hex()),
+        head=Head(view.checkpoint.size, view.checkpoint.root.hex()),
         time=time.time_ns() // 1000,
     )
     try:
@@ -181,7 +184,7 @@ def _envelope(root_der: bytes, statement: Statement, signer: Signer, seen: _Seen
     except LogInvalidError as invalid:
         raise ClientSetupError(
             f"the update cannot be signed: {invalid.message}",
-            hint="check that the user's key is the one of the user's certificate",
+            hint="check that the user's key belongs to the user's certificate",
         ) from None
     return envelope
 
@@ -195,7 +198,10 @@ class _Users(msgspec.Struct, frozen=True):
 
 
 def _name_of(certificate: bytes, manifest: bytes) -> str | None:
-    """Return whose ``certificate`` (DER) it is in ``manifest``, which the root has signed."""
+    """Return the name of the user with ``certificate`` (DER) in ``manifest``, or None.
+
+    The root has signed the manifest.
+    """
     users = read(manifest, _Users).value.users
     return next((name for name, one in users.items() if _listed(one) == certificate), None)
 

@@ -1,7 +1,7 @@
-"""The calls of the interface as data: what is sent, and how the answer is read.
+"""The calls of the interface as data: the request, and the reader of its answer.
 
 ``old`` is the same call in version 1, for coordinators that answer 405 to version 2. ``answers``
-says which calls have none, and why.
+lists the calls without ``old``, with reasons.
 """
 
 import base64
@@ -35,7 +35,7 @@ class Old(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True):
-    """A call of version 2. ``read`` raises what ``data_of`` does."""
+    """A call of version 2. ``read`` raises the errors of ``data_of``."""
 
     request: Request
     read: Callable[[Answer], T]
@@ -52,7 +52,7 @@ def _post(path: str, body: bytes | None, maximum: int = 1 << 20) -> Request:
 
 
 def _json(value: Any) -> bytes:
-    """Return the body of a request. Secrets are readable in it."""
+    """Return the JSON body of a request. The body contains secrets in readable form."""
     try:
         return _ENCODER.encode(value)
     except UnicodeEncodeError:
@@ -68,7 +68,7 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=_revealed)
 
 
 def _bytes(value: bytes, what: str) -> bytes:
-    """Return ``value``. Text is refused: it would be sent as if it were base64 of the bytes."""
+    """Return ``value``. Refuse text, because a text would be sent as base64 of unknown bytes."""
     if not isinstance(value, bytes | bytearray | memoryview):
         raise TypeError(f"{what} is bytes, not {type(value).__name__}")
     return value
@@ -164,7 +164,7 @@ def log_quoting(nonce: bytes) -> Call[wire.LogQuoteData]:
 
 
 def line_quoting(nonce: bytes) -> Call[wire.LineData]:
-    """Return the call for the line of the root, with a quote over it and ``nonce``."""
+    """Return the call for the line of the root, with a quote over the line and ``nonce``."""
     text = base64.urlsafe_b64encode(nonce).decode()
     request = Request("GET", "/api/v2/line", query=(("nonce", text),), maximum=_LARGE)
     return Call(request, _data(wire.LineData))
@@ -189,7 +189,7 @@ def setting(manifest: bytes) -> Call[wire.SetManifestData]:
 
 
 def planning(manifest: bytes) -> Call[PlanData]:
-    """Return the call that asks what an update would do."""
+    """Return the call for the plan of an update."""
     return Call(_post("/api/v2/plan", _json(_manifest(manifest)), _LARGE), _data(PlanData))
 
 
@@ -198,8 +198,8 @@ def agreeing(
 ) -> Call[wire.UpdateAnswer]:
     """Return the call that uploads (``UPDATE``) or acknowledges (``ACKNOWLEDGE``) an update.
 
-    ``plan``: the digest that it is bound to. ``approval``: what the user has signed. Coordinators
-    that do not know these ignore them.
+    ``plan`` is the digest of the reviewed plan. ``approval`` is the user's signed approval. Older
+    coordinators ignore both.
     """
     body = wire.UpdateBody(_bytes(manifest, "a manifest"), plan or None, approval)
     return Call(_post(path, _json(body), _LARGE), _update)
@@ -213,12 +213,12 @@ def cancelling(approval: bytes | None) -> Call[None]:
 
 
 def reading_activations(start: int | None) -> Call[wire.Activations]:
-    """Return the call for the page of activations from number ``start`` on; None: the newest."""
+    """Return the call for the page of activations from number ``start``; None: the newest page."""
     return Call(_page("/api/v2/activations", start), _data(wire.Activations))
 
 
 def reading_counters(start: int | None) -> Call[wire.Counters]:
-    """Return the call for the counters of the page that ``reading_activations`` asks for."""
+    """Return the call for the counters of the workloads in a page of activations."""
     return Call(_page("/api/v2/counters", start), _data(wire.Counters))
 
 
@@ -228,7 +228,7 @@ def _page(path: str, start: int | None) -> Request:
 
 
 def reading_secrets(names: Sequence[str]) -> Call[dict[str, wire.SecretObject]]:
-    """Return the call for the secrets of these names."""
+    """Return the call for the secrets with these names."""
     query = tuple(("s", _text(name)) for name in names)
     return Call(
         Request("GET", "/api/v2/secrets", query=query, maximum=_LARGE),
@@ -238,7 +238,7 @@ def reading_secrets(names: Sequence[str]) -> Call[dict[str, wire.SecretObject]]:
 
 
 def writing_secrets(uploads: Mapping[str, UserSecret]) -> Call[None]:
-    """Return the call that sets secrets by name. Fields that are empty are not sent."""
+    """Return the call that sets secrets by name. Empty fields are not sent."""
     given = {_text(name): _upload(name, upload) for name, upload in uploads.items()}
     return Call(
         _post("/api/v2/secrets", _json(wire.SecretsBody(given))),
@@ -254,7 +254,7 @@ def handing_in(encrypted_share: bytes, signature: bytes) -> Call[wire.Progress]:
 
 
 def signing(quote: bytes) -> Call[wire.SignedQuote]:
-    """Return the call that lets the root key sign a quote."""
+    """Return the call for the root key's signature over a quote."""
     return Call(
         _post("/api/v2/sign-quote", _json(wire.SignQuoteBody(_bytes(quote, "a quote")))), _signed
     )

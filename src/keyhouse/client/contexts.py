@@ -9,8 +9,8 @@
     attestation = "/home/ann/prod/attestation.json"
     ...
 
-It decides which coordinator is trusted: it is 0600, and refused if others could have written it. It
-holds paths, never a password.
+The file decides which coordinator is trusted. So the file has mode 0600, and is refused if others
+could have written it. The file contains paths, never a password.
 """
 
 import os
@@ -33,19 +33,19 @@ from keyhouse.wire.json_decoder import nearest, resembling
 NAMES: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _LARGEST: Final = 1 << 20  # bytes
-_DIGITS: Final = 10  # more seconds than anybody waits
+_DIGITS: Final = 10  # fewer digits: less than 32 years in seconds
 _POSITION: Final = re.compile(r"at line ([0-9]+), column ([0-9]+)")
 _NONE: Final = "none"
 
 
 class ContextUnusableError(RefusedError):
-    """A context, or the file of contexts, cannot be used."""
+    """A context, or the file of contexts, is unusable."""
 
     code = "context-unusable"
 
 
 class ContextsSyntaxError(ContextUnusableError):
-    """The file of contexts is no TOML. ``place``: line and column, from 1; None: unknown."""
+    """The file of contexts is not TOML. ``place``: line and column, from 1, or None if unknown."""
 
     def __init__(self, path: Path, content: bytes, place: tuple[int, int] | None) -> None:
         where = f" at line {place[0]}" if place else ""
@@ -58,7 +58,7 @@ class ContextsSyntaxError(ContextUnusableError):
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="kebab"):
-    """One deployment as one user sees it. Empty: not given. Paths are absolute."""
+    """One deployment as one user describes it. An empty field is not given. Paths are absolute."""
 
     address: str = ""
     attestation: str = ""
@@ -71,7 +71,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     witness_policy: str = ""
     log_max_age: str = ""  # seconds
     first_manifest: str = ""  # its fingerprint, hex
-    manifests: str = ""  # "all": each has to be accepted
+    manifests: str = ""  # "all": each manifest must be accepted
     cert: str = ""
     key: str = ""
     pkcs12: str = ""
@@ -82,7 +82,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
 
     @property
     def log_age(self) -> int | None:
-        """The seconds in ``log_max_age``; None: not given. Raises ``ContextUnusableError``."""
+        """The seconds in ``log_max_age``, or None. Raises ``ContextUnusableError``."""
         text = self.log_max_age
         if not text:
             return None
@@ -95,7 +95,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
 
     @property
     def judged_manifests(self) -> Literal["", "all"]:
-        """Which manifests have to be accepted. Raises ``ContextUnusableError``."""
+        """The manifests that must be accepted: "all", or "". Raises ``ContextUnusableError``."""
         if self.manifests not in {"", "all"}:
             raise ContextUnusableError(
                 f"manifests in the context is {self.manifests!r}, must be all",
@@ -105,7 +105,10 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
 
     @property
     def user_is_on(self) -> Literal["files", "pkcs12", "token", ""]:
-        """Where the user's key is; "": there is no user, and a token alone is for recoveries."""
+        """The place of the user's key, or "" without a user.
+
+        A token without a key label or id is for recoveries only.
+        """
         if self.key:
             return "files"
         if self.pkcs12:
@@ -114,14 +117,14 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
 
 
 class Contexts(msgspec.Struct, frozen=True):
-    """All contexts by name; ``current`` is the one in use, or ""."""
+    """All contexts by name. ``current`` is the name of the current context, or ""."""
 
     current: str = ""
     contexts: dict[str, Context] = {}
 
 
 class NamedContext(msgspec.Struct, frozen=True):
-    """A context with its name; ``is_implied``: nobody has named it, it is the one in use."""
+    """A context with its name. ``is_implied``: the caller named none, so this is the current."""
 
     name: str
     context: Context
@@ -129,10 +132,10 @@ class NamedContext(msgspec.Struct, frozen=True):
 
 
 def chosen_context(name: str = "") -> NamedContext | None:
-    """Return the context ``name``, or else that of ``$KEYHOUSE_CONTEXT``, or else the one in use.
+    """Return the context ``name``, or that of ``$KEYHOUSE_CONTEXT``, or the current context.
 
-    None: there is no such, or the name is ``none``. Raises ``ContextUnusableError`` for an unknown
-    name.
+    None: no context applies, or the name is ``none``. Raises ``ContextUnusableError`` for an
+    unknown name.
     """
     named = name or os.environ.get("KEYHOUSE_CONTEXT", "")
     if named == _NONE:
@@ -146,9 +149,9 @@ def chosen_context(name: str = "") -> NamedContext | None:
 
 
 def context_named(known: Contexts, name: str, by: str = "") -> Context:
-    """Return the context of this name. Raises ``ContextUnusableError`` if it is missing.
+    """Return the context ``name``. Raises ``ContextUnusableError`` if it does not exist.
 
-    ``by``: what names it, for the hint.
+    ``by`` is a text for the hint: the source of the name.
     """
     if name not in known.contexts:
         close = resembling(name, known.contexts)
@@ -164,17 +167,17 @@ def contexts_path() -> Path | None:
 
 
 def own_contexts_path() -> Path:
-    """Return where contexts are kept. Raises ``ContextUnusableError`` if there is no place."""
+    """Return the path of the user's contexts. Raises ``ContextUnusableError`` without a folder."""
     path = contexts_path()
     if path is None:
         raise ContextUnusableError(
-            "no place for contexts", hint="set XDG_CONFIG_HOME or HOME to a directory"
+            "there is no directory for contexts", hint="set XDG_CONFIG_HOME or HOME to a directory"
         )
     return path
 
 
 def read(path: Path | None) -> Contexts:
-    """Return the contexts at ``path``, which are empty if there is no file.
+    """Return the contexts at ``path``. A missing file has no contexts.
 
     Raises ``ContextUnusableError``.
     """
@@ -201,7 +204,7 @@ def read(path: Path | None) -> Contexts:
 
 
 def _invalid(path: Path, content: bytes, said: str) -> "ContextsSyntaxError":
-    """Return what is wrong with a file that is no TOML: its place, of what the parser ``said``."""
+    """Return the error for an invalid TOML file, with the place in the parser's text ``said``."""
     found = _POSITION.search(said)
     place = (int(found[1]), int(found[2])) if found else None
     return ContextsSyntaxError(path, content, place)
@@ -210,7 +213,7 @@ def _invalid(path: Path, content: bytes, said: str) -> "ContextsSyntaxError":
 def change(path: Path, step: Callable[[Contexts], Contexts]) -> Contexts:
     """Apply ``step`` to the contexts at ``path`` under a lock; return the result.
 
-    Raises ``ContextUnusableError``, and what ``step`` raises: then nothing changes.
+    Raises ``ContextUnusableError``, and the errors of ``step``. After an error nothing has changed.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -225,7 +228,7 @@ def change(path: Path, step: Callable[[Contexts], Contexts]) -> Contexts:
 
 
 def write(path: Path, contexts: Contexts) -> None:
-    """Replace the file at ``path`` atomically. The caller holds its lock."""
+    """Replace the file at ``path`` atomically. The caller holds the lock of the file."""
     content = as_toml(contexts).encode()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -256,7 +259,7 @@ def _list(values: list[str]) -> str:
 
 
 def _string(text: str) -> str:
-    """Return a TOML basic string: JSON's escapes are TOML's, but for the one below."""
+    """Return a TOML basic string. JSON's escapes are valid in TOML; TOML also escapes DEL."""
     try:
         return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
     except UnicodeEncodeError:  # file names may hold bytes that are not UTF-8
@@ -272,8 +275,8 @@ def _require_own(path: Path, found: os.stat_result) -> None:
         )
     if found.st_uid not in {os.geteuid(), 0} or found.st_mode & 0o022:
         raise ContextUnusableError(
-            f"others can write {path}, which says who is trusted",
-            hint=f"see what is in it, then: chmod 600 {path}",
+            f"others can write {path}, which decides the trusted coordinator",
+            hint=f"check its content, then: chmod 600 {path}",
         )
 
 
@@ -285,12 +288,12 @@ def _contexts(path: Path, tree: dict[str, Any]) -> Contexts:
             f"{path} has unknown fields: only current and contexts are known"
         )
     if not isinstance(current, str) or (current and current not in tables):
-        raise ContextUnusableError(f"{path} names a current context that is not in it")
+        raise ContextUnusableError(f"{path} names a current context that the file does not have")
     return Contexts(current, {name: _context(path, name, tables[name]) for name in tables})
 
 
 def _context(path: Path, name: str, table: object) -> Context:
-    """Return one context. Unknown fields are refused: one may have been meant as a restriction."""
+    """Return one context. Unknown fields are refused, because they may be meant as restrictions."""
     where = f"the context {name!r} in {path}"
     if not NAMES.fullmatch(name) or not isinstance(table, dict):
         raise ContextUnusableError(f"{where} has an invalid name, or is not a table")
@@ -304,7 +307,7 @@ def _context(path: Path, name: str, table: object) -> Context:
         listed = kinds[known[field]] is not str
         if not (_is_strings(value) if listed else isinstance(value, str)):
             raise ContextUnusableError(
-                f"{where}: {field} is no {'list of strings' if listed else 'string'}"
+                f"{where}: {field} is not a {'list of strings' if listed else 'string'}"
             )
         if "\0" in "".join(value):
             raise ContextUnusableError(f"{where}: {field} contains a zero byte")

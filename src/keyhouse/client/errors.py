@@ -1,16 +1,16 @@
-"""What can go wrong between a client and a coordinator.
+"""The errors between a client and a coordinator.
 
 ::
 
     RefusedError
      +-- TrustError               the peer is not proven to be the coordinator: never retry
-     +-- CallRefusedError         the coordinator said no; ``reason``, ``fields``, its own words
-     +-- ClientSetupError         address, user certificate or key cannot be used
+     +-- CallRefusedError         the coordinator refused: ``reason``, ``fields``, its message
+     +-- ClientSetupError         an address, user certificate or key is unusable
     UnavailableError
-     +-- UnreachableError         no answer; ``sent``: it may have been carried out
+     +-- UnreachableError         no answer; if ``sent``, the call may have been carried out
      +-- ServiceUnavailableError  the coordinator is too busy or cannot write now
     BrokenError
-     +-- AnswerUnreadableError    the answer is not of this interface
+     +-- AnswerUnreadableError    the answer does not match the interface
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,20 +35,20 @@ REASONS: Final[Mapping[int, str]] = {
     500: "broken",
     501: "not-implemented",
 }
-"""HTTP status to the reason of a refusal; any other is "refused"."""
+"""The reason for each HTTP status of a refusal. For any further status, the reason is "refused"."""
 
 
 class TrustError(RefusedError):
-    """It is not proven that the peer is the expected coordinator."""
+    """No proof shows that the peer is the expected coordinator."""
 
     code = "trust-failed"
 
 
 class CallRefusedError(RefusedError):
-    """The coordinator refused the call; nothing has changed there, unless ``reason`` is "broken".
+    """The coordinator refused the call. Nothing has changed there, unless ``reason`` is "broken".
 
-    ``fields``: each field of the request at fault, with why. ``problems``: every finding in a
-    manifest; then ``reason`` is "invalid".
+    ``fields`` maps each wrong field of the request to an explanation. ``problems`` has every
+    finding in a manifest; then ``reason`` is "invalid".
     """
 
     code = "call-refused"
@@ -70,20 +70,20 @@ class CallRefusedError(RefusedError):
 
     @property
     def reason(self) -> str:
-        """A stable word for programs: one of ``REASONS``, "invalid" or "refused"."""
+        """A stable word for programs: a value of ``REASONS``, "invalid" or "refused"."""
         return "invalid" if self.problems else REASONS.get(self.http_status, "refused")
 
 
 class ClientSetupError(RefusedError):
-    """Something that the caller gave cannot be used."""
+    """The caller gave an unusable value."""
 
     code = "client-setup"
 
 
 class UnreachableError(UnavailableError):
-    """No whole answer came, or one that leaves it open whether the change has happened.
+    """No complete answer arrived, or the answer leaves the outcome of the change open.
 
-    If ``sent``, the coordinator may have carried it out.
+    ``sent``: the coordinator may have carried out the change.
 
     ``connected``: there was a connection, so the request may have arrived.
     """
@@ -99,13 +99,13 @@ class UnreachableError(UnavailableError):
 
 
 class ServiceUnavailableError(UnavailableError):
-    """The coordinator cannot do it now (HTTP 429, 503). Nothing has changed there."""
+    """The coordinator cannot carry out the call now (HTTP 429, 503). Nothing has changed there."""
 
     code = "call-put-off"
 
 
 class AnswerUnreadableError(BrokenError):
-    """The answer is not one that the interface has."""
+    """The answer does not match the interface."""
 
     code = "answer-unreadable"
 

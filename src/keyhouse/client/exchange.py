@@ -13,7 +13,7 @@ from keyhouse.client.identity import UserIdentity
 from keyhouse.client.memory.states import AHEAD, Memories, Watch
 from keyhouse.client.steps import Answer, Steps, work
 from keyhouse.client.tokens.identity import TokenIdentity
-from keyhouse.client.trust import TrustedCoordinator, proving
+from keyhouse.client.trust import TrustedCoordinator, prove_log
 
 T = TypeVar("T")
 
@@ -22,14 +22,17 @@ _UNWITNESSED: Final = re.compile(
     r"GET /api/v2/(?:status|quote|line|manifest|openapi\.json|update(?:-manifest)?"
     r"|recover/public-key|log/.*)|POST /api/v2/(?:manifest|recover)"
 )
-"""Calls to a coordinator that had no log when it was verified: none gives or asks for secrets."""
+"""Calls that are permitted to a coordinator without a log at its verification.
+
+None of them returns or requests secrets.
+"""
 
 Keep = Callable[[Mapping[str, bytes]], None]
-"""Stores encrypted recovery shares, by key name, where they are safe."""
+"""Stores encrypted recovery shares, by key name, in a safe place."""
 
 
 class Session:
-    """What all operations share."""
+    """The state of a session that all operations share."""
 
     def __init__(
         self,
@@ -41,12 +44,12 @@ class Session:
         self.rules = rules
         self.user = user  # None: no certificate is presented
         self.watch = Watch(trusted.memory, trusted.address, trusted.root_der)
-        self.log_head = ""  # that the newest answer has told
-        self.has_manifest = False  # in force, by the newest answer
+        self.log_head = ""  # in the newest answer
+        self.has_manifest = False  # whether the newest answer shows a manifest in force
 
 
 def carry(session: Session, call: Call[T]) -> Steps[T]:
-    """Return the result of ``call``; its answer continues what is remembered."""
+    """Return the result of ``call``, after a check that its answer continues the memory."""
     known = yield from _begin(session, call)
     answer, read = yield from _either(session, call, known)
     yield from _check(session, known, answer)
@@ -59,9 +62,9 @@ def carry_and_keep(
     keep: Keep | None,
     shares: Callable[[T], Mapping[str, bytes]],
 ) -> Steps[T]:
-    """Return the result of ``call``; its answer is checked against the memory after it was kept.
+    """Return the result of ``call``. Its shares are kept first, then the memory is checked.
 
-    The answer comes only once, and must not be lost because the memory cannot be written.
+    The coordinator gives the shares only once. An unwritable memory must not lose them.
     """
     known = yield from _begin(session, call)
     answer, read = yield from _either(session, call, known)
@@ -80,7 +83,8 @@ def _either(
 ) -> Steps[tuple[Answer, Callable[[Answer], T]]]:
     """Return the answer and its reader: of version 1 if the coordinator does not know version 2.
 
-    A replica that cannot see the newest state that is ``known`` does not answer from an older one.
+    The request names the newest ``known`` state. A replica that cannot see this state does not
+    answer from an older state.
     """
     at_least = str(session.watch.newest(known) or "")
     request = msgspec.structs.replace(call.request, at_least=at_least)
@@ -93,36 +97,36 @@ def _either(
 
 
 def _read(session: Session, read: Callable[[Answer], T], answer: Answer) -> T:
-    """Return what ``read`` returns; say so if a call was refused for want of a certificate."""
+    """Return the result of ``read``. Explain a refusal that a missing certificate causes."""
     try:
         return read(answer)
     except CallRefusedError as refused:
         if refused.http_status != _UNAUTHENTICATED or session.user is not None:
             raise
-        # The coordinator answers as if there had been a certificate of no user.
+        # The coordinator answers as if the client had presented the certificate of an unknown user.
         raise CallRefusedError(
             _UNAUTHENTICATED,
-            "no certificate was presented (connect with the certificate and key of a user; a"
-            " workload, with its own)",
+            "no certificate was presented (connect with the certificate and key of a user,"
+            " or of the workload)",
             kind=refused.kind,
         ) from None
 
 
 def _begin(session: Session, call: Call[T]) -> Steps[Memories]:
-    """Return what is remembered before ``call``.
+    """Return the memories before ``call``.
 
-    Raises ``TrustError`` for one that may not be made before witnesses have seen the log, or before
-    the first manifest is compared: by now the coordinator may enforce a manifest of anybody.
+    Raises ``TrustError`` for a call that must wait until witnesses have seen the log, or until the
+    first manifest is compared. By now the coordinator may enforce anyone's manifest.
     """
     asked = f"{call.request.method} {call.request.path}"
     trusted = session.trusted
     if (trusted.is_unwitnessed or trusted.is_without_line) and not _UNWITNESSED.fullmatch(asked):
         missing = (
-            "no witness has seen it" if trusted.is_unwitnessed else "no first manifest is compared"
+            "no witness has seen it" if trusted.is_unwitnessed else "no first manifest was compared"
         )
         raise TrustError(
             f"the coordinator enforced no manifest when it was verified, so {missing}",
-            hint="begin again once it does: keyhouse status shows its state",
+            hint="connect again after a manifest is set: keyhouse status shows the state",
         )
     if session.trusted.memory is None:
         return Memories()
@@ -142,5 +146,5 @@ def _require_continued(session: Session, known: Memories, answer: Answer) -> Ste
         request = msgspec.structs.replace(call.request, at_least=at_least)
         return call.read((yield from exchange(request, session.rules)))
 
-    proven = yield from proving(ask, session.watch, known, answer, ahead=AHEAD)
-    yield from work(lambda: session.watch.check(known, answer, proven))
+    proof = yield from prove_log(ask, session.watch, known, answer, ahead=AHEAD)
+    yield from work(lambda: session.watch.check(known, answer, proof))

@@ -1,4 +1,4 @@
-"""Everything that a session needs, from a context of ``keyhouse context``."""
+"""Read the arguments of a session from a context of ``keyhouse context``."""
 
 from pathlib import Path
 
@@ -18,11 +18,11 @@ from keyhouse.client.trust import Trust
 from keyhouse.client.trust_files import read_named
 
 User = UserIdentity | TokenIdentity
-"""A user, with a key that CPython's TLS can use or with one that stays on a token."""
+"""A user. CPython's TLS can load the key, or the key stays on a token."""
 
 
 class Described(msgspec.Struct, frozen=True):
-    """A deployment as one user sees it."""
+    """A deployment as one user describes it."""
 
     address: str
     trust: Trust
@@ -33,16 +33,19 @@ class Described(msgspec.Struct, frozen=True):
 def described(
     name: str = "", password: Secret | None = None, *, anonymous: bool = False
 ) -> Described:
-    """Return what the context ``name`` describes; else that of KEYHOUSE_CONTEXT or the one in use.
+    """Return the deployment in the context ``name``.
 
-    ``password``: of the user's key, PKCS #12 file or token. ``anonymous``: without the user, whose
-    files are not read. Raises ``ContextUnusableError``, and
-    ``RefusedError`` for files that cannot be used. It reads files, so it may block.
+    Without a name, the context of KEYHOUSE_CONTEXT applies, or else the current context.
+    ``password`` decrypts the user's key or PKCS #12 file, or opens the token. If ``anonymous``, the
+    user's files are not read and the result has no user.
+
+    Raises ``ContextUnusableError`` for the context, and ``RefusedError`` for unusable files. The
+    function reads files, so it may block.
     """
     named = chosen_context(name)
     if named is None:
         raise ContextUnusableError(
-            "no context is in use", hint="name one; keyhouse context list shows all"
+            "no context is in use", hint="name a context; keyhouse context list shows all"
         )
     context = named.context
     for field in ("address", "attestation"):
@@ -69,15 +72,18 @@ def described(
 
 
 def _entries(kept: tuple[str, ...]) -> list[str]:
-    """Return the entries of a list, several of which may stand between commas."""
+    """Return the entries of a list. One text may contain several entries, separated by commas."""
     found = [each.strip() for text in kept for each in text.split(",") if each.strip()]
     if kept and not found:
-        raise ContextUnusableError("a list of what the context accepts is empty")
+        raise ContextUnusableError(
+            "accepted-tcb-statuses or accepted-advisories in the context is empty",
+            hint="keyhouse context add NAME --replace writes the list again",
+        )
     return found
 
 
 def _user(context: Context, password: Secret | None) -> User | None:
-    """Return the user; None: anonymous."""
+    """Return the user, or None for anonymous calls."""
     match context.user_is_on:
         case "files":
             key = Secret(read_named(context.key))
@@ -97,12 +103,13 @@ def _on_token(context: Context, password: Secret | None) -> TokenIdentity:
     pin = Secret(file.pin.encode()) if file.pin else password
     if pin is None:
         raise ClientSetupError(
-            "there is no PIN", hint=f"give a password, or Pin in {context.pkcs11_config}"
+            "there is no PIN",
+            hint=f"pass the PIN as password, or set Pin in {context.pkcs11_config}",
         )
     try:
         key_id = read_key_id(context.pkcs11_key_id)
     except ValueError:
-        raise ClientSetupError("the id of the key in the context is not in hex") from None
+        raise ClientSetupError("pkcs11-key-id in the context is not hex") from None
     return read_token(
         Path(file.path),
         token=file.token,

@@ -1,7 +1,7 @@
-"""Users in TLS: a certificate with its private key, read from where they are kept, or new ones.
+"""Users in TLS: a certificate with its private key, from files or newly generated.
 
-CPython's ``ssl`` reads keys from files only. A key in memory reaches it through an unnamed file,
-which is memory as well: no key is ever written to a disk.
+CPython's ``ssl`` reads keys only from files. So a key in memory is passed in an unnamed file, which
+is in memory as well. No key is ever written to a disk.
 """
 
 import os
@@ -38,7 +38,7 @@ _SLACK: Final = timedelta(minutes=5)
 
 
 class UserIdentity(Protocol):
-    """A user, as a TLS context can present one."""
+    """A user whose certificate a TLS context can present."""
 
     def present(self, context: ssl.SSLContext) -> None:
         """Let ``context`` present the user's certificate. Raises ``ClientSetupError``."""
@@ -46,13 +46,13 @@ class UserIdentity(Protocol):
 
 
 class ClientIdentity(msgspec.Struct, frozen=True):
-    """A user: files with the PEM certificate and its PEM private key, not encrypted."""
+    """A user in files: the PEM certificate, and the PEM private key without encryption."""
 
     certificate: Path
     key: Path
 
     def read(self) -> "PemIdentity":
-        """Return the user as the files have it now. Raises ``ClientSetupError``."""
+        """Return the user from the current content of the files. Raises ``ClientSetupError``."""
         key = Secret(_read(self.key, "key"))
         return PemIdentity(_read(self.certificate, "certificate"), key)
 
@@ -68,13 +68,13 @@ class ClientIdentity(msgspec.Struct, frozen=True):
 
 
 class PemIdentity(Readable, frozen=True):
-    """A user in memory: the PEM certificate, and its PEM private key, not encrypted."""
+    """A user in memory: the PEM certificate, and the PEM private key without encryption."""
 
     certificate: bytes
     key: Secret
 
     def __post_init__(self) -> None:
-        """Refuse a key that would be shown wherever this is printed."""
+        """Refuse a key outside ``Secret``, because every printed identity would show the key."""
         if not isinstance(self.key, Secret):
             raise TypeError("the user's key is a Secret: Secret(key)")
 
@@ -95,7 +95,7 @@ class PemIdentity(Readable, frozen=True):
 def read_pem(certificate: bytes, key: Secret, password: Secret | None = None) -> PemIdentity:
     """Return the user with this PEM certificate and PEM key, which ``password`` decrypts.
 
-    Raises ``ClientSetupError``; no message holds anything of the key.
+    Raises ``ClientSetupError``. No message contains any part of the key.
     """
     if password is None:
         return PemIdentity(certificate, key)
@@ -124,7 +124,7 @@ def read_pkcs12(content: Secret, password: Secret | None = None) -> PemIdentity:
             "the PKCS #12 file cannot be read", hint="check the file, and its password"
         ) from None
     if key is None or certificate is None:
-        raise ClientSetupError("the PKCS #12 file holds no certificate with its private key")
+        raise ClientSetupError("the PKCS #12 file contains no certificate with its private key")
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return PemIdentity(certificate.public_bytes(Encoding.PEM), Secret(pem))
 
@@ -161,7 +161,7 @@ def _read(path: Path, what: str) -> bytes:
 def _unusable(
     certificate: bytes, key: Secret, certificate_path: str = "", key_path: str = ""
 ) -> ClientSetupError:
-    """Return which of the two, which TLS does not take, is wrong and how."""
+    """Return an error that names the fault in a certificate and key that TLS does not accept."""
     the_certificate = f"the user's certificate{certificate_path}"
     the_key = f"the user's key{key_path}"
     leaf, private = _certificate_in(certificate), _key_in(key)
@@ -174,7 +174,7 @@ def _unusable(
         return ClientSetupError(f"{the_certificate} {fault.problem}", hint=fault.hint)
     if is_encrypted(key.reveal()):
         return ClientSetupError(
-            f"{the_key} is encrypted", hint="give its passphrase: read_pem(..., password)"
+            f"{the_key} is encrypted", hint="pass its passphrase: read_pem(..., password)"
         )
     if private is None:
         fault = key_fault(key.reveal())
@@ -182,7 +182,7 @@ def _unusable(
     if not _belongs(private, leaf):
         return ClientSetupError(
             f"{the_key} does not belong to {the_certificate}",
-            hint="name the two that were made together",
+            hint="name a certificate and the key for it",
         )
     return ClientSetupError(
         f"TLS does not accept {the_certificate} with its key",
@@ -208,15 +208,15 @@ def _belongs(key: PrivateKeyTypes, certificate: x509.Certificate) -> bool:
     try:
         return key.public_key() == certificate.public_key()
     except (ValueError, UnsupportedAlgorithm):
-        return True  # it is not known, so something else is told
+        return True  # unknown, so the error names a different fault
 
 
 @contextmanager
 def unnamed_file(content: bytes) -> Iterator[int]:
-    """Give the descriptor of a file in memory (``memfd``) with ``content``.
+    """Yield the descriptor of a file in memory (``memfd``) with ``content``.
 
-    The file has no name, is gone when it is closed, and can be passed to a child process: for
-    programs and libraries that read secrets from files only.
+    The file has no name, vanishes when it is closed, and can be passed to a child process. It
+    serves programs and libraries that read secrets only from files.
     """
     handle = os.memfd_create("keyhouse-client", os.MFD_CLOEXEC)
     with os.fdopen(handle, "wb") as file:
@@ -226,10 +226,10 @@ def unnamed_file(content: bytes) -> Iterator[int]:
 
 
 def path_of(handle: int) -> str:
-    """Return the path at which a process that has the descriptor ``handle`` opens its file."""
+    """Return the path by which a process opens the file of its own descriptor ``handle``."""
     return f"/proc/self/fd/{handle}"
 
 
 def _refuse_password() -> NoReturn:
-    """Refuse, where OpenSSL would ask on the terminal."""
+    """Refuse a password prompt. OpenSSL would otherwise ask on the terminal."""
     raise ValueError("the key is encrypted")

@@ -1,18 +1,18 @@
-"""The line of a root, as a coordinator proves it, and the checks that a client has made.
+"""The checks that a client makes on the line of a root.
 
-A quote shows which code answers, and under which root. It does not show who began the deployment: a
-host can begin one with holders or code of its own, learn the root key, and then update to the
-manifest that clients expect. The line lists every manifest that was in force under the root, so a
-client can notice that.
+A quote proves the coordinator's code and root. A quote does not prove who began the deployment. A
+host can begin a deployment with its own holders or code and learn the root key. Then the host can
+update to the manifest that clients expect. The line lists every manifest that was in force under
+the root, so a client can detect this attack.
 
 1. The answer has a quote over the root, a fresh nonce and the last entry of the line. Genuine code
-   serves all entries and has proven them itself, so their own quotes are left to auditors.
-2. The entries follow each other, and the first one is about this root.
-3. The line begins with the entries that are remembered.
-4. The first manifest is the expected one, or the remembered one.
-5. Where ``manifests`` is "all", each other manifest is listed, or the user has accepted it.
+   serves all entries and has verified their proofs, so this client leaves those to auditors.
+2. Each entry follows its predecessor, and the first entry is about this root.
+3. The line begins with the remembered entries.
+4. The first manifest is the expected or the remembered manifest.
+5. If ``manifests`` is "all", each further manifest is listed, or the user has accepted it.
 
-An older coordinator serves no line. That is no failure, unless a rule demands a line.
+An older coordinator serves no line. This is a failure only if a rule requires a line.
 """
 
 import hashlib
@@ -34,11 +34,11 @@ from keyhouse.wire.client_api import LineData
 from keyhouse.wire.headers import Place
 
 _FINGERPRINT: Final = re.compile("[0-9a-f]{64}")
-_PINNED: Final = "do not use it: another deployment answers, or its first manifest was never known"
+_PINNED: Final = "do not use it: another deployment answers, or someone else began this deployment"
 
 
 class CheckName(StrEnum):
-    """The checks of a coordinator: stable words for programs."""
+    """The names of a coordinator's checks: stable words for programs."""
 
     CODE = "code"
     LINE = "line"
@@ -50,18 +50,18 @@ class CheckName(StrEnum):
 
 
 class TrustCheck(Readable, frozen=True):
-    """One check of a coordinator: whether a client has made it, and what it found, or why not."""
+    """A check of a coordinator. ``text`` is the result, or the reason for a missing check."""
 
-    name: str  # of ``CheckName``
+    name: str  # a value of ``CheckName``
     done: bool
     text: str
 
 
 class LineRules(Readable, frozen=True):
-    """What a line has to be, beside sound.
+    """The rules for a line, in addition to its proof.
 
-    ``first``: the fingerprint of the first manifest; empty: any. ``accepted``: the fingerprints of
-    all manifests that may be in the line; None: any.
+    ``first`` is the fingerprint of the first manifest; empty accepts any. ``accepted`` has the
+    fingerprints of all permitted manifests; None accepts any.
     """
 
     first: str = ""
@@ -73,14 +73,14 @@ class LineRules(Readable, frozen=True):
         return bool(self.first) or self.accepted is not None
 
     def require(self, line: RootLine, seen: SeenLine | None) -> None:
-        """Raise ``TrustError`` for a line that these rules, or what was ``seen``, contradict."""
+        """Raise ``TrustError`` if ``line`` contradicts these rules or the remembered ``seen``."""
         if seen is not None:
             require_continued_line(line, seen)
         first = line.first
         if self.demand_line and not isinstance(first, Created):
             raise TrustError(
-                "nothing shows the first manifest of this deployment: it began before the line",
-                hint="compare without --first-manifest, or begin a new deployment",
+                "no entry shows the first manifest: the deployment began before the line",
+                hint="connect without --first-manifest, or begin a new deployment",
             )
         if self.first and first.manifest != self.first:
             raise TrustError(
@@ -92,8 +92,8 @@ class LineRules(Readable, frozen=True):
             for manifest in line.manifests:
                 if manifest not in known:
                     raise TrustError(
-                        f"the manifest {manifest} was in force, and nobody has accepted it here",
-                        hint="judge it; keyhouse trust accept HOST, or list it",
+                        f"the manifest {manifest} was in force, and is not accepted here",
+                        hint="review it, then: keyhouse trust accept HOST, or list its fingerprint",
                     )
 
 
@@ -103,28 +103,28 @@ def accepted_in(line: RootLine, seen: SeenLine) -> set[str]:
 
 
 def fingerprint_of(manifest: bytes | str) -> str:
-    """Return the fingerprint of a manifest: of its bytes, or as 64 hex digits.
+    """Return the fingerprint of a manifest, given its bytes or the fingerprint in hex.
 
-    Raises ``ClientSetupError`` for another text.
+    Raises ``ClientSetupError`` for a text without exactly 64 hex digits.
     """
     if isinstance(manifest, bytes):
         return hashlib.sha256(manifest).hexdigest()
     found = manifest.lower()
     if not _FINGERPRINT.fullmatch(found):
         raise ClientSetupError(
-            f"{manifest!r} is not the fingerprint of a manifest, which has 64 hex digits",
-            hint="keyhouse manifest check FILE prints it",
+            f"{manifest!r} is not the fingerprint of a manifest: 64 hex digits",
+            hint="keyhouse manifest check FILE prints the fingerprint",
         )
     return found
 
 
-def proven_line(
+def verify_line(
     data: LineData, root_der: bytes, nonce: bytes, judge: Callable[[bytes], Verdict]
 ) -> RootLine:
-    """Return the line in an answer. Its quote binds root, nonce and last entry.
+    """Return the line in an answer, after a check that the quote binds root, nonce and last entry.
 
-    ``judge`` verifies a quote, and returns its verdict if it is of the expected code. Raises
-    ``TrustError``; may block.
+    ``judge`` verifies a quote and returns its verdict if the quote has the expected code. Raises
+    ``TrustError``. The function may block.
     """
     try:
         line = read_line(tuple(each.entry for each in data.entries), root_der)
@@ -140,9 +140,9 @@ def proven_line(
 
 
 def require_line(line: RootLine | str, rules: LineRules, seen: SeenLine | None) -> None:
-    """Raise ``TrustError`` for a ``line`` that ``rules``, or what was ``seen``, contradict.
+    """Raise ``TrustError`` if ``line`` contradicts ``rules`` or the remembered line ``seen``.
 
-    A text says why there is no line, although a manifest is in force.
+    A text instead of a line is the reason for a missing line although a manifest is in force.
     """
     if isinstance(line, RootLine):
         rules.require(line, seen)
@@ -151,7 +151,7 @@ def require_line(line: RootLine | str, rules: LineRules, seen: SeenLine | None) 
     if showed or rules.demand_line:
         raise TrustError(
             f"the manifests of this deployment cannot be compared: {line}",
-            hint="it showed them before: find out why an older version answers"
+            hint="it listed them before: find out why an older version answers"
             if showed
             else "upgrade the coordinator, or connect without --first-manifest",
         )
@@ -160,9 +160,9 @@ def require_line(line: RootLine | str, rules: LineRules, seen: SeenLine | None) 
 def checks_of(
     line: RootLine | str, rules: LineRules, seen: SeenLine | None
 ) -> Iterable[TrustCheck]:
-    """Yield the checks that are about the line; a text says why there is none.
+    """Yield the checks of the line. A text instead of a line is the reason for its absence.
 
-    ``seen``: what was remembered before.
+    ``seen`` is the line that was remembered before.
     """
     if isinstance(line, str):
         names = (CheckName.LINE, CheckName.ORIGIN, CheckName.FIRST_MANIFEST, CheckName.MANIFESTS)
@@ -177,36 +177,44 @@ def checks_of(
 
 
 def memory_check(known: Place | None, *, remembers: bool) -> TrustCheck:
-    """Return whether the coordinator continues what was ``known``. ``remembers``: is a memory."""
+    """Return the check against the memory. ``known``: the remembered state, if any.
+
+    ``remembers``: a memory is in use.
+    """
     if known is not None:
-        text = f"it continues the state {known}, which was seen before"
+        text = f"the coordinator continues the remembered state {known}"
     else:
-        text = "nothing was seen of it before" if remembers else "there is no memory"
+        text = "no earlier state is remembered" if remembers else "there is no memory"
     return TrustCheck(CheckName.MEMORY, done=known is not None, text=text)
 
 
 def witness_check(*, demanded: bool, has_log: bool) -> TrustCheck:
-    """Return whether witnesses saw the log. ``demanded``: there is a policy of witnesses."""
+    """Return the check of the witnesses. ``demanded``: a policy of witnesses is in use.
+
+    ``has_log``: the coordinator had a log to check.
+    """
     if demanded and has_log:
-        return TrustCheck(CheckName.WITNESSES, done=True, text="a quorum of them has seen its log")
-    text = "no manifest is in force" if demanded else "no --witness-policy names any"
+        return TrustCheck(
+            CheckName.WITNESSES, done=True, text="a quorum of witnesses has seen the log"
+        )
+    text = "no manifest is in force" if demanded else "no --witness-policy names witnesses"
     return TrustCheck(CheckName.WITNESSES, done=False, text=text)
 
 
 def _origin_check(line: RootLine) -> TrustCheck:
     if isinstance(line.first, Created):
-        return TrustCheck(CheckName.ORIGIN, done=True, text="accepted code made the root key")
-    text = "the root key is older than the line: nothing shows which code made it"
+        return TrustCheck(CheckName.ORIGIN, done=True, text="accepted code generated the root key")
+    text = "the root key is older than the line: its code is not proven"
     return TrustCheck(CheckName.ORIGIN, done=False, text=text)
 
 
 def _first_check(rules: LineRules, seen: SeenLine | None) -> TrustCheck:
     if rules.first:
-        text = "it is the expected one"
+        text = "the first manifest is the expected manifest"
     elif seen is not None:
-        text = "it is the one that was seen here first"
+        text = "the first manifest is the remembered manifest"
     else:
-        text = "--first-manifest names the expected one; nothing was seen here before"
+        text = "no first manifest is expected or remembered: set --first-manifest"
     done = bool(rules.first or seen is not None)
     return TrustCheck(CheckName.FIRST_MANIFEST, done=done, text=text)
 
@@ -215,6 +223,8 @@ def _manifests_check(line: RootLine, rules: LineRules, seen: SeenLine | None) ->
     known = {rules.first} | (accepted_in(line, seen) if seen is not None else set())
     left = len(set(line.manifests) - known)
     if rules.accepted is not None or not left:
-        return TrustCheck(CheckName.MANIFESTS, done=True, text="each one is named or accepted")
-    text = f"{left} not judged: keyhouse trust accept HOST accepts them"
+        return TrustCheck(
+            CheckName.MANIFESTS, done=True, text="each manifest is listed or accepted"
+        )
+    text = f"{left} not accepted: keyhouse trust accept HOST accepts them"
     return TrustCheck(CheckName.MANIFESTS, done=False, text=text)

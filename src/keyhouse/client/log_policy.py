@@ -1,7 +1,7 @@
-"""Whose cosignatures on a log's checkpoint a client demands, and how old they may be.
+"""The witnesses' cosignatures on a checkpoint that a client requires, and their greatest age.
 
-The age is judged by the client's own clock: a host that stops the coordinator's clock, or keeps
-newer checkpoints back, cannot make an old one young.
+The client's own clock measures the age. So a host gains nothing by a stopped coordinator clock or
+by withheld checkpoints: an old cosignature stays old.
 """
 
 from collections.abc import Mapping
@@ -19,23 +19,23 @@ from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import Policy
 
 LOG_MAX_AGE: Final = 86_400
-"""Seconds since witnesses saw the log, unless another age is demanded."""
+"""The default for the greatest age of a quorum's cosignatures, in seconds: one day."""
 
 _AHEAD: Final = 600
-"""Seconds that the clock of a witness may be ahead of this one."""
+"""Seconds by which a witness's clock may be ahead of this machine's clock."""
 
 
 class LogPolicy(Readable, frozen=True):
-    """A quorum of witnesses has to have seen the log at most ``max_age`` seconds ago."""
+    """Requires that a quorum of witnesses saw the log at most ``max_age`` seconds ago."""
 
     witnesses: Policy
     max_age: int = LOG_MAX_AGE
 
     @classmethod
     def from_file(cls, path: Path | str, max_age: int = LOG_MAX_AGE) -> Self:
-        """Return what the file of a policy (C2SP tlog-policy) demands.
+        """Read a policy of witnesses from a file in the format of C2SP tlog-policy.
 
-        Raises ``ClientSetupError``.
+        Raises ``ClientSetupError`` for an invalid policy, and for a policy without a quorum.
         """
         try:
             policy = Policy.read(read_named(path).decode())
@@ -50,15 +50,19 @@ class LogPolicy(Readable, frozen=True):
         return cls(policy, max_age)
 
     def require(self, found: LogCheckpoint, now: datetime) -> datetime:
-        """Return when a quorum of the witnesses had seen ``found``. Raises ``TrustError``."""
+        """Return the time at which a quorum of the witnesses had signed the checkpoint ``found``.
+
+        Raises ``TrustError`` without a quorum, for an older time, and for a time in the future.
+        """
         with trusting():
             times = self.witnesses.require(
                 SignedNote.read(found.note), VerifierKey.read(found.verifier)
             )
         time = self._time_of_quorum(times)
-        if time - now.timestamp() > _AHEAD:  # also what is not a date at all
+        # This also refuses a number that is beyond the dates of ``datetime``.
+        if time - now.timestamp() > _AHEAD:
             raise TrustError(
-                "witnesses saw the log at a time that is later than it is here",
+                "the time of the witnesses is later than the time of this machine",
                 hint="check the clock of this machine (keyhouse doctor)",
             )
         seen = datetime.fromtimestamp(time, now.tzinfo)
@@ -66,7 +70,7 @@ class LogPolicy(Readable, frozen=True):
             raise TrustError(
                 f"witnesses saw the log last at {seen:%Y-%m-%d %H:%M:%S}, more than"
                 f" {self.max_age} s ago",
-                hint="an older copy may answer, or its witnesses are not reached: see the"
+                hint="an older copy may answer, or it cannot reach its witnesses: see the"
                 " coordinator's log",
             )
         return seen

@@ -18,12 +18,12 @@ from keyhouse.wire.secret_types import UserSecret
 
 
 class Methods:
-    """What can be asked of a verified coordinator, or told to it.
+    """The operations on a verified coordinator.
 
-    All raise ``TrustError`` if another peer answers, or if the state that came with the answer
-    contradicts the memory; ``UnreachableError`` if there is no answer; ``CallRefusedError`` or
-    ``ServiceUnavailableError`` if the coordinator says no; ``AnswerUnreadableError`` if its answer
-    is invalid.
+    All operations raise ``TrustError`` if another peer answers, or if the state in the answer
+    contradicts the memory. They raise ``UnreachableError`` without an answer, ``CallRefusedError``
+    or ``ServiceUnavailableError`` for a refusal, and ``AnswerUnreadableError`` for an invalid
+    answer.
     """
 
     _session: Session
@@ -34,25 +34,25 @@ class Methods:
         return self._connection.run(operations.status(self._session))
 
     def attest(self, trust: Trust) -> TrustedCoordinator:
-        """Return the coordinator as a quote over a fresh nonce proves it now, under the same root.
+        """Verify the coordinator again, with a quote over a fresh nonce and the same root.
 
-        Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified, its
-        witnesses may not have seen its log since, or its line may not be what ``trust`` demands.
+        Raises ``TrustError`` for a failed proof. Since the last verification the TCB may be
+        outdated, too few witnesses may have seen the log, or the line may contradict ``trust``.
         """
         return self._connection.run(operations.attest(self._session, trust))
 
     def manifest(self) -> CurrentManifest:
-        """Return the manifest in force; its fingerprint and signature are checked.
+        """Return the manifest in force, after a check of its fingerprint and signature.
 
-        It is the last one in the line of the root, if there is a line. After an update the line is
+        If the root has a line, the manifest is the last in the line. After an update the line is
         read again. Raises ``TrustError``.
         """
         return self._connection.run(operations.manifest(self._session))
 
     def verify_manifest(self, expected: bytes | str) -> CurrentManifest:
-        """Return the manifest in force if it is ``expected``: its bytes, or its fingerprint in hex.
+        """Return the manifest in force if it is ``expected``: bytes, or a fingerprint in hex.
 
-        Raises ``TrustError`` if another is in force.
+        Raises ``TrustError`` if a different manifest is in force.
         """
         return self._connection.run(operations.verify_manifest(self._session, expected))
 
@@ -63,109 +63,112 @@ class Methods:
     def activations(self, start: int | None = None) -> wire.Activations:
         """Return a page of the audit trail of activations, oldest first; for users who may update.
 
-        ``start``: number of the first; the ``next`` of one page begins the following. None: the
-        newest.
+        ``start`` is the number of the first activation in the page. The field ``next`` of a page is
+        the start of the next page. None selects the newest page.
         """
         return self._connection.run(operations.activations(self._session, start))
 
     def refused_activations(self) -> wire.RefusedActivations:
-        """Return which activations were refused, and why, newest first; for users who may update.
+        """Return the refused activations and reasons, newest first; for users who may update.
 
-        They are those that the process that answers has refused since it began: with several
-        coordinators, each knows its own. Equal ones are counted.
+        The list has the refusals of the answering process since its start. Each of several
+        coordinators has its own list. Equal refusals are counted together.
         """
         return self._connection.run(operations.refused_activations(self._session))
 
     def counters(self, start: int | None = None) -> wire.Counters:
         """Return limits and counters of workloads in a page of the trail; for users who may update.
 
-        All limits of activations are in every page. ``start`` is as for ``activations``; a workload
-        that is in two pages is answered in both.
+        Every page has all limits of activations. ``start`` is as for ``activations``. A workload
+        with activations in two pages is in both answers.
         """
         return self._connection.run(operations.counters(self._session, start))
 
     def openapi(self) -> bytes:
-        """Return the description of the interface, OpenAPI 3.1 in JSON, as it came."""
+        """Return the description of the interface, OpenAPI 3.1 in JSON, unchanged."""
         return self._connection.run(operations.openapi(self._session))
 
     def set_manifest(self, manifest: bytes, keep: Keep | None = None) -> dict[str, bytes]:
         """Set the first manifest; return the encrypted recovery shares by key name.
 
-        Afterwards the manifest in force has been read back and is this one, byte for byte. A memory
-        has its fingerprint as that of the first manifest. The shares are given again only to users
-        with ``UpdateManifest``, so ``keep`` gets them first.
+        Afterwards, the manifest in force is read back and must equal this manifest, byte for byte.
+        A memory stores its fingerprint as the first manifest. ``keep`` gets the shares first,
+        because later only users with ``UpdateManifest`` can read the shares.
         """
         return self._connection.run(operations.set_manifest(self._session, manifest, keep))
 
     def plan(self, manifest: bytes) -> PlanData:
-        """Return what the update ``manifest`` would do; for users who may make or acknowledge it.
+        """Return the effects of the update ``manifest``; for users who may make or acknowledge it.
 
-        Its ``digest`` stays the same until something else would happen, and binds the update to it.
+        The ``digest`` of the plan stays the same until the effects change. The digest binds the
+        update to the plan.
         """
         return self._connection.run(operations.plan(self._session, manifest))
 
     def update(
         self, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
     ) -> wire.UpdateAnswer:
-        """Upload an update, of security versions or of the whole manifest; return how far it is.
+        """Upload an update, of security versions or of the whole manifest; return its progress.
 
-        ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
-        only a user with ``UpdateManifest`` is given them again. With a ``plan``, or its digest, it
-        is refused if by now something else would happen.
+        ``keep`` gets the ``recovery_secrets`` of the answer before any further step can fail. Later
+        only users with ``UpdateManifest`` can read them. With a ``plan`` or its digest, the update
+        is refused if its effects have changed since.
 
-        The user's key signs it, bound to a head of the log that has been verified; not for a
-        coordinator without a log, nor with a key that is not ECDSA, RSA or Ed25519.
+        The user's key signs the update, bound to a verified head of the log. Nothing is signed for
+        a coordinator without a log, or with a key other than ECDSA, RSA or Ed25519.
         """
         return self._connection.run(operations.update(self._session, manifest, keep, plan))
 
     def acknowledge(
         self, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
     ) -> wire.UpdateAnswer:
-        """Agree to the pending update, which is ``manifest`` byte for byte; return how far it is.
+        """Agree to the pending update, equal to ``manifest`` byte for byte; return its progress.
 
-        ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
-        only a user with ``UpdateManifest`` is given them again. With a ``plan``, or its digest, it
-        is refused if by now something else would happen. It is signed as ``update`` is.
+        ``keep`` gets the ``recovery_secrets`` of the answer before any further step can fail. Later
+        only users with ``UpdateManifest`` can read them. With a ``plan`` or its digest, the
+        acknowledgement is refused if the effects have changed since. The user's key signs it as for
+        ``update``.
         """
         return self._connection.run(operations.acknowledge(self._session, manifest, keep, plan))
 
     def log_key(self) -> wire.LogKeyData:
-        """Return the key of the transparency log. The root's signature over it has been checked."""
+        """Return the key of the transparency log, after a check of the root's signature."""
         return self._connection.run(operations.log_key(self._session))
 
     def log_checkpoint(self) -> LogCheckpoint:
-        """Return the newest checkpoint of the transparency log, which its key has signed.
+        """Return the newest checkpoint of the transparency log, signed by the log's key.
 
-        It continues all that is remembered of the log: raises ``TrustError`` if it does not.
+        The checkpoint continues all remembered heads of the log; otherwise raises ``TrustError``.
         """
         return self._connection.run(operations.log_checkpoint(self._session))
 
     def witnessed_checkpoint(self) -> LogCheckpoint:
-        """Return the newest checkpoint of the transparency log that witnesses have cosigned.
+        """Return the newest cosigned checkpoint of the transparency log.
 
-        It is part of the log as it is now. Without witnesses it is the newest one.
+        The current log continues this checkpoint. Without witnesses, the result is the newest
+        checkpoint.
         """
         return self._connection.run(operations.witnessed_checkpoint(self._session))
 
     def log_quote(self, nonce: bytes) -> wire.LogQuoteData:
-        """Return the newest checkpoint that witnesses have cosigned, with a quote over it.
+        """Return the newest cosigned checkpoint, with a quote over the checkpoint and ``nonce``.
 
-        The quote is over ``nonce`` as well, of 16 bytes at least. Neither is verified here, as they
-        are for evidence files.
+        ``nonce`` has at least 16 bytes. This function verifies neither checkpoint nor quote: both
+        are meant for evidence files.
         """
         return self._connection.run(operations.log_quote(self._session, nonce))
 
     def log_part(self, path: str) -> bytes:
-        """Return a part of the transparency log as it came: ``tile/...`` or ``object/...``.
+        """Return a part of the transparency log, unverified: ``tile/...`` or ``object/...``.
 
-        It is not verified: compare it with a checkpoint, or with its name.
+        Compare a tile with a checkpoint, and an object with its name.
         """
         return self._connection.run(operations.log_part(self._session, path))
 
     def line(self) -> wire.LineData:
-        """Return the line of the root: each manifest that was in force, and what proves its entry.
+        """Return the line of the root: each manifest that was in force, with its proofs.
 
-        Its quote is not verified here: ``trusted.line`` is the line that was verified.
+        This function does not verify the quote. ``trusted.line`` is the verified line.
         """
         return self._connection.run(operations.line(self._session))
 
@@ -174,13 +177,13 @@ class Methods:
         return self._connection.run(operations.pending(self._session))
 
     def cancel(self) -> None:
-        """Cancel the pending update. It is signed by the user's key, as an update is."""
+        """Cancel the pending update. The user's key signs the cancellation as for ``update``."""
         return self._connection.run(operations.cancel(self._session))
 
     def secrets(self, names: Sequence[str]) -> dict[str, wire.SecretObject]:
-        """Return the secrets of these names, all or none: ``secrets(["greeting"])``.
+        """Return the secrets with these names, all or none: ``secrets(["greeting"])``.
 
-        Raises ``TypeError`` for a single string, whose letters would be read as names.
+        Raises ``TypeError`` for a single string, because each letter would count as a name.
         """
         return self._connection.run(operations.secrets(self._session, names))
 
@@ -196,16 +199,16 @@ class Methods:
         return self._connection.run(operations.sign_quote(self._session, quote))
 
     def raise_counter(self, name: str, value: int) -> int:
-        """Raise the counter ``name`` to ``value`` if it is lower; return what it was before.
+        """Raise the counter ``name`` to ``value`` if it is lower; return its previous value.
 
         For marbles: the identity is the certificate of an activated workload.
         """
         return self._connection.run(operations.raise_counter(self._session, name, value))
 
     def recovery_offer(self) -> wire.Offer:
-        """Return the key to encrypt recovery shares to, signed by the pinned root; and whose.
+        """Return the key for encrypting recovery shares, signed by the pinned root, and the index.
 
-        Check it with ``require_root`` and ``require_listed`` before anything is sent.
+        Check the offer with ``require_root`` and ``require_listed`` before you send anything.
         """
         return self._connection.run(operations.recovery_offer(self._session))
 
@@ -216,10 +219,10 @@ class Methods:
     def recover_with(
         self, key: recovery.RecoveryKey, encrypted_share: bytes, kept_root: bytes
     ) -> wire.Progress:
-        """Decrypt the holder's share with ``key``; submit it, if the deployment is the kept one.
+        """Decrypt the holder's share with ``key``; submit it to the deployment of the kept root.
 
-        ``kept_root``: the root certificate (DER) that the holder kept. Raises ``TrustError`` before
-        anything is decrypted or sent if the state is of another deployment.
+        ``kept_root`` is the root certificate (DER) that the holder kept. For a state of another
+        deployment, the function raises ``TrustError`` before any decryption or upload.
         """
         return self._connection.run(
             operations.recover_with(self._session, key, encrypted_share, kept_root)
@@ -231,9 +234,9 @@ class Methods:
 
 
 class AsyncMethods:
-    """What can be asked of a verified coordinator, or told to it, on an event loop of asyncio.
+    """The operations on a verified coordinator, on an event loop of asyncio.
 
-    All raise what those of ``Methods`` do.
+    All operations raise the errors of ``Methods``.
     """
 
     _session: Session
@@ -244,25 +247,25 @@ class AsyncMethods:
         return await self._connection.run(operations.status(self._session))
 
     async def attest(self, trust: Trust) -> TrustedCoordinator:
-        """Return the coordinator as a quote over a fresh nonce proves it now, under the same root.
+        """Verify the coordinator again, with a quote over a fresh nonce and the same root.
 
-        Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified, its
-        witnesses may not have seen its log since, or its line may not be what ``trust`` demands.
+        Raises ``TrustError`` for a failed proof. Since the last verification the TCB may be
+        outdated, too few witnesses may have seen the log, or the line may contradict ``trust``.
         """
         return await self._connection.run(operations.attest(self._session, trust))
 
     async def manifest(self) -> CurrentManifest:
-        """Return the manifest in force; its fingerprint and signature are checked.
+        """Return the manifest in force, after a check of its fingerprint and signature.
 
-        It is the last one in the line of the root, if there is a line. After an update the line is
+        If the root has a line, the manifest is the last in the line. After an update the line is
         read again. Raises ``TrustError``.
         """
         return await self._connection.run(operations.manifest(self._session))
 
     async def verify_manifest(self, expected: bytes | str) -> CurrentManifest:
-        """Return the manifest in force if it is ``expected``: its bytes, or its fingerprint in hex.
+        """Return the manifest in force if it is ``expected``: bytes, or a fingerprint in hex.
 
-        Raises ``TrustError`` if another is in force.
+        Raises ``TrustError`` if a different manifest is in force.
         """
         return await self._connection.run(operations.verify_manifest(self._session, expected))
 
@@ -273,111 +276,114 @@ class AsyncMethods:
     async def activations(self, start: int | None = None) -> wire.Activations:
         """Return a page of the audit trail of activations, oldest first; for users who may update.
 
-        ``start``: number of the first; the ``next`` of one page begins the following. None: the
-        newest.
+        ``start`` is the number of the first activation in the page. The field ``next`` of a page is
+        the start of the next page. None selects the newest page.
         """
         return await self._connection.run(operations.activations(self._session, start))
 
     async def refused_activations(self) -> wire.RefusedActivations:
-        """Return which activations were refused, and why, newest first; for users who may update.
+        """Return the refused activations and reasons, newest first; for users who may update.
 
-        They are those that the process that answers has refused since it began: with several
-        coordinators, each knows its own. Equal ones are counted.
+        The list has the refusals of the answering process since its start. Each of several
+        coordinators has its own list. Equal refusals are counted together.
         """
         return await self._connection.run(operations.refused_activations(self._session))
 
     async def counters(self, start: int | None = None) -> wire.Counters:
         """Return limits and counters of workloads in a page of the trail; for users who may update.
 
-        All limits of activations are in every page. ``start`` is as for ``activations``; a workload
-        that is in two pages is answered in both.
+        Every page has all limits of activations. ``start`` is as for ``activations``. A workload
+        with activations in two pages is in both answers.
         """
         return await self._connection.run(operations.counters(self._session, start))
 
     async def openapi(self) -> bytes:
-        """Return the description of the interface, OpenAPI 3.1 in JSON, as it came."""
+        """Return the description of the interface, OpenAPI 3.1 in JSON, unchanged."""
         return await self._connection.run(operations.openapi(self._session))
 
     async def set_manifest(self, manifest: bytes, keep: Keep | None = None) -> dict[str, bytes]:
         """Set the first manifest; return the encrypted recovery shares by key name.
 
-        Afterwards the manifest in force has been read back and is this one, byte for byte. A memory
-        has its fingerprint as that of the first manifest. The shares are given again only to users
-        with ``UpdateManifest``, so ``keep`` gets them first.
+        Afterwards, the manifest in force is read back and must equal this manifest, byte for byte.
+        A memory stores its fingerprint as the first manifest. ``keep`` gets the shares first,
+        because later only users with ``UpdateManifest`` can read the shares.
         """
         return await self._connection.run(operations.set_manifest(self._session, manifest, keep))
 
     async def plan(self, manifest: bytes) -> PlanData:
-        """Return what the update ``manifest`` would do; for users who may make or acknowledge it.
+        """Return the effects of the update ``manifest``; for users who may make or acknowledge it.
 
-        Its ``digest`` stays the same until something else would happen, and binds the update to it.
+        The ``digest`` of the plan stays the same until the effects change. The digest binds the
+        update to the plan.
         """
         return await self._connection.run(operations.plan(self._session, manifest))
 
     async def update(
         self, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
     ) -> wire.UpdateAnswer:
-        """Upload an update, of security versions or of the whole manifest; return how far it is.
+        """Upload an update, of security versions or of the whole manifest; return its progress.
 
-        ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
-        only a user with ``UpdateManifest`` is given them again. With a ``plan``, or its digest, it
-        is refused if by now something else would happen.
+        ``keep`` gets the ``recovery_secrets`` of the answer before any further step can fail. Later
+        only users with ``UpdateManifest`` can read them. With a ``plan`` or its digest, the update
+        is refused if its effects have changed since.
 
-        The user's key signs it, bound to a head of the log that has been verified; not for a
-        coordinator without a log, nor with a key that is not ECDSA, RSA or Ed25519.
+        The user's key signs the update, bound to a verified head of the log. Nothing is signed for
+        a coordinator without a log, or with a key other than ECDSA, RSA or Ed25519.
         """
         return await self._connection.run(operations.update(self._session, manifest, keep, plan))
 
     async def acknowledge(
         self, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
     ) -> wire.UpdateAnswer:
-        """Agree to the pending update, which is ``manifest`` byte for byte; return how far it is.
+        """Agree to the pending update, equal to ``manifest`` byte for byte; return its progress.
 
-        ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
-        only a user with ``UpdateManifest`` is given them again. With a ``plan``, or its digest, it
-        is refused if by now something else would happen. It is signed as ``update`` is.
+        ``keep`` gets the ``recovery_secrets`` of the answer before any further step can fail. Later
+        only users with ``UpdateManifest`` can read them. With a ``plan`` or its digest, the
+        acknowledgement is refused if the effects have changed since. The user's key signs it as for
+        ``update``.
         """
         return await self._connection.run(
             operations.acknowledge(self._session, manifest, keep, plan)
         )
 
     async def log_key(self) -> wire.LogKeyData:
-        """Return the key of the transparency log. The root's signature over it has been checked."""
+        """Return the key of the transparency log, after a check of the root's signature."""
         return await self._connection.run(operations.log_key(self._session))
 
     async def log_checkpoint(self) -> LogCheckpoint:
-        """Return the newest checkpoint of the transparency log, which its key has signed.
+        """Return the newest checkpoint of the transparency log, signed by the log's key.
 
-        It continues all that is remembered of the log: raises ``TrustError`` if it does not.
+        The checkpoint continues all remembered heads of the log; otherwise raises ``TrustError``.
         """
         return await self._connection.run(operations.log_checkpoint(self._session))
 
     async def witnessed_checkpoint(self) -> LogCheckpoint:
-        """Return the newest checkpoint of the transparency log that witnesses have cosigned.
+        """Return the newest cosigned checkpoint of the transparency log.
 
-        It is part of the log as it is now. Without witnesses it is the newest one.
+        The current log continues this checkpoint. Without witnesses, the result is the newest
+        checkpoint.
         """
         return await self._connection.run(operations.witnessed_checkpoint(self._session))
 
     async def log_quote(self, nonce: bytes) -> wire.LogQuoteData:
-        """Return the newest checkpoint that witnesses have cosigned, with a quote over it.
+        """Return the newest cosigned checkpoint, with a quote over the checkpoint and ``nonce``.
 
-        The quote is over ``nonce`` as well, of 16 bytes at least. Neither is verified here, as they
-        are for evidence files.
+        ``nonce`` has at least 16 bytes. This function verifies neither checkpoint nor quote: both
+        are meant for evidence files.
         """
         return await self._connection.run(operations.log_quote(self._session, nonce))
 
     async def log_part(self, path: str) -> bytes:
-        """Return a part of the transparency log as it came: ``tile/...`` or ``object/...``.
+        """Return a part of the transparency log, unverified: ``tile/...`` or ``object/...``.
 
-        It is not verified: compare it with a checkpoint, or with its name.
+        Compare a tile with a checkpoint, and an object with its name.
         """
         return await self._connection.run(operations.log_part(self._session, path))
 
     async def line(self) -> wire.LineData:
-        """Return the line of the root: each manifest that was in force, and what proves its entry.
+        """Return the line of the root: each manifest that was in force, with its proofs.
 
-        Its quote is not verified here: ``trusted.line`` is the line that was verified.
+        This function does not verify the quote. ``trusted.line`` is the verified line.
         """
         return await self._connection.run(operations.line(self._session))
 
@@ -386,13 +392,13 @@ class AsyncMethods:
         return await self._connection.run(operations.pending(self._session))
 
     async def cancel(self) -> None:
-        """Cancel the pending update. It is signed by the user's key, as an update is."""
+        """Cancel the pending update. The user's key signs the cancellation as for ``update``."""
         return await self._connection.run(operations.cancel(self._session))
 
     async def secrets(self, names: Sequence[str]) -> dict[str, wire.SecretObject]:
-        """Return the secrets of these names, all or none: ``secrets(["greeting"])``.
+        """Return the secrets with these names, all or none: ``secrets(["greeting"])``.
 
-        Raises ``TypeError`` for a single string, whose letters would be read as names.
+        Raises ``TypeError`` for a single string, because each letter would count as a name.
         """
         return await self._connection.run(operations.secrets(self._session, names))
 
@@ -408,16 +414,16 @@ class AsyncMethods:
         return await self._connection.run(operations.sign_quote(self._session, quote))
 
     async def raise_counter(self, name: str, value: int) -> int:
-        """Raise the counter ``name`` to ``value`` if it is lower; return what it was before.
+        """Raise the counter ``name`` to ``value`` if it is lower; return its previous value.
 
         For marbles: the identity is the certificate of an activated workload.
         """
         return await self._connection.run(operations.raise_counter(self._session, name, value))
 
     async def recovery_offer(self) -> wire.Offer:
-        """Return the key to encrypt recovery shares to, signed by the pinned root; and whose.
+        """Return the key for encrypting recovery shares, signed by the pinned root, and the index.
 
-        Check it with ``require_root`` and ``require_listed`` before anything is sent.
+        Check the offer with ``require_root`` and ``require_listed`` before you send anything.
         """
         return await self._connection.run(operations.recovery_offer(self._session))
 
@@ -430,10 +436,10 @@ class AsyncMethods:
     async def recover_with(
         self, key: recovery.RecoveryKey, encrypted_share: bytes, kept_root: bytes
     ) -> wire.Progress:
-        """Decrypt the holder's share with ``key``; submit it, if the deployment is the kept one.
+        """Decrypt the holder's share with ``key``; submit it to the deployment of the kept root.
 
-        ``kept_root``: the root certificate (DER) that the holder kept. Raises ``TrustError`` before
-        anything is decrypted or sent if the state is of another deployment.
+        ``kept_root`` is the root certificate (DER) that the holder kept. For a state of another
+        deployment, the function raises ``TrustError`` before any decryption or upload.
         """
         return await self._connection.run(
             operations.recover_with(self._session, key, encrypted_share, kept_root)

@@ -1,9 +1,9 @@
-"""Every operation on a verified coordinator, as steps: written once, for both kinds of session.
+"""Every operation on a verified coordinator, as steps for both kinds of session.
 
-``methods`` is generated from it: each function is a method there, blocking and awaited, with its
-parameters, but the session, and its docstring.
+``methods`` is generated from this module. Each public function becomes a method there, in a
+blocking and an awaited form. The method has the parameters without the session, and the docstring.
 
-An answer is accepted only if the state that came with it continues what is remembered.
+An operation accepts an answer only if the state in the answer continues the memory.
 """
 
 import base64
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from keyhouse.base.printable import shown
 from keyhouse.base.readable import Readable
 from keyhouse.client import calls, recovery
-from keyhouse.client.approving import Desk, Statement, signer_of, with_approval
+from keyhouse.client.approving import ApprovalInputs, Statement, signer_of, with_approval
 from keyhouse.client.errors import CallRefusedError, TrustError
 from keyhouse.client.exchange import Keep, Session, carry, carry_and_keep
 from keyhouse.client.public_log import (
@@ -32,7 +32,7 @@ from keyhouse.client.public_log import (
 )
 from keyhouse.client.root_signature import require_signature
 from keyhouse.client.steps import Steps, work
-from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven, with_line
+from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, verify_evidence, with_line
 from keyhouse.transparency.approval import Decision
 from keyhouse.transparency.line import RootLine
 from keyhouse.wire import client_api as wire
@@ -44,7 +44,7 @@ _CONFLICT: Final = 409
 
 
 class CurrentManifest(Readable, frozen=True):
-    """The manifest in force. Fingerprint and the root's signature have been checked."""
+    """The manifest in force. Its fingerprint and the root's signature have been verified."""
 
     manifest: bytes
     fingerprint: str  # SHA-256, 64 lower-case hex digits
@@ -60,16 +60,16 @@ def status(session: Session) -> Steps[wire.Status]:
 
 
 def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
-    """Return the coordinator as a quote over a fresh nonce proves it now, under the same root.
+    """Verify the coordinator again, with a quote over a fresh nonce and the same root.
 
-    Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified, its
-    witnesses may not have seen its log since, or its line may not be what ``trust`` demands.
+    Raises ``TrustError`` for a failed proof. Since the last verification the TCB may be
+    outdated, too few witnesses may have seen the log, or the line may contradict ``trust``.
     """
     nonce = token_bytes(NONCE)
     data = yield from carry(session, calls.quoting(nonce))
-    here = session.trusted  # the handshake has shown that the peer owns this root
+    here = session.trusted  # in the handshake, the peer proved to own this root
     found = yield from work(
-        lambda: proven(here.address, trust, data, here.root_der, nonce, None, here.memory)
+        lambda: verify_evidence(here.address, trust, data, here.root_der, nonce, None, here.memory)
     )
     if trust.log_policy is not None:
         trust.log_policy.require((yield from witnessed_checkpoint(session)), datetime.now(UTC))
@@ -79,26 +79,26 @@ def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
 
 
 def manifest(session: Session) -> Steps[CurrentManifest]:
-    """Return the manifest in force; its fingerprint and signature are checked.
+    """Return the manifest in force, after a check of its fingerprint and signature.
 
-    It is the last one in the line of the root, if there is a line. After an update the line is
+    If the root has a line, the manifest is the last in the line. After an update the line is
     read again. Raises ``TrustError``.
     """
     known = session.trusted.line
     data = yield from carry(session, calls.MANIFEST)
     if hashlib.sha256(data.manifest).hexdigest() != data.fingerprint:
-        raise TrustError("the manifest does not have the fingerprint that came with it")
+        raise TrustError("the manifest does not match the fingerprint in its answer")
     require_signature(session.trusted.root_der, data.manifest, data.signature, "the manifest")
     yield from _require_in_line(session, known, data.fingerprint)
     return CurrentManifest(data.manifest, data.fingerprint, data.signature)
 
 
 def _require_in_line(session: Session, known: RootLine | None, fingerprint: str) -> Steps[None]:
-    """Require that the manifest was in force when it was answered, as the line shows.
+    """Require that the manifest was in force at the time of its answer, as the line proves.
 
-    ``known``: the line of before the answer; None: no manifest was in force. The root signs
-    manifests, so a host that knows the root key can answer any manifest. The line has a quote of
-    genuine code.
+    ``known`` is the line from before the answer; None means that no manifest was in force. The root
+    signs manifests, so a host that knows the root key can serve any manifest. The line has a quote
+    of genuine code.
     """
     trusted, since = session.trusted, len(known.manifests) - 1 if known is not None else 0
     is_known = trusted.line is not None and fingerprint in trusted.line.manifests[since:]
@@ -112,19 +112,19 @@ def _require_in_line(session: Session, known: RootLine | None, fingerprint: str)
     newer = yield from with_line(trusted, trust, trust.line_rules, ask, seen, None)
     line = newer.line
     if known is not None and (line is None or not line.continues(len(known.raw), known.last_hash)):
-        raise TrustError("the line of the root does not continue the one that was verified before")
+        raise TrustError("the line of the root does not continue the verified line")
     if line is not None and fingerprint not in line.manifests[since:]:
         raise TrustError(
-            f"the manifest {fingerprint} is not the last one in the line of the root",
+            f"the manifest {fingerprint} is not the last in the line of the root",
             hint="do not use it: the line has a quote of genuine code, the manifest has none",
         )
     session.trusted = newer
 
 
 def verify_manifest(session: Session, expected: bytes | str) -> Steps[CurrentManifest]:
-    """Return the manifest in force if it is ``expected``: its bytes, or its fingerprint in hex.
+    """Return the manifest in force if it is ``expected``: bytes, or a fingerprint in hex.
 
-    Raises ``TrustError`` if another is in force.
+    Raises ``TrustError`` if a different manifest is in force.
     """
     wanted = expected if isinstance(expected, str) else hashlib.sha256(expected).hexdigest()
     found = yield from manifest(session)
@@ -132,7 +132,7 @@ def verify_manifest(session: Session, expected: bytes | str) -> Steps[CurrentMan
         raise TrustError(
             f"another manifest is in force: its fingerprint is {found.fingerprint},"
             f" must be {shown(wanted.lower())}",
-            hint="keyhouse manifest get shows it, keyhouse manifest log how it came to be",
+            hint="keyhouse manifest get shows it, keyhouse manifest log its history",
         )
     return found
 
@@ -145,17 +145,17 @@ def update_log(session: Session) -> Steps[tuple[wire.LogEntry, ...]]:
 def activations(session: Session, start: int | None = None) -> Steps[wire.Activations]:
     """Return a page of the audit trail of activations, oldest first; for users who may update.
 
-    ``start``: number of the first; the ``next`` of one page begins the following. None: the
-    newest.
+    ``start`` is the number of the first activation in the page. The field ``next`` of a page is
+    the start of the next page. None selects the newest page.
     """
     return (yield from carry(session, calls.reading_activations(start)))
 
 
 def refused_activations(session: Session) -> Steps[wire.RefusedActivations]:
-    """Return which activations were refused, and why, newest first; for users who may update.
+    """Return the refused activations and reasons, newest first; for users who may update.
 
-    They are those that the process that answers has refused since it began: with several
-    coordinators, each knows its own. Equal ones are counted.
+    The list has the refusals of the answering process since its start. Each of several
+    coordinators has its own list. Equal refusals are counted together.
     """
     return (yield from carry(session, calls.REFUSED))
 
@@ -163,14 +163,14 @@ def refused_activations(session: Session) -> Steps[wire.RefusedActivations]:
 def counters(session: Session, start: int | None = None) -> Steps[wire.Counters]:
     """Return limits and counters of workloads in a page of the trail; for users who may update.
 
-    All limits of activations are in every page. ``start`` is as for ``activations``; a workload
-    that is in two pages is answered in both.
+    Every page has all limits of activations. ``start`` is as for ``activations``. A workload
+    with activations in two pages is in both answers.
     """
     return (yield from carry(session, calls.reading_counters(start)))
 
 
 def openapi(session: Session) -> Steps[bytes]:
-    """Return the description of the interface, OpenAPI 3.1 in JSON, as it came."""
+    """Return the description of the interface, OpenAPI 3.1 in JSON, unchanged."""
     return (yield from carry(session, calls.OPENAPI))
 
 
@@ -182,23 +182,24 @@ def set_manifest(
 ) -> Steps[dict[str, bytes]]:
     """Set the first manifest; return the encrypted recovery shares by key name.
 
-    Afterwards the manifest in force has been read back and is this one, byte for byte. A memory
-    has its fingerprint as that of the first manifest. The shares are given again only to users
-    with ``UpdateManifest``, so ``keep`` gets them first.
+    Afterwards, the manifest in force is read back and must equal this manifest, byte for byte.
+    A memory stores its fingerprint as the first manifest. ``keep`` gets the shares first,
+    because later only users with ``UpdateManifest`` can read the shares.
     """
     call = calls.setting(manifest)
     data = yield from carry_and_keep(session, call, keep, lambda data: data.shares)
     if (yield from _in_force(session)) != manifest:
-        raise TrustError("another manifest is in force than the one that was set")
+        raise TrustError("the manifest in force is not the manifest that was set")
     first = hashlib.sha256(manifest).hexdigest()
     yield from work(lambda: session.watch.remember_first(first))
     return data.shares
 
 
 def plan(session: Session, manifest: bytes) -> Steps[PlanData]:
-    """Return what the update ``manifest`` would do; for users who may make or acknowledge it.
+    """Return the effects of the update ``manifest``; for users who may make or acknowledge it.
 
-    Its ``digest`` stays the same until something else would happen, and binds the update to it.
+    The ``digest`` of the plan stays the same until the effects change. The digest binds the
+    update to the plan.
     """
     found = yield from carry(session, calls.planning(manifest))
     _require_plan_of(manifest, found)
@@ -208,14 +209,14 @@ def plan(session: Session, manifest: bytes) -> Steps[PlanData]:
 def update(
     session: Session, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
 ) -> Steps[wire.UpdateAnswer]:
-    """Upload an update, of security versions or of the whole manifest; return how far it is.
+    """Upload an update, of security versions or of the whole manifest; return its progress.
 
-    ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
-    only a user with ``UpdateManifest`` is given them again. With a ``plan``, or its digest, it
-    is refused if by now something else would happen.
+    ``keep`` gets the ``recovery_secrets`` of the answer before any further step can fail. Later
+    only users with ``UpdateManifest`` can read them. With a ``plan`` or its digest, the update
+    is refused if its effects have changed since.
 
-    The user's key signs it, bound to a head of the log that has been verified; not for a
-    coordinator without a log, nor with a key that is not ECDSA, RSA or Ed25519.
+    The user's key signs the update, bound to a verified head of the log. Nothing is signed for
+    a coordinator without a log, or with a key other than ECDSA, RSA or Ed25519.
     """
     return (yield from _agree(session, calls.UPDATE, manifest, keep, plan))
 
@@ -223,24 +224,25 @@ def update(
 def acknowledge(
     session: Session, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
 ) -> Steps[wire.UpdateAnswer]:
-    """Agree to the pending update, which is ``manifest`` byte for byte; return how far it is.
+    """Agree to the pending update, equal to ``manifest`` byte for byte; return its progress.
 
-    ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
-    only a user with ``UpdateManifest`` is given them again. With a ``plan``, or its digest, it
-    is refused if by now something else would happen. It is signed as ``update`` is.
+    ``keep`` gets the ``recovery_secrets`` of the answer before any further step can fail. Later
+    only users with ``UpdateManifest`` can read them. With a ``plan`` or its digest, the
+    acknowledgement is refused if the effects have changed since. The user's key signs it as for
+    ``update``.
     """
     return (yield from _agree(session, calls.ACKNOWLEDGE, manifest, keep, plan))
 
 
 def log_key(session: Session) -> Steps[wire.LogKeyData]:
-    """Return the key of the transparency log. The root's signature over it has been checked."""
+    """Return the key of the transparency log, after a check of the root's signature."""
     return (yield from vouched_key(partial(carry, session), session.trusted.root_der))
 
 
 def log_checkpoint(session: Session) -> Steps[LogCheckpoint]:
-    """Return the newest checkpoint of the transparency log, which its key has signed.
+    """Return the newest checkpoint of the transparency log, signed by the log's key.
 
-    It continues all that is remembered of the log: raises ``TrustError`` if it does not.
+    The checkpoint continues all remembered heads of the log; otherwise raises ``TrustError``.
     """
     before = yield from work(session.watch.begin)
     ask = partial(carry, session)
@@ -249,9 +251,10 @@ def log_checkpoint(session: Session) -> Steps[LogCheckpoint]:
 
 
 def witnessed_checkpoint(session: Session) -> Steps[LogCheckpoint]:
-    """Return the newest checkpoint of the transparency log that witnesses have cosigned.
+    """Return the newest cosigned checkpoint of the transparency log.
 
-    It is part of the log as it is now. Without witnesses it is the newest one.
+    The current log continues this checkpoint. Without witnesses, the result is the newest
+    checkpoint.
     """
     newest = yield from log_checkpoint(session)
     ask = partial(carry, session)
@@ -259,26 +262,26 @@ def witnessed_checkpoint(session: Session) -> Steps[LogCheckpoint]:
 
 
 def log_quote(session: Session, nonce: bytes) -> Steps[wire.LogQuoteData]:
-    """Return the newest checkpoint that witnesses have cosigned, with a quote over it.
+    """Return the newest cosigned checkpoint, with a quote over the checkpoint and ``nonce``.
 
-    The quote is over ``nonce`` as well, of 16 bytes at least. Neither is verified here, as they
-    are for evidence files.
+    ``nonce`` has at least 16 bytes. This function verifies neither checkpoint nor quote: both
+    are meant for evidence files.
     """
     return (yield from carry(session, calls.log_quoting(nonce)))
 
 
 def log_part(session: Session, path: str) -> Steps[bytes]:
-    """Return a part of the transparency log as it came: ``tile/...`` or ``object/...``.
+    """Return a part of the transparency log, unverified: ``tile/...`` or ``object/...``.
 
-    It is not verified: compare it with a checkpoint, or with its name.
+    Compare a tile with a checkpoint, and an object with its name.
     """
     return (yield from carry(session, calls.log_part(path)))
 
 
 def line(session: Session) -> Steps[wire.LineData]:
-    """Return the line of the root: each manifest that was in force, and what proves its entry.
+    """Return the line of the root: each manifest that was in force, with its proofs.
 
-    Its quote is not verified here: ``trusted.line`` is the line that was verified.
+    This function does not verify the quote. ``trusted.line`` is the verified line.
     """
     return (yield from carry(session, calls.line_quoting(token_bytes(NONCE))))
 
@@ -294,14 +297,16 @@ def pending(session: Session) -> Steps[wire.Pending | None]:
 
 
 def cancel(session: Session) -> Steps[None]:
-    """Cancel the pending update. It is signed by the user's key, as an update is."""
+    """Cancel the pending update. The user's key signs the cancellation as for ``update``."""
     waiting = None if session.user is None else (yield from pending(session))
     if waiting is None:
         return (yield from carry(session, calls.cancelling(None)))
     statement = Statement(Decision.CANCEL, waiting.manifest)
     return (
         yield from with_approval(
-            _desk(session), statement, lambda signed: carry(session, calls.cancelling(signed))
+            _approval_inputs(session),
+            statement,
+            lambda signed: carry(session, calls.cancelling(signed)),
         )
     )
 
@@ -310,16 +315,16 @@ def cancel(session: Session) -> Steps[None]:
 
 
 def secrets(session: Session, names: Sequence[str]) -> Steps[dict[str, wire.SecretObject]]:
-    """Return the secrets of these names, all or none: ``secrets(["greeting"])``.
+    """Return the secrets with these names, all or none: ``secrets(["greeting"])``.
 
-    Raises ``TypeError`` for a single string, whose letters would be read as names.
+    Raises ``TypeError`` for a single string, because each letter would count as a name.
     """
     if isinstance(names, str):
-        raise TypeError(f"the names of secrets are a list: secrets([{shown(names)!r}])")
+        raise TypeError(f"the names must be a list: secrets([{shown(names)!r}])")
     asked = tuple(names)
     found = yield from carry(session, calls.reading_secrets(asked))
     if set(found) != set(asked):
-        raise TrustError("the answer has other secrets than those that were asked for")
+        raise TrustError("the answer does not have exactly the requested secrets")
     return found
 
 
@@ -340,7 +345,7 @@ def sign_quote(session: Session, quote: bytes) -> Steps[wire.SignedQuote]:
 
 
 def raise_counter(session: Session, name: str, value: int) -> Steps[int]:
-    """Raise the counter ``name`` to ``value`` if it is lower; return what it was before.
+    """Raise the counter ``name`` to ``value`` if it is lower; return its previous value.
 
     For marbles: the identity is the certificate of an activated workload.
     """
@@ -351,9 +356,9 @@ def raise_counter(session: Session, name: str, value: int) -> Steps[int]:
 
 
 def recovery_offer(session: Session) -> Steps[wire.Offer]:
-    """Return the key to encrypt recovery shares to, signed by the pinned root; and whose.
+    """Return the key for encrypting recovery shares, signed by the pinned root, and the index.
 
-    Check it with ``require_root`` and ``require_listed`` before anything is sent.
+    Check the offer with ``require_root`` and ``require_listed`` before you send anything.
     """
     offer = yield from carry(session, calls.OFFER)
     recovery.require_offer(offer, session.trusted.root_der)
@@ -368,10 +373,10 @@ def recover(session: Session, encrypted_share: bytes, signature: bytes) -> Steps
 def recover_with(
     session: Session, key: recovery.RecoveryKey, encrypted_share: bytes, kept_root: bytes
 ) -> Steps[wire.Progress]:
-    """Decrypt the holder's share with ``key``; submit it, if the deployment is the kept one.
+    """Decrypt the holder's share with ``key``; submit it to the deployment of the kept root.
 
-    ``kept_root``: the root certificate (DER) that the holder kept. Raises ``TrustError`` before
-    anything is decrypted or sent if the state is of another deployment.
+    ``kept_root`` is the root certificate (DER) that the holder kept. For a state of another
+    deployment, the function raises ``TrustError`` before any decryption or upload.
     """
     offer = yield from recovery_offer(session)
     recovery.require_root(offer, kept_root)
@@ -393,18 +398,18 @@ def _in_force(session: Session) -> Steps[bytes]:
 
 
 def _same(digest: str, given: str) -> bool:
-    """Tell whether ``given``, in any case, is ``digest``, which is in lower case."""
+    """Return whether ``given``, in any case, equals ``digest``, which is in lower case."""
     one, other = (text.encode("utf-8", "surrogatepass") for text in (digest, given.lower()))
     return hmac.compare_digest(one, other)
 
 
 def _require_plan_of(manifest: bytes, found: PlanData) -> None:
     if found.plan.manifest != hashlib.sha256(manifest).hexdigest():
-        raise TrustError("the plan is one of another manifest")
+        raise TrustError("the plan is for a different manifest")
 
 
 def _bound(session: Session, manifest: bytes, expected: PlanData | str) -> Steps[str]:
-    """Return the digest to send. The coordinator checks it, as it has answered with a plan."""
+    """Return the digest to send. A coordinator that answers with a plan also checks the digest."""
     if isinstance(expected, PlanData):
         _require_plan_of(manifest, expected)
         return expected.digest
@@ -436,11 +441,15 @@ def _agree(
         )
         return replace(found, signed=signed is not None)
 
-    return (yield from with_approval(_desk(session), Statement(decision, manifest, digest), send))
+    return (
+        yield from with_approval(
+            _approval_inputs(session), Statement(decision, manifest, digest), send
+        )
+    )
 
 
-def _desk(session: Session) -> Desk:
-    return Desk(
+def _approval_inputs(session: Session) -> ApprovalInputs:
+    return ApprovalInputs(
         session.trusted.root_der,
         partial(signer_of, session.user),
         partial(log_checkpoint, session),
@@ -449,10 +458,10 @@ def _desk(session: Session) -> Desk:
 
 
 def _proposal(manifest: bytes) -> Decision:
-    """Return what uploading ``manifest`` is: one that has packages alone raises versions."""
+    """Return the decision that an upload of ``manifest`` means. Packages alone raise versions."""
     try:
         sections = msgspec.json.decode(manifest, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Decision.PROPOSE  # the coordinator says what is wrong with it
+        return Decision.PROPOSE  # the coordinator explains the error
     full = any(value for name, value in sections.items() if name.lower() not in _OF_PACKAGES)
     return Decision.PROPOSE if full else Decision.PACKAGES

@@ -1,6 +1,7 @@
-"""The transparency log of a coordinator: its key, its newest checkpoint, and that it continues.
+"""The transparency log of a coordinator: its key, its newest checkpoint, and consistency proofs.
 
-The tiles may come from anyone: what is made of them is compared with a signed checkpoint.
+Anyone may serve the tiles. The client computes roots from the tiles and compares them with a signed
+checkpoint.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +12,7 @@ from keyhouse.base.readable import Readable
 from keyhouse.client import calls
 from keyhouse.client.calls import Call
 from keyhouse.client.errors import TrustError
-from keyhouse.client.memory.states import contradicted
+from keyhouse.client.memory.states import log_contradiction
 from keyhouse.client.root_signature import require_signature
 from keyhouse.client.steps import Steps
 from keyhouse.transparency.errors import LogInvalidError
@@ -27,25 +28,25 @@ _KEY_CONTEXT: Final = b"keyhouse log key v1\0"
 
 
 class Ask(Protocol):
-    """Makes a call to the coordinator that was verified."""
+    """Makes a call to the verified coordinator."""
 
     def __call__(self, call: Call[T], /) -> Steps[T]:
-        """Return its result."""
+        """Return the result of ``call``."""
         ...
 
 
 class LogCheckpoint(Readable, frozen=True):
-    """A checkpoint of the log. The signature of the log's key has been checked."""
+    """A checkpoint of the log. The signature of the log's key has been verified."""
 
     origin: str
     size: int
     root: bytes  # of the tree, 32 bytes
-    note: bytes  # as it came, with all its signatures
+    note: bytes  # unchanged, with all signatures
     verifier: str  # the key of the log
 
 
 def log_key(ask: Ask, root_der: bytes) -> Steps[LogKeyData]:
-    """Return the key of the log, which the root has signed. Raises ``TrustError``."""
+    """Return the key of the log, after a check of the root's signature. Raises ``TrustError``."""
     data = yield from ask(calls.LOG_KEY)
     message = _KEY_CONTEXT + data.verifier_key.encode("utf-8", "surrogatepass")
     require_signature(root_der, message, data.signature, "the key of the log")
@@ -57,7 +58,7 @@ def log_key(ask: Ask, root_der: bytes) -> Steps[LogKeyData]:
 
 
 def checkpoint_in(note: bytes, verifier: str) -> LogCheckpoint:
-    """Return the checkpoint in ``note``, which the key ``verifier`` signed.
+    """Parse ``note`` and verify the signature of the key ``verifier``.
 
     Raises ``LogInvalidError``.
     """
@@ -66,7 +67,7 @@ def checkpoint_in(note: bytes, verifier: str) -> LogCheckpoint:
 
 
 def newest_checkpoint(ask: Ask, root_der: bytes, heads: Iterable[LogHead]) -> Steps[LogCheckpoint]:
-    """Return the newest checkpoint of the log, which continues each of ``heads``.
+    """Return the newest checkpoint of the log, after a proof that it continues each of ``heads``.
 
     Raises ``TrustError``.
     """
@@ -74,23 +75,25 @@ def newest_checkpoint(ask: Ask, root_der: bytes, heads: Iterable[LogHead]) -> St
     note = yield from ask(calls.NEWEST_CHECKPOINT)
     with trusting():
         found = checkpoint_in(note, key.verifier_key)
-    parts: dict[Tile, bytes] = {}  # heads that are near each other need the same ones
+    parts: dict[Tile, bytes] = {}  # heads of similar sizes need the same tiles
     for head in heads:
         if head.size > found.size:
-            raise contradicted(f"rollback: the log has {found.size} leaves, but was {head} before")
+            raise log_contradiction(
+                f"rollback: the log has {found.size} leaves, but was {head} before"
+            )
         root = yield from _root_of(ask, head.size, found, parts)
         if LogHead.of(head.size, root) != head:
-            raise contradicted(
-                f"fork: the log of {found.size} leaves does not continue {head}, which was seen"
-                " before"
+            raise log_contradiction(
+                f"fork: the log of {found.size} leaves does not continue the remembered {head}"
             )
     return found
 
 
 def cosigned_checkpoint(ask: Ask, root_der: bytes, newest: LogCheckpoint) -> Steps[LogCheckpoint]:
-    """Return the newest checkpoint that witnesses have cosigned, which ``newest`` continues.
+    """Return the newest cosigned checkpoint, after a proof that ``newest`` continues it.
 
-    If none is, it is one that is not cosigned. Raises ``TrustError``.
+    Without any cosigned checkpoint, the coordinator serves a checkpoint without cosignatures.
+    Raises ``TrustError``.
     """
     note = yield from ask(calls.CHECKPOINT)
     with trusting():
@@ -98,17 +101,17 @@ def cosigned_checkpoint(ask: Ask, root_der: bytes, newest: LogCheckpoint) -> Ste
     if found.size > newest.size:  # the log has grown meanwhile
         newest = yield from newest_checkpoint(ask, root_der, [LogHead.of(newest.size, newest.root)])
     if found.size > newest.size or (yield from _root_of(ask, found.size, newest, {})) != found.root:
-        raise contradicted(
-            f"fork: the log of {newest.size} leaves does not continue the {found.size} that its"
-            " witnesses saw"
+        raise log_contradiction(
+            f"fork: the log of {newest.size} leaves does not continue the {found.size} leaves that"
+            " its witnesses saw"
         )
     return found
 
 
 def _root_of(ask: Ask, size: int, new: LogCheckpoint, parts: dict[Tile, bytes]) -> Steps[bytes]:
-    """Return the root of the first ``size`` leaves of ``new``, proven by tiles.
+    """Return the root of the first ``size`` leaves of ``new``, with a consistency proof from tiles.
 
-    ``parts``: the tiles of ``new`` that have been read; those that it reads are added.
+    ``parts`` is a cache for the tiles of ``new``, which this function fills.
     """
 
     def read(nodes: Nodes) -> tuple[bytes, list[bytes]]:
@@ -127,13 +130,13 @@ def _root_of(ask: Ask, size: int, new: LogCheckpoint, parts: dict[Tile, bytes]) 
 
 @contextmanager
 def trusting() -> Iterator[None]:
-    """Raise what is wrong with a log in the block as ``TrustError``."""
+    """Raise a ``TrustError`` for each ``LogInvalidError`` in the block."""
     try:
         yield
     except LogInvalidError as error:
         raise TrustError(
             f"the coordinator's log does not verify: {error.message}",
             hint=error.hint
-            or "it may be damaged on its way or on the host's disk; the log of a mirror can be"
-            " compared with it",
+            or "it may be damaged in transit or on the host's disk; compare it with the log"
+            " of a mirror",
         ) from None

@@ -1,12 +1,12 @@
-"""A holder's part of a recovery: what has to hold before anything is decrypted or sent.
+"""A holder's part of a recovery: the checks before any decryption or upload.
 
-The coordinator in recovery mode has a temporary root, which a verified quote binds. Then, in this
-order:
+A coordinator in recovery mode has a temporary root, which a verified quote binds. Then the holder
+checks, in this order:
 
-1. That root signed the ephemeral key (``Offer``), so an attacker cannot replace it with another.
-2. The state to be recovered has the root that the holder kept: it is the deployment that was set up
-   then, not a forged one.
-3. The holder's own key is among those of that state.
+1. The temporary root signed the ephemeral key (``Offer``), so an attacker cannot replace this key.
+2. The state for the recovery has the root that the holder kept. So the state belongs to the
+   original deployment and is not forged.
+3. The holder's own key is among the keys of that state.
 
 Only then the share is decrypted, signed, encrypted to the ephemeral key, and sent. Source: wire
 reference of the interface, "Recovery"; security rules, "Recovery".
@@ -51,14 +51,14 @@ class RecoveryKey(Protocol):
         ...
 
     def sign(self, share: Secret) -> bytes:
-        """Return the signature that goes with the plain share: RSA PKCS #1 v1.5, SHA-256."""
+        """Return the signature over the plain share: RSA PKCS #1 v1.5, SHA-256."""
         ...
 
 
 class HolderKey:
-    """The private key of a holder: an RSA key, PEM, which ``password`` decrypts.
+    """The private key of a holder: an RSA key in PEM, which ``password`` decrypts.
 
-    Raises ``ClientSetupError`` if it cannot be used.
+    Raises ``ClientSetupError`` for an unusable key.
     """
 
     __slots__ = ("_key",)
@@ -81,17 +81,17 @@ class HolderKey:
         return public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
     def decrypt(self, ciphertext: bytes) -> Secret:
-        """Return the plain share. Raises ``ClientSetupError`` if it is for another key."""
+        """Return the plain share. Raises ``ClientSetupError`` if the share is for another key."""
         try:
             return Secret(self._key.decrypt(ciphertext, _OAEP))
         except ValueError:
             raise ClientSetupError(
                 "the recovery secret is not encrypted to this recovery key",
-                hint="take the one that was answered under the name of this key",
+                hint="use the recovery secret under the name of this key",
             ) from None
 
     def sign(self, share: Secret) -> bytes:
-        """Return the signature that goes with the plain share: RSA PKCS #1 v1.5, SHA-256."""
+        """Return the signature over the plain share: RSA PKCS #1 v1.5, SHA-256."""
         return self._key.sign(share.reveal(), padding.PKCS1v15(), hashes.SHA256())
 
 
@@ -100,14 +100,14 @@ def _unreadable(pem: Secret, password: Secret | None) -> ClientSetupError:
         fault = key_fault(pem.reveal())
         return ClientSetupError(f"the recovery key {fault.problem}", hint=fault.hint)
     if password is None:
-        return ClientSetupError("the recovery key is encrypted", hint="give its passphrase as well")
+        return ClientSetupError("the recovery key is encrypted", hint="pass its passphrase as well")
     return ClientSetupError("the recovery key cannot be decrypted", hint="check the passphrase")
 
 
 def require_offer(offer: Offer, root_der: bytes) -> None:
-    """Return if the verified (temporary) root signed the ephemeral key, and the key is strong.
+    """Require that the verified (temporary) root signed the ephemeral key, and a strong key.
 
-    Raises ``TrustError``: nothing may be encrypted to it.
+    Raises ``TrustError``: nothing may be encrypted to such a key.
     """
     message = _EPHEMERAL_CONTEXT + offer.ephemeral_public_key
     require_signature(
@@ -115,41 +115,42 @@ def require_offer(offer: Offer, root_der: bytes) -> None:
         message,
         offer.signature,
         "the key for the recovery",
-        hint="send nothing: anyone who put it there could read the share",
+        hint="send nothing: an attacker with this key could read the share",
     )
     _ephemeral_key(offer.ephemeral_public_key)
 
 
 def require_root(offer: Offer, kept_root: bytes) -> None:
-    """Return if the state to be recovered has the root certificate (DER) that the holder kept.
+    """Require that the state for the recovery has the root certificate (DER) that the holder kept.
 
-    Raises ``TrustError``: it is another deployment.
+    Raises ``TrustError`` for another deployment.
     """
     if not hmac.compare_digest(offer.index.root, kept_root):
         raise TrustError(
-            "the state to be recovered has another root certificate than the one that you kept",
-            hint="send nothing: it is another deployment, or one that was made up",
+            "the state to be recovered does not have the root certificate that you kept",
+            hint="send nothing: the state is of another deployment, or forged",
         )
 
 
 def require_remembered(offer: Offer, root: str) -> None:
-    """Return if ``root`` (SHA-256, hex) is that of the state to be recovered, or "": none is known.
+    """Require that the state for the recovery has the remembered ``root`` (SHA-256, hex).
 
-    Raises ``TrustError``: another deployment was at this address.
+    "" means that no root is remembered. Raises ``TrustError`` if another deployment was at this
+    address.
     """
     if root and not hmac.compare_digest(hashlib.sha256(offer.index.root).hexdigest(), root):
         raise TrustError(
-            "the state to be recovered has another root certificate than the one that is"
-            " remembered at this address",
-            hint="send nothing: it is another deployment, or one that was made up; keyhouse trust"
-            " show tells what is remembered",
+            "the state to be recovered does not have the root certificate that is remembered for"
+            " this address",
+            hint="send nothing: the state is of another deployment, or forged; keyhouse trust show"
+            " lists the remembered roots",
         )
 
 
 def require_listed(offer: Offer, public_key: bytes) -> str:
     """Return the name of the recovery key (SubjectPublicKeyInfo DER) in the state's index.
 
-    Raises ``TrustError`` if it is not there: this is not a state of that holder.
+    Raises ``TrustError`` for an unlisted key: the state does not belong to this holder.
     """
     for name, listed in offer.index.keys.items():
         if hmac.compare_digest(listed, public_key):
@@ -163,21 +164,21 @@ def require_listed(offer: Offer, public_key: bytes) -> str:
 def require_signed(offer: Offer, share: Secret, signature: bytes) -> str:
     """Return the name of the listed recovery key that signed the plain share.
 
-    Raises ``TrustError`` if none did.
+    Raises ``TrustError`` if no listed key signed the share.
     """
     for name, listed in offer.index.keys.items():
         if _verifies(listed, signature, share):
             return name
     raise TrustError(
         "the share is not signed by a recovery key of the state to be recovered",
-        hint="send nothing: it is another deployment, or the signature is over something else",
+        hint="send nothing: it is another deployment, or the signature is over another share",
     )
 
 
 def encrypt_share(ephemeral_public_key: bytes, share: Secret) -> bytes:
-    """Return the plain share under the key of an offer (DER): RSA-OAEP, SHA-256, empty label.
+    """Return the plain share, encrypted to an offer's key (DER): RSA-OAEP, SHA-256, empty label.
 
-    Raises ``TrustError`` if that is no RSA key of 4096 bits.
+    Raises ``TrustError`` unless the key is an RSA key of at least 4096 bits.
     """
     return _ephemeral_key(ephemeral_public_key).encrypt(share.reveal(), _OAEP)
 

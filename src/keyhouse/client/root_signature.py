@@ -1,4 +1,4 @@
-"""What a coordinator's root key has signed."""
+"""Signatures of a coordinator's root key."""
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -13,7 +13,7 @@ def require_signature(
 ) -> None:
     """Raise ``TrustError`` unless ``root_der`` signed ``message``: ECDSA, SHA-256, ASN.1 DER.
 
-    ``what`` describes the message, for people; ``hint``: what to do if it is not signed.
+    ``what`` names the message in the error. ``hint`` is the advice for a failed check.
     """
     key = x509.load_der_x509_certificate(root_der).public_key()
     signed = isinstance(key, ec.EllipticCurvePublicKey) and _verifies(key, message, signature)

@@ -1,7 +1,6 @@
-"""Sessions with a verified coordinator and no other peer: blocking, or on an event loop.
+"""Sessions with one verified coordinator: with blocking calls, or on an event loop.
 
-The operations are written once (``operations``), and both have them as methods that are generated
-from there.
+``operations`` contains each operation once. The methods of both sessions are generated from there.
 """
 
 from collections.abc import AsyncIterator
@@ -24,31 +23,32 @@ from keyhouse.wire.address import Address
 
 
 class _Pinned:
-    """What both kinds of sessions show of the coordinator that they are with."""
+    """The properties of the verified coordinator, for both kinds of sessions."""
 
     _session: Session
 
     @property
     def trusted(self) -> TrustedCoordinator:
-        """What was verified, and is pinned."""
+        """The verified coordinator, whose root is pinned."""
         return self._session.trusted
 
     @property
     def log_head(self) -> str:
-        """The head of the transparency log that the newest answer told; "": it told none.
+        """The head of the transparency log in the newest answer, or "" without a log.
 
-        While it stays the same so do the manifest in force and all other decisions in the log.
+        While the head stays the same, the manifest in force and all other decisions in the log stay
+        the same.
         """
         return self._session.log_head
 
 
 class Coordinator(_Pinned, Methods):
-    """A session with ``trusted``, with blocking calls. Each TLS handshake pins its root.
+    """A session with ``trusted``, with blocking calls. Each TLS handshake pins the root.
 
-    What all operations raise: see ``Methods``.
+    ``identity`` is the user. ``timeout`` is in seconds for each whole call, or is ``Timeouts``.
+    ``Methods`` lists the errors of all operations.
 
-    ``identity``: the user. ``timeout`` in seconds for each whole call, or ``Timeouts``.
-    Use it with ``with``; for one thread at a time.
+    Use the session with ``with``, and in one thread at a time.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Coordinator(_Pinned, Methods):
         self._session = Session(trusted, Rules(timeouts, retries), identity)
         context, token = _tls(trusted, identity)
         transport = None
-        if token is not None:  # else it need not be imported, which takes as long as the rest
+        if token is not None:  # the import takes as long as all other steps
             from keyhouse.client.tokens.transport import TokenTransport
 
             transport = TokenTransport(token, context)
@@ -82,7 +82,7 @@ class Coordinator(_Pinned, Methods):
     ) -> Self:
         """Verify the coordinator at ``address`` with a fresh nonce; return a session that pins it.
 
-        ``memory`` notices a rollback; see ``verify_coordinator``, also for what it raises.
+        ``memory`` detects a rollback. ``verify_coordinator`` explains the memory and the errors.
         """
         trusted = verify(address, trust, memory, timeout=timeout, retries=retries)
         return cls(trusted, user, timeout=timeout, retries=retries)
@@ -96,10 +96,11 @@ class Coordinator(_Pinned, Methods):
         timeout: float | Timeouts = 60.0,
         retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> Self:
-        """Connect as a context of ``keyhouse context`` describes: address, trust, user, memory.
+        """Connect with the address, trust, user and memory of a context (``keyhouse context``).
 
-        "": that of ``$KEYHOUSE_CONTEXT``, or the one in use. ``password``: of the user's key,
-        PKCS #12 file or token. Raises ``ContextUnusableError``, and what ``connect`` does.
+        An empty ``name`` selects the context of ``$KEYHOUSE_CONTEXT``, or else the current context.
+        ``password`` is the password of the user's key, PKCS #12 file or token. Raises
+        ``ContextUnusableError``, and the errors of ``connect``.
         """
         found = described(name, password)
         return cls.connect(
@@ -123,10 +124,10 @@ class Coordinator(_Pinned, Methods):
 
 
 class AsyncCoordinator(_Pinned, AsyncMethods):
-    """A session with ``trusted``, on an event loop of asyncio. Each TLS handshake pins its root.
+    """A session with ``trusted``, on an event loop of asyncio. Each TLS handshake pins the root.
 
-    As ``Coordinator``, but its operations are awaited, and many may run at a time. What may block,
-    files and the check of quotes, runs in threads.
+    The session offers the operations of ``Coordinator`` for ``await``, and many may run at a time.
+    Blocking work, such as files and the verification of quotes, runs in threads.
     """
 
     def __init__(
@@ -159,7 +160,7 @@ class AsyncCoordinator(_Pinned, AsyncMethods):
         timeout: float | Timeouts = 60.0,  # noqa: ASYNC109 for each later call, too
         retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> AsyncIterator[Self]:
-        """Verify the coordinator at ``address`` with a fresh nonce; give a session that pins it."""
+        """Verify the coordinator at ``address`` with a fresh nonce; yield a session with it."""
         trusted = await verify_async(address, trust, memory, timeout=timeout, retries=retries)
         async with cls(trusted, user, timeout=timeout, retries=retries) as session:
             yield session
@@ -174,7 +175,7 @@ class AsyncCoordinator(_Pinned, AsyncMethods):
         timeout: float | Timeouts = 60.0,  # noqa: ASYNC109 for each later call, too
         retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> AsyncIterator[Self]:
-        """Give a session as a context describes it; see ``Coordinator.from_context``."""
+        """Yield a session from a context; see ``Coordinator.from_context``."""
         import asyncio
 
         found = await asyncio.to_thread(described, name, password)
@@ -200,7 +201,7 @@ class AsyncCoordinator(_Pinned, AsyncMethods):
 
 
 def _tls(trusted: TrustedCoordinator, user: User | None) -> tuple[PeerContext, TokenTls | None]:
-    """Return the context that pins the root and, for a key on a token, what its TLS needs."""
+    """Return the context that pins the root. For a key on a token, return its TLS inputs, too."""
     context = pinned_context(trusted.root_der)
     if isinstance(user, TokenIdentity):
         return context, TokenTls(user, trusted.root_der)

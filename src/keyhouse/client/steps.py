@@ -1,13 +1,14 @@
 """The steps of an operation, as effects that a connection carries out.
 
-An operation is a generator. It yields effects and is sent their results, or has their errors thrown
-in; what it returns is the result. It knows neither sockets nor threads nor event loops, so it is
-written once: ``http.connection`` carries the effects out with blocking calls, and
-``http.connection_async`` on an event loop.
+An operation is a generator. It yields effects. The connection sends it their results, or throws
+their errors into the generator. The generator's return value is the result of the operation. An
+operation uses neither sockets nor threads nor event loops, so each operation is written once.
+``http.connection`` carries out the effects with blocking calls, ``http.connection_async`` on an
+event loop.
 
-    Request   one HTTP request, tried once           returns an Answer; raises as a connection does
-    Work      a function that may block (files, CPU)  returns and raises what the function does
-    Pause     wait before trying again               returns nothing
+    Request   one HTTP request, tried once            returns an Answer, or raises its error
+    Work      a function that may block (files, CPU)  returns and raises as the function does
+    Pause     wait before a retry                     returns nothing
 """
 
 from collections.abc import Callable, Generator
@@ -24,15 +25,15 @@ _METHOD_NOT_ALLOWED: Final = 405
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request. ``body`` may hold secrets, so it is never shown."""
+    """One request. ``body`` may contain secrets, so its text form hides the bytes."""
 
     method: str
     path: str
     query: tuple[tuple[str, str], ...] = ()
     body: Secret | None = None  # JSON
-    maximum: int = 1 << 20  # bytes that the answer's body may have
-    deadline: float = 1e9  # of ``time.monotonic()``: none
-    at_least: str = ""  # the header Keyhouse-At-Least: the newest place that is known
+    maximum: int = 1 << 20  # of the answer's body, in bytes
+    deadline: float = 1e9  # by ``time.monotonic()``; the default means none
+    at_least: str = ""  # the header Keyhouse-At-Least: the newest known place
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -46,12 +47,12 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def is_put_off(self) -> bool:
-        """Whether the coordinator asks to try again later."""
+        """Whether the coordinator asks for a later retry."""
         return self.http_status in _LATER
 
     @property
     def is_of_older(self) -> bool:
-        """Whether the coordinator is older than the call, and does not know it."""
+        """Whether the coordinator is an older version that does not know the call."""
         return self.http_status == _METHOD_NOT_ALLOWED
 
     def __repr__(self) -> str:
@@ -66,7 +67,7 @@ class Work(Generic[T]):
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """A wait of at most ``seconds``, at least half of them: clients must not retry in step."""
+    """A random wait between half of ``seconds`` and ``seconds``: clients must not retry in step."""
 
     seconds: float
 
@@ -82,11 +83,11 @@ def ask(request: Request) -> Steps[Answer]:
 
 
 def work(run: Callable[[], T]) -> Steps[T]:
-    """Return what ``run`` returns."""
+    """Run a function that may block, and return its result."""
     result: T = yield Work(run)
     return result
 
 
 def pause(seconds: float) -> Steps[None]:
-    """Wait."""
+    """Wait before a retry."""
     yield Pause(seconds)

@@ -1,15 +1,15 @@
-"""Verifies that a coordinator is the expected one, before anything is told to it.
+"""Verify that a coordinator is the expected one, before any further call.
 
-1. Connect to an unverified peer, and ask it for a quote over a fresh nonce.
-2. The certificate served in that handshake is the root of the answer's chain: the quote is about
-   the peer that proved to own its key.
+1. Connect to an unverified peer and request a quote over a fresh nonce.
+2. The certificate of that handshake is the root of the answer's chain. So the quote is about the
+   peer that proved to own the root's key.
 3. The intermediate is a CA that the root has signed.
 4. The quote verifies under the pinned root of the platform's vendor, at this time.
-5. It binds the root certificate and the nonce, and is of the expected identity.
-6. With a memory: it is the deployment that was at this address before, in no older state, and its
-   transparency log continues what was seen of it.
-7. With a policy of witnesses: a quorum of them has seen its log, not long ago.
-8. The line of the root (``client.line``) is bound by a quote. It continues the remembered line, and
+5. The quote binds the root certificate and the nonce, and has the expected identity.
+6. With a memory: the coordinator is the deployment that was at this address before, and its state
+   is not older. Its transparency log continues the remembered heads.
+7. With a policy of witnesses: a quorum of them saw the log recently.
+8. A quote binds the line of the root (``client.line``). The line continues the remembered line, and
    begins with the expected manifest. A session that reads the manifest in force compares it with
    the last entry (``operations.manifest``).
 """
@@ -54,12 +54,12 @@ from keyhouse.client.line import (
     checks_of,
     fingerprint_of,
     memory_check,
-    proven_line,
     require_line,
+    verify_line,
     witness_check,
 )
 from keyhouse.client.log_policy import LOG_MAX_AGE, LogPolicy
-from keyhouse.client.memory.states import Memories, Proven, StateMemory, Watch
+from keyhouse.client.memory.states import Memories, ProvenHead, StateMemory, Watch
 from keyhouse.client.public_log import Ask, cosigned_checkpoint, newest_checkpoint
 from keyhouse.client.steps import Answer, Steps, work
 from keyhouse.client.trust_files import (
@@ -79,62 +79,63 @@ T = TypeVar("T")
 NONCE: Final = 32  # bytes
 _CHAIN: Final = 2  # intermediate, root
 CollateralFor = Callable[[bytes], Collateral]
-"""Returns the collateral for a quote.
+"""Return the collateral for a quote.
 
 May raise ``RefusedError`` (no trust) and ``UnavailableError``.
 """
 
-_HINT = "do not use it: it may be another machine that answers at this address"
+_HINT = "do not use it: another machine may answer at this address"
 
 
 class TrustedCoordinator(Readable, frozen=True):
-    """A coordinator whose quote has been verified, and what to pin when talking to it."""
+    """A coordinator whose quote has been verified, and the certificate to pin."""
 
     address: Address
     root_der: bytes
     intermediate_der: bytes
     verdict: Verdict
-    quote: bytes  # as it came, for the records
-    nonce: bytes  # that it was made for
-    memory: StateMemory | None = None  # sessions check each answer against it
-    is_unwitnessed: bool = False  # witnesses were demanded, and it had no log to ask them about
-    line: RootLine | None = None  # of the root; None: it serves none
-    line_before: int = 0  # entries of the line that were remembered before
+    quote: bytes  # unchanged, for the records
+    nonce: bytes  # the nonce in the quote
+    memory: StateMemory | None = None  # for the check of each answer in a session
+    is_unwitnessed: bool = False  # a policy demanded witnesses, and there was no log
+    line: RootLine | None = None  # of the root; None: the coordinator serves no line
+    line_before: int = 0  # number of line entries in the memory before
     checks: tuple[TrustCheck, ...] = ()
-    is_without_line: bool = False  # a first manifest was demanded, and it enforced none
-    trust: "Trust | None" = None  # verifies its later lines; None: it serves none
+    is_without_line: bool = False  # a rule demanded a line, and there was no line
+    trust: "Trust | None" = None  # verifies later lines; None: the coordinator serves no line
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Return all fields but ``trust``, which has a bundle of collateral."""
+        """Return all fields except ``trust``, which contains a bundle of collateral."""
         return [each for each in super().__rich_repr__() if each[0] != "trust"]
 
     def check(self, name: CheckName) -> TrustCheck | None:
-        """Return the check of this name."""
+        """Return the check with this name, or None."""
         return next((each for each in self.checks if each.name == name), None)
 
 
 class Trust(Readable, frozen=True, kw_only=True):
-    """The coordinator to trust, and what to verify its quotes with.
+    """The coordinator to trust, and the means to verify its quotes.
 
-    ``collateral``: a bundle, or a function that returns the one for a quote; it may block.
+    ``collateral`` is a bundle, or a function that returns the bundle for a quote. The function may
+    block.
 
-    ``first_manifest``: the manifest, or its fingerprint in hex, that the deployment began with. A
-    host can begin a deployment, learn its root key, and then update to the manifest that you
-    expect: only the first manifest shows that. ``manifests="all"``: each later manifest has to be
-    in ``accepted_manifests`` as well, or among those that the memory has as accepted.
+    ``first_manifest`` is the first manifest of the deployment, or its fingerprint in hex. A host
+    can begin a deployment, learn the root key, and then update to the manifest that you expect.
+    Only the first manifest shows this attack. With ``manifests="all"``, each later manifest must be
+    in ``accepted_manifests``, or the memory must have it as accepted.
     """
 
     expected: ExpectedIdentity
     collateral: Collateral | CollateralFor
     root_ca_der: bytes = INTEL_SGX_ROOT  # of the platform's vendor
-    log_policy: LogPolicy | None = None  # None: no witness is demanded
-    first_manifest: bytes | str = ""  # empty: any
+    log_policy: LogPolicy | None = None  # None demands no witness
+    first_manifest: bytes | str = ""  # empty accepts any
     manifests: Literal["", "all"] = ""
     accepted_manifests: tuple[bytes | str, ...] = ()
 
     @property
     def line_rules(self) -> LineRules:
-        """What the line of the root has to be. Raises ``ClientSetupError``."""
+        """The rules for the line of the root. Raises ``ClientSetupError``."""
         if self.manifests not in {"", "all"}:
             raise ClientSetupError(f"manifests is {self.manifests!r}, must be all or empty")
         if self.accepted_manifests and not self.manifests:
@@ -160,15 +161,16 @@ class Trust(Readable, frozen=True, kw_only=True):
         first_manifest: bytes | str = "",
         manifests: Literal["", "all"] = "",
     ) -> Self:
-        """Return what an attestation file pins, and what verifies it, as the commands' options do.
+        """Return the trust in the identity of an attestation file. The options match the commands.
 
-        ``collateral``: a bundle. ``pccs``: the URL of a PCCS instead, with ``pccs_ca``, the only CA
-        (PEM) that may vouch for it. ``simulation_root``: trust a SIMULATED platform under this root
-        (PEM); its bundle is ``collateral.json`` beside it unless one is named. The lists replace
-        those of the attestation file. ``witness_policy``: witnesses (C2SP tlog-policy), a
-        quorum of which has to have seen the transparency log at most ``log_max_age`` seconds ago.
-        ``first_manifest``, ``manifests``: as for ``Trust``.
-        Raises ``RefusedError`` for files that cannot be used.
+        ``collateral`` is a bundle. Alternatively, ``pccs`` is the URL of a PCCS, and ``pccs_ca`` is
+        the only CA (PEM) for its certificate. ``simulation_root`` trusts a SIMULATED platform under
+        this root (PEM); its default bundle is ``collateral.json`` in the same directory. The lists
+        replace those of the attestation file.
+
+        ``witness_policy`` is a file of witnesses (C2SP tlog-policy). A quorum of them must have
+        seen the transparency log at most ``log_max_age`` seconds ago. ``first_manifest`` and
+        ``manifests`` have the meaning of ``Trust``. Raises ``RefusedError`` for unusable files.
         """
         lists = {"statuses": accepted_tcb_statuses, "advisories": accepted_advisories}
         for name, listed in lists.items():
@@ -208,21 +210,23 @@ def verify_coordinator(
 ) -> TrustedCoordinator:
     """Return the coordinator at ``address`` if it proves to be ``expected``.
 
-    ``collateral``: a bundle, or a function that returns the one for the quote. ``root_ca_der``: the
-    root of the platform's vendor (``INTEL_SGX_ROOT``, or a simulated one). ``nonce``: if not given,
-    that of ``expected`` or 32 fresh bytes. ``now``: if not given, the current time. ``timeout`` in
-    seconds, for the whole call.
+    ``collateral`` is a bundle, or a function that returns the bundle for the quote. ``root_ca_der``
+    is the root of the platform's vendor (``INTEL_SGX_ROOT``, or a simulated root). Without a
+    ``nonce``, the nonce of ``expected`` or 32 fresh bytes are used. ``now`` defaults to the current
+    time. ``timeout``, in seconds, is for the whole call.
 
-    ``memory`` remembers the root at this address and the states that it was in, here and in each
-    session with the result. Without one an older copy of the state, two copies that have diverged,
-    or another deployment by the same code stay unnoticed: a quote cannot show them. Do without only
-    to talk to a coordinator in recovery mode, whose root is a temporary one. ``log_policy``: the
-    witnesses who have to have seen its log. While it enforces no manifest it has none: a session
-    can then set the first one, recover and read what is public, and is begun again for all else.
-    ``first_manifest``, ``manifests``: see ``Trust``; the same holds for them.
+    ``memory`` stores the root at this address and its states. This call and each session with the
+    result use the memory. A quote cannot show an older copy of the state, two diverged copies, or
+    another deployment with the same code. Without a memory these attacks stay unnoticed. Omit the
+    memory only for a coordinator in recovery mode, because its root is temporary.
 
-    Raises ``TrustError`` if it does not prove it, ``UnreachableError`` if it does not answer, and
-    what ``memory`` raises if it cannot be used.
+    ``log_policy`` names the witnesses that must have seen the log. A coordinator without a manifest
+    has no log. A session with it can only set the first manifest, recover, and read public data.
+    Connect again for all other calls. The same holds for ``first_manifest`` and ``manifests``; see
+    ``Trust``.
+
+    Raises ``TrustError`` for a failed proof, ``UnreachableError`` without an answer, and the errors
+    of an unusable ``memory``.
     """
     trust = Trust(
         expected=expected,
@@ -245,7 +249,7 @@ def verify(
     timeout: float | Timeouts = 30.0,
     retries: Retries = Retries(),  # noqa: B008 it is frozen
 ) -> TrustedCoordinator:
-    """Return the coordinator at ``address`` if ``trust`` holds; as ``verify_coordinator``."""
+    """Return the coordinator at ``address`` if ``trust`` holds; see ``verify_coordinator``."""
     where, seen = _address(address), list[bytes]()
     rules = Rules(Timeouts.of(timeout), retries)
     with Connection(where, watching_context(seen.append), rules.timeouts) as connection:
@@ -272,7 +276,7 @@ async def verify_async(
 
 
 def parse_address(text: str) -> Address:
-    """Return ``host``, ``host:port`` or ``[IPv6]:port`` as an address; port 4433 if it has none.
+    """Parse ``host``, ``host:port`` or ``[IPv6]:port``. The default port is 4433.
 
     Raises ``ClientSetupError``.
     """
@@ -292,37 +296,40 @@ def verifying(
     nonce: bytes | None,
     now: datetime | None,
 ) -> Steps[TrustedCoordinator]:
-    """Return the coordinator at ``where`` if it proves to be the expected one.
+    """Return the coordinator at ``where`` if it proves to be the expected coordinator.
 
-    ``seen`` gets the leaf (DER) of each handshake of the connection that these steps use.
-    ``nonce``: if not given, that of the expected identity or 32 fresh bytes.
+    ``seen`` gets the leaf (DER) of each handshake of the connection for these steps. Without a
+    ``nonce``, the nonce of the expected identity or 32 fresh bytes are used.
     """
     challenge = nonce or trust.expected.nonce or secrets.token_bytes(NONCE)
     line_rules = trust.line_rules
     before = (yield from work(memory.read)) if memory is not None else Memories()
     call = quoting(challenge)
     raw = yield from exchange(call.request, rules, seen.clear)
-    if len(seen) != 1:  # several handshakes: which one gave the answer would be a guess
-        raise _untrusted("the quote did not come over the one connection made for it")
+    if len(seen) != 1:  # with several handshakes, the peer of the answer is unknown
+        raise _untrusted("the quote did not come over the connection of its request")
     data, leaf = call.read(raw), seen[0]
-    found = yield from work(lambda: proven(where, trust, data, leaf, challenge, now, memory))
+    found = yield from work(
+        lambda: verify_evidence(where, trust, data, leaf, challenge, now, memory)
+    )
     watch = Watch(memory, where, found.root_der)
-    ask = _asking(rules, raw, seen, found.root_der)
+    ask = _caller_of(rules, raw, seen, found.root_der)
     if memory is not None or trust.log_policy is not None:
-        policy = trust.log_policy if raw.state is not None else None  # else it has no log
-        head = yield from proving(ask, watch, before, raw, policy, now)
+        # Without a manifest in force, the coordinator has no log.
+        policy = trust.log_policy if raw.state is not None else None
+        head = yield from prove_log(ask, watch, before, raw, policy, now)
         yield from work(lambda: watch.check(before, raw, head))
         if policy is not trust.log_policy:
             found = msgspec.structs.replace(found, is_unwitnessed=True)
-    serves = raw.state is not None  # else no manifest is in force
-    asking = ask if serves else None
-    return (yield from with_line(found, trust, line_rules, asking, before, now))
+    has_manifest = raw.state is not None
+    caller = ask if has_manifest else None
+    return (yield from with_line(found, trust, line_rules, caller, before, now))
 
 
-def lined(
+def fetch_line(
     ask: Ask, trust: Trust, root_der: bytes, now: datetime | None = None
 ) -> Steps[RootLine | str]:
-    """Return the line of the root, which a quote binds; or a text that says why there is none.
+    """Return the line of the root, bound by a quote; or a text with the reason for its absence.
 
     Raises ``TrustError``.
     """
@@ -330,14 +337,14 @@ def lined(
     try:
         data = yield from ask(line_quoting(nonce))
     except CallUnknownError:
-        return "the coordinator is of a version that serves no line"
-    except CallRefusedError as refused:  # an old root, whose line has not begun yet
+        return "the coordinator's version serves no line"
+    except CallRefusedError as refused:  # an old root whose line has not begun yet
         return f"the coordinator serves no line: {refused.message}"
     binding = quote_binding(root_der, nonce)
     return (
         yield from work(
-            lambda: proven_line(
-                data, root_der, nonce, lambda quote: _judged(trust, quote, binding, now)
+            lambda: verify_line(
+                data, root_der, nonce, lambda quote: _verify_quote(trust, quote, binding, now)
             )
         )
     )
@@ -351,7 +358,7 @@ def with_line(
     before: Memories,
     now: datetime | None,
 ) -> Steps[TrustedCoordinator]:
-    """Return ``found`` with its line and all checks; ``ask``: None while no manifest is in force.
+    """Return ``found`` with its line and all checks. ``ask`` is None without a manifest in force.
 
     Raises ``TrustError``.
     """
@@ -359,42 +366,42 @@ def with_line(
     seen = watch.line(before)
     line: RootLine | str = "no manifest is in force"
     if ask is not None:
-        line = yield from lined(ask, trust, found.root_der, now)
+        line = yield from fetch_line(ask, trust, found.root_der, now)
         require_line(line, rules, seen)
-    proved = line if isinstance(line, RootLine) else None
-    if proved is not None:
-        yield from work(lambda: watch.remember_line(proved))
+    proven_line = line if isinstance(line, RootLine) else None
+    if proven_line is not None:
+        yield from work(lambda: watch.remember_line(proven_line))
     checks = (
-        TrustCheck(CheckName.CODE, done=True, text="a quote proves the code that answers"),
+        TrustCheck(CheckName.CODE, done=True, text="a quote proves the coordinator's code"),
         *checks_of(line, rules, seen),
         memory_check(watch.newest(before), remembers=found.memory is not None),
         witness_check(demanded=trust.log_policy is not None, has_log=not found.is_unwitnessed),
     )
     return msgspec.structs.replace(
         found,
-        line=proved,
+        line=proven_line,
         line_before=0 if seen is None else seen.number,
         checks=checks,
-        is_without_line=rules.demand_line and proved is None,
-        trust=trust if ask is None or proved is not None else None,
+        is_without_line=rules.demand_line and proven_line is None,
+        trust=trust if ask is None or proven_line is not None else None,
     )
 
 
-def _asking(rules: Rules, answer: Answer, seen: list[bytes], root_der: bytes) -> Ask:
-    """Return what makes further calls, of the peer and state that gave ``answer``."""
+def _caller_of(rules: Rules, answer: Answer, seen: list[bytes], root_der: bytes) -> Ask:
+    """Return a function for further calls to the peer and state that gave ``answer``."""
 
     def ask(call: Call[T]) -> Steps[T]:
         at_least = answer.state or ""
         request = msgspec.structs.replace(call.request, at_least=at_least)
-        told = yield from exchange(request, rules)
+        reply = yield from exchange(request, rules)
         if any(leaf != root_der for leaf in seen):
-            raise _untrusted("another peer answered what was asked for after the quote")
-        return call.read(told)
+            raise _untrusted("another peer answered a call after the quote")
+        return call.read(reply)
 
     return ask
 
 
-def proving(
+def prove_log(
     ask: Ask,
     watch: Watch,
     before: Memories,
@@ -402,11 +409,11 @@ def proving(
     policy: LogPolicy | None = None,
     now: datetime | None = None,
     ahead: int = 0,
-) -> Steps[Proven | None]:
-    """Return the head of a log that is proven to continue what was remembered ``before``.
+) -> Steps[ProvenHead | None]:
+    """Return the head of a log that is proven to continue the memories ``before``.
 
-    None: the log in ``answer`` is at most ``ahead`` leaves more than what was proven last, and
-    there is no ``policy``. Raises ``TrustError``.
+    None: without a ``policy``, if the log in ``answer`` has at most ``ahead`` leaves more than the
+    last proven head. Raises ``TrustError``.
     """
     heads = yield from work(lambda: watch.unproven(before, answer, ahead))
     if not heads and policy is None:
@@ -418,10 +425,10 @@ def proving(
     if policy is not None:
         seen = yield from cosigned_checkpoint(ask, watch.root_der, found)
         policy.require(seen, now or datetime.now(UTC))
-    return Proven(LogHead.of(found.size, found.root), heads)
+    return ProvenHead(LogHead.of(found.size, found.root), heads)
 
 
-def proven(
+def verify_evidence(
     where: Address,
     trust: Trust,
     data: EvidenceData,
@@ -430,15 +437,16 @@ def proven(
     now: datetime | None,
     memory: StateMemory | None,
 ) -> TrustedCoordinator:
-    """Return what the quote in ``data`` proves about the owner of the certificate ``leaf`` (DER).
+    """Return the coordinator if the quote in ``data`` is about the owner of ``leaf``.
 
-    ``nonce``: the one that the quote was requested with. Raises ``TrustError``; may block.
+    ``leaf`` is the certificate (DER) of the handshake, and ``nonce`` is the nonce of the request
+    for the quote. Raises ``TrustError``. The function may block.
     """
     try:
         intermediate, root = _chain(data.cert)
         _require_served(leaf, root)
         _require_issued(intermediate, root)
-        verdict = _judged(trust, data.quote, quote_binding(root, nonce), now)
+        verdict = _verify_quote(trust, data.quote, quote_binding(root, nonce), now)
     except TrustError:
         raise
     except RefusedError as exc:
@@ -448,14 +456,14 @@ def proven(
     return TrustedCoordinator(where, root, intermediate, verdict, data.quote, nonce, memory)
 
 
-def _judged(trust: Trust, quote: bytes, binding: bytes, now: datetime | None) -> Verdict:
-    """Return what ``quote`` says, which binds ``binding`` and is of the expected code.
+def _verify_quote(trust: Trust, quote: bytes, binding: bytes, now: datetime | None) -> Verdict:
+    """Return the verdict on ``quote``, which must bind ``binding`` and have the expected code.
 
-    Raises ``RefusedError``; may block.
+    Raises ``RefusedError``. The function may block.
     """
     require_dcap(quote)
-    given = trust.collateral
-    collateral = given if isinstance(given, Collateral) else given(quote)
+    source = trust.collateral
+    collateral = source if isinstance(source, Collateral) else source(quote)
     verdict = Verifier(trust.root_ca_der).verify(quote, collateral, now or datetime.now(UTC))
     appraise(verdict, trust.expected, binding=binding)
     return verdict
@@ -464,13 +472,15 @@ def _judged(trust: Trust, quote: bytes, binding: bytes, now: datetime | None) ->
 def _chain(pem: str) -> tuple[bytes, bytes]:
     chain = read_chain(pem, "the coordinator's certificate chain")
     if len(chain) != _CHAIN:
-        raise _untrusted(f"its chain has {len(chain)} certificates, must be intermediate and root")
+        raise _untrusted(
+            f"its chain has {len(chain)} certificates, expected 2: intermediate and root"
+        )
     return chain[0], chain[1]
 
 
 def _require_served(leaf: bytes, root: bytes) -> None:
     if leaf != root:
-        raise _untrusted("the certificate that it serves is not the root of its quote")
+        raise _untrusted("its TLS certificate is not the root of its quote")
 
 
 def _require_issued(intermediate: bytes, root: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What verifies a coordinator, from files: identity, a simulation's root, collateral or a PCCS."""
+"""Read the inputs of a verification from files: identity, simulated root, collateral or PCCS."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -38,14 +38,14 @@ class RootUnreadableError(ClientSetupError):
 
 
 def read_named(path: str | Path) -> bytes:
-    """Return the content of a file. Raises ``ClientSetupError``, which names it."""
+    """Return the content of a file. Raises ``ClientSetupError``, which names the file."""
     return read_named_file(path, _LARGEST, ClientSetupError)
 
 
 def expected_identity(
     content: bytes, statuses: Sequence[str] = (), advisories: Sequence[str] = ()
 ) -> ExpectedIdentity:
-    """Return the identity of an attestation file; lists that are not empty replace its own.
+    """Return the identity of an attestation file. A nonempty list replaces the list of the file.
 
     Raises ``ConfigurationRefusedError``, and ``RefusedError`` for an unknown status.
     """
@@ -74,13 +74,13 @@ def certificate_der(pem: bytes, name: str | Path) -> bytes:
 
 
 def no_certificate(name: str | Path, content: bytes) -> RootUnreadableError:
-    """Return what is wrong with a file that holds no PEM certificate."""
+    """Return the error for a file without a PEM certificate."""
     fault = certificate_fault(content)
     return RootUnreadableError(f"{name} {fault.problem}", hint=fault.hint)
 
 
 def vendor_root(simulation_root: Path | None) -> bytes:
-    """Return the root to pin, DER: Intel's, or that of a simulated vendor.
+    """Return the root to pin (DER): Intel's root, or the root of a simulated vendor.
 
     Raises ``FileUnreadableError`` and ``RootUnreadableError``.
     """
@@ -90,10 +90,10 @@ def vendor_root(simulation_root: Path | None) -> bytes:
 
 
 def ca_of(pccs_ca: Path | None) -> bytes:
-    """Return the PEM of the only CA accepted for the PCCS; empty: those of the system.
+    """Return the PEM of the only accepted CA for the PCCS; empty means the CAs of the system.
 
-    Raises ``FileUnreadableError``, and ``RootUnreadableError`` for an empty file. An empty file
-    would mean that no CA is named: then every CA of the system would be accepted.
+    Raises ``FileUnreadableError``, and ``RootUnreadableError`` for an empty file. Otherwise an
+    empty file would count as a missing option, and every CA of the system would be accepted.
     """
     if pccs_ca is None:
         return b""
@@ -104,7 +104,7 @@ def ca_of(pccs_ca: Path | None) -> bytes:
 
 
 def first_manifest_of(option: str) -> str:
-    """Return the fingerprint that ``--first-manifest`` names, in hex; "" if it is not given.
+    """Return the fingerprint of ``--first-manifest`` in hex, or "" without this option.
 
     The option has 64 hex digits, or names the file of the manifest. Raises ``FileUnreadableError``.
     """
@@ -118,9 +118,9 @@ def first_manifest_of(option: str) -> str:
 def bundle_file(
     collateral: str | Path | None, simulation_root: str | Path | None, pccs: str
 ) -> Path | None:
-    """Return the file with the bundle: ``collateral``, or beside the root of a simulation.
+    """Return the file of the bundle: ``collateral``, or the file beside a simulation's root.
 
-    None: the PCCS has the collateral. Raises ``RefusedError`` if both or none are named.
+    None: the PCCS has the collateral. Raises ``RefusedError`` if both sources or neither are named.
     """
     if pccs and collateral:
         raise RefusedError(
@@ -141,9 +141,10 @@ def bundle_file(
 def collateral_of(
     bundle: Path | None, pccs: str, pccs_ca: str | Path | None, root_ca: bytes
 ) -> Collateral | Callable[[bytes], Collateral]:
-    """Return the collateral of ``bundle``; None: what asks the PCCS, if need be under its CA.
+    """Return the collateral in ``bundle``. Without a bundle, return a function for the PCCS.
 
-    Raises ``RefusedError`` for files that cannot be used.
+    ``pccs_ca`` is the only accepted CA of the PCCS, if given. Raises ``RefusedError`` for unusable
+    files.
     """
     if bundle is not None and pccs_ca:
         raise ClientSetupError.no_effect("pccs_ca", "it goes with pccs")
@@ -151,14 +152,15 @@ def collateral_of(
         return read_collateral(read_named(bundle))
     ca = read_named(pccs_ca) if pccs_ca else b""
     if pccs_ca:
-        certificate_der(ca, pccs_ca)  # an empty one would mean: every CA of the system
+        certificate_der(ca, pccs_ca)  # an empty file would mean every CA of the system
     return from_pccs(pccs, ca, root_ca)
 
 
 def cache_folder() -> Path | None:
-    """Return where fetched collateral is kept, ``keyhouse/collateral`` in the user's cache.
+    """Return the folder for fetched collateral, ``keyhouse/collateral`` in the user's cache.
 
-    That is ``$XDG_CACHE_HOME`` or ``$HOME/.cache``; with neither, nothing is kept.
+    The user's cache is ``$XDG_CACHE_HOME`` or ``$HOME/.cache``. Without both, None: nothing is
+    stored.
     """
     folder = user_folder("XDG_CACHE_HOME", ".cache")
     return None if folder is None else folder / "collateral"
@@ -171,11 +173,11 @@ def _log(text: str) -> None:
 def from_pccs(
     url: str, ca: bytes, root_ca: bytes, warn: Callable[[str], None] = _log
 ) -> Callable[[bytes], Collateral]:
-    """Return what gives the collateral for a quote, once: from the user's cache or the PCCS.
+    """Return a function that gets the collateral for a quote from the user's cache or the PCCS.
 
-    ``ca``: the only CA (PEM) that may vouch for it; empty: those of the system. Raises
-    ``ConfigurationRefusedError`` at once; what is returned raises ``QuoteRefusedError`` and
-    ``CollateralUnavailableError``, and blocks.
+    ``ca`` is the only CA (PEM) for the PCCS; empty means the CAs of the system. Raises
+    ``ConfigurationRefusedError`` immediately. The returned function raises ``QuoteRefusedError``
+    and ``CollateralUnavailableError``, and blocks.
     """
     import asyncio
 
@@ -189,7 +191,7 @@ def from_pccs(
             return await source.collateral_for(quote)
 
     def found(quote: bytes) -> Collateral:
-        with ThreadPoolExecutor(1) as thread:  # the caller's may have an event loop already
+        with ThreadPoolExecutor(1) as thread:  # the caller's thread may have an event loop
             return thread.submit(lambda: asyncio.run(ask(quote))).result()
 
     return found

@@ -1,1 +1,1 @@
-"""What a deployment's transparency log proves to outsiders, checked with no network. No I/O."""
+"""Verify the proofs of a deployment's transparency log for outsiders, without network and I/O."""

@@ -16,7 +16,8 @@ from keyhouse.transparency.leaf import name_in_leaf
 class Place(NamedTuple):
     """The place of a decision: the log, the manifest in force, and the sizes of an approval's head.
 
-    ``root`` is the hash of the root certificate; the head has ``decided`` to ``size`` leaves.
+    ``root`` is the hash of the root certificate. The head has at least ``decided`` and at most
+    ``size`` leaves.
     """
 
     origin: str
@@ -33,16 +34,16 @@ def unproven_agreement(
     objects: Callable[[str], bytes | None],
     roots: Callable[[int], bytes],
 ) -> tuple[Gap, ...]:
-    """Return the gaps of the decision in ``leaf``; ``members``: of the manifest, if it is known.
+    """Return the gaps of the decision in ``leaf``. ``members`` belong to the manifest, if known.
 
-    Raises ``HistoryRefusedError`` or ``LogInvalidError`` if the user may not decide it, signed
-    something else, or if an object that the leaf names is missing.
+    Raises ``HistoryRefusedError`` or ``LogInvalidError`` in three cases: the user may not make this
+    decision, the user signed a different statement, or an object of the leaf is missing.
     """
     raw = objects(leaf.approval) if leaf.approval else None
     if leaf.approval and raw is None:
         raise HistoryRefusedError(
             f"the entry names an approval, and the object {leaf.approval} is missing",
-            hint="the log of the deployment has this object: ask for a whole file",
+            hint="the log of the deployment has this object: request a complete file",
         )
     if members is None:
         return (Gap.NOT_SIGNED, Gap.RIGHTS_UNKNOWN)
@@ -50,11 +51,11 @@ def unproven_agreement(
     _require_allowed(members, leaf)
     if raw is None:
         if members.must_sign:
-            raise HistoryRefusedError("a user did not sign, but the manifest in force demands it")
+            raise HistoryRefusedError("a user did not sign, but the manifest in force requires it")
         return (Gap.NOT_SIGNED,)
     approval = signed_by(certificate, raw, leaf)
     if (approval.origin, approval.root, approval.base) != (place.origin, place.root, place.base):
-        raise HistoryRefusedError("the user signed for another log, or on another manifest")
+        raise HistoryRefusedError("the user signed for a different log or base manifest")
     require_head(approval, roots, place.decided, place.size)
     if isinstance(leaf, leaves.PackagesUpdated):
         _require_signed_versions(objects(approval.manifest), leaf)
@@ -74,16 +75,16 @@ def _require_signed_versions(raw: bytes | None, leaf: leaves.PackagesUpdated) ->
     if raw is None:
         raise HistoryRefusedError(
             "the package update that the user signed is missing",
-            hint="the log of the deployment has this object: ask for a whole file",
+            hint="the log of the deployment has this object: request a complete file",
         )
     try:
         update = read_package_update(raw)
-        # A coordinator accepts an update of versions alone. Whether a version is high enough is
-        # decided by the entry, so here the version in force is 0.
+        # A coordinator accepts an update of versions alone. The entry decides whether a version is
+        # high enough, so here the version in force is 0.
         none_raised = {} if update is None else dict.fromkeys(update.packages, 0)
         signed = {} if update is None else check_package_update(update, none_raised)
     except InvalidError:
         signed = {}
     versions = {name_in_leaf(name): version for name, version in signed.items()}
     if any(versions.get(name) != int(version) for name, version in leaf.versions):
-        raise HistoryRefusedError("the user signed other security versions")
+        raise HistoryRefusedError("the user signed different security versions")

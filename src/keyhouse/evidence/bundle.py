@@ -1,8 +1,8 @@
-"""Evidence files: a log with all that verifies it, in one JSON object (``*.evidence.json``).
+"""Evidence files: a log with all data for its verification, in one JSON object.
 
-The file is in one form: names in order, no spaces, base64 as RFC 4648 has it, a newline at the
-end. A reader takes only what it would write itself, so nothing in it is repeated, unknown or
-passed over, and two programs that read it cannot see two contents.
+A file ``*.evidence.json`` has exactly one form: names in order, no spaces, base64 by RFC 4648, a
+newline at the end. A reader accepts only the bytes that it would write itself. So a file has no
+repeated, unknown or ignored parts, and two readers cannot see different contents.
 """
 
 import zlib
@@ -19,12 +19,12 @@ from keyhouse.transparency.tree import HASH_BYTES, leaf_hash
 MEDIA_TYPE: Final = "application/vnd.keyhouse.evidence.v1+json"
 
 MOST_BYTES: Final = 512 * 1024 * 1024
-"""Bytes of the largest file that is read; of a compressed one before and after."""
+"""Bytes of the largest accepted file. For a compressed file, both sizes count."""
 
 _GZIP: Final = b"\x1f\x8b"
 _BEGINNING: Final = b'{"checkpoints":['
 _PIECE: Final = 1024 * 1024
-_NOT_ONE: Final = "it is not an evidence file of this version, or not in its one form"
+_NOT_ONE: Final = "it is not an evidence file of this version, or not in canonical form"
 _WHOLE: Final = 2**53 - 1
 
 _Name = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
@@ -32,7 +32,7 @@ _Hash = Annotated[bytes, Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
 
 
 class LogKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The key of the log (a C2SP verifier key), and the root's signature that it is."""
+    """The key of the log (a C2SP verifier key), and the root's signature over the key."""
 
     key: str
     signature: bytes
@@ -43,11 +43,11 @@ class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     nonce: bytes
     quote: bytes
-    collateral: _Name  # an object
+    collateral: _Name  # the name of an object
 
 
 class Hidden(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The hash of a leaf that is not shown."""
+    """The hash of a hidden leaf."""
 
     hidden: _Hash
 
@@ -56,10 +56,11 @@ Entry = bytes | Hidden
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """An evidence file. Nothing of it is verified but that objects have the hashes they are named.
+    """An evidence file. So far only the hashes of objects have been compared with their names.
 
     Bytes are base64 in the file, certificates DER. ``made`` is in microseconds since 1970.
-    ``checkpoints`` are signed notes; the last covers all entries. ``disclosures`` is empty as yet.
+    ``checkpoints`` are signed notes; the last covers all entries. ``disclosures`` is empty in this
+    version.
     """
 
     media_type: Literal["application/vnd.keyhouse.evidence.v1+json"]
@@ -94,7 +95,8 @@ def write_evidence(evidence: Evidence) -> bytes:
 def read_evidence(raw: bytes) -> Evidence:
     """Return the evidence in the file ``raw``, which may be compressed by gzip.
 
-    Raises ``EvidenceRefusedError`` unless it is exactly one, with objects that have their names.
+    Raises ``EvidenceRefusedError`` for a file in any other form, and for an object that does not
+    match its name.
     """
     if len(raw) > MOST_BYTES:
         raise _refused(f"it has more than {MOST_BYTES} bytes")
@@ -102,26 +104,27 @@ def read_evidence(raw: bytes) -> Evidence:
         raw = _expanded(raw)
     try:
         evidence = _DECODER.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # its text repeats content
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the text quotes content
         evidence = None
     if evidence is None or write_evidence(evidence) != raw:
-        raise _refused(_NOT_ONE, "a file of a newer version is read by that version")
+        raise _refused(_NOT_ONE, "read a file of a newer version with that version")
     for name, content in evidence.objects.items():
         if object_name(content) != name:
-            raise _refused(f"the object {name} has another content than its name says")
+            raise _refused(f"the content of the object {name} does not match its name")
     return evidence
 
 
 def _expanded(raw: bytes) -> bytes:
-    """Return what ``raw``, one gzip member, has compressed.
+    """Return the content of ``raw``, one gzip member.
 
-    The first pass keeps nothing: a bomb is refused in the memory of one piece, and before the file
-    could be too large. The second pass keeps a content that begins as evidence files do.
+    The first pass stores nothing. So a decompression bomb is refused with the memory of one piece,
+    at the limit of the file size. The second pass stores a content with the beginning of an
+    evidence file.
     """
     size = 0
     for piece in _pieces(raw):
         if size == 0 and not piece.startswith(_BEGINNING[: len(piece)]):
-            raise _refused(_NOT_ONE, "a file of a newer version is read by that version")
+            raise _refused(_NOT_ONE, "read a file of a newer version with that version")
         size += len(piece)
         if size > MOST_BYTES:
             raise _refused(f"it has more than {MOST_BYTES} bytes when it is expanded")
@@ -129,7 +132,7 @@ def _expanded(raw: bytes) -> bytes:
 
 
 def _pieces(raw: bytes) -> Iterator[bytes]:
-    """Yield what the gzip member ``raw`` has compressed, in pieces of at most ``_PIECE`` bytes."""
+    """Yield the content of the gzip member ``raw``, in pieces of at most ``_PIECE`` bytes."""
     reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     rest = raw
     while not reader.eof:

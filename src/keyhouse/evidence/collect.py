@@ -1,4 +1,4 @@
-"""Makes an evidence file of a log, from its parts as anyone serves them."""
+"""Create an evidence file of a log from the served parts of the log."""
 
 from base64 import b64encode
 from collections import Counter
@@ -19,7 +19,7 @@ from keyhouse.transparency.tiles import WIDTH, nodes_of
 from keyhouse.transparency.tree import inclusion_proof, leaf_hash, require_included
 
 Parts = Callable[[str], bytes | None]
-"""Returns ``tile/...`` or ``object/...`` of a log; None: it has no such part."""
+"""Return ``tile/...`` or ``object/...`` of a log, or None for a missing part."""
 
 
 def collect(
@@ -34,12 +34,12 @@ def collect(
     earlier: Sequence[str] = (),
     hide_anchors: bool = False,
 ) -> Evidence:
-    """Return the evidence of the log that ``note`` is the checkpoint of.
+    """Return the evidence of the log with the checkpoint ``note``.
 
-    ``certificates``: the root and the intermediate. ``collateral`` is what ``head`` names.
-    ``earlier``: checkpoints of the same log, for the times of their witnesses. Raises
-    ``LogInvalidError`` if the key has not signed ``note``, the entries are not those of a
-    checkpoint, or an object is another.
+    ``certificates`` are the root and the intermediate. ``collateral`` is the object in ``head``.
+    ``earlier`` are checkpoints of the same log, for the times of their witnesses. Raises
+    ``LogInvalidError`` if the key has not signed ``note``, if the entries do not match a
+    checkpoint, or if an object does not match its name.
     """
     checkpoint = signed_checkpoint(note, VerifierKey.read(key.key))
     entries, tree = _log_of(parts, checkpoint)
@@ -61,7 +61,7 @@ def collect(
 
 
 def _without_anchors(entries: Sequence[bytes], said: Sequence[leaves.Leaf]) -> Iterator[Entry]:
-    """Yield ``entries``, of anchors the hash alone."""
+    """Yield ``entries``, with only the hashes of anchors."""
     for entry, leaf in zip(entries, said, strict=True):
         yield Hidden(leaf_hash(entry)) if isinstance(leaf, leaves.Anchor) else entry
 
@@ -69,7 +69,7 @@ def _without_anchors(entries: Sequence[bytes], said: Sequence[leaves.Leaf]) -> I
 def _log_of(parts: Parts, checkpoint: Checkpoint) -> tuple[list[bytes], WholeTree]:
     """Return all entries of the log of ``checkpoint``, and its tree.
 
-    Raises ``LogInvalidError`` if they are not there, or are those of another tree.
+    Raises ``LogInvalidError`` if entries are missing, or do not match the checkpoint.
     """
     begin("fetching entries", checkpoint.size)
 
@@ -85,7 +85,7 @@ def _log_of(parts: Parts, checkpoint: Checkpoint) -> tuple[list[bytes], WholeTre
 
 
 def _part(parts: Parts, path: str) -> bytes:
-    """Return the part of the log at ``path``. Raises ``LogInvalidError`` if it is missing."""
+    """Return the part of the log at ``path``. Raises ``LogInvalidError`` if the part is missing."""
     raw = parts(path)
     if raw is None:
         raise LogInvalidError(
@@ -98,9 +98,9 @@ def _part(parts: Parts, path: str) -> bytes:
 def _objects_of(
     parts: Parts, said: Sequence[leaves.Leaf], objects: dict[str, bytes]
 ) -> dict[str, bytes]:
-    """Return ``objects`` with those that the leaves name.
+    """Return ``objects`` and the objects of the leaves.
 
-    Raises ``LogInvalidError`` if the log lacks one, but for a manifest that is not public.
+    Raises ``LogInvalidError`` for a missing object, unless it is a manifest that is not public.
     """
     begin("fetching objects", len(said))
     for leaf in said:
@@ -112,9 +112,9 @@ def _objects_of(
 
 
 def _continued(notes: Sequence[str], tree: WholeTree, last: Checkpoint) -> Iterator[str]:
-    """Yield those of ``notes`` that are of less than the whole log, by size.
+    """Yield the checkpoints in ``notes`` over less than the whole log, by size.
 
-    Each is yielded once, and of one size as many as a verifier takes.
+    No checkpoint is repeated, and of each size there are at most as many as a verifier accepts.
     """
     known = dict.fromkeys(notes)
     found = [(Checkpoint.read(SignedNote.read(each.encode()).text), each) for each in known]
@@ -130,21 +130,21 @@ def _continued(notes: Sequence[str], tree: WholeTree, last: Checkpoint) -> Itera
 
 
 def _object(parts: Parts, leaf: leaves.Leaf, name: str) -> bytes | None:
-    """Return the object that ``leaf`` names, or None for a manifest that need not be there."""
+    """Return the object ``name`` of ``leaf``, or None for a missing manifest that is not public."""
     path = f"object/{name}"
-    public = getattr(leaf, "public", None)  # of leaves that name a manifest
+    public = getattr(leaf, "public", None)  # only in leaves with a manifest
     is_manifest = public is not None and name == getattr(leaf, "manifest", "")
     raw = parts(path) if is_manifest and public is not True else _part(parts, path)
     if raw is not None and object_name(raw) != name:
-        raise LogInvalidError(f"the object {name} has another content than its name says")
+        raise LogInvalidError(f"the content of the object {name} does not match its name")
     return raw
 
 
 def proof_of(parts: Parts, note: bytes, index: int) -> bytes:
     """Return the proof that entry ``index`` is in the log of ``note``, a C2SP tlog-proof.
 
-    The entry is the extra data. Raises ``LogInvalidError`` if there is no such entry, or parts of
-    the log are missing or of another one.
+    The entry is the extra data. Raises ``LogInvalidError`` for an index outside the log, and for
+    parts that are missing or do not match.
     """
     checkpoint = Checkpoint.read(SignedNote.read(note).text)
     if not 0 <= index < checkpoint.size:

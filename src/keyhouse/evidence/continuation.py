@@ -1,15 +1,15 @@
-"""A log in place of another log: where the old log ends, the new log begins.
+"""A log in place of another log: the new log begins at the end of the old log.
 
-``--begin-new-log`` gives up a log whose newest state is lost. The first leaf of the new log names
-the last state that the coordinator knew of the old log, and only the coordinator says so. An
-auditor who has the evidence of both logs can check it:
+``--begin-new-log`` abandons a log whose newest state is lost. The first leaf of the new log names
+the coordinator's last known state of the old log. Only the coordinator vouches for this leaf. An
+auditor with the evidence of both logs can verify the leaf:
 
-1. Both logs are of one root certificate (``verify`` compares them), and have different names.
+1. Both logs have the same root certificate (``verify`` compares them) and different names.
 2. The leaf names the origin, the size and the root of the old log's last checkpoint. So the old
-   evidence has neither fewer entries nor more: more would be changes that the new log left out.
-3. The manifest, the certificate and the platform that the leaf states are those at the old end.
-4. The new log is followed with the state at the old end: raised versions, a pending update and its
-   votes, the position in the journal, the instances that have started.
+   evidence has exactly as many entries. Further entries would be changes that the new log omits.
+3. The manifest, the certificate and the platform in the leaf are those at the old end.
+4. The new log continues the state at the old end: raised versions, a pending update and its votes,
+   the position in the journal, and the instances of all starts.
 """
 
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from keyhouse.transparency.leaf import LogBegun
 
 
 class LogEnd(NamedTuple):
-    """The end of a verified log. ``instances``: of all starts, also of logs before it."""
+    """The end of a verified log. ``instances`` are those of all starts, also in earlier logs."""
 
     checkpoint: Checkpoint
     history: History
@@ -35,7 +35,7 @@ class LogEnd(NamedTuple):
 def continued(end: LogEnd, leaf: LogBegun, first: Step) -> Step:
     """Return ``first``, the step of a log's first ``leaf``, with the state at the ``end`` before.
 
-    Raises ``HistoryRefusedError`` if the log does not replace exactly that log.
+    Raises ``HistoryRefusedError`` unless the log replaces exactly that log.
     """
     _require_named(end.checkpoint, leaf)
     old, new = end.history, first.history
@@ -50,7 +50,9 @@ def continued(end: LogEnd, leaf: LogBegun, first: Step) -> Step:
                 f"the log begins with the {name} {here}; the log before ends with {there}"
             )
     if leaf.time < old.time:
-        raise HistoryRefusedError("the claimed time runs back, compared with the log before")
+        raise HistoryRefusedError(
+            f"the claimed time {leaf.time} is before {old.time}, the last time of the log before"
+        )
     history = replace(
         old,
         identity=new.identity,
@@ -79,12 +81,12 @@ def _require_named(old: Checkpoint, leaf: LogBegun) -> None:
             f"the log replaces {named.size} entries of the log before; the file before has"
             f" {old.size}",
             hint=(
-                "the new log leaves out the last entries of the file before"
+                "the new log omits the last entries of the file before"
                 if named.size < old.size
-                else "ask for the last evidence file of the log before"
+                else "request the last evidence file of the log before"
             ),
         )
     if named.root != old.root.hex():
         raise HistoryRefusedError(
-            f"the log replaces {named.size} other entries than those in the file before"
+            f"the log replaces {named.size} entries with another root than the file before"
         )

@@ -1,4 +1,4 @@
-"""What is said of evidence that does not prove what it claims."""
+"""The errors of evidence that does not prove its claims."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,9 +22,9 @@ class Step(StrEnum):
 
 
 class EvidenceRefusedError(KeyhouseError):
-    """Evidence that does not prove what it has to: ``step`` is the first that fails.
+    """The evidence fails a verification. ``step`` is the first failed step.
 
-    The text repeats nothing that was not verified, but names and numbers in quotes.
+    The text repeats no unverified content, except names and numbers in quotes.
     """
 
     code = "evidence-refused"
@@ -41,14 +41,14 @@ class EvidenceRefusedError(KeyhouseError):
 
 
 class HistoryRefusedError(KeyhouseError):
-    """The leaves of a log contradict each other, or tell what no coordinator may do."""
+    """The leaves of a log contradict each other, or state an impossible action of a coordinator."""
 
     code = "history-refused"
 
 
 @contextmanager
 def refused_at(step: Step) -> Iterator[None]:
-    """Raise what is refused in the block as a refusal at ``step``."""
+    """Raise each refusal in the block as a refusal at ``step``."""
     try:
         yield
     except (LogInvalidError, HistoryRefusedError, RefusedError) as error:

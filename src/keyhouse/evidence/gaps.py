@@ -1,10 +1,10 @@
-"""Names what an evidence file leaves unproven.
+"""The names of the unproven parts of an evidence file.
 
-A gap is about one file: the verifier could not check something that other files prove. A file with
-a gap is refused, unless the auditor allows this gap by its name. A claim is what no file can prove,
-because nobody but the coordinator signs it: claims are listed, and refuse nothing.
+A gap is about one file: the verifier could not make a check that other files permit. A file with a
+gap is refused unless the auditor allows the gap by its name. A claim is a statement that no file
+can prove, because only the coordinator signs it. Claims are listed and cause no refusal.
 
-Names are permanent: scripts of auditors contain them.
+Names are permanent, because auditors' scripts contain them.
 """
 
 from collections.abc import Iterable

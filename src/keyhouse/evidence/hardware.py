@@ -20,10 +20,10 @@ from keyhouse.transparency.leaf import Started
 
 
 def vouched_head(evidence: Evidence, pins: Pins, last: Milestone) -> attestation.Verdict:
-    """Return what the quote of the last checkpoint says; it is of the code that is pinned.
+    """Return the verdict on the quote of the last checkpoint, which must have the pinned code.
 
-    Without witnesses the time is ``made``, which is not after the verifier's clock. Raises
-    ``EvidenceRefusedError``.
+    The quote is judged at the witnesses' time. Without witnesses the time is ``made``, which must
+    not be in the future of the verifier's clock. Raises ``EvidenceRefusedError``.
     """
     head = evidence.head
     with refused_at(Step.HARDWARE):
@@ -61,14 +61,14 @@ def vouched_start(
     before: tuple[int, bytes],
     time: datetime | None,
 ) -> tuple[Gap, ...]:
-    """Return the gaps of a start. The leaf states accepted code, and its quote proves that.
+    """Return the gaps of a start. The leaf states accepted code, and its quote proves that code.
 
-    ``objects``: those of the log; ``root``: the root certificate (DER). ``before``: size and root
-    of the log before the leaf. ``time``: of the witnesses. Raises ``RefusedError`` and
-    ``HistoryRefusedError``, also for a quote or collateral that the leaf names and the log lacks.
+    ``objects`` are those of the log; ``root`` is the root certificate (DER). ``before`` has size
+    and root of the log before the leaf. ``time`` is the witnesses' time. Raises ``RefusedError``
+    and ``HistoryRefusedError``, also for a missing quote or collateral of the leaf.
     """
     if pins is None:
-        return ()  # a gap of the whole file
+        return ()  # without pins, the whole file has a gap
     _require_accepted([partial(_require_stated, leaf, each) for each in _identities(pins)])
     if not leaf.quote:
         if leaf.collateral:
@@ -82,7 +82,7 @@ def vouched_start(
     instance = bytes.fromhex(leaf.instance)
     require_report_data(verdict.report_data, start_report_data(root, instance, *before))
     if _code_of(leaf) != _code_of(verdict):
-        raise HistoryRefusedError("the quote of the start is of another code than the entry says")
+        raise HistoryRefusedError("the quote of the start does not have the code in the entry")
     binding = attestation.quote_binding(root)
     _require_accepted(
         [
@@ -96,7 +96,10 @@ def vouched_start(
 def _judged(
     quote: bytes, collateral: bytes, pins: Pins, leaf: Started, time: datetime | None
 ) -> tuple[attestation.Verdict, tuple[Gap, ...]]:
-    """Return what the quote of a start says, at the witnesses' time if its collateral allows."""
+    """Return the verdict on a start's quote, at the witnesses' time if its collateral permits.
+
+    For expired collateral, the verdict is at the claimed time, with a gap.
+    """
     verifier, given = (
         attestation.Verifier(pins.vendor_root),
         attestation.read_collateral(collateral),
@@ -104,7 +107,7 @@ def _judged(
     claimed = date_of(leaf.time // 1_000_000)
     try:
         return verifier.verify(quote, given, time or claimed), ()
-    except attestation.QuoteRefusedError as error:  # witnesses may have seen it much later
+    except attestation.QuoteRefusedError as error:  # witnesses may have seen the start much later
         if error.reason is not attestation.QuoteProblem.EXPIRED or time is None:
             raise
         return verifier.verify(quote, given, min(claimed, time)), (Gap.START_AT_CLAIMED_TIME,)
@@ -115,7 +118,7 @@ def _object(objects: Callable[[str], bytes | None], what: str, name: str) -> byt
     if raw is None:
         raise HistoryRefusedError(
             f"the entry names {what} of the start, and the object {name} is missing",
-            hint="the log of the deployment has this object: ask for a whole file",
+            hint="the log of the deployment has this object: request a complete file",
         )
     return raw
 
@@ -127,7 +130,7 @@ def _identities(pins: Pins) -> tuple[attestation.ExpectedIdentity, ...]:
 def _require_stated(leaf: Started, identity: attestation.ExpectedIdentity) -> None:
     """Raise ``RefusedError`` unless ``leaf`` states code of ``identity``.
 
-    Leaves of confidential VMs state no code: their quotes alone name it.
+    Leaves of confidential VMs state no code. Only their quotes name the code.
     """
     if identity.vm is None:
         attestation.require_enclave(_code_of(leaf), identity)
@@ -144,7 +147,7 @@ def _code_of(stated: Started | attestation.Verdict) -> attestation.EnclaveCode:
 
 
 def _require_accepted(appraisals: Sequence[Callable[[], None]]) -> None:
-    """Raise the refusal of the first appraisal unless one of them refuses nothing."""
+    """Raise the first appraisal's refusal unless one appraisal accepts."""
     refusals: list[RefusedError | HistoryRefusedError] = []
     for appraise in appraisals:
         try:

@@ -1,21 +1,21 @@
-"""The leaves of a log as one history: each has to be what a coordinator may do after those before.
+"""The leaves of a log as one history: each leaf must be permitted after its predecessors.
 
-A history is a value that ``follow`` takes one leaf further, so a watcher can keep it and continue
-later. What contradicts it is refused. What cannot be judged, because something is not in the log,
-is a ``Gap``: told, and never taken as checked.
+``follow`` extends a history by one leaf. A history is a value, so a watcher can store it and
+continue later. A contradiction is refused. A leaf that depends on data outside the log is a
+``Gap``: the gap is reported and never counts as verified.
 
-1. The log begins once, with this origin, root and key; then comes the first manifest, unless the
+1. The log begins once, with this origin, root and key. Then comes the first manifest, unless the
    deployment is older than its log.
-2. Claimed times and positions in the journal never run back.
-3. Each ``base`` is the manifest in force. One update is pending at a time, agreed to by users who
-   may, with the certificates and the threshold of ``base``, and it is in force as soon as enough
-   have agreed, not before.
-   Nobody raises versions of packages while an update is pending.
-4. Users who change packages or upload secrets may do so. A package update never lowers a security
-   version; a full update may, and a note of its entry names the packages.
+2. Claimed times and positions in the journal never decrease.
+3. Each ``base`` is the manifest in force. Only one update is pending at a time. Users with the
+   right to update agree, with the certificates and the threshold of ``base``. The update takes
+   effect as soon as enough users have agreed, and not earlier. Nobody raises versions of packages
+   while an update is pending.
+4. Users who change packages or upload secrets must have the right to do so. A package update never
+   lowers a security version. A full update may, and a note of its entry names the packages.
 5. A recovery names holders of the manifest in force, enough of them, directly before its start.
-6. Every object that a leaf names is there, but a manifest whose leaf states that it is not public.
-   A manifest is one that coordinators accept.
+6. Every object of a leaf is present, except a manifest whose leaf states that it is not public. A
+   manifest is acceptable to coordinators.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,14 +38,17 @@ class LogView(NamedTuple):
     """The parts of a log that its leaves refer to."""
 
     objects: Callable[[str], bytes | None]
-    """Returns the object of this name, whose hash was compared, or None if the log lacks it."""
+    """Return the object of this name, after a comparison of its hash; None if the log lacks it."""
 
     roots: Callable[[int], bytes]
-    """Returns the root of the tree over the given number of leaves, at most those followed."""
+    """Return the root over the given number of leaves, at most the number of followed leaves."""
 
     instances: set[str]
-    """Instances of the starts so far; ``follow`` adds to them. A history does not hold them: there
-    is a history for each leaf, and all of them together would be quadratic."""
+    """The instances of all starts so far; ``follow`` adds to this set.
+
+    A history does not contain this set. There is one history for each leaf, so sets in all of them
+    would take quadratic memory.
+    """
 
 
 _DECIDING: Final = (
@@ -59,7 +62,7 @@ _DECIDING: Final = (
 
 
 class LogIdentity(Struct, frozen=True):
-    """Which log it is: its origin, the hash of its root certificate (hex), its key."""
+    """The identity of a log: the origin, the hash of the root certificate (hex), and the key."""
 
     origin: str
     root: str
@@ -67,39 +70,39 @@ class LogIdentity(Struct, frozen=True):
 
 
 class Pending(Struct, frozen=True):
-    """An update that users agree to. ``missing``: how many more have to."""
+    """An update that waits for agreement. ``missing`` is the number of further required users."""
 
     manifest: str
     missing: int
     voters: tuple[str, ...]
-    signed: tuple[str, ...] = ()  # those of the voters whose signatures were verified
-    is_older: bool = False  # than the log: who agreed before is not known
+    signed: tuple[str, ...] = ()  # voters with verified signatures
+    is_older: bool = False  # older than the log: the earlier voters are unknown
 
 
-class History(Struct, frozen=True, gc=False):  # a long log has many, and none refers to itself
-    """A deployment after ``size`` leaves of its log. Empty texts: not known."""
+class History(Struct, frozen=True, gc=False):  # no cycles, and a long log has many histories
+    """A deployment after ``size`` leaves of its log. An empty text is an unknown value."""
 
     identity: LogIdentity
     size: int = 0
-    time: int = 0  # the latest that the coordinator claimed, in microseconds since 1970
-    at: tuple[int, int] = (-1, 0)  # epoch and sequence of the journal
+    time: int = 0  # the latest claimed time, in microseconds since 1970
+    at: tuple[int, int] = (-1, 0)  # epoch and sequence in the journal
     platform: str = ""
     manifest: str = ""
     intermediate: str = ""
-    versions: dict[str, int] = {}  # raised since the manifest took effect
+    versions: dict[str, int] = {}  # raised versions since the manifest took effect
     pending: Pending | None = None
     awaits_manifest: bool = False  # the log of a new deployment, before its first manifest
-    decided: int = 0  # leaves to the last decision; agreements are not counted as such
-    portion: tuple[str, int] = ("", 0)  # approval of a package update that may continue; its place
+    decided: int = 0  # leaves up to the last decision; an agreement is not a decision here
+    portion: tuple[str, int] = ("", 0)  # approval of an unfinished package update; its least head
     portion_names: frozenset[str] = frozenset()  # packages of the leaves of ``portion``
-    is_older: bool = False  # than its log, and no update has told yet what was pending before
+    is_older: bool = False  # older than its log, so an unknown update may be pending
     recovering: tuple[str, ...] = ()  # holders, if the next leaf is their start
     recovering_at: str = ""
-    started: leaves.Started | None = None  # the last
+    started: leaves.Started | None = None  # the last start
 
 
 class Step(NamedTuple):
-    """A history with one leaf more; gaps of that leaf, and notes for people to read."""
+    """A history with a further leaf; the gaps of this leaf, and notes for people."""
 
     history: History
     gaps: tuple[Gap, ...] = ()
@@ -109,8 +112,8 @@ class Step(NamedTuple):
 def follow(history: History, leaf: Leaf, log: LogView) -> Step:
     """Return ``history`` with the next leaf.
 
-    Raises ``HistoryRefusedError`` if it cannot be it, ``LogInvalidError`` for an approval that is
-    not signed by its user.
+    Raises ``HistoryRefusedError`` for a leaf that is not permitted here, ``LogInvalidError`` for an
+    approval without its user's signature.
     """
     if (history.size == 0) != isinstance(leaf, leaves.LogBegun):
         raise HistoryRefusedError("a log begins once, with its first leaf")
@@ -119,7 +122,9 @@ def follow(history: History, leaf: Leaf, log: LogView) -> Step:
             "the first log of a deployment has one first manifest, as its second entry"
         )
     if leaf.time < history.time:
-        raise HistoryRefusedError("the claimed time runs back")
+        raise HistoryRefusedError(
+            f"the claimed time {leaf.time} is before the previous entry's time {history.time}"
+        )
     _require_settled(history, leaf)
     step = _followed(history, leaf, log)
     size, decided, portion = history.size + 1, history.decided, ("", 0)
@@ -132,9 +137,9 @@ def follow(history: History, leaf: Leaf, log: LogView) -> Step:
 
 
 def follow_hidden(history: History) -> Step:
-    """Return ``history`` with an entry whose leaf is hidden. Later leaves must fit without it."""
+    """Return ``history`` with a hidden entry. Later leaves must be permitted without its leaf."""
     if history.size == 0 or history.awaits_manifest:
-        raise HistoryRefusedError("how a log begins cannot be hidden")
+        raise HistoryRefusedError("the first entries of a log cannot be hidden")
     _require_settled(history, None)
     grown = replace(history, size=history.size + 1, portion=("", 0))
     return Step(grown, (Gap.HIDDEN_ENTRY,))
@@ -143,18 +148,18 @@ def follow_hidden(history: History) -> Step:
 def require_whole(history: History) -> None:
     """Raise ``HistoryRefusedError`` if a log cannot end here.
 
-    A coordinator appends leaves that belong together at once, so no checkpoint divides them.
+    A coordinator appends related leaves together, so no checkpoint divides them.
     """
     if history.size == 1 and not history.is_older:
         raise HistoryRefusedError("the log ends before its first manifest")
     if history.recovering_at:
         raise HistoryRefusedError("the log ends between a recovery and its start")
     if history.pending is not None and history.pending.missing == 0:
-        raise HistoryRefusedError("the log ends before an update that enough users agreed to")
+        raise HistoryRefusedError("the log ends before an update with enough agreements")
 
 
 def _followed(history: History, leaf: Leaf, log: LogView) -> Step:  # noqa: C901, PLR0911 a case each
-    match leaf:  # the most frequent kinds first: a log has a hundred thousand of them
+    match leaf:  # the most frequent kinds first: a log can have a hundred thousand of them
         case leaves.SecretsUploaded():
             return _uploaded(history, leaf, log)
         case leaves.Anchor():
@@ -180,10 +185,10 @@ def _followed(history: History, leaf: Leaf, log: LogView) -> Step:  # noqa: C901
 
 
 def _require_settled(history: History, leaf: Leaf | None) -> None:
-    """Refuse what may not stand between leaves that belong together. None: a hidden entry."""
+    """Refuse a leaf between two leaves that belong together. None stands for a hidden entry."""
     enough = history.pending is not None and history.pending.missing == 0
     if enough and not isinstance(leaf, leaves.ManifestUpdated):
-        raise HistoryRefusedError("an update that enough users agreed to did not take effect")
+        raise HistoryRefusedError("an update with enough agreements did not take effect")
     if not history.recovering_at:
         return
     is_its = (
@@ -195,7 +200,7 @@ def _require_settled(history: History, leaf: Leaf | None) -> None:
 
 def _log_begun(history: History, leaf: leaves.LogBegun, log: LogView) -> Step:
     if LogIdentity(leaf.origin, leaf.root, leaf.key) != history.identity:
-        raise HistoryRefusedError("the log begins with another origin, root or key")
+        raise HistoryRefusedError("the log begins with a different origin, root or key")
     gaps = [Gap.OLDER_THAN_LOG] if leaf.imported and leaf.previous is None else []
     if leaf.previous is not None:
         gaps.append(Gap.REPLACES_LOG)
@@ -207,7 +212,7 @@ def _log_begun(history: History, leaf: leaves.LogBegun, log: LogView) -> Step:
     )
     if isinstance(leaf.manifest, str):
         if not grown.is_older or not isinstance(leaf.intermediate, str):
-            raise HistoryRefusedError("a log of a new deployment begins with a manifest in force")
+            raise HistoryRefusedError("a new deployment's log begins with a manifest in force")
         gaps += _publication(leaf.manifest, leaf.public, log)
         grown = replace(grown, manifest=leaf.manifest, intermediate=leaf.intermediate)
     elif leaf.intermediate is not UNSET or leaf.public is not UNSET:
@@ -233,13 +238,20 @@ def _in_force(
     if members is None:
         return Step(grown, gaps)
     named = members.origin
-    if isinstance(leaf, leaves.ManifestSet):  # later ones may leave it out
+    if isinstance(leaf, leaves.ManifestSet):  # later manifests may omit the name
         named = named or f"keyhouse/{history.identity.root[:32]}"
     if named not in {"", history.identity.origin}:
-        raise HistoryRefusedError("the manifest gives the log another name")
+        raise HistoryRefusedError(
+            f"the manifest names the log {quoted(named)}; its origin is"
+            f" {quoted(history.identity.origin)}"
+        )
     said = leaf.recovery or leaves.Recovery(0, 0)
     if members.recovery != (said.holders, said.threshold):
-        raise HistoryRefusedError("the recovery keys are not those of the manifest")
+        holders, threshold = members.recovery
+        raise HistoryRefusedError(
+            f"the entry states {said.threshold} of {said.holders} recovery keys; the manifest"
+            f" requires {threshold} of {holders}"
+        )
     return Step(grown, gaps, tuple(_lowered(history, members, log)))
 
 
@@ -254,7 +266,7 @@ def _lowered(history: History, members: Members, log: LogView) -> Iterator[str]:
 
 
 def _publication(manifest: str, public: bool | UnsetType, log: LogView) -> tuple[Gap, ...]:  # noqa: FBT001 a field of leaves
-    """Return the gap of a leaf that names ``manifest``, and may state whether that is ``public``.
+    """Return the gap of a leaf with ``manifest`` and an optional statement that it is ``public``.
 
     Raises ``HistoryRefusedError`` if the leaf contradicts the objects of the log.
     """
@@ -274,13 +286,16 @@ def _publication(manifest: str, public: bool | UnsetType, log: LogView) -> tuple
 def _missing(what: str, name: str) -> HistoryRefusedError:
     return HistoryRefusedError(
         f"the entry names {what}, and the object {name} is missing",
-        hint="the log of the deployment has this object: ask for a whole file",
+        hint="the log of the deployment has this object: request a complete file",
     )
 
 
 def _started(history: History, leaf: leaves.Started, log: LogView) -> Step:
     if leaf.platform != history.platform:
-        raise HistoryRefusedError("no deployment moves between kinds of platforms")
+        raise HistoryRefusedError(
+            f"the start is on the platform {quoted(leaf.platform)}; the log began on"
+            f" {quoted(history.platform)}"
+        )
     if leaf.instance in log.instances:
         raise HistoryRefusedError(f"the instance {leaf.instance} starts twice")
     log.instances.add(leaf.instance)
@@ -290,7 +305,10 @@ def _started(history: History, leaf: leaves.Started, log: LogView) -> Step:
         if members is None:
             gaps = (Gap.RIGHTS_UNKNOWN,)
         elif len(history.recovering) < members.recovery[1]:
-            raise HistoryRefusedError("too few holders recovered the state")
+            raise HistoryRefusedError(
+                f"{len(history.recovering)} holders recovered the state; the manifest requires"
+                f" {members.recovery[1]}"
+            )
         else:
             members.require_holders(history.recovering)
     moved = _at_position(history, leaf.at)
@@ -300,14 +318,14 @@ def _started(history: History, leaf: leaves.Started, log: LogView) -> Step:
 def _recovered(history: History, leaf: leaves.Recovered) -> Step:
     holders = (*history.recovering, *leaf.holders)
     if not leaf.holders or not leaf.at or len(set(holders)) != len(holders):
-        raise HistoryRefusedError("a recovery names no holder, or one of them twice")
+        raise HistoryRefusedError("a recovery names no holder, or repeats a holder")
     return Step(replace(history, recovering=holders, recovering_at=leaf.at))
 
 
 def _proposed(history: History, leaf: leaves.UpdateProposed, log: LogView) -> Step:
     history = _on_base(history, leaf.base)
     if history.pending is not None:
-        raise HistoryRefusedError("an update was proposed while another one was pending")
+        raise HistoryRefusedError("an update was proposed while another update was pending")
     gaps = _agreement(history, leaf, log)
     members = _members(history.manifest, log)
     if leaf.needed < 1:
@@ -325,7 +343,7 @@ def _proposed(history: History, leaf: leaves.UpdateProposed, log: LogView) -> St
 
 def _approved(history: History, leaf: leaves.UpdateApproved, log: LogView) -> Step:
     pending = history.pending
-    if pending is None and history.is_older:  # it was proposed before the log began
+    if pending is None and history.is_older:  # the proposal is older than the log
         pending = Pending(leaf.manifest, leaf.missing + 1, (), is_older=True)
     if pending is None or pending.manifest != leaf.manifest:
         raise HistoryRefusedError("a user agreed to a manifest that is not pending")
@@ -357,11 +375,11 @@ def _cancelled(history: History, leaf: leaves.UpdateCancelled, log: LogView) -> 
 
 
 def _cancellation(history: History, leaf: leaves.UpdateCancelled, log: LogView) -> tuple[Gap, ...]:
-    """Return the gaps of a cancellation by a user, or by nobody."""
+    """Return the gaps of a cancellation by a user or by the coordinator."""
     if leaf.user or leaf.certificate:
         return _agreement(history, leaf, log)
     if leaf.approval:
-        raise HistoryRefusedError("nobody cancelled an update, but an approval is named")
+        raise HistoryRefusedError("a cancellation names an approval, but no user")
     return (Gap.CANCELLED_BY_COORDINATOR,)
 
 
@@ -369,13 +387,13 @@ def _updated(history: History, leaf: leaves.ManifestUpdated, log: LogView) -> St
     history = _on_base(history, leaf.base)
     pending = history.pending
     if pending is None or pending.manifest != leaf.manifest or pending.missing:
-        raise HistoryRefusedError("a manifest took effect that not enough users had agreed to")
+        raise HistoryRefusedError("a manifest took effect without enough agreements")
     step = _in_force(history, leaf, log)
     return step._replace(gaps=(*step.gaps, Gap.AGREED_BEFORE_LOG)) if pending.is_older else step
 
 
 def _agreement(history: History, leaf: Decided, log: LogView) -> tuple[Gap, ...]:
-    """Return the gaps of a user's decision. Raises if the user did not decide it."""
+    """Return the gaps of a user's decision. Raises an error if the user did not decide this."""
     members = _members(history.manifest, log)
     identity, needed = history.identity, _needed_head(history, leaf)
     place = Place(identity.origin, identity.root, history.manifest, needed, history.size)
@@ -383,7 +401,7 @@ def _agreement(history: History, leaf: Decided, log: LogView) -> tuple[Gap, ...]
 
 
 def _needed_head(history: History, leaf: Decided) -> int:
-    """Return the least size of an approval's head: it covers all decisions before."""
+    """Return the least size of an approval's head: the head covers all earlier decisions."""
     approval, decided = history.portion
     return decided if approval and approval == leaf.approval else history.decided
 
@@ -394,7 +412,7 @@ def _packages(history: History, leaf: leaves.PackagesUpdated, log: LogView) -> S
         raise HistoryRefusedError("versions were raised while an update was pending")
     versions = dict(leaf.versions)
     if not versions or len(versions) != len(leaf.versions):
-        raise HistoryRefusedError("a package update names no package, or one of them twice")
+        raise HistoryRefusedError("a package update names no package, or repeats a package")
     gaps = _agreement(history, leaf, log)
     members = _members(history.manifest, log)
     for name, text in versions.items():
@@ -407,15 +425,15 @@ def _packages(history: History, leaf: leaves.PackagesUpdated, log: LogView) -> S
         versions=raised,
         intermediate=leaf.intermediate,
         portion_names=_portion_names(history, leaf),
-        # A coordinator refuses package updates while an update is pending, so no update from
-        # before the log is pending now.
+        # A coordinator refuses package updates while an update is pending. So no update from before
+        # the log is pending now.
         is_older=False,
     )
     return Step(grown, gaps)
 
 
 def _portion_names(history: History, leaf: leaves.PackagesUpdated) -> frozenset[str]:
-    """Return the packages of all leaves of one package update, up to and with ``leaf``.
+    """Return the packages of all leaves of one package update, up to and including ``leaf``.
 
     Raises ``HistoryRefusedError`` for a repeated package: one approval would count twice.
     """
@@ -444,9 +462,9 @@ def _uploaded(history: History, leaf: leaves.SecretsUploaded, log: LogView) -> S
 
 
 def _on_base(history: History, base: str) -> History:
-    """Return the history with ``base`` in force: it is, or nothing has told so far what is."""
+    """Return the history with ``base`` in force. Either it was in force, or nothing was known."""
     if history.manifest and history.manifest != base:
-        raise HistoryRefusedError("a change is of another manifest than the one in force")
+        raise HistoryRefusedError("a change is based on a manifest that is not in force")
     return replace(history, manifest=base)
 
 
@@ -454,7 +472,7 @@ def _at_position(history: History, at: str) -> History:
     epoch, _, rest = at.partition(".")
     position = (int(epoch), int(rest.partition(".")[0])) if at else (0, 0)
     if position <= history.at:
-        raise HistoryRefusedError("the position in the journal runs back")
+        raise HistoryRefusedError("the position in the journal does not increase")
     return replace(history, at=position)
 
 

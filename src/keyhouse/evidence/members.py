@@ -1,4 +1,4 @@
-"""Users as leaves name them: what they may do by a manifest, what they have signed."""
+"""Users by their names in leaves: their rights by a manifest, and their signatures."""
 
 import hmac
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ from keyhouse.transparency.leaf import name_in_leaf, object_name
 Decided = (
     leaves.UpdateProposed | leaves.UpdateApproved | leaves.UpdateCancelled | leaves.PackagesUpdated
 )
-"""Leaves about what a user decided."""
+"""Leaves with the decision of a user."""
 
 _DECISIONS: Final = {
     leaves.UpdateProposed: Decision.PROPOSE,
@@ -28,11 +28,11 @@ _DECISIONS: Final = {
 }
 
 _ANY_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
-"""Time of a check: warnings about certificates depend on it, refusals do not."""
+"""The time of a check. Warnings about certificates depend on the time, but refusals do not."""
 
 
 class Members:
-    """The users and holders of one manifest, and what they may do."""
+    """The users and holders of one manifest, and their rights."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -48,25 +48,25 @@ class Members:
 
     @property
     def needed(self) -> int:
-        """How many users have to agree to an update."""
+        """The number of users who must agree to an update."""
         holders = self._permissions.holders(Action.UPDATE_MANIFEST)
         return self.manifest.config.update_threshold or len(holders)
 
     @property
     def origin(self) -> str:
-        """The name that the manifest gives to the log; "" if it gives none."""
+        """The name of the log in the manifest, or ""."""
         transparency = self.manifest.config.transparency
         return "" if transparency is None else transparency.origin
 
     @property
     def must_sign(self) -> bool:
-        """Whether users have to sign what they decide."""
+        """Whether users must sign their decisions."""
         transparency = self.manifest.config.transparency
         return transparency is not None and transparency.signed_approvals
 
     @property
     def versions(self) -> dict[str, int]:
-        """The security versions that the manifest itself gives to packages, as leaves name them."""
+        """The packages' security versions in the manifest itself, by the names in leaves."""
         packages = self.manifest.packages.items()
         return {
             name_in_leaf(name): each.security_version
@@ -76,14 +76,14 @@ class Members:
 
     @property
     def recovery(self) -> tuple[int, int]:
-        """How many holders there are, and how many of their shares are enough."""
+        """The number of holders, and the number of sufficient shares."""
         holders = len(self.manifest.recovery_keys)
         return holders, self.manifest.config.recovery_threshold or holders
 
     def security_version(self, package: str) -> int:
-        """Return the security version that the manifest itself gives to ``package``.
+        """Return the security version of ``package`` in the manifest itself.
 
-        Raises ``HistoryRefusedError`` if it is not one with a security version.
+        Raises ``HistoryRefusedError`` unless this is a package with a security version.
         """
         found = self.manifest.packages.get(self._resources.get(package, ""))
         if found is None or found.security_version is None:
@@ -97,7 +97,7 @@ class Members:
             raise HistoryRefusedError(f"{quoted(min(unknown))} has no recovery key")
 
     def require_user(self, user: str, certificate: str) -> bytes:
-        """Return the certificate (DER) of ``user``, whose hash is ``certificate``.
+        """Return the certificate (DER) of ``user``. ``certificate`` is the expected hash.
 
         Raises ``HistoryRefusedError`` unless the manifest has exactly this user.
         """
@@ -111,7 +111,7 @@ class Members:
     def require_allowed(self, user: str, action: Action, resources: Iterable[str] = ()) -> None:
         """Raise ``HistoryRefusedError`` unless ``user`` has ``action`` on all of ``resources``.
 
-        What was allowed once is remembered: logs have many uploads of the same secrets.
+        Positive results are cached, because logs have many uploads of the same secrets.
         """
         asked = (user, action, tuple(resources))
         if asked in self._allowed:
@@ -124,9 +124,9 @@ class Members:
 
 @lru_cache(maxsize=16)
 def members_of(raw: bytes) -> Members:
-    """Return who may do what by the manifest ``raw``, after the check that coordinators make.
+    """Return the members of the manifest ``raw``, after the check that coordinators make.
 
-    Raises ``HistoryRefusedError`` if no coordinator accepts it.
+    Raises ``HistoryRefusedError`` if no coordinator accepts the manifest.
     """
     try:
         return Members(check(raw, now=_ANY_TIME).manifest)
@@ -138,9 +138,9 @@ def members_of(raw: bytes) -> Members:
 
 
 def signed_by(certificate: bytes, raw: bytes, leaf: Decided) -> Approval:
-    """Return the approval in ``raw``, which the key of ``certificate`` (DER) signed for ``leaf``.
+    """Return the approval in ``raw``, signed for ``leaf`` by the key of ``certificate`` (DER).
 
-    Its log, its base and its head are not compared. Raises ``LogInvalidError`` and
+    The function does not compare the approval's log, base and head. Raises ``LogInvalidError`` and
     ``HistoryRefusedError``.
     """
     signed = SignedApproval.read(raw)
@@ -152,7 +152,7 @@ def signed_by(certificate: bytes, raw: bytes, leaf: Decided) -> Approval:
     if not isinstance(leaf, leaves.UpdateCancelled):
         wanted["plan"] = leaf.plan
     if any(getattr(found, field) != value for field, value in wanted.items()):
-        raise HistoryRefusedError("the user signed another decision")
+        raise HistoryRefusedError("the user signed a different decision")
     return found
 
 
@@ -161,7 +161,7 @@ def require_head(
 ) -> None:
     """Raise ``HistoryRefusedError`` unless the head of ``approval`` is a head of this log.
 
-    The head has ``decided`` to ``size`` leaves.
+    The head has at least ``decided`` and at most ``size`` leaves.
     """
     if not decided <= approval.head.size <= size:
         raise HistoryRefusedError(

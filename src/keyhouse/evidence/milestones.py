@@ -1,4 +1,4 @@
-"""Checkpoints of an evidence file: of its entries, by its log, and cosigned by witnesses."""
+"""Checkpoints of an evidence file: over its entries, signed by its log, cosigned by witnesses."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,14 +17,14 @@ from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tree import Frontier, nodes_above
 
 LATE: Final = timedelta(minutes=10)
-"""How far clocks of coordinators, witnesses and verifiers may differ."""
+"""The largest accepted difference between clocks of coordinators, witnesses and verifiers."""
 
 MOST_OF_A_SIZE: Final = 64
 """Checkpoints of one size in a file. Exports over years have a few; each costs a millisecond."""
 
 
 class WholeTree:
-    """Holds every node above the hashes of all leaves: twice the memory of these."""
+    """Stores every node above the leaf hashes. The nodes take as much memory as the hashes."""
 
     def __init__(self, hashes: Sequence[bytes]) -> None:
         row = list(hashes)
@@ -39,7 +39,7 @@ class WholeTree:
         return len(self._rows[0])
 
     def root(self, size: int) -> bytes:
-        """Return the root of the first ``size`` leaves, of which there are so many."""
+        """Return the root over the first ``size`` leaves; ``size`` must not exceed the tree."""
         roots, first = [], 0
         for level in range(len(self._rows) - 1, -1, -1):
             if size >> level & 1:
@@ -49,7 +49,7 @@ class WholeTree:
 
 
 class Milestone(msgspec.Struct, frozen=True):
-    """A checkpoint of the file. ``time``: when enough witnesses cosigned it; None: not enough."""
+    """A checkpoint of the file. ``time``: the witnesses' median time; None without a quorum."""
 
     checkpoint: Checkpoint
     text: bytes
@@ -60,9 +60,9 @@ class Milestone(msgspec.Struct, frozen=True):
 def milestones_of(
     evidence: Evidence, key: VerifierKey, tree: WholeTree, pins: Pins | None
 ) -> tuple[Milestone, ...]:
-    """Return the checkpoints, which are of ``tree`` and signed by ``key``; the last is witnessed.
+    """Return the checkpoints of ``tree`` signed by ``key``. The last checkpoint has a quorum.
 
-    Raises ``EvidenceRefusedError``.
+    Raises ``EvidenceRefusedError``. Without a policy in ``pins``, no quorum is required.
     """
     notes = [*_continued(evidence, key, tree)]
     if not notes or notes[-1][1].size != tree.size:
@@ -84,12 +84,14 @@ def _continued(
             verified(note, [key])
             checkpoint = Checkpoint.read(note.text)
         if checkpoint.origin != evidence.origin or checkpoint.encode() != note.text:
-            raise EvidenceRefusedError(Step.TREE, "a checkpoint is of another log, or says more")
+            raise EvidenceRefusedError(
+                Step.TREE, "a checkpoint is of another log, or not canonical"
+            )
         if not size <= checkpoint.size <= tree.size or checkpoint.size == 0:
             raise EvidenceRefusedError(Step.TREE, "the sizes of the checkpoints are out of order")
         if tree.root(checkpoint.size) != checkpoint.root:
             raise EvidenceRefusedError(
-                Step.TREE, f"the entries are not those of the checkpoint of {checkpoint.size}"
+                Step.TREE, f"the entries do not match the checkpoint of {checkpoint.size} entries"
             )
         equal = equal + 1 if checkpoint.size == size else 1
         if equal > MOST_OF_A_SIZE:
@@ -101,7 +103,7 @@ def _continued(
 
 
 def _require_rising(milestones: Sequence[Milestone]) -> None:
-    """Refuse times of witnesses that run back by more than clocks differ."""
+    """Refuse a witness time earlier than its predecessor by more than clocks may differ."""
     times = [(each.checkpoint.size, each.time) for each in milestones if each.time is not None]
     for (_, before), (size, time) in pairwise(times):
         if time < before - LATE:
@@ -115,7 +117,7 @@ def _require_rising(milestones: Sequence[Milestone]) -> None:
 def _witnessed(
     note: SignedNote, checkpoint: Checkpoint, key: VerifierKey, pins: Pins | None
 ) -> Milestone:
-    """Return the milestone with those of the policy's witnesses that have cosigned it.
+    """Return the milestone of ``checkpoint``, with the cosigning witnesses of the policy.
 
     A cosignature later than the verifier's clock does not count.
     """
@@ -150,7 +152,7 @@ def _require_quorum(last: Milestone, pins: Pins | None) -> None:
 
 
 def date_of(seconds: int) -> datetime:
-    """Return the time ``seconds`` after 1970. Raises ``LogInvalidError`` if it is not a date."""
+    """Return the time ``seconds`` after 1970. Raises ``LogInvalidError`` beyond all dates."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""What an auditor trusts, and has from elsewhere than an evidence file."""
+"""The auditor's trust, from sources other than the evidence file."""
 
 from datetime import datetime, timedelta
 
@@ -10,13 +10,13 @@ from keyhouse.transparency.policy import Policy
 
 
 class Pins(msgspec.Struct, frozen=True, kw_only=True):
-    """What verifies a file, and is in none.
+    """The values that verify a file. No file contains its own pins.
 
-    ``root`` and ``manifest``: the hash of the root certificate, and of the first manifest; one of
-    them is given, or both. ``identity``: of the code that vouches for the last checkpoint; starts
-    may also be of ``accepted``. ``policy``: None if no witness is trusted. ``max_age``: of the last
-    witness time, at ``now``, which is the time of the verifier's own clock. ``allowed``: gaps that
-    the auditor accepts.
+    ``root`` and ``manifest`` are the hashes of the root certificate and of the first manifest; at
+    least one is given. ``identity`` is the code with the quote of the last checkpoint; the code of
+    a start may also be in ``accepted``. ``policy`` is None if no witness is trusted. ``max_age``
+    limits the age of the last witness time at ``now``. ``now`` is the time of the verifier's own
+    clock. ``allowed`` are the gaps that the auditor accepts.
     """
 
     root: str = ""

@@ -1,4 +1,4 @@
-"""What a verified evidence file says, for people: its entries as rows, then what is not proven."""
+"""A verified evidence file for people: its entries as rows, then the unproven parts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -22,11 +22,11 @@ NEVER_PROVEN: Final = (
     "that nobody with the hardware in hand forged its quotes",
     "that the witnesses are independent of each other",
 )
-"""What no evidence file proves."""
+"""The statements that no evidence file proves."""
 
 
 class Lane(StrEnum):
-    """What an entry is about."""
+    """The subject of an entry."""
 
     CODE = "code"
     MANIFESTS = "manifests"
@@ -35,28 +35,28 @@ class Lane(StrEnum):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """An entry, or several alike: their numbers, times (UTC, of the last) and what they say."""
+    """An entry, or several similar entries: numbers, times (UTC, of the last entry) and content."""
 
     first: int
     last: int
     lane: Lane
     claimed: datetime | None
     witnessed: datetime | None
-    text: str  # with what is not proven of it, in a few words
-    event: str  # the same without that
-    is_marked: bool = False  # for a reader to look at
+    text: str  # with the unproven parts, in a few words
+    event: str  # without the unproven parts
+    is_marked: bool = False  # for the reader's attention
     gaps: tuple[Gap, ...] = ()
     claims: tuple[Claim, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def numbers(self) -> str:
-        """The numbers of its entries."""
+        """The numbers of the entries."""
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
 
 def rows_of(verified: Verified) -> list[Row]:
-    """Return the history in rows; uploads, anchors and hidden entries in a row are one."""
+    """Return the history in rows. Consecutive uploads, anchors and hidden entries share a row."""
     found: list[Row] = []
     indexed = enumerate(verified.entries)
     for kind, group in groupby(indexed, key=lambda each: _joined(each[0], each[1])):
@@ -88,7 +88,7 @@ def rows_of(verified: Verified) -> list[Row]:
 
 
 def gaps_of(verified: Verified) -> list[str]:
-    """Return the gaps and claims of each log with their entries; then what is never proven."""
+    """Return the gaps and claims of each log with their entries; then ``NEVER_PROVEN``."""
     gaps = (
         f"{gap}: {gap.text}{_in_brackets(where_in(verified, log, numbers))}"
         for log in verified.logs
@@ -103,7 +103,7 @@ def gaps_of(verified: Verified) -> list[str]:
 
 
 def where_in(verified: Verified, log: Verified, entries: Sequence[int]) -> str:
-    """Return ``entries`` of ``log`` in words, "" for the whole file; another log has its name."""
+    """Return ``entries`` of ``log`` in words, or "" for the whole file; an earlier log is named."""
     if log is verified:
         return entry_numbers(entries) if entries else ""
     numbers = entry_numbers(entries) if entries else "the whole file"
@@ -115,7 +115,7 @@ def _in_brackets(text: str) -> str:
 
 
 def summary_of(verified: Verified) -> dict[str, str]:
-    """Return the result in a few words, under their names."""
+    """Return the result in a few words, by name."""
     evidence, last = verified.evidence, verified.milestones[-1]
     final = verified.entries[-1].after
     found = {
@@ -140,7 +140,7 @@ def summary_of(verified: Verified) -> dict[str, str]:
 def result_of(verified: Verified) -> dict[str, object]:
     """Return the result for programs: the outcome, each gap and each claim with its entries.
 
-    ``before`` has the same of each log before, the newest first.
+    ``before`` has the same for each earlier log, the newest first.
     """
     refused = set(verified.not_allowed)
     return {
@@ -176,12 +176,12 @@ def _open_points(log: Verified, refused: set[Gap]) -> dict[str, object]:
 
 
 def in_words(time: datetime | None) -> str:
-    """Return ``time`` in UTC to the second; "" for none."""
+    """Return ``time`` in UTC to the second, or "" for None."""
     return "" if time is None else f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def _joined(index: int, judged: Judged) -> int | str:
-    """Return under which name entries in a row are one; of others their number."""
+    """Return the name of the row that consecutive entries share; of a single entry the number."""
     match judged.leaf:
         case None:
             return "hidden"
@@ -213,7 +213,7 @@ def _row(entries: Sequence[Judged], index: int) -> Row:
     judged = entries[index]
     before = entries[index - 1].after if index else None
     leaf = judged.leaf
-    assert leaf is not None  # noqa: S101 hidden ones are joined
+    assert leaf is not None  # noqa: S101 hidden entries are joined
     text = text_of(leaf, before)
     event = text.removesuffix(CLAIMED)
     if Gap.NOT_SIGNED in judged.gaps:
@@ -238,7 +238,7 @@ _T = TypeVar("_T")
 
 
 def _union(each: Iterable[tuple[_T, ...]]) -> tuple[_T, ...]:
-    """Return everything in ``each`` once."""
+    """Return all values in ``each`` without repetition."""
     return tuple(dict.fromkeys(one for several in each for one in several))
 
 
@@ -257,7 +257,7 @@ def _moment(judged: Judged) -> datetime | None:
 
 
 def entry_numbers(entries: Sequence[int]) -> str:
-    """Return numbers of entries, those in a row as one."""
+    """Return numbers of entries, with ranges for consecutive numbers."""
     return ("entries " if len(entries) > 1 else "entry ") + listed(_ranges(entries))
 
 

@@ -1,21 +1,20 @@
-"""Verifies an evidence file, with no network, against what an auditor trusts from elsewhere.
+"""Verify an evidence file, without network, against the auditor's pins.
 
-1. The file is in its one form, and each object has the hash that it is named by (``bundle``).
-2. It is of the deployment that is pinned: by its root, or by its first manifest.
-3. The root has signed the log's key, and the intermediate; the origin is the key's name.
-4. The tree over all entries has the roots that all checkpoints say, to the last entry: nothing is
-   left out, so no proofs are needed. The log's key has signed each checkpoint.
-5. Witnesses, enough for the auditor's policy, have cosigned the last checkpoint. Each entry gets
-   the time of the first checkpoint over it that enough have cosigned: half of them say an earlier
-   one, half a later one.
+1. The file has the canonical form, and each object has the hash in its name (``bundle``).
+2. The file belongs to the pinned deployment, by its root or by its first manifest.
+3. The root has signed the log's key and the intermediate. The origin is the name of the key.
+4. The tree over all entries has the roots of all checkpoints, up to the last entry. No entry is
+   missing, so no proofs are needed. The log's key has signed each checkpoint.
+5. Enough witnesses for the auditor's policy have cosigned the last checkpoint. The time of a
+   checkpoint with a quorum is the median of its witnesses' times. Each entry gets the time of the
+   first such checkpoint over the entry.
 6. Hardware vouches for the last checkpoint and the root, at that time and with the collateral in
-   the file, and the code is accepted.
-7. The leaves are one history (``history``); the quotes of starts are of accepted code.
+   the file. The code is accepted.
+7. The leaves form one history (``history``). The quotes of starts have accepted code.
+8. The auditor allows every gap. A gap is a missing check, with its entries.
 
-8. The auditor allows every gap: a check that could not be made, with the entries it is about.
-
-The first step that fails refuses the file. If the log replaces other logs and the auditor has their
-evidence, these files are verified first, under the same pins (``continuation``).
+The first failed step refuses the file. If the log replaces earlier logs and the auditor has their
+evidence, those files are verified first, under the same pins (``continuation``).
 """
 
 from collections.abc import Iterable, Iterator
@@ -60,13 +59,13 @@ from keyhouse.transparency.leaf import (
 )
 from keyhouse.transparency.root_signature import LOG_KEY_CONTEXT, is_signed_by_root
 
-_TOLD: Final = 1000  # entries between two looks at how far it is
+_TOLD: Final = 1000  # entries between two reports of the progress
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
-    """An entry after its step. ``leaf`` is None if it is hidden; ``time``: of the witnesses.
+    """An entry after its step. ``leaf`` is None for a hidden entry. ``time`` is of the witnesses.
 
-    ``notes`` are for people to read: they refuse nothing.
+    ``notes`` are for people and cause no refusal.
     """
 
     leaf: Leaf | None
@@ -77,14 +76,14 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """What nobody but the coordinator says about the entry."""
+        """The statements of the entry that only the coordinator makes."""
         if isinstance(self.leaf, SecretsUploaded):
             return (Claim.UPLOAD,)
         return (Claim.RECOVERY,) if isinstance(self.leaf, Recovered) else ()
 
 
 class Outcome(StrEnum):
-    """The result of a verification that refuses nothing but gaps. Values are for programs."""
+    """The result of a verification without refusals other than gaps. Values are for programs."""
 
     PROVEN = "proven"  # no gap
     EXCEPT_ALLOWED = "proven-except-allowed-gaps"
@@ -93,11 +92,11 @@ class Outcome(StrEnum):
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """What an evidence file proves, and what it does not.
+    """The proven and the unproven parts of an evidence file.
 
-    ``pins`` is None if nothing was pinned: then signatures and history agree with each other, and
-    that is all. ``gaps`` and ``claims`` have the numbers of their entries; a gap without entries is
-    about the whole file. ``before``: of the log that this log replaces, if its file was given.
+    ``pins`` is None without pins: then only the agreement of signatures and history was verified.
+    ``gaps`` and ``claims`` have the numbers of their entries. A gap without entries is about the
+    whole file. ``before`` is the result for the replaced log, if its file was given.
     """
 
     evidence: Evidence
@@ -116,12 +115,12 @@ class Verified(msgspec.Struct, frozen=True):
 
     @property
     def every_gap(self) -> tuple[Gap, ...]:
-        """The gaps of this log and of the logs before it, each once."""
+        """The gaps of this log and of the earlier logs, without repetition."""
         return tuple(dict.fromkeys(gap for log in self.logs for gap in log.gaps))
 
     @property
     def not_allowed(self) -> tuple[Gap, ...]:
-        """The gaps of all logs that the auditor does not allow. They refuse the file."""
+        """The gaps of all logs that the auditor does not allow. Each of them refuses the file."""
         allowed = frozenset() if self.pins is None else self.pins.allowed
         return tuple(gap for gap in self.every_gap if gap not in allowed)
 
@@ -136,20 +135,20 @@ class Verified(msgspec.Struct, frozen=True):
 
     @property
     def is_simulated(self) -> bool:
-        """Whether its quotes were verified under another root than Intel's."""
+        """Whether the quotes were verified under a root other than Intel's."""
         return self.pins is not None and self.pins.vendor_root != INTEL_SGX_ROOT
 
     @property
     def witnessed(self) -> datetime | None:
-        """When enough witnesses cosigned the last checkpoint, if they did."""
+        """The witnesses' time of the last checkpoint, or None without a quorum."""
         return self.milestones[-1].time
 
 
 def verify(evidence: Evidence, pins: Pins, *before: Evidence) -> Verified:
-    """Return what ``evidence`` proves, with no gap but those that ``pins`` allow.
+    """Return the result for ``evidence``, without gaps other than those in ``pins.allowed``.
 
-    ``before``: evidence of logs that this log replaces, the oldest first. Raises
-    ``EvidenceRefusedError`` with the step that fails.
+    ``before`` is the evidence of the replaced logs, the oldest first. Raises
+    ``EvidenceRefusedError`` with the failed step.
     """
     verified = examine(evidence, pins, *before)
     require_allowed(verified)
@@ -157,7 +156,7 @@ def verify(evidence: Evidence, pins: Pins, *before: Evidence) -> Verified:
 
 
 def require_allowed(verified: Verified) -> None:
-    """Raise ``EvidenceRefusedError`` if a gap is not allowed, or if nothing was pinned."""
+    """Raise ``EvidenceRefusedError`` for a gap that is not allowed, and for missing pins."""
     refused = verified.not_allowed
     if not refused:
         return
@@ -166,7 +165,7 @@ def require_allowed(verified: Verified) -> None:
     raise EvidenceRefusedError(
         Step.GAPS,
         f"the file does not prove everything: {named}",
-        hint=f"ask for a file without gaps, or accept each of them: {words}",
+        hint=f"request a file without gaps, or accept each gap: {words}",
     )
 
 
@@ -178,18 +177,18 @@ def _where(verified: Verified, gap: Gap) -> str:
 
 
 def examine(evidence: Evidence, pins: Pins | None, *before: Evidence) -> Verified:
-    """Return what ``evidence`` proves, with all its gaps, whether they are allowed or not.
+    """Return the result for ``evidence`` with all gaps, allowed or not.
 
-    ``before``: evidence of logs that this log replaces, the oldest first. Raises
-    ``EvidenceRefusedError`` with the step that fails. The result is not a proof: use ``verify``, or
-    ``require_allowed`` after it.
+    ``before`` is the evidence of the replaced logs, the oldest first. Raises
+    ``EvidenceRefusedError`` with the failed step. The result is not a proof: use ``verify``, or
+    ``require_allowed`` afterwards.
     """
     old = _examined_before(before, pins) if before else None
     gaps = _deployment(evidence, pins, old)
     key = _log_key(evidence)
     logs = () if pins is None or pins.policy is None else pins.policy.logs
     if logs and key not in logs:
-        raise EvidenceRefusedError(Step.LOG_KEY, "the policy names other logs")
+        raise EvidenceRefusedError(Step.LOG_KEY, "the policy does not name the log's key")
     begin("building the tree", 1)
     tree = WholeTree(evidence.hashes)
     milestones = milestones_of(evidence, key, tree, pins)
@@ -205,7 +204,7 @@ def examine(evidence: Evidence, pins: Pins | None, *before: Evidence) -> Verifie
 
 
 def _examined_before(before: tuple[Evidence, ...], pins: Pins | None) -> Verified:
-    """Return what the last file of ``before`` proves. Only the newest log has a maximum age."""
+    """Return the result for the last file of ``before``. Only the newest log has a maximum age."""
     of_any_age = None if pins is None else replace(pins, max_age=None)
     try:
         return examine(before[-1], of_any_age, *before[:-1])
@@ -218,7 +217,7 @@ _T = TypeVar("_T")
 
 
 def _numbered(each: Iterable[tuple[_T, ...]]) -> dict[_T, tuple[int, ...]]:
-    """Return everything that entries have, with the numbers of the entries."""
+    """Return all values of the entries, each with the numbers of its entries."""
     found: dict[_T, list[int]] = {}
     for index, several in enumerate(each):
         for one in several:
@@ -227,7 +226,7 @@ def _numbered(each: Iterable[tuple[_T, ...]]) -> dict[_T, tuple[int, ...]]:
 
 
 def _deployment(evidence: Evidence, pins: Pins | None, old: Verified | None) -> list[Gap]:
-    """Step 2. Return the gaps of what is pinned.
+    """Step 2. Return the gaps of the pins.
 
     The first manifest is in the first log of a deployment; later logs have the same root.
     """
@@ -238,7 +237,7 @@ def _deployment(evidence: Evidence, pins: Pins | None, old: Verified | None) -> 
     if not pins.root and not pins.manifest:
         raise EvidenceRefusedError(Step.DEPLOYMENT, "neither its root nor its manifest is pinned")
     if pins.root and object_name(evidence.root) != pins.root:
-        raise EvidenceRefusedError(Step.DEPLOYMENT, "it is of another root certificate")
+        raise EvidenceRefusedError(Step.DEPLOYMENT, "its root certificate is not the pinned one")
     if pins.manifest and old is None:
         _require_first(evidence, pins.manifest)
     if pins.root:
@@ -252,11 +251,11 @@ def _require_first(evidence: Evidence, manifest: str) -> None:
         with refused_at(Step.DEPLOYMENT):
             leaf = None if isinstance(first, Hidden) else read_leaf(first)
     if not isinstance(leaf, ManifestSet) or leaf.manifest != manifest:
-        raise EvidenceRefusedError(Step.DEPLOYMENT, "its first manifest is not the one pinned")
+        raise EvidenceRefusedError(Step.DEPLOYMENT, "its first manifest is not the pinned manifest")
 
 
 def _log_key(evidence: Evidence) -> VerifierKey:
-    """Step 3."""
+    """Step 3. Return the log's key."""
     with refused_at(Step.LOG_KEY):
         key = VerifierKey.read(evidence.log.key)
     if key.kind != ED25519 or key.name != evidence.origin:
@@ -284,7 +283,7 @@ def _log_key(evidence: Evidence) -> VerifierKey:
 
 
 def _history(evidence: Evidence, followed: Iterator[Judged]) -> tuple[Judged, ...]:
-    """Step 7."""
+    """Step 7. Return all entries after their steps."""
     begin("following the history", len(evidence.entries))
     found: list[Judged] = []
     try:
@@ -300,7 +299,7 @@ def _history(evidence: Evidence, followed: Iterator[Judged]) -> tuple[Judged, ..
     last = found[-1].after.intermediate
     if last and last != object_name(evidence.intermediate):
         raise EvidenceRefusedError(
-            Step.HISTORY, "the intermediate certificate is not the one in force at the end"
+            Step.HISTORY, "the intermediate certificate is not in force at the end"
         )
     return tuple(found)
 

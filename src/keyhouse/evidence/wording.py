@@ -1,4 +1,4 @@
-"""What a leaf says, in a few words for people."""
+"""The content of a leaf, in a few words for people."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -8,16 +8,16 @@ from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import Leaf
 
 SHORT: Final = 16
-"""Hex digits of a hash that tell it apart for people."""
+"""Hex digits of a hash that distinguish it from similar hashes for people."""
 
 CLAIMED: Final = ", claimed by the coordinator"
-"""The end of a text about something that no user signs."""
+"""The end of a text about an event without a user's signature."""
 
 _MOST_NAMES: Final = 12
 
 
 def text_of(leaf: Leaf, before: History | None) -> str:  # noqa: C901, PLR0911 a case each
-    """Return what ``leaf`` says after the history ``before``."""
+    """Return the content of ``leaf`` in words, after the history ``before``."""
     match leaf:
         case leaves.LogBegun():
             return _begun(leaf)
@@ -54,7 +54,7 @@ def text_of(leaf: Leaf, before: History | None) -> str:  # noqa: C901, PLR0911 a
 
 
 def is_other_code(leaf: Leaf, before: History | None) -> bool:
-    """Tell whether ``leaf`` is the start of other code than the one that started last."""
+    """Return whether ``leaf`` is a start of different code than the previous start."""
     last = None if before is None else before.started
     if not isinstance(leaf, leaves.Started) or last is None:
         return False
@@ -62,7 +62,7 @@ def is_other_code(leaf: Leaf, before: History | None) -> bool:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return the first of ``names``, and how many more there are."""
+    """Return the first of ``names``, and the number of the rest."""
     every = list(names)
     more = len(every) - _MOST_NAMES
     return ", ".join(every[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Runs inside a workload: joins the deployment, puts files in place, starts the program.
+"""Run inside a workload: join the deployment, write the files, start the program.
 
 ``python -m keyhouse.launcher`` imports this package before the process is isolated from its
 environment. So the package imports a public name at its first use.

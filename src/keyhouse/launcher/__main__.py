@@ -1,4 +1,4 @@
-"""Starts the launcher: ``python -I -B -m keyhouse.launcher``, with the options of `run`."""
+"""Start the launcher: ``python -I -B -m keyhouse.launcher``, with the options of `run`."""
 
 import sys
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def main(arguments: "Sequence[str]") -> "NoReturn":
     """Isolate this process from its environment, join, and become the program.
 
-    Nothing of the commands for people is imported: this is the program in the workload's enclave.
+    This is the program in the workload's enclave, so it imports no command for people.
     """
     from keyhouse.base.process.isolation import isolate
 

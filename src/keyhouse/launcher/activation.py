@@ -30,27 +30,27 @@ from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
 _METHOD: Final = "/rpc.Marble/Activate"
 _LATER: Final = frozenset({Status.UNAVAILABLE, Status.FAILED_PRECONDITION})
 _HINTS: Final = {
-    Status.PERMISSION_DENIED: "compare type, package and limit in the manifest with what runs here",
-    Status.INVALID_ARGUMENT: "correct what the launcher was given, such as --dns-names",
+    Status.PERMISSION_DENIED: "compare type, package and limit in the manifest with this workload",
+    Status.INVALID_ARGUMENT: "correct the settings of the launcher, such as --dns-names",
 }
 _TRY_AGAIN: Final = (
-    f"check that it is the coordinator's workload API (usually port {WORKLOAD_API_PORT}),"
-    " and that it runs"
+    "check that the coordinator's workload API runs at this address (usually port"
+    f" {WORKLOAD_API_PORT})"
 )
 
 
 class Request(NamedTuple):
-    """The workload to activate, and the coordinator to ask."""
+    """The workload to activate, and the address of the coordinator."""
 
     address: Address
     credentials: Credentials
-    quote: bytes  # empty: the platform has none
+    quote: bytes  # empty without a platform
     kind: str  # the marble type
     who: uuid.UUID
 
 
 def read_mesh_address(text: str) -> Address:
-    """Return ``host``, ``host:port`` or ``[IPv6]:port`` as an address; port 2001 if it has none.
+    """Parse ``host``, ``host:port`` or ``[IPv6]:port``. The default port is 2001.
 
     Raises ``LaunchRefusedError``.
     """
@@ -58,14 +58,15 @@ def read_mesh_address(text: str) -> Address:
 
 
 async def activate(request: Request, anchor: Anchor | None, timeout: float) -> Delivered:  # noqa: ASYNC109 grpclib is told it, too
-    """Return what the coordinator delivers to ``request``, after all of it was checked.
+    """Return the parameters that the coordinator delivers to ``request``, after all checks.
 
-    ``anchor``: the deployment to trust; None trusts any peer. ``timeout`` in seconds, in total.
+    ``anchor`` is the deployment to trust; None trusts any peer. ``timeout`` is the total in
+    seconds.
 
     Raises:
         CoordinatorNotTrustedError, ActivationRefusedError, AnswerUnreadableError,
             LaunchRefusedError: final.
-        NotReachableError, NotReadyError: trying again may help.
+        NotReachableError, NotReadyError: a retry may help.
     """
     seen: list[bytes] = []
 
@@ -82,9 +83,9 @@ async def activate(request: Request, anchor: Anchor | None, timeout: float) -> D
             raise _not_connected(error, request.address, in_tls=context.in_tls) from None
         raise _told(error, request.address) from None
     except (ProtocolError, DecodeError, NotImplementedError, AssertionError, KeyError):
-        # grpclib takes for granted that there is a :status, a known form of message, and so on.
+        # grpclib assumes a :status header, a known form of message, and more.
         raise AnswerUnreadableError(
-            f"what answers at {request.address} does not speak this interface",
+            f"the peer at {request.address} does not answer in this interface",
             hint=_TRY_AGAIN,
         ) from None
     parameters = answer.Parameters
@@ -117,25 +118,25 @@ def _not_connected(error: Exception, address: Address, *, in_tls: bool) -> NotRe
 
 
 def _told(error: Exception, address: Address) -> KeyhouseError:
-    """Return what ``error``, of the call over a connection, means for the launcher."""
+    """Return the launcher's error for ``error`` of a call over an open connection."""
     if isinstance(error, PeerRefusedError):
         return error.reason_why
     if isinstance(error, GRPCError):
         return _refusal(error, address)
     if isinstance(error, TimeoutError):
-        return NotReachableError(f"{address} gives no answer in time", hint=_TRY_AGAIN)
-    return NotReachableError(f"{address} closed before it answered", hint=_TRY_AGAIN)
+        return NotReachableError(f"{address} sent no answer in time", hint=_TRY_AGAIN)
+    return NotReachableError(f"{address} closed the connection before its answer", hint=_TRY_AGAIN)
 
 
 def _refusal(error: GRPCError, address: Address) -> KeyhouseError:
     words = shown(error.message or "no reason given")
     if error.status is Status.DEADLINE_EXCEEDED:
-        return NotReachableError(f"{address} gives no answer in time", hint=_TRY_AGAIN)
+        return NotReachableError(f"{address} sent no answer in time", hint=_TRY_AGAIN)
     if error.status in _LATER:
         return NotReadyError(
             f"the coordinator cannot activate now ({error.status.name}): {words}",
-            hint="see its status: it may wait for a manifest, for its recovery, or for a secret"
-            " that a user has to upload",
+            hint="see its status: it may wait for a manifest, for its recovery, or for the upload"
+            " of a secret",
         )
     return ActivationRefusedError(
         f"the coordinator refused the activation ({error.status.name}): {words}",

@@ -28,17 +28,17 @@ _MOST_PROBLEMS: Final = 20  # of a file, in one error
 
 
 Anchors = Callable[[float], Anchor | None]
-"""Gives the anchor for an attempt, within so many seconds."""
+"""Return the anchor for an attempt, within the given number of seconds."""
 
 
 def anchors(settings: RunSettings) -> Anchors | None:
-    """Return a function that gives the anchor of each attempt. None: ``--unverified-coordinator``.
+    """Return a function for the anchor of each attempt, or None with ``--unverified-coordinator``.
 
-    With an attestation file the quote is verified again for each attempt: a coordinator has another
-    root while it waits for its recovery.
+    With an attestation file, each attempt verifies a new quote, because a coordinator in recovery
+    mode has a temporary root.
 
-    Raises ``LaunchRefusedError`` and ``CoordinatorNotTrustedError`` for files that cannot be used.
-    What is returned raises the client's ``TrustError`` and ``UnreachableError``.
+    Raises ``LaunchRefusedError`` and ``CoordinatorNotTrustedError`` for unusable files. The
+    returned function raises the client's ``TrustError`` and ``UnreachableError``.
     """
     if settings.unverified_coordinator:
         return None
@@ -62,17 +62,18 @@ def _proven(settings: RunSettings, pinned: Anchor | None, seconds: float) -> Anc
     found = Anchor(proven.root_der, proven.intermediate_der)
     if pinned is not None and not _same(pinned, found):
         raise CoordinatorNotTrustedError(
-            "the coordinator is not trusted: it proves what it is, and is another deployment than"
-            f" that of {settings.root_certificate}",
+            "the coordinator is not trusted: its quote verifies, but its deployment is not that of"
+            f" {settings.root_certificate}",
             hint="a new deployment has a new root: update the file",
         )
     return found
 
 
 def _verified(settings: RunSettings, seconds: float) -> "TrustedCoordinator":
-    """Return the coordinator after it proved its identity by a quote.
+    """Return the coordinator after a quote proved its identity.
 
-    Nothing is remembered: a file system of a workload keeps no memory that the host could not undo.
+    There is no memory here: the host could roll back the file system of a workload, and any memory
+    on it.
     """
     from keyhouse.client.errors import AnswerUnreadableError, CallRefusedError, TrustError
     from keyhouse.client.trust import verify
@@ -85,12 +86,12 @@ def _verified(settings: RunSettings, seconds: float) -> "TrustedCoordinator":
         # The peer at this address has not proven to be the coordinator.
         raise TrustError(
             f"the coordinator is not trusted: it gave no quote: {error.message}",
-            hint="do not use it: it may be another machine that answers at this address",
+            hint="do not use it: another machine may answer at this address",
         ) from error
 
 
 def _trust(settings: RunSettings) -> "Trust":
-    """Return the identity to prove, and the collateral that verifies its quote."""
+    """Return the expected identity, and the collateral that verifies its quote."""
     from keyhouse.client.trust import Trust
     from keyhouse.client.trust_files import first_manifest_of, vendor_root
 
@@ -146,16 +147,16 @@ def _same(pinned: Anchor, found: Anchor) -> bool:
 
 
 def _beside(coordinator: str) -> str:
-    """Return the Client API's usual place at the host of the workload API."""
+    """Return the default address of the Client API: the host of the workload API, port 4433."""
     return str(Address(read_mesh_address(coordinator).host, CLIENT_API_PORT))
 
 
 def simulated_identity(path: Path | None) -> "Measurements | VmIdentity | None":
-    """Return what the attestation file ``path`` names: an enclave or a confidential VM.
+    """Return the identity in the attestation file ``path``: an enclave or a confidential VM.
 
-    None: the coordinator. Fields of an enclave that the file leaves out are zero. Raises
-    ``LaunchRefusedError`` if it cannot be read, and ``ConfigurationRefusedError`` if any enclave
-    would match it.
+    None stands for the coordinator. Missing fields of an enclave are zero. Raises
+    ``LaunchRefusedError`` for an unreadable file, and ``ConfigurationRefusedError`` for a file that
+    any enclave would match.
     """
     from keyhouse.attestation import Measurements, read_expected_identity
 

@@ -1,7 +1,7 @@
 """`keyhouse run`: join a deployment as a workload, then become the program.
 
-Nothing that was delivered is ever reported, and nothing of the launcher is left in the program but
-its process id: see ``launcher/program.py``.
+Reports never contain delivered data. Only the process id of the launcher remains in the program:
+see ``launcher/program.py``.
 """
 
 import json
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 
 
 class Report:
-    """Progress, warnings and the error at the end. It never gets anything that was delivered."""
+    """Reports progress, warnings and the final error. Delivered data never reach this class."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
 
     def progress(self, text: str) -> None:
-        """Tell what is done."""
+        """Report a completed step."""
         self._line("info", text)
 
     def warning(self, text: str) -> None:
-        """Tell what an operator should change."""
+        """Report a fault for the operator."""
         self._line("warning", text)
 
     def error(self, error: KeyhouseError) -> None:
-        """Tell why the program does not start."""
+        """Report the error that keeps the program from starting."""
         if self._as_json:
             self._line("error", error.message, hint=error.hint, code=error.code)
         else:
@@ -73,14 +73,18 @@ TRUST_FAILED: Final = 4
 INTERRUPTED: Final = 130
 
 _UNVERIFIED: Final = (
-    "the coordinator is NOT verified: a wrong one can feed this program any parameters"
+    "the coordinator is NOT verified: an attacker's can deliver any parameters to this program"
 )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Become the program, or return why not: 1 refused, 2 usage, 3 unreachable, 4 trust failed."""
+    """Become the program, or return the exit code.
+
+    The codes are 1 for refused, 2 for usage, 3 for unreachable, 4 for failed trust and 130 for
+    interrupted.
+    """
     environment = release_environment()
-    # What libraries log of a connection may hold what came over it, and goes nowhere.
+    # Log texts of libraries may contain received data, so they are dropped.
     warnings.simplefilter("ignore")
     logging.basicConfig(handlers=[logging.NullHandler()])
     report = Report(as_json=reports_in_json(os.environ))
@@ -117,7 +121,7 @@ def _launch(settings: RunSettings, environment: dict[bytes, bytes], report: Repo
 def become(program: "Program", files: "Mapping[str, Secret]", report: Report) -> NoReturn:
     """Write ``files`` and execute ``program``.
 
-    If that fails, or a signal ends this process before, none of the files is left.
+    If the execution fails, or a signal ends this process first, all written files are removed.
     """
     from keyhouse.launcher.files import write_files
     from keyhouse.launcher.program import start
@@ -128,13 +132,13 @@ def become(program: "Program", files: "Mapping[str, Secret]", report: Report) ->
             name = program.file.decode("utf-8", "backslashreplace")
             report.progress(f"activated: {len(files)} files written, starting {name}")
             start(program, end_if_stopped)
-        except BaseException:  # also the end that a signal asks for
+        except BaseException:  # also ``SystemExit`` after a signal
             remove_files()
             raise
 
 
 def _join(settings: RunSettings, report: Report) -> "Delivered":
-    """Return what the coordinator delivers, once it can."""
+    """Join the deployment, with retries, and return the delivered parameters."""
     from keyhouse.launcher.activation import Request, activate, read_mesh_address
     from keyhouse.launcher.anchors import anchors
     from keyhouse.launcher.credentials import make_credentials, read_names
@@ -167,7 +171,7 @@ def _join(settings: RunSettings, report: Report) -> "Delivered":
 def _quote_once(
     settings: RunSettings, credentials: "Credentials", report: Report
 ) -> Callable[[], bytes]:
-    """Return what gives the quote, made at the first call that succeeds; empty: no platform."""
+    """Return a function for the quote. The function stores its first result; empty: no platform."""
     from keyhouse.launcher.credentials import quote_over
 
     @cache
@@ -204,7 +208,7 @@ def _platform(settings: RunSettings, report: Report) -> "Platform | None":
 def _exit_code(error: KeyhouseError) -> int:
     if isinstance(error, SettingMisusedError):
         return USAGE
-    # By its code: the client's TrustError is one, too, and is not imported where it cannot occur.
+    # The code also covers the client's TrustError, which is imported only with --attestation.
     if error.code == "trust-failed":
         return TRUST_FAILED
     return UNREACHABLE if isinstance(error, UnavailableError) else REFUSED

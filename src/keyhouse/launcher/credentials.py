@@ -1,7 +1,7 @@
-"""What a workload presents when it joins: a temporary TLS certificate, a quote over it, and a CSR.
+"""The credentials of a joining workload: a temporary TLS certificate, its quote, and a CSR.
 
-The key is generated for this start and discarded with it: the coordinator delivers the workload's
-own key. The certificate signing request names what the delivered certificate shall be for.
+The key is generated for one start and then discarded, because the coordinator delivers the
+workload's key. The certificate signing request has the names for the delivered certificate.
 """
 
 import ipaddress
@@ -25,27 +25,28 @@ from keyhouse.launcher.errors import LaunchRefusedError
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 COMMON_NAME: Final = "Keyhouse Workload"
-# The coordinator does not check these dates; others may, with clocks that differ.
+# The coordinator does not check these dates. Other peers may check them with different clocks.
 _BEFORE: Final = timedelta(days=1)
 _AFTER: Final = timedelta(days=2)
 
 _LOOPBACK: Final = (ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1"))
-# The coordinator decides which names are allowed; this rejects what no certificate can hold.
+# The coordinator decides on the allowed names. This pattern rejects names that no certificate can
+# contain.
 _NAME: Final = re.compile(r"[A-Za-z0-9_.*-]{1,253}")
 
 
 class Names(NamedTuple):
-    """DNS names, and IP addresses: 127.0.0.1 and ::1 first, then those that were requested."""
+    """DNS names, and IP addresses: 127.0.0.1 and ::1 first, then the requested addresses."""
 
     dns: tuple[str, ...]
     ips: tuple[IpAddress, ...]
 
 
 def read_names(text: str) -> Names:
-    """Return the names of a comma-separated list, in its order, each once.
+    """Return the names of a comma-separated list, in its order, without duplicates.
 
-    White space around an entry and empty entries are dropped. An entry that parses as an IP
-    address is one. Source: wire reference, "Launcher".
+    White space around an entry and empty entries are dropped. An entry that parses as an IP address
+    counts as an IP address. Source: wire reference, "Launcher".
     """
     dns: dict[str, None] = {}
     ips: dict[IpAddress, None] = dict.fromkeys(_LOOPBACK)
@@ -66,7 +67,7 @@ def read_names(text: str) -> Names:
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """A fresh key, and what it has signed."""
+    """A fresh key, and its signed certificate and request."""
 
     key: Secret  # PKCS #8 DER, P-256
     certificate: bytes  # DER, self-signed; the quote is over its SHA-256
@@ -74,10 +75,10 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 def make_credentials(names: Names, now: datetime | None = None) -> Credentials:
-    """Return credentials over a fresh P-256 key. ``now`` has a zone; by default the current time.
+    """Return credentials with a fresh P-256 key. ``now`` has a zone; default: the current time.
 
-    Source: wire reference, "Launcher", steps 1 and 3. P-256 where it says P-384: the proof of a
-    P-384 key costs the coordinator much more.
+    Source: wire reference, "Launcher", steps 1 and 3. The reference names P-384. P-256 replaces it,
+    because the proof of a P-384 key costs the coordinator much more.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     alternatives = x509.SubjectAlternativeName(
@@ -99,7 +100,7 @@ def make_credentials(names: Names, now: datetime | None = None) -> Credentials:
 def quote_over(certificate: bytes, platform: Platform) -> bytes:
     """Return the platform's quote over ``certificate``, the TLS client certificate (DER).
 
-    SGX quotes have the 16-byte header in front, others come raw. Raises what the platform does.
+    An SGX quote gets the 16-byte header; other quotes stay unchanged. Raises the platform's errors.
     Source: wire reference, "Report data".
     """
     raw = platform.quote(report_data(quote_binding(certificate)))
@@ -113,7 +114,7 @@ def _address(entry: str) -> IpAddress | None:
         return None
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
         raise LaunchRefusedError(
-            "an IP address of the DNS names has a zone", hint="a certificate has no place for it"
+            "an IP address of the DNS names has a zone", hint="remove the zone (%...)"
         )
     return address
 

@@ -3,21 +3,21 @@
 ::
 
     RefusedError
-     +-- LaunchRefusedError         what the launcher was given, or was told to do, cannot be
-     +-- ActivationRefusedError     the coordinator said no, in its own words: never try again
-     +-- CoordinatorNotTrustedError the peer is not proven to be the coordinator: never try again
+     +-- LaunchRefusedError         an input of the launcher is unusable
+     +-- ActivationRefusedError     the coordinator refused, with its message: never retry
+     +-- CoordinatorNotTrustedError the peer is not proven to be the coordinator: never retry
     UnavailableError
-     +-- NotReachableError          no whole answer came; trying again may help
-     +-- NotReadyError              the coordinator cannot activate now; trying again may help
+     +-- NotReachableError          no complete answer arrived: a retry may help
+     +-- NotReadyError              the coordinator cannot activate now: a retry may help
     BrokenError
-     +-- AnswerUnreadableError      the answer is not of this interface
+     +-- AnswerUnreadableError      the answer does not match the interface
 """
 
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
 
 
 class LaunchRefusedError(RefusedError):
-    """Something that the launcher was given, or was told to do, is not possible."""
+    """A setting, a file or a delivered parameter of the launcher is unusable."""
 
     code = "launch-refused"
 
@@ -33,13 +33,13 @@ class ActivationRefusedError(RefusedError):
 
 
 class CoordinatorNotTrustedError(RefusedError):
-    """It is not proven that the peer, or what it delivered, is the coordinator's."""
+    """No proof shows that the peer, or the delivered data, belongs to the coordinator."""
 
     code = "trust-failed"
 
 
 class NotReachableError(UnavailableError):
-    """No whole answer came."""
+    """No complete answer arrived."""
 
     code = "unreachable"
 
@@ -51,6 +51,6 @@ class NotReadyError(UnavailableError):
 
 
 class AnswerUnreadableError(BrokenError):
-    """The answer is not one that the interface has."""
+    """The answer does not match the interface."""
 
     code = "answer-unreadable"

@@ -1,15 +1,16 @@
-"""Writes delivered files where the manifest says, and nowhere else.
+"""Write delivered files to the places in the manifest, and to no other place.
 
-1. Every path is checked before anything is written.
-2. No symbolic link is followed, in any part of a path: each directory is opened from the one above
-   it. Another user who may write to one of them, or the owner of a mounted volume, cannot redirect
-   a secret, not even by changing links meanwhile.
-3. Directories that are made are 0700, files 0600, whatever the umask says.
-4. A file appears whole or not at all: it is written beside its place and renamed. What was there
-   before is replaced, never written into: another link to it, or an open descriptor, sees nothing.
-5. If one file fails, or the program cannot be started, those that were written are removed: a
-   failed start leaves no secret. The caller defers signals meanwhile: an exception of a handler
-   between the name of a file and its note here would leave that file.
+1. Every path is checked before the first file is written.
+2. No symbolic link is followed, in any part of a path: each directory is opened relative to its
+   parent. Another user with write access to a directory, or the owner of a mounted volume, cannot
+   redirect a secret. Changing links during the write does not help such an attacker.
+3. New directories have mode 0700, and files have mode 0600, regardless of the umask.
+4. A file appears complete or not at all: it is written to a temporary file and renamed. An earlier
+   file is replaced and never overwritten. So another link to it, or an open descriptor, does not
+   see the new content.
+5. If one file fails, or the program cannot be started, the written files are removed: a failed
+   start leaves no secret. The caller defers signals meanwhile. Otherwise an exception of a handler
+   between the creation of a file and its record here would leave that file.
 """
 
 import os
@@ -26,45 +27,46 @@ from keyhouse.launcher.errors import LaunchRefusedError
 _GRAMINE_KEYS: Final = (b"dev", b"attestation", b"keys")
 _GRAMINE_MAIN_KEY: Final = (b"dev", b"attestation", b"protected_files_key")
 _LONGEST_SHOWN: Final = 200
-_SURROUNDING: Final = "must lead to a file, without .., and not end in a slash"
+_SURROUNDING: Final = "must name a file, without .. and without a slash at the end"
 _FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEY: Final = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Place(NamedTuple):
-    """A path, cut into its names. ``absolute`` or below the working directory."""
+    """A path, split into its names: ``absolute``, or relative to the working directory."""
 
-    path: str  # as the manifest has it
+    path: str  # unchanged, from the manifest
     absolute: bool
-    folders: tuple[bytes, ...]  # from the outermost
+    folders: tuple[bytes, ...]  # outermost first
     name: bytes
 
     @property
     def is_gramine_key(self) -> bool:
-        """Whether writing there hands a key to Gramine, which other files may need."""
+        """Whether a write there delivers a key to Gramine. Other files may need this key."""
         names = (*self.folders, self.name)
         in_keys = self.folders == _GRAMINE_KEYS or names == _GRAMINE_MAIN_KEY
         return self.absolute and in_keys
 
 
 class _ObstacleError(Exception):
-    """Something is there that must not be replaced."""
+    """A file at this place must not be replaced."""
 
 
 def write_files(
     files: Mapping[str, Secret], end_if_stopped: Callable[[], None] = lambda: None
 ) -> Callable[[], None]:
-    """Write ``files``, path to content: all of them, or none stays. Return what removes them again.
+    """Write ``files``, a mapping of paths to contents, and return a function that removes them.
 
-    Relative paths start at the working directory. ``end_if_stopped`` is called before each file; an
-    exception of it ends the writing. Raises ``LaunchRefusedError``, naming the path.
+    After a failure no written file stays. Relative paths start at the working directory.
+    ``end_if_stopped`` is called before each file, and its exception ends the writing. Raises
+    ``LaunchRefusedError`` with the path.
     """
     done: list[Place] = []
     for place in placed(files):
         try:
             end_if_stopped()
             _write(place, files[place.path].reveal())
-        except BaseException as error:  # also the end that a signal asks for
+        except BaseException as error:  # also ``SystemExit`` after a signal
             _remove(done)
             if isinstance(error, OSError | _ObstacleError):
                 raise _refused(place, error) from None
@@ -74,23 +76,23 @@ def write_files(
 
 
 def placed(paths: Iterable[str]) -> tuple[Place, ...]:
-    """Return the places of ``paths``, Gramine's keys first, the rest in order of their paths.
+    """Return the places of ``paths``: Gramine's keys first, the rest in order of their paths.
 
-    Raises ``LaunchRefusedError`` for a path that names no file, goes upwards, or conflicts with
-    another.
+    Raises ``LaunchRefusedError`` for a path without a file name, with "..", or in conflict with
+    another path.
     """
     places = sorted(map(_place, paths), key=lambda place: (not place.is_gramine_key, place.path))
     seen: dict[tuple[bool, tuple[bytes, ...]], str] = {}
     for place in places:
         whole = (place.absolute, (*place.folders, place.name))
         if whole in seen:
-            raise _misplaced(place.path, f"is the same as {_quoted(seen[whole])}")
+            raise _misplaced(place.path, f"equals the path {_quoted(seen[whole])}")
         seen[whole] = place.path
     for place in places:
         for depth in range(1, len(place.folders) + 1):
             above = (place.absolute, place.folders[:depth])
             if above in seen:
-                raise _misplaced(place.path, f"needs a directory where {_quoted(seen[above])} goes")
+                raise _misplaced(place.path, f"has the file {_quoted(seen[above])} as a directory")
     return tuple(places)
 
 
@@ -119,18 +121,18 @@ def _write(place: Place, content: bytes) -> None:
 
 
 def _hand_over(place: Place, content: bytes) -> None:
-    """Give Gramine a key: its special file exists and takes the key in one write."""
+    """Write a key to Gramine's special file, which exists and accepts the key in a single write."""
     handle = os.open(place.path, _KEY)
     try:
         written = os.write(handle, content)
     finally:
         os.close(handle)
     if written != len(content):
-        raise _ObstacleError(f"it took {written} of {len(content)} bytes")
+        raise _ObstacleError(f"Gramine accepted {written} of {len(content)} bytes")
 
 
 def _folder(place: Place, *, make: bool) -> int:
-    """Return a descriptor of the directory that ``place`` is in."""
+    """Return a descriptor of the directory of ``place``."""
     handle = os.open("/" if place.absolute else ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for depth, name in enumerate(place.folders):
         try:
@@ -158,7 +160,7 @@ def _inner(above: int, name: bytes, *, make: bool) -> int:
 
 
 def _make_folder(above: int, name: bytes) -> None:
-    before = os.umask(0o077)  # the inherited one may deny us opening it
+    before = os.umask(0o077)  # with the inherited umask, opening it may fail
     try:
         os.mkdir(name, 0o700, dir_fd=above)
     finally:
@@ -168,7 +170,7 @@ def _make_folder(above: int, name: bytes) -> None:
 def _opened(above: int, name: bytes) -> int:
     try:
         return os.open(name, os.O_RDONLY | _FOLDER, dir_fd=above)
-    except PermissionError:  # a directory that may be passed, not listed
+    except PermissionError:  # the directory may be traversed, but not listed
         return os.open(name, os.O_PATH | _FOLDER, dir_fd=above)
 
 
@@ -181,13 +183,13 @@ def _require_replaceable(folder: int, name: bytes) -> None:
     with suppress(FileNotFoundError):
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
         if stat.S_ISLNK(mode):
-            raise _ObstacleError("it is a symbolic link, and none is followed")
+            raise _ObstacleError("it is a symbolic link, which is not followed")
         if not stat.S_ISREG(mode):
-            raise _ObstacleError("something else than a regular file is there")
+            raise _ObstacleError("it exists, and is not a regular file")
 
 
 def _remove(places: Sequence[Place]) -> None:
-    """Remove what was written; what cannot be removed stays: the first failure is reported."""
+    """Remove the written files. A failure leaves its file, because the first error is reported."""
     for place in places:
         if place.is_gramine_key:
             continue
@@ -207,7 +209,7 @@ def _is_link(above: int, name: bytes) -> bool:
 
 def _link(path: str) -> str:
     real = ascii(os.path.realpath(path))
-    return f"{path!a} is a symbolic link, and none is followed; the real path is {real}"
+    return f"{path!a} is a symbolic link, which is not followed; the real path is {real}"
 
 
 def _text(raw: bytes) -> str:
@@ -216,9 +218,9 @@ def _text(raw: bytes) -> str:
 
 def _refused(place: Place, error: OSError | _ObstacleError) -> LaunchRefusedError:
     problem = os_reason(error) if isinstance(error, OSError) else str(error)
-    hint = "name another place in the manifest, or make this one writable for this user only"
+    hint = "name another path in the manifest, or make this path writable for this user only"
     if place.is_gramine_key:
-        hint = "Gramine has this file only for keys that its manifest names"
+        hint = "Gramine has this file only for the keys in its manifest"
     return LaunchRefusedError(
         f"the file {place.path[:200]!a} of the manifest cannot be written: {problem}",
         hint=hint,
@@ -232,5 +234,5 @@ def _quoted(path: str) -> str:
 def _misplaced(path: str, problem: str) -> LaunchRefusedError:
     return LaunchRefusedError(
         f"the file {_quoted(path)} of the manifest cannot be written: its path {problem}",
-        hint="correct it in the manifest",
+        hint="correct the path in the manifest",
     )

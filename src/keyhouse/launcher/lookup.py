@@ -1,9 +1,10 @@
-"""Deadlines that hold while names are resolved.
+"""Deadlines that hold during the resolution of names.
 
-The system's resolver cannot be interrupted, and takes minutes where several servers and search
-domains do not answer, as while a cluster starts. asyncio calls it on threads that it joins in the
-end, other libraries on their own thread: neither a deadline nor a signal would end that. Here it
-runs on daemon threads that are never joined.
+The system's resolver cannot be interrupted. While a cluster starts, several name servers and search
+domains may not answer, and the resolver takes minutes. asyncio calls the resolver on threads and
+joins them at the end. Other libraries call it on their own thread. In both cases neither a deadline
+nor a signal could end the wait. This module runs the resolver on daemon threads that are never
+joined.
 """
 
 import asyncio
@@ -21,25 +22,25 @@ T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Return what ``work`` returns, as ``asyncio.run`` does, without waiting for look-ups."""
+    """Run ``work`` as ``asyncio.run`` does, but do not wait for unfinished look-ups at the end."""
     with asyncio.Runner(loop_factory=_Loop) as runner:
         return runner.run(work)
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
-    """Return what ``work`` returns, on a thread. Raises ``NotReachableError`` after ``seconds``.
+    """Run ``work`` on a thread. Raises ``NotReachableError`` after ``seconds``.
 
-    The thread then continues, and its result is dropped.
+    In this case the thread continues, and its result is dropped.
     """
     begun = _begun(work)
     try:
         return begun.result(seconds)
     except TimeoutError:
-        if begun.done():  # at the last moment, or the error is its own
+        if begun.done():  # ``work`` ended at the last moment, or raised a TimeoutError itself
             return begun.result()
         raise NotReachableError(
             "the coordinator did not prove its identity in time",
-            hint="check the address, that the coordinator runs, and that names are resolved",
+            hint="check the address, that the coordinator runs, and the resolution of names",
         ) from None
 
 
@@ -54,15 +55,15 @@ class _Loop(asyncio.SelectorEventLoop):
         proto: int = 0,
         flags: int = 0,
     ) -> list[Any]:
-        """Return what the system's resolver finds. Raises ``OSError``."""
+        """Return the addresses from the system's resolver. Raises ``OSError``."""
         ask = partial(socket.getaddrinfo, host, port, family, type, proto, flags)
         return await asyncio.wrap_future(_begun(ask), loop=self)
 
 
 def _begun(work: Callable[[], T]) -> "Future[T]":
-    """Return the outcome of ``work``, which runs on a daemon thread of its own."""
+    """Start ``work`` on its own daemon thread, and return its future result."""
     outcome: Future[T] = Future()
-    outcome.set_running_or_notify_cancel()  # a cancellation would not stop it
+    outcome.set_running_or_notify_cancel()  # a cancellation could not stop the thread
 
     def do() -> None:
         try:

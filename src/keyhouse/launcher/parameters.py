@@ -13,33 +13,33 @@ _LONGEST_NAME: Final = 100
 
 
 class Delivered(msgspec.Struct, frozen=True):
-    """What the coordinator delivered. Every value may be a secret."""
+    """The delivered parameters. Every value may be a secret."""
 
     files: Mapping[str, Secret]  # path: content
     env: Mapping[str, Secret]  # name: value
-    argv: tuple[str, ...]  # complete, argv[0] first; empty: the manifest has none
+    argv: tuple[str, ...]  # complete, argv[0] first; empty: not in the manifest
 
 
 def checked(
     files: Mapping[str, bytes], env: Mapping[str, bytes], argv: tuple[str, ...]
 ) -> Delivered:
-    """Return what can be given to a program as it is.
+    """Return the parameters if a program can receive them unchanged.
 
     Raises:
-        LaunchRefusedError: ``MARBLE_TTLS_CONFIG`` is there. The program expects the runtime to wrap
-            its connections in TLS; started without that, it would speak in the clear.
-            Source: manifest reference, "TLS (transparent TLS)".
-        AnswerUnreadableError: a name or value that no process can have.
+        LaunchRefusedError: the variable ``MARBLE_TTLS_CONFIG`` is delivered. The program expects
+            that the runtime wraps its connections in TLS. Without that, the program would send
+            plaintext. Source: manifest reference, "TLS (transparent TLS)".
+        AnswerUnreadableError: a name or value is impossible in a process.
     """
     if TRANSPARENT_TLS in env:
         raise LaunchRefusedError(
-            "the manifest gives this workload TLS tags, and nothing here does TLS in its place",
-            hint="take TLS out of the marble and let the program do it with its certificate from"
+            "the manifest gives this workload TLS tags, but the launcher does not wrap connections",
+            hint="remove TLS from the marble, and let the program use TLS with its certificate from"
             " MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN and MARBLE_PREDEFINED_PRIVATE_KEY",
         )
     for name, value in env.items():
         if not name or "=" in name or "\0" in name:
-            raise _unusable(f"{_quoted(name)} cannot be the name of a variable")
+            raise _unusable(f"{_quoted(name)} is not a valid name of a variable")
         if b"\0" in value:
             raise _unusable(f"the variable {_quoted(name)} has a zero byte in its value")
     if any("\0" in argument for argument in argv):
@@ -59,5 +59,5 @@ def _quoted(name: str) -> str:
 
 def _unusable(problem: str) -> AnswerUnreadableError:
     return AnswerUnreadableError(
-        f"the delivered parameters cannot be used: {problem}", hint="correct it in the manifest"
+        f"the delivered parameters are unusable: {problem}", hint="correct the manifest"
     )

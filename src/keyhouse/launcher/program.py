@@ -1,6 +1,6 @@
 """The program that replaces this process.
 
-Which file is executed, with which arguments:
+The executed file and its arguments are:
 
 =====================  ==========================  ==========================================
 on the command line    ``Argv`` of the manifest    started
@@ -11,9 +11,9 @@ nothing                not empty                   ``Argv[0]``, with the argumen
 nothing                empty                       ``./marble``
 =====================  ==========================  ==========================================
 
-The command line comes with the image (or its start), ``Argv`` with the manifest: the image decides
-which program runs, and the manifest, if it has any, which arguments it gets.
-Source: wire reference, "Launcher", 7 and 8.
+The command line comes with the image or its start, and ``Argv`` comes with the manifest. So the
+image decides the program. A manifest with ``Argv`` decides the arguments. Source: wire reference,
+"Launcher", 7 and 8.
 """
 
 import errno
@@ -30,22 +30,22 @@ from keyhouse.launcher.errors import LaunchRefusedError
 from keyhouse.launcher.parameters import Delivered
 
 _DEFAULT: Final = (b"./marble",)
-# Python ignores these two from its start on, and a program would inherit that.
+# Python ignores these two signals from its start, and the program would inherit that.
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class Program(msgspec.Struct, frozen=True):
-    """What ``exec`` needs."""
+    """The arguments of ``exec``."""
 
-    file: bytes  # searched in the PATH of ``env`` if it has no slash
+    file: bytes  # without a slash, ``exec`` searches the PATH of ``env``
     argv: tuple[bytes, ...]
     env: Mapping[bytes, Secret]
 
 
 def require_there(words: Sequence[bytes]) -> None:
-    """Refuse a program whose path names nothing, before an activation counts.
+    """Refuse a missing program before the activation counts.
 
-    One without a slash is not looked for: the manifest may set the PATH that it is searched in.
+    A name without a slash is not checked, because the manifest may set the PATH for its search.
     Raises ``LaunchRefusedError``.
     """
     if words and b"/" in words[0] and not os.path.exists(words[0]):  # noqa: PTH110 it is bytes
@@ -57,13 +57,13 @@ def require_there(words: Sequence[bytes]) -> None:
 def program_of(
     words: Sequence[bytes], environment: Mapping[bytes, bytes], delivered: Delivered
 ) -> Program:
-    """Return the program for the ``words`` of the command line and what was delivered.
+    """Return the program for the ``words`` of the command line and the delivered parameters.
 
-    ``environment`` is what the launcher was started with: delivered variables replace those of the
-    same name, the others stay. Raises ``LaunchRefusedError`` for a program without a name.
+    ``environment`` is the environment of the launcher. A delivered variable replaces the variable
+    of the same name; the rest stays. Raises ``LaunchRefusedError`` for a program without a name.
     """
     if words and not words[0]:
-        raise LaunchRefusedError("the program's name is empty", hint="name it after --")
+        raise LaunchRefusedError("the program's name is empty", hint="name a program after --")
     argv = tuple(argument.encode("utf-8") for argument in delivered.argv)
     argv = argv or tuple(words) or _DEFAULT
     env = {name: Secret(value) for name, value in environment.items()}
@@ -72,10 +72,10 @@ def program_of(
 
 
 def start(program: Program, end_if_stopped: Callable[[], None] = lambda: None) -> NoReturn:
-    """Execute ``program``: same process, same standard streams, signals as they were.
+    """Execute ``program`` with the same process id, standard streams and original signal actions.
 
-    This closes every file that the launcher has opened. ``end_if_stopped`` is called last; an
-    exception of it leaves the program unstarted. Raises ``LaunchRefusedError`` if the program is
+    ``exec`` closes every file that the launcher opened. ``end_if_stopped`` is called last, and its
+    exception keeps the program from starting. Raises ``LaunchRefusedError`` if the program is
     missing or cannot be started.
     """
     for number in _IGNORED_BY_PYTHON:

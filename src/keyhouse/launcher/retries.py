@@ -1,4 +1,4 @@
-"""Repeats an attempt where that helps, for a bounded time."""
+"""Repeat an attempt after temporary failures, for a limited time."""
 
 import random
 import time
@@ -15,10 +15,10 @@ _LEAST: Final = 0.05
 
 
 class Clock(Protocol):
-    """Time that only goes forward, in seconds."""
+    """Monotonic time, in seconds."""
 
     def now(self) -> float:
-        """Return the present."""
+        """Return the current time."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -30,7 +30,7 @@ class MonotonicClock:
     """The host's clock."""
 
     def now(self) -> float:
-        """Return the present."""
+        """Return the current time."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
@@ -46,13 +46,12 @@ def retry(
     told: Callable[[UnavailableError, float], None],
     fraction: Callable[[], float] = random.random,
 ) -> T:
-    """Return what ``attempt`` returns.
+    """Return the result of ``attempt``; repeat the attempt only after ``UnavailableError``.
 
-    Repeat it after ``UnavailableError``, and after nothing else.
-
-    ``attempt`` gets the seconds that are left. The pauses double from 0.25 to 5 seconds, each
-    shortened by up to a half (``fraction`` is from 0 to 1), so that workloads that lost a
-    coordinator together do not return together. ``told`` is called with each failure and the pause.
+    ``attempt`` gets the number of remaining seconds. The pauses double from 0.25 to 5 seconds. Each
+    pause is shortened by up to a half (``fraction`` is from 0 to 1). So workloads that lost a
+    coordinator at the same time do not return at the same time. ``told`` is called with each
+    failure and the pause.
 
     Raises the last ``UnavailableError`` when no further pause and attempt fit into ``seconds``.
     """

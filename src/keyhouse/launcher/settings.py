@@ -1,7 +1,7 @@
 """The settings of `keyhouse run`.
 
-As for `keyhouse serve`, *measured* settings come from the command line alone, which belongs to the
-image. *Host* settings may cost the start, nothing else.
+As for `keyhouse serve`, *measured* settings come only from the command line, which belongs to the
+image. *Host* settings may cost the start, but neither confidentiality nor integrity.
 """
 
 import os
@@ -35,8 +35,8 @@ example: keyhouse run --type web --coordinator coordinator:2001 --root-certifica
 def _type(value: str, _source: str) -> str:
     if not value:
         raise SettingMisusedError("no marble type", hint="--type NAME, or KEYHOUSE_MARBLE_TYPE")
-    if not value.isprintable():  # so it is text, whatever the bytes were
-        raise SettingRefusedError("the marble type is not text", hint="name one of the manifest")
+    if not value.isprintable():  # bytes that are not UTF-8 are not printable, too
+        raise SettingRefusedError("the marble type is not text", hint="use a type in the manifest")
     return value
 
 
@@ -49,7 +49,7 @@ def _seconds(value: str, _source: str) -> float:
 
 
 def _log_format(value: str, source: str) -> str:
-    """Return "json" or "text", which any other word in a variable means."""
+    """Return "json" or "text". Any other word in a variable counts as "text"."""
     found = value.casefold()
     if source == "--log-format" and found not in {"text", "json"}:
         raise SettingRefusedError("--log-format has an invalid value", hint="one of: text, json")
@@ -65,7 +65,7 @@ RUN_SETTINGS: Final = (
     ),
     host(
         "--type",
-        "marble type, a name of the manifest; needed",
+        "marble type, a name in the manifest; required",
         variables=("KEYHOUSE_MARBLE_TYPE", "EDG_MARBLE_TYPE"),
         read=_type,
     ),
@@ -77,34 +77,34 @@ RUN_SETTINGS: Final = (
     ),
     host(
         "--uuid-file",
-        "file with the UUID of this instance, made if there is none",
+        "file with the UUID of this instance, created if it is missing",
         "uuid",
         variables=("KEYHOUSE_MARBLE_UUID_FILE", "EDG_MARBLE_UUID_FILE"),
     ),
     host(
         "--timeout",
-        "seconds until an activation that is not possible yet is given up",
+        "seconds to retry an activation that is not yet possible",
         "60",
         variables=("KEYHOUSE_MARBLE_TIMEOUT",),
         read=_seconds,
     ),
     measured(
         "--platform",
-        "what makes the quote: auto (the hardware that is found, or no quote), gramine, tdx, snp"
+        "source of the quote: auto (the available hardware, or no quote), gramine, tdx, snp"
         " or simulation",
         "auto",
         choices=("auto", "gramine", "tdx", "snp", "simulation"),
     ),
     measured(
         "--simulated-machine",
-        "data directory of the simulated coordinator, whose machine quotes: --platform simulation",
+        "data directory of the simulated coordinator, for quotes with --platform simulation",
         "keyhouse-data",
         read=file,
     ),
     measured(
         "--simulated-identity",
-        "who the simulated machine says the workload is: a file as for --attestation; the"
-        " coordinator itself if not given",
+        "identity of the workload in simulated quotes: a file as for --attestation; default: the"
+        " coordinator's identity",
         read=file,
     ),
     measured(
@@ -115,27 +115,26 @@ RUN_SETTINGS: Final = (
     ),
     measured(
         "--attestation",
-        "trust coordinators that prove by their quote to be what this attestation file pins",
+        "trust coordinators whose quote proves the identity in this attestation file",
         read=file,
     ),
     measured(
         "--unverified-coordinator",
-        "trust anyone who answers, who can feed the program any parameters: for a trial on your own"
-        " machine",
+        "trust any peer, even one that delivers false parameters: for a trial on your own machine",
         is_switch=True,
     ),
     host(
         "--client-api",
-        "where to ask for the quote, HOST:PORT; port 4433 of the coordinator if not given",
+        "address for the request of the quote, HOST:PORT; default: port 4433 of the coordinator",
         variables=("KEYHOUSE_MARBLE_CLIENT_API_ADDR",),
     ),
     measured(
         "--collateral",
-        "file of the collateral that verifies the quote (default with --simulation-root:"
-        " collateral.json beside it)",
+        "file with the collateral for the quote (default with --simulation-root: collateral.json in"
+        " its directory)",
         read=file,
     ),
-    measured("--pccs", "ask this PCCS (https://name:port) for the collateral"),
+    measured("--pccs", "request the collateral from this PCCS (https://name:port)"),
     measured("--pccs-ca", "the only CA (PEM file) that may vouch for the PCCS", read=file),
     measured(
         "--simulation-root",
@@ -144,12 +143,12 @@ RUN_SETTINGS: Final = (
     ),
     measured(
         "--first-manifest",
-        "the manifest that the deployment must have begun with: its fingerprint in hex, or its"
-        " file; with --attestation",
+        "required first manifest of the deployment: its fingerprint in hex, or its file; with"
+        " --attestation",
     ),
     host(
         "--log-format",
-        "text or json: how the launcher reports to standard error",
+        "format of the launcher's reports to standard error: text or json",
         "text",
         variables=("KEYHOUSE_LOG_FORMAT", "EDG_LOG_FORMAT"),
         read=_log_format,
@@ -170,7 +169,7 @@ class RunSettings(msgspec.Struct, frozen=True):
     simulated_identity: Path | None  # None: the coordinator's
     root_certificate: Path | None
     attestation: Path | None
-    unverified_coordinator: bool  # trust anyone who answers; then there is neither of the two above
+    unverified_coordinator: bool  # trust any peer; excludes the two fields above
     client_api: str  # empty: port 4433 of the coordinator's host
     collateral: Path | None
     pccs: str
@@ -202,13 +201,13 @@ def read_run_settings(arguments: Sequence[str], environment: Mapping[str, str]) 
 
 
 def reports_in_json(environment: Mapping[str, str]) -> bool:
-    """Return whether reports are JSON by the environment alone: until the settings are read."""
+    """Return whether the environment alone requests JSON, for reports before the flags are read."""
     setting = next(each for each in RUN_SETTINGS if each.flag == "--log-format")
     return _log_format(*environment_value(setting, environment)) == "json"
 
 
 def _halves(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return what stands before the first ``--``, and what stands behind it."""
+    """Return the arguments before the first ``--``, and the arguments after it."""
     if "--" not in arguments:
         return arguments, ()
     at = arguments.index("--")
@@ -216,15 +215,15 @@ def _halves(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def _require_trust(values: Mapping[str, Any]) -> None:
-    """Raise ``SettingMisusedError`` unless the coordinator is verified, or explicitly is not.
+    """Require a way to verify the coordinator, or the explicit flag against verification.
 
-    The environment has no say: it is the host's.
+    The environment is the host's, so it cannot decide this. Raises ``SettingMisusedError``.
     """
     named = [name for name in ("root_certificate", "attestation") if values[name]]
     if named and values["unverified_coordinator"]:
         raise SettingMisusedError(
             f"--unverified-coordinator contradicts --{named[0].replace('_', '-')}",
-            hint="leave one of the two out",
+            hint="omit one of the two",
         )
     if not named and not values["unverified_coordinator"]:
         raise SettingMisusedError(

@@ -1,10 +1,10 @@
-"""Signals that end `keyhouse run`, deferred while secrets come into files.
+"""Defer the signals that end `keyhouse run` while secrets are written to files.
 
-A handler of Python runs between any two steps of the code: after a file has got its name, say, and
-before the launcher has noted that name. An exception of the handler at that place would leave the
-file behind. So, while files are written, the handlers only record the signal, and the launcher asks
-for the record where every written file is noted. Blocking the signals in the thread would not do: a
-library may run other threads, and any of them may receive the signal.
+A Python handler can run between any two steps of the code. One such place is after the creation of
+a file, and before the launcher has recorded its name. An exception of the handler there would leave
+the file behind. So during the writes the handlers only record the signal. The launcher checks this
+record at points where every written file is recorded. Blocking the signals in the thread would not
+be enough: a library may run other threads, and each of them may receive the signal.
 """
 
 import signal
@@ -14,15 +14,16 @@ from contextlib import contextmanager
 from typing import Final, NoReturn
 
 _SHELL_BASE: Final = 128
-"""A shell reports a process that a signal ended by this number plus that of the signal."""
+"""The base of a shell's exit code after a signal: this number plus the number of the signal."""
 
 _STOPS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 
 def end_on_sigterm() -> None:
-    """End on SIGTERM as other programs do, also as process 1, where it would have no effect.
+    """End the process on SIGTERM, as the default action does, even as process 1.
 
-    A signal that was ignored stays ignored. ``exec`` gives the program the default action again.
+    Process 1 ignores SIGTERM without a handler. An ignored signal stays ignored. ``exec`` restores
+    the default action for the program.
     """
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda number, _: _end(number))
@@ -32,8 +33,8 @@ def end_on_sigterm() -> None:
 def deferred_stops() -> Iterator[Callable[[], None]]:
     """Record signals that end this process, until the context ends.
 
-    The context gets a function: it ends the process, by ``SystemExit``, if such a signal came. A
-    signal that was ignored stays ignored.
+    The context yields a function. The function ends the process by ``SystemExit`` if such a signal
+    was recorded. An ignored signal stays ignored.
     """
     came: list[int] = []
     before = {number: signal.getsignal(number) for number in _STOPS}

@@ -1,8 +1,8 @@
-"""The launcher's end of TLS: its key stays in memory, its peer is checked in the handshake.
+"""The launcher's side of TLS: the key stays in memory, and the handshake checks the peer.
 
-CPython's ``ssl`` reads a client's key from files only. So, as on the coordinator's side, a subclass
-of ``ssl.SSLContext`` creates sessions of pyOpenSSL, which asyncio and grpclib use as they would use
-an ``ssl.SSLObject``. One context is for one connection.
+CPython's ``ssl`` reads a client's key only from files. So, as on the coordinator's side, a subclass
+of ``ssl.SSLContext`` creates sessions of pyOpenSSL. asyncio and grpclib use such a session as an
+``ssl.SSLObject``. Each context serves one connection.
 """
 
 import ssl
@@ -19,23 +19,23 @@ from keyhouse.launcher.credentials import Credentials
 from keyhouse.launcher.errors import CoordinatorNotTrustedError
 
 MOST_RECEIVED: Final = 16 * 1024 * 1024
-"""Bytes that a peer may send on one connection; the interface's messages have at most 4 MiB."""
+"""Bytes that a peer may send on one connection. The interface's messages have at most 4 MiB."""
 
 _PIECE: Final = 65_536
 _CIPHERS: Final = b"ECDHE+AESGCM:ECDHE+CHACHA20"
 _ALPN: Final = b"h2"
 
 PeerCheck = Callable[[bytes], None]
-"""Gets the peer's leaf (DER).
+"""Check the peer's leaf (DER).
 
-Raises ``CoordinatorNotTrustedError`` if the peer is not acceptable.
+Raises ``CoordinatorNotTrustedError`` for an unacceptable peer.
 """
 
 
 class PeerRefusedError(ssl.SSLError):
-    """Ends a handshake: ``reason_why`` is the error that the check of the peer raised.
+    """Ends a handshake. ``reason_why`` is the error of the check of the peer.
 
-    Of a handshake's errors asyncio passes only an ``SSLError`` on to the caller that connects.
+    asyncio passes only an ``SSLError`` of a handshake to the connecting caller.
     """
 
     def __init__(self, why: CoordinatorNotTrustedError) -> None:
@@ -46,15 +46,16 @@ class PeerRefusedError(ssl.SSLError):
 class ClientContext(ssl.SSLContext):
     """A TLS client that presents ``credentials`` and checks the peer with ``check``.
 
-    Version 1.2 or 1.3; ``h2`` must be negotiated. ``check`` runs at the end of the handshake, which
-    has proven that the peer owns the leaf, before a byte of a request is sent.
+    The versions are 1.2 and 1.3, and ``h2`` must be negotiated. ``check`` runs at the end of the
+    handshake, before any byte of a request is sent. At this point the handshake has proven that the
+    peer owns the leaf.
     """
 
     def __new__(cls, *_args: object) -> "ClientContext":  # noqa: PYI034, D102 - as typeshed has it
         return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
 
     def __init__(self, credentials: Credentials, check: PeerCheck) -> None:
-        self.in_tls = False  # whether there is a TCP connection, over which TLS has begun
+        self.in_tls = False  # whether TLS has begun over a TCP connection
         self.check = check
         self._native = SSL.Context(SSL.TLS_CLIENT_METHOD)
         self._native.set_min_proto_version(SSL.TLS1_2_VERSION)
@@ -64,7 +65,7 @@ class ClientContext(ssl.SSLContext):
         self._native.set_verify(SSL.VERIFY_NONE)  # the check decides, see trust.py
         self._native.set_alpn_protos([_ALPN])
         key = load_der_private_key(credentials.key.reveal(), None)
-        assert isinstance(key, EllipticCurvePrivateKey)  # noqa: S101 made so
+        assert isinstance(key, EllipticCurvePrivateKey)  # noqa: S101 generated as such
         self._native.use_certificate(x509.load_der_x509_certificate(credentials.certificate))
         self._native.use_privatekey(key)
 
@@ -87,7 +88,7 @@ class ClientContext(ssl.SSLContext):
 
 
 class Session:
-    """One TLS connection, used as an ``ssl.SSLObject`` is."""
+    """One TLS connection with the interface of ``ssl.SSLObject``."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class Session:
         """Continue the handshake; raise ``ssl.SSLWantReadError`` until it is complete."""
         self._do(self._connection.do_handshake)
         if self._connection.get_alpn_proto_negotiated() != _ALPN:
-            raise PeerRefusedError(_untrusted("it does not speak gRPC there (no ALPN h2)"))
+            raise PeerRefusedError(_untrusted("it does not serve gRPC at this port (no ALPN h2)"))
         leaf = self._connection.get_peer_certificate()
         try:
             if leaf is None:
@@ -119,7 +120,7 @@ class Session:
     def read(self, size: int = _PIECE, buffer: Any = None) -> Any:
         """Return decrypted bytes; ``b""`` after the peer's close_notify.
 
-        With ``buffer`` the bytes go there and their number is returned.
+        With ``buffer``, store the bytes there and return their number.
         """
         if buffer is None:
             data = self._receive(lambda: self._connection.recv(min(size, _PIECE)), b"")
@@ -130,23 +131,23 @@ class Session:
         return count
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Encrypt up to one record of ``data`` and return how many of its bytes were taken."""
+        """Encrypt up to one record of ``data`` and return the number of consumed bytes."""
         piece = bytes(data[:_PIECE])
         return int(self._do(lambda: self._connection.send(piece)))
 
     def pending(self) -> int:
-        """Return how many decrypted bytes have not been read."""
+        """Return the number of decrypted bytes that have not been read."""
         return self._connection.pending()
 
     def unwrap(self) -> None:
-        """Send close_notify. The peer's own is not waited for."""
+        """Send close_notify, and do not wait for the peer's close_notify."""
         self._do(self._connection.shutdown)
 
     def getpeercert(self, binary_form: bool = False) -> None:  # noqa: FBT001, FBT002 - as in SSLObject
         """Return None: only the check gets the peer's certificate."""
 
     def selected_alpn_protocol(self) -> str:
-        """Return ``h2``: no other protocol leaves the handshake."""
+        """Return ``h2``, the only protocol that the handshake permits."""
         return _ALPN.decode("ascii")
 
     def cipher(self) -> tuple[str, str, int] | None:
@@ -168,10 +169,10 @@ class Session:
     def _count(self, received: int) -> None:
         self._received += received
         if self._received > MOST_RECEIVED:
-            raise ssl.SSLError(ssl.SSL_ERROR_SSL, "the peer sent too much")
+            raise ssl.SSLError(ssl.SSL_ERROR_SSL, f"the peer sent more than {MOST_RECEIVED} bytes")
 
     def _do(self, call: Callable[[], Any]) -> Any:
-        """Return what ``call`` returns; the bytes for and from the peer go through the buffers."""
+        """Return the result of ``call``; move the peer's bytes through the buffers."""
         while data := self._incoming.read(_PIECE):
             self._begin = self._begin or data
             self._connection.bio_write(data)
@@ -195,7 +196,7 @@ class Session:
 
 
 def _failure(error: SSL.Error) -> ssl.SSLError:
-    """Return ``error`` as the error of ``ssl`` that has OpenSSL's reasons: fixed words."""
+    """Return ``error`` as an error of ``ssl`` with OpenSSL's reasons, which are fixed words."""
     if isinstance(error, SSL.SysCallError):
         return ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "closed by peer")
     queue = error.args[0] if error.args else ()
@@ -210,5 +211,5 @@ def _is_ip(host: str) -> bool:
 def _untrusted(problem: str) -> CoordinatorNotTrustedError:
     return CoordinatorNotTrustedError(
         f"the coordinator is not trusted: {problem}",
-        hint="name its workload API (port 2001), not its Client API",
+        hint="use the address of its workload API (port 2001), not of its Client API",
     )

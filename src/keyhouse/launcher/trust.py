@@ -1,27 +1,27 @@
-"""Verifies the peer at the coordinator's address, and what it delivers.
+"""Verify the peer at the coordinator's address, and the delivered parameters.
 
-The workload listener serves the marble root: a certificate that signs itself with the key of the
-intermediate, which the root has signed. So the certificate does not chain to the root; its key
-leads there. What is pinned, and why that is enough:
+The workload listener serves the marble root. This certificate is self-signed with the key of the
+intermediate, and the root has signed the intermediate. So the certificate does not chain to the
+root, but its key does. The pin has three parts:
 
-1. The handshake proves that the peer has the private key of the certificate it serves.
-2. That certificate signs itself, is of a CA, and has key and subject of the intermediate.
-3. The intermediate is of a CA and is signed by the root, which is the anchor: a verified quote
+1. The handshake proves that the peer has the private key of its certificate.
+2. That certificate is self-signed, is a CA, and has key and subject of the intermediate.
+3. The intermediate is a CA and is signed by the root. The root is the anchor: a verified quote
    binds it, or it came with the image of the workload. The root signs intermediates only.
 
-So the peer holds the key of an intermediate of that root. Chain validation and a host name would
-not be enough: workloads have certificates below the same root, perhaps for the same name.
+So the peer has the key of an intermediate of that root. Chain validation with a host name would not
+be enough: workloads have certificates below the same root, perhaps for the same name.
 
-With a known intermediate this is checked in the handshake, before anything is sent. With the root
-alone it is checked on the answer, which carries the intermediate, before anything of it is used:
-what was sent until then (a quote, names, a type) is no secret, and the quote is bound to a key that
-only this process has.
+With a known intermediate, the handshake checks all parts before any request is sent. With the root
+alone, the answer delivers the intermediate, and the check precedes any use of the answer. Earlier
+the peer received a quote, names and a type. These are not secret, and the quote is bound to a key
+that only this process has.
 
-The answer must match in any case: its chain ends at the root that is served, its certificate is for
-this UUID and type, and the private key belongs to it.
+The answer must match in any case. Its chain ends at the served root, its certificate is for this
+UUID and type, and the private key belongs to that certificate.
 
-The errors that a parser raises on an unverified certificate vary (versions, extensions, keys):
-after any of them the certificate is rejected.
+Parsers raise various errors for an unverified certificate (versions, extensions, keys). After any
+error the certificate is rejected.
 """
 
 import hmac
@@ -44,7 +44,7 @@ from keyhouse.wire import workload_api
 
 MARBLE_TYPE: Final = x509.ObjectIdentifier(workload_api.MARBLE_TYPE)
 
-_HINT: Final = "do not use it: it may be another machine that answers at this address"
+_HINT: Final = "do not use it: another machine may answer at this address"
 _CHAIN: Final = 2
 
 _ROOT: Final = "MARBLE_PREDEFINED_ROOT_CA"
@@ -54,16 +54,16 @@ _COORDINATOR_ROOT: Final = "MARBLE_PREDEFINED_COORDINATOR_ROOT_CA"
 
 
 class Anchor(NamedTuple):
-    """The deployment that is trusted, by its certificates (DER)."""
+    """The trusted deployment, by its certificates (DER)."""
 
     root: bytes
-    intermediate: bytes | None = None  # None: the answer carries it
+    intermediate: bytes | None = None  # None: the answer delivers it
 
 
 def read_anchor(pem: bytes, where: str) -> Anchor:
     """Return the anchor in ``pem``: the root alone, or the intermediate, then the root.
 
-    ``where`` names the file. Raises ``CoordinatorNotTrustedError`` if it cannot be one.
+    ``where`` names the file. Raises ``CoordinatorNotTrustedError`` for any other content.
     """
     try:
         found = x509.load_pem_x509_certificates(pem)
@@ -71,9 +71,9 @@ def read_anchor(pem: bytes, where: str) -> Anchor:
         found = []
     if not 1 <= len(found) <= _CHAIN:
         fault = certificate_fault(pem)
-        wrong = f"holds {len(found)} certificates" if found else fault.problem
+        problem = f"has {len(found)} certificates" if found else fault.problem
         raise CoordinatorNotTrustedError(
-            f"{where} {wrong}",
+            f"{where} {problem}",
             hint="PEM: the coordinator's root, or its intermediate and then its root",
         )
     root = found[-1]
@@ -99,12 +99,12 @@ def require_issued(intermediate: bytes, root: bytes) -> None:
 def require_served(served: bytes, anchor: Anchor | None) -> None:
     """Raise ``CoordinatorNotTrustedError`` unless ``served`` (DER) can be the marble root.
 
-    With an intermediate in ``anchor`` it is the twin of exactly that one.
+    If ``anchor`` has an intermediate, the marble root must have key and subject of it.
     """
-    root = _certificate(served, "the certificate that it serves")
+    root = _certificate(served, "its TLS certificate")
     _require(
         _is_ca(root) and _has_signed(root, root),
-        "the certificate that it serves is not a marble root",
+        "its TLS certificate is not a marble root",
     )
     if anchor is not None and anchor.intermediate is not None:
         _require_twins(root, _certificate(anchor.intermediate, "the intermediate certificate"))
@@ -113,19 +113,21 @@ def require_served(served: bytes, anchor: Anchor | None) -> None:
 def require_answer(
     env: Mapping[str, Secret], *, served: bytes, anchor: Anchor | None, who: uuid.UUID, kind: str
 ) -> None:
-    """Raise ``CoordinatorNotTrustedError`` unless the variables ``env`` fit peer and request.
+    """Raise ``CoordinatorNotTrustedError`` unless the variables ``env`` match peer and request.
 
-    ``served`` is what the peer showed in the handshake, ``who`` and ``kind`` are the UUID and the
-    marble type that were asked for.
+    ``served`` is the peer's certificate in the handshake. ``who`` and ``kind`` are the requested
+    UUID and marble type.
     """
     [root] = _delivered(env, _COORDINATOR_ROOT, 1)
     [marble_root] = _delivered(env, _ROOT, 1)
     leaf, intermediate = _delivered(env, _LEAF_CHAIN, _CHAIN)
     if anchor is not None:
-        _require(_equal(_der(root), anchor.root), "the delivered root is not the trusted one")
+        _require(_equal(_der(root), anchor.root), "the delivered root is not the trusted root")
         same = anchor.intermediate is None or _equal(_der(intermediate), anchor.intermediate)
-        _require(same, "the delivered intermediate certificate is not the trusted one")
-    _require(_equal(_der(marble_root), served), "the delivered marble root is not what it serves")
+        _require(same, "the delivered intermediate is not the trusted intermediate")
+    _require(
+        _equal(_der(marble_root), served), "the delivered marble root is not its TLS certificate"
+    )
     require_issued(_der(intermediate), _der(root))
     _require_twins(marble_root, intermediate)
     _require(
@@ -157,7 +159,7 @@ def _require_key(pem: Secret | None, leaf: x509.Certificate) -> None:
 def _require_twins(marble_root: x509.Certificate, intermediate: x509.Certificate) -> None:
     _require(
         _same_key(marble_root, intermediate) and marble_root.subject == intermediate.subject,
-        "the certificate that it serves does not have the key of the intermediate certificate",
+        "its TLS certificate does not have key and subject of the intermediate certificate",
     )
 
 
@@ -167,7 +169,7 @@ def _delivered(env: Mapping[str, Secret], name: str, count: int) -> Sequence[x50
         found = x509.load_pem_x509_certificates(value.reveal()) if value is not None else []
     except Exception:  # noqa: BLE001 - see above
         found = []
-    _require(len(found) == count, f"{name} holds not the {count} that it has to")
+    _require(len(found) == count, f"{name} has {len(found)} certificates, expected {count}")
     return found
 
 

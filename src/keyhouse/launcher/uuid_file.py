@@ -1,6 +1,6 @@
-"""The identity of this instance: a UUID in a file, made at the first start and kept from then on.
+"""The identity of this instance: a UUID in a file, generated at the first start.
 
-The UUID is no secret, but the keys of a workload depend on it: a value that cannot be read is never
+The UUID is not secret, but the keys of a workload depend on it. So an unreadable value is never
 replaced.
 """
 
@@ -20,9 +20,9 @@ LARGEST: Final = 256
 
 
 def read_uuid(text: bytes) -> uuid.UUID:
-    """Return the UUID that ``text`` spells; white space around it is dropped.
+    """Parse ``text`` as a UUID, with optional white space around it.
 
-    ``ValueError`` for everything else, the nil UUID too.
+    Raises ``ValueError`` for any other text, and for the nil UUID.
     """
     found = uuid_of(text.decode("ascii", "replace").strip())
     if found is None:
@@ -33,9 +33,9 @@ def read_uuid(text: bytes) -> uuid.UUID:
 
 
 def own_uuid(path: str) -> uuid.UUID:
-    """Return the UUID in the file ``path``, which is made (0600, a random one) if there is none.
+    """Return the UUID in the file ``path``. Create a missing file (0600) with a random UUID.
 
-    Raises ``LaunchRefusedError`` for a file that cannot be read or made, or holds no UUID.
+    Raises ``LaunchRefusedError`` if the file cannot be read or created, or does not contain a UUID.
     """
     try:
         try:
@@ -44,17 +44,17 @@ def own_uuid(path: str) -> uuid.UUID:
             pass
         try:
             return _made(path)
-        except FileExistsError:  # another process was faster, or a symbolic link leads nowhere
+        except FileExistsError:  # another process was faster, or a symbolic link is broken
             return _kept(path)
     except ValueError as error:
         raise LaunchRefusedError(
             f"the UUID file {path} cannot be used: it {error}",
-            hint="put back what it held; without it this instance is another one, with other keys",
+            hint="restore its content; with another UUID this instance gets other keys",
         ) from None
     except OSError as error:
         raise LaunchRefusedError(
             f"the UUID file {path} cannot be used: {os_reason(error)}",
-            hint="name a file that this user can make and read: --uuid-file",
+            hint="name a file that this user can create and read: --uuid-file",
         ) from None
 
 
@@ -71,6 +71,6 @@ def _kept(path: str) -> uuid.UUID:
 def _made(path: str) -> uuid.UUID:
     fresh = uuid.UUID(bytes=os.urandom(16), version=4)
     create_file(path, str(fresh).encode("ascii"))
-    with suppress(OSError):  # of those that cannot sync a directory
+    with suppress(OSError):  # some file systems cannot sync a directory
         sync_directory(os.path.dirname(path) or ".")  # noqa: PTH120 the path as it was given
     return fresh

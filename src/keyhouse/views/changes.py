@@ -1,4 +1,4 @@
-"""A change for people: section, sign (``+ - ~``) and sentence; and a count of changes."""
+"""Changes for people: a section, a sign (``+ - ~``) and a sentence; and counts of changes."""
 
 from typing import Literal, NamedTuple
 
@@ -32,5 +32,5 @@ class Summary(msgspec.Struct, frozen=True):
             (self.removed, "to remove"),
             (self.lost, f"{values} lost"),
         )
-        told = ", ".join(f"{count} {what}" for count, what in parts if count)
-        return told or "nothing to change"
+        text = ", ".join(f"{count} {kind}" for count, kind in parts if count)
+        return text or "nothing to change"

@@ -40,7 +40,7 @@ def summary(changes: Sequence[Change]) -> Summary:
 def losses(before: Manifest, after: Manifest) -> list[str]:
     """Return sentences about values that an update from ``before`` to ``after`` may lose."""
     return [
-        f"secret {quoted(name)}: if a value is uploaded, an update to this loses it"
+        f"secret {quoted(name)}: an uploaded value is lost by an update to this manifest"
         for name in upload_may_be_lost(before, after)
     ]
 

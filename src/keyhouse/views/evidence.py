@@ -23,8 +23,8 @@ def evidence_of(
     """Return the evidence of the whole log of ``coordinator``.
 
     ``collateral`` returns the collateral of a quote. ``earlier`` are stored checkpoints. The
-    function applies the rules that need no pins, because an auditor would refuse such a file
-    anyway. Raises ``LogInvalidError`` for a damaged log, ``EvidenceRefusedError`` for a log that
+    function applies the rules without pins, because an auditor would refuse a file that breaks
+    them. Raises ``LogInvalidError`` for a damaged log, ``EvidenceRefusedError`` for a log that
     breaks the rules, and the errors of calls.
     """
     proven, key = coordinator.trusted, coordinator.log_key()

@@ -1,4 +1,4 @@
-"""Describes for people who can know the keys of a deployment, by the manifests of its line."""
+"""Describe the people and code with access to the keys of a deployment, by the line's manifests."""
 
 from collections.abc import Iterator
 
@@ -8,17 +8,17 @@ from keyhouse.manifest import Manifest, Package, Replicas
 
 
 class Knowers(msgspec.Struct, frozen=True):
-    """The parts of a manifest that decide who can learn the data key, and so the root key."""
+    """The parts of a manifest that control access to the data key, and so to the root key."""
 
-    # Public recovery keys by name.
+    # The public recovery keys by name.
     holders: dict[str, bytes]
-    # Number of shares that yield the data key, or 0 without holders.
+    # The number of shares that yield the data key, or 0 without holders.
     threshold: int
-    # Code of other coordinators that receive the data key.
+    # The code of further coordinators that receive the data key.
     code: tuple[str, ...]
-    # Accepted TCB statuses of platforms, besides UpToDate.
+    # The accepted TCB statuses of platforms, besides UpToDate.
     statuses: tuple[str, ...]
-    # None: any platform, or no other coordinator.
+    # None means any platform, or no further coordinator.
     platforms: tuple[str, ...] | None
 
     @property
@@ -29,12 +29,12 @@ class Knowers(msgspec.Struct, frozen=True):
 
     @property
     def code_text(self) -> str:
-        """The other coordinators that receive the data key."""
+        """The code of further coordinators that receive the data key."""
         return ", ".join(self.code) or "none"
 
 
 def knowers_of(manifest: Manifest) -> Knowers:
-    """Return who can know the keys while ``manifest`` is in force."""
+    """Return the people and code with access to the keys while ``manifest`` is in force."""
     holders = {name: key.public_key for name, key in manifest.recovery_keys.items()}
     replicas = manifest.config.replicas
     return Knowers(
@@ -47,7 +47,7 @@ def knowers_of(manifest: Manifest) -> Knowers:
 
 
 def additions(before: Knowers, after: Knowers) -> Iterator[str]:
-    """Yield each change that lets more people or code learn the keys than ``before``."""
+    """Yield each change that gives more people or code access to the keys than ``before``."""
     known = set(before.holders.values())
     for name, key in sorted(after.holders.items()):
         if key not in known:
@@ -73,7 +73,7 @@ def _code(replicas: Replicas | None) -> tuple[str, ...]:
 
 
 def _package(package: Package) -> str:
-    """Return the identity of code that a manifest admits, on one line."""
+    """Return the identity of code in a manifest, on one line."""
     fields = msgspec.to_builtins(package)
     given = {name: value for name, value in fields.items() if value not in (None, "", [], {}, ())}
     return " ".join(f"{name} {_value(value)}" for name, value in given.items())

@@ -1,4 +1,4 @@
-"""Describes the plan of an update for the people who review it."""
+"""Describe the plan of an update for its reviewers."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,7 +9,7 @@ from keyhouse.wire.plan import Plan, PlanChange, PlanData
 _COMES: Final = frozenset({"added", "gained", "opened", "given"})
 _GOES: Final = frozenset({"removed", "lost", "closed"})
 _DANGERS: Final = frozenset({"value-lost", "derived-keys-changed", "limit-reached"})
-"""Kinds of changes that lose data, or lock out workloads."""
+"""Kinds of changes with a loss of data, or of access for workloads."""
 
 
 def signed(change: PlanChange) -> SignedChange:
@@ -25,12 +25,12 @@ def harmless(plan: Plan) -> list[PlanChange]:
 
 
 def danger_texts(plan: Plan) -> list[str]:
-    """Return sentences about the changes that nobody can undo."""
+    """Return sentences about the changes that no later update can undo."""
     return [each.text for each in plan.changes if each.what in _DANGERS]
 
 
 def summary(changes: Sequence[PlanChange]) -> Summary:
-    """Count entries by kind of change. Consequences of a change are not counted again."""
+    """Count entries by kind of change. The consequences of a change do not count again."""
     added = {(each.section, each.name) for each in changes if each.what.endswith("-added")}
     removed = {(each.section, each.name) for each in changes if each.what.endswith("-removed")}
     named = {(each.section, each.name) for each in changes}
@@ -39,7 +39,7 @@ def summary(changes: Sequence[PlanChange]) -> Summary:
 
 
 def agreement(found: PlanData) -> str:
-    """Return in words which users must agree, and which users have agreed."""
+    """Return a sentence about the users who must agree, and those who have agreed."""
     plan = found.plan
     if not plan.needed:
         return "nobody else has to agree"

@@ -73,10 +73,10 @@ def _holders(manifest: Manifest, action: Action) -> dict[str, tuple[str, ...]]:
 
 
 def read_secret_file(content: bytes) -> dict[str, UserSecret]:
-    """Return the uploads by name from JSON; bytes are base64.
+    """Parse uploads by name from JSON; bytes are base64.
 
     Raises ``UnreadableError``, or ``InvalidError`` with every problem. Unknown fields and repeated
-    names are errors, because a user would believe that an ignored value was uploaded.
+    names are errors. Otherwise a user could believe that an ignored value was uploaded.
     """
     found = read(content, dict[str, UserSecret])
     if found.problems:
@@ -87,8 +87,8 @@ def read_secret_file(content: bytes) -> dict[str, UserSecret]:
 def upload_of(name: str, value: Secret, manifest: Manifest) -> SecretUpload:
     """Return the upload of ``value`` for the secret ``name``, as its type in ``manifest`` requires.
 
-    Raises ``NotFoundError`` for an unknown name, ``RefusedError`` for a generated secret and for an
-    empty value, and ``PemUnusableError`` if a certificate is needed and ``value`` is not a
+    Raises ``NotFoundError`` for an unknown name, and ``RefusedError`` for a generated secret or an
+    empty value. Raises ``PemUnusableError`` if the type is a certificate and ``value`` is not a
     certificate.
     """
     definition = manifest.secrets.get(name)
@@ -104,19 +104,19 @@ def upload_of(name: str, value: Secret, manifest: Manifest) -> SecretUpload:
         return read_pem_secret(value.reveal())
     if not len(value):
         raise RefusedError(
-            f"the value of secret {quoted(name)} is empty", hint="give at least one byte"
+            f"the value of secret {quoted(name)} is empty", hint="upload at least one byte"
         )
     return SecretUpload(key=value)
 
 
 def unknown_secret(name: str, known: Iterable[str]) -> NotFoundError:
-    """Return the error for an unknown ``name``. It suggests a similar name of ``known``."""
+    """Return the error for an unknown ``name``, with a similar name of ``known`` in the hint."""
     close = resembling(name, islice(known, _MOST_NAMES))
     hint = f"did you mean {close}?" if close else "keyhouse secret list prints all names"
     return NotFoundError(f"the manifest has no secret {quoted(name)}", hint=hint)
 
 
-# Names that a mistyped name is compared with. A manifest can have many more.
+# The limit of names in the search for a similar name. A manifest can have many more names.
 _MOST_NAMES: Final = 500
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 _CERTIFICATE: Final = b"CERTIFICATE"
@@ -130,7 +130,7 @@ class PemUnusableError(RefusedError):
 
 
 def read_pem_secret(content: bytes) -> SecretUpload:
-    """Return the upload for the certificate in ``content``, with its key if there is one.
+    """Return the upload for the certificate in ``content``, with its key if ``content`` has a key.
 
     Raises ``PemUnusableError``. Messages contain no part of the file.
     """
@@ -142,7 +142,7 @@ def read_pem_secret(content: bytes) -> SecretUpload:
         raise PemUnusableError(
             f"the PEM file has {len(certificates)} certificates, {len(keys)} private keys and"
             f" {len(blocks) - known} other blocks",
-            hint="it needs one certificate, and its private key, not encrypted, if it has one",
+            hint="use one certificate, with or without its private key without encryption",
         )
     return SecretUpload(
         cert=_certificate(certificates[0]), private=_private(keys[0]) if keys else None

@@ -33,18 +33,18 @@ class Cosignature(msgspec.Struct, frozen=True):
 class Witnesses(msgspec.Struct, frozen=True, rename="camel"):
     """The witnesses of the manifest in force, and the newest checkpoint with their cosignatures.
 
-    ``lease`` is None if the coordinator is older than this field. ``enforced``: the coordinator
+    ``lease`` is None for an older coordinator without this field. If ``enforced``, the coordinator
     stops serving secrets when the lease expires.
     """
 
     cosignatures: tuple[Cosignature, ...]
-    # Number of entries that the checkpoint covers.
+    # The number of entries in the checkpoint.
     entries: int
     # Whether the cosignatures form a quorum.
     quorum: bool
     enforced: bool
     lease: LeaseLeft | None
-    # A whole lease, by the manifest.
+    # The whole lease, by the manifest.
     granted: LeaseLeft
 
     @property
@@ -55,7 +55,7 @@ class Witnesses(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_short(self) -> bool:
-        """Whether the lease has expired or expires soon: witnesses did not renew it in time."""
+        """Whether the lease has expired or will expire soon, because cosignatures are missing."""
         left, whole = self.lease, self.granted
         return left is not None and (
             left.seconds < whole.seconds // _SHORT or left.operations < whole.operations // _SHORT
@@ -79,9 +79,10 @@ def witnesses_of(
 def witnesses_on(
     found: LogCheckpoint, manifest: Manifest, lease: LeaseLeft | None
 ) -> Witnesses | None:
-    """Return the witnesses that ``manifest`` names, and which of them have cosigned ``found``.
+    """Return the witnesses of ``manifest`` with their cosignatures of the checkpoint ``found``.
 
-    As ``witnesses_of``, for callers that have read the newest checkpoint with cosignatures.
+    None if the manifest names no witness. Use this instead of ``witnesses_of`` after the newest
+    checkpoint with cosignatures has been read.
     """
     rules = manifest.config.transparency
     if rules is None or not rules.witnesses:
@@ -124,7 +125,7 @@ def seen_in_words(cosignature: Cosignature) -> str:
 
 
 def cosigned_in_words(found: Witnesses) -> str:
-    """Return in words who has cosigned, who is missing, and whether this is a quorum."""
+    """Return a sentence about cosigned and missing witnesses, and about the quorum."""
     signed = [each.witness for each in found.cosignatures if each.time is not None]
     others = [each.witness for each in found.cosignatures if each.time is None]
     verb = "has" if len(signed) == 1 else "have"
@@ -136,10 +137,10 @@ def cosigned_in_words(found: Witnesses) -> str:
 
 
 def lease_in_words(found: Witnesses, left: LeaseLeft) -> str:
-    """Return in words how long the coordinator serves without another cosignature."""
-    held = "then held" if found.enforced else "then it serves all the same (Serve: Always)"
+    """Return a sentence about the service without another cosignature."""
+    held = "then held" if found.enforced else "then it continues to serve (Serve: Always)"
     if not left.seconds or not left.operations:
-        return "ended" if found.enforced else "ended; it serves all the same (Serve: Always)"
+        return "ended" if found.enforced else "ended; it continues to serve (Serve: Always)"
     return f"{left.seconds} s or {left.operations} operations left, {held}"
 
 

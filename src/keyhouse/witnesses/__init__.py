@@ -1,1 +1,1 @@
-"""Witnesses of transparency logs: asking them, over HTTP, to cosign a checkpoint."""
+"""Witnesses of transparency logs: requests over HTTP to cosign a checkpoint."""

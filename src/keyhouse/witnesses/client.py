@@ -1,8 +1,9 @@
-"""Asks witnesses to cosign a checkpoint (C2SP tlog-witness), bounded in size and time.
+"""Request cosignatures of a checkpoint from witnesses (C2SP tlog-witness), with limits.
 
-Only three answers mean something: 200 with cosignatures, 409 with the size that the witness has,
-and 422, which says that the checkpoint does not continue what it has. All else is "not now":
-witnesses answer 500 where the specification has 403 and 404.
+Size and time of an answer are limited. Only three answers have a meaning: 200 with cosignatures,
+409 with the witness's size, and 422. Status 422 means that the checkpoint contradicts the witness's
+checkpoint. All further answers mean "not now". For example, witnesses answer 500 where the
+specification has 403 and 404.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from keyhouse.transparency.policy import Witness
 from keyhouse.witnesses.told import Contradicts, Cosigned, OtherSize, Told
 
 PATIENCE: Final = 5.0
-"""Seconds until an answer is given up."""
+"""Seconds to wait for an answer."""
 
 _COSIGNED: Final = 200
 _OTHER_SIZE: Final = 409
@@ -33,16 +34,16 @@ _SIZE_TYPE: Final = "text/x.tlog.size"
 
 
 class WitnessUnavailableError(UnavailableError):
-    """A witness gives no answer that means something now."""
+    """The witness gives no meaningful answer now."""
 
     code = "witness-unavailable"
 
 
 class WitnessClient(ServiceClient):
-    """Asks witnesses. Use it with ``async with``.
+    """A client of witnesses, for ``async with``.
 
-    The authorities of the system vouch for their certificates. Proxies of the environment have no
-    effect, redirects are not followed.
+    The CAs of the system verify the witnesses' certificates. Proxies of the environment have no
+    effect, and redirects are not followed.
     """
 
     def __init__(self, *, patience: float = PATIENCE) -> None:
@@ -51,9 +52,11 @@ class WitnessClient(ServiceClient):
     async def add_checkpoint(
         self, witness: Witness, old: int, proof: Sequence[bytes], note: bytes
     ) -> Told:
-        """Return what ``witness`` says of ``note``, which continues its checkpoint of size ``old``.
+        """Submit ``note`` to ``witness``; return its answer.
 
-        Raises ``WitnessUnavailableError``, whose text repeats nothing of an answer.
+        ``old`` is the size of the witness's checkpoint, and ``proof`` proves that ``note``
+        continues that checkpoint. Raises ``WitnessUnavailableError``. Its text repeats no part of
+        an answer.
         """
         try:
             witness.require_url()
@@ -66,12 +69,12 @@ class WitnessClient(ServiceClient):
                 return await self._post(f"{witness.url.rstrip('/')}/add-checkpoint", body)
         except AnswerUnusableError as unusable:
             raise WitnessUnavailableError(f"its answer {unusable}") from None
-        except (httpx.InvalidURL, UnicodeError):  # a host that is neither a name nor an address
+        except (httpx.InvalidURL, UnicodeError):  # the host is neither a name nor an address
             raise WitnessUnavailableError("its URL is invalid") from None
         except (TimeoutError, httpx.TimeoutException):
             raise WitnessUnavailableError("it does not answer in time") from None
         except (httpx.HTTPError, httpx.StreamError, ssl.SSLError, OSError):
-            raise WitnessUnavailableError("it cannot be reached, or breaks off") from None
+            raise WitnessUnavailableError("it is unreachable, or ended the connection") from None
 
     async def _post(self, url: str, body: bytes) -> Told:
         async with self.asked("POST", url, body) as response:

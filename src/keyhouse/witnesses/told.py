@@ -1,22 +1,22 @@
-"""What witnesses answer (C2SP tlog-witness)."""
+"""The answers of witnesses (C2SP tlog-witness)."""
 
 import msgspec
 
 
 class Cosigned(msgspec.Struct, frozen=True):
-    """The witness cosigned: ``lines`` of signatures, not verified."""
+    """The witness cosigned. ``lines`` are signature lines, not yet verified."""
 
     lines: bytes
 
 
 class OtherSize(msgspec.Struct, frozen=True):
-    """The witness has a checkpoint of ``size``, not of the size that was named. It is unsigned."""
+    """The witness has a checkpoint of ``size``, not of the named size. This answer is unsigned."""
 
     size: int
 
 
 class Contradicts(msgspec.Struct, frozen=True):
-    """The witness says that the checkpoint does not continue the one that it has."""
+    """The witness states that the checkpoint does not continue its own checkpoint."""
 
 
 Told = Cosigned | OtherSize | Contradicts

@@ -88,7 +88,7 @@ def test_who_began_the_deployment_needs_no_option(tmp_path: Path) -> None:
             first = session.trusted.check(CheckName.FIRST_MANIFEST)
             assert first is not None
             assert first.done
-            assert "seen here first" in first.text
+            assert "the remembered manifest" in first.text
         deployment.update(SECOND)
         with deployment.connect() as session:
             line = session.trusted.line

@@ -115,7 +115,7 @@ def test_a_lease_that_is_not_enforced_says_so(tmp_path: Path, witnesses: list[Wi
         while (shown := rows(called(server, "status")))["lease"].startswith("ended"):
             pass
 
-    assert shown["lease"].endswith("then it serves all the same (Serve: Always)")
+    assert shown["lease"].endswith("then it continues to serve (Serve: Always)")
     assert "Serve: Always" in shown["rollback"]
 
 

@@ -58,15 +58,15 @@ def test_a_manifest_that_is_not_the_last_in_the_line_is_refused(
         assert session.verify_manifest(TRUE).manifest == TRUE
         assert len(relay.relayed) == asked + 1  # the line was not read again
         relay.says(FALSE)
-        with pytest.raises(TrustError, match="is not the last one in the line of the root"):
+        with pytest.raises(TrustError, match="is not the last in the line of the root"):
             session.verify_manifest(FALSE)
         _updated(server, NEXT)
-        with pytest.raises(TrustError, match="is not the last one in the line of the root"):
+        with pytest.raises(TrustError, match="is not the last in the line of the root"):
             session.manifest()
         del relay.replies["GET", "/api/v2/manifest"]
         assert session.manifest().manifest == NEXT
         relay.says(TRUE)  # it was in force before, and is not any more
-        with pytest.raises(TrustError, match="is not the last one in the line of the root"):
+        with pytest.raises(TrustError, match="is not the last in the line of the root"):
             session.manifest()
 
 

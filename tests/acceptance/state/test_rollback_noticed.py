@@ -179,7 +179,7 @@ def test_a_new_root_is_a_trust_failure_though_the_manifest_is_equal(desk: Desk) 
         with desk.server.client() as client:
             assert client.set_manifest(manifest()).status == 200
         words = ("manifest", "verify", "m.json", desk.host)
-        _refused(desk.verified(*words), "another root certificate than before")
+        _refused(desk.verified(*words), "has changed: its SHA-256")
         assert desk.verified(*words, "--memory", "none").code == 0
 
 
@@ -227,7 +227,7 @@ def test_a_recovery_needs_nothing_to_be_forgotten(tmp_path: Path) -> None:
     lost = Lost(tmp_path)
     lost.lose()
     with lost.server:
-        _refused(lost.status(), "another root certificate than before")  # the temporary one
+        _refused(lost.status(), "has changed: its SHA-256")  # the temporary one
         assert lost.recover(lost.keys[0]).code == 0
         ended = lost.recover(lost.keys[1])
         assert ended.code == 0, ended.err
@@ -255,7 +255,7 @@ def test_another_deployment_in_recovery_mode_gets_no_share(tmp_path: Path) -> No
     shutil.copytree(other.server.data, lost.server.data)
     lost.lose()
     with lost.server:
-        _refused(lost.recover(lost.keys[0]), "than the one that is remembered at this address")
+        _refused(lost.recover(lost.keys[0]), "certificate that is remembered for this address")
         with lost.server.client() as client:
             assert client.get("/api/v2/recover/public-key").data["received"] == []
 
@@ -270,7 +270,7 @@ def test_without_a_place_to_remember_a_command_does_nothing_unless_told_to(desk:
         for state in ("", "relative/path"):
             ended = run("status", desk.host, *trust, env={"XDG_STATE_HOME": state})
             assert ended.code == 2
-            assert ended.err.startswith("error: there is no place to remember coordinators")
+            assert ended.err.startswith("error: there is no directory for the memory")
         ended = run("status", desk.host, *trust, "--memory", "none", env={"XDG_STATE_HOME": ""})
         assert (ended.code, ended.err) == (0, "")
         home = desk.folder / "home"

@@ -173,7 +173,7 @@ def test_proof_of_the_real_coordinator_does_not_vouch_for_another_one(
         ended = launch(peer.port, *_proof(server), "--", "/bin/true", folder=tmp_path)
 
     assert ended.code == 4
-    assert "does not have the key of the intermediate" in ended.err
+    assert "does not have key and subject of the intermediate" in ended.err
     assert peer.asked == []
 
 
@@ -190,7 +190,7 @@ def test_real_coordinator_is_not_the_deployment_of_another_root(
     )
 
     assert ended.code == 4
-    assert "is another deployment" in ended.err
+    assert "its deployment is not that of" in ended.err
 
 
 def test_coordinator_of_another_identity_is_not_trusted(server: Server, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """A shop of two services, for ``keyhouse dev --example`` and the examples: programs, manifest.
 
-The programs in ``shop`` know nothing of Keyhouse and are no modules of this package: launchers
-start them. ``*.enclave.json`` says what the simulated machine measures.
+The programs in ``shop`` do not depend on Keyhouse and are not modules of this package: launchers
+start them. ``*.enclave.json`` are the measurements on the simulated machine.
 """
 
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""HTTP as the SDK speaks it: one exchange, its retries, and the two kinds of connections."""
+"""HTTP of the SDK: one exchange, its retries, and two kinds of connections."""

@@ -1,4 +1,4 @@
-"""Carries operations out with blocking calls, over one TLS context or one transport of httpx."""
+"""Carry out operations with blocking calls, over a TLS context or a transport of httpx."""
 
 import time
 from collections.abc import Iterator
@@ -17,15 +17,16 @@ from keyhouse.wire.address import Address
 T = TypeVar("T")
 
 _LARGE: Final = 1 << 20
-"""Bytes of a request's body from which on it is told how much of it is sent."""
+"""The least bytes of a request's body for a report of the progress."""
 
 _PIECE: Final = 1 << 16
 
 
 class Connection:
-    """TLS connections to ``address``, which are reused. For one thread at a time.
+    """Reused TLS connections to ``address``, for one thread at a time.
 
-    ``transport`` carries the requests if given; ``context`` still gets the deadline of each.
+    An optional ``transport`` carries the requests. ``context`` has the deadline of each request in
+    both cases.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Connection:
         self._client.close()
 
     def run(self, steps: Steps[T]) -> T:
-        """Carry out the ``steps`` of an operation; return its result, or raise what it raises."""
+        """Carry out the ``steps`` of an operation; return its result, or raise its error."""
         try:
             effect = next(steps)
             while True:
@@ -75,10 +76,10 @@ class Connection:
         return effect.run()
 
     def _send(self, request: Request) -> Answer:
-        """Return the answer.
+        """Send ``request`` and return its answer.
 
-        Raises ``TrustError`` if the handshake does, ``UnreachableError`` if no whole answer comes
-        in time, ``AnswerUnreadableError`` if it is too long or compressed.
+        Raises ``TrustError`` for the handshake, ``UnreachableError`` without a complete answer in
+        time, and ``AnswerUnreadableError`` for an answer that is too long or compressed.
         """
         rules.require_open(self._client)
         self._context.deadline = request.deadline
@@ -98,7 +99,7 @@ class Connection:
 
 
 def _told(body: bytes) -> Iterator[bytes]:
-    """Yield ``body`` in pieces, and tell how much of it is sent."""
+    """Yield ``body`` in pieces, and report the progress."""
     begin("sending", len(body))
     for start in range(0, len(body), _PIECE):
         yield body[start : start + _PIECE]

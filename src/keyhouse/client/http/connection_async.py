@@ -1,4 +1,4 @@
-"""Carries operations out on an event loop of asyncio, over one TLS context or one transport."""
+"""Carry out operations on an event loop of asyncio, over a TLS context or a transport."""
 
 import asyncio
 import time
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 class AsyncConnection:
-    """TLS connections to ``address``, which are reused, by many tasks of one event loop at a time.
+    """Reused TLS connections to ``address``, for many tasks of one event loop at a time.
 
-    ``transport`` carries the requests if given.
+    An optional ``transport`` carries the requests.
     """
 
     def __init__(
@@ -48,9 +48,10 @@ class AsyncConnection:
         await self._client.aclose()
 
     async def run(self, steps: Steps[T]) -> T:
-        """Carry out the ``steps`` of an operation; return its result, or raise what it raises.
+        """Carry out the ``steps`` of an operation; return its result, or raise its error.
 
-        A cancelled operation still completes what must not be lost: it keeps what it was answered.
+        A cancelled operation still completes its last steps, for example the storage of an answer
+        with shares.
         """
         try:
             effect = next(steps)
@@ -74,7 +75,7 @@ class AsyncConnection:
         return await _in_thread(effect.run)
 
     async def _send(self, request: Request) -> Answer:
-        """Return the answer; raises what ``Connection`` does."""
+        """Send ``request`` and return its answer. Raises as ``Connection`` does."""
         rules.require_open(self._client)
         progress = rules.Progress()
         options = rules.prepared(request, self._timeouts, progress.see_async)
@@ -97,7 +98,7 @@ class AsyncConnection:
 
 
 async def _in_thread(run: Callable[[], T]) -> T:
-    """Return what ``run`` returns. If cancelled, wait until it ends: it may be saving something."""
+    """Run a function in a thread. After a cancellation, wait for the end: it may be saving data."""
     future = asyncio.get_running_loop().run_in_executor(None, run)
     try:
         return await asyncio.shield(future)

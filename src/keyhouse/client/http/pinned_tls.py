@@ -1,9 +1,9 @@
-"""TLS that accepts one exact certificate as its peer's, before a byte of a request is sent.
+"""TLS that accepts one exact certificate of the peer, before any byte of a request is sent.
 
-Chain and host name are not enough: workloads hold certificates under the coordinator's root,
-some perhaps for its name. So the certificate that the peer proved to own in the handshake must
-*be* the root that a verified quote binds. The check is part of the handshake: nothing can be sent
-over such a connection before it has passed.
+A check of chain and host name is not enough. Workloads have certificates under the coordinator's
+root, perhaps with the coordinator's name. So the peer must prove in the handshake the ownership of
+the very root that a verified quote binds. The check is part of the handshake. No byte of a request
+can be sent earlier.
 """
 
 import hmac
@@ -18,17 +18,17 @@ from keyhouse.client.errors import TrustError
 
 PeerCheck = Callable[[bytes], None]
 
-_FOREVER: Final = 1e9  # seconds; sockets take no infinity
-_SOONEST: Final = 0.001  # 0 would mean not to block at all
-_PEEKED: Final = 16  # bytes of an answer that is no TLS
+_FOREVER: Final = 1e9  # seconds; sockets refuse infinity
+_SOONEST: Final = 0.001  # seconds; 0 would mean a non-blocking socket
+_PEEKED: Final = 16  # bytes; enough for the start of an answer in plain HTTP
 
 
 class _Socket(ssl.SSLSocket):
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        """Receive, before the context's deadline: a peer that sends without end is cut off."""
+        """Receive before the context's deadline. A peer that sends without end is cut off."""
         context: Any = self.context
         if time.monotonic() > context.deadline:
-            raise TimeoutError("the deadline is over")
+            raise TimeoutError("the deadline has passed")
         return super().recv(buflen, flags)
 
     def settimeout(self, value: float | None) -> None:
@@ -49,9 +49,9 @@ class _Socket(ssl.SSLSocket):
             raise
 
     def _unread(self) -> bytes:
-        """Return what has come and TLS has not read, at once: the connection has failed."""
+        """Return the bytes that have arrived and that TLS has not read. Do not wait for more."""
         try:
-            super().settimeout(0)  # with one, Python waits for it even where the call does not
+            super().settimeout(0)  # with a timeout, Python waits even for a non-blocking call
             return socket.socket.recv(self, _PEEKED)
         except OSError:
             return b""
@@ -73,8 +73,8 @@ class _Object(ssl.SSLObject):
 class PeerContext(ssl.SSLContext):
     """Runs ``check`` on the peer's leaf at the end of each handshake, on sockets and on BIOs.
 
-    ``deadline`` of ``time.monotonic()``: a peer that sends a byte now and then, or without end,
-    does not hold a blocking socket longer. The timeouts of HTTP start again with each piece.
+    ``deadline`` uses ``time.monotonic()``. The timeouts of HTTP restart with each received piece.
+    The deadline limits a peer that sends single bytes, or data without end, to a blocking socket.
     """
 
     sslsocket_class = _Socket
@@ -99,10 +99,10 @@ def _check(context: Any, leaf: bytes | None) -> None:
 
 
 def _context(check: PeerCheck) -> PeerContext:
-    # Not create_default_context, which uses SSLKEYLOGFILE and the system's trust store.
+    # ``create_default_context`` would use SSLKEYLOGFILE and the system's trust store.
     context = PeerContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = False  # the certificate itself is compared, not what it claims
+    context.check_hostname = False  # the whole certificate is compared, not its name
     context.check = check
     return context
 
@@ -113,12 +113,12 @@ def pinned_context(root_der: bytes) -> PeerContext:
     def check(leaf: bytes) -> None:
         if not hmac.compare_digest(leaf, root_der):
             raise TrustError(
-                "the peer presented another certificate than the verified root",
-                hint="it is not the coordinator that was verified; send it nothing",
+                "the peer's certificate is not the verified root",
+                hint="the peer is not the verified coordinator; send nothing",
             )
 
     context = _context(check)
-    # The second line of defence: another peer fails here even if the check above were skipped.
+    # This is the second line of defence: OpenSSL refuses another peer even without the check above.
     context.load_verify_locations(cadata=root_der)
     return context
 
@@ -126,7 +126,7 @@ def pinned_context(root_der: bytes) -> PeerContext:
 def watching_context(seen: PeerCheck) -> PeerContext:
     """Return a context that accepts any peer, unverified, and calls ``seen`` with its leaf.
 
-    Only for requesting a coordinator's quote, which is public.
+    Use the context only to request a coordinator's quote, which is public.
     """
     context = _context(seen)
     context.verify_mode = ssl.CERT_NONE

@@ -1,16 +1,16 @@
-"""One exchange with a coordinator, tried again only if that cannot do anything twice.
+"""One exchange with a coordinator, repeated only if the repetition cannot do anything twice.
 
 ==================================  =================================  ====================
-what happened                       GET                                POST
+outcome of an attempt               GET                                POST
 ==================================  =================================  ====================
 no connection: refused, timed out   again                              again: nothing was sent
-no whole answer                     again: it changes nothing          never: it may be done
+no complete answer                  again: it changes nothing          never: it may be done
 "later" (HTTP 429, 503)             again                              again: nothing was done
 anything else: a refusal, a broken  never                              never
 answer, failed trust
 ==================================  =================================  ====================
 
-The same table is ``AGAIN``; tests hold it.
+``AGAIN`` is the same table; tests compare it with the behaviour.
 """
 
 import time
@@ -25,7 +25,7 @@ from keyhouse.client.steps import Answer, Request, Steps, ask, pause
 
 
 class Happened(StrEnum):
-    """How an attempt ended without a final answer."""
+    """The failure of an attempt without a final answer."""
 
     NOT_CONNECTED = "not connected"
     NO_WHOLE_ANSWER = "no whole answer"
@@ -44,9 +44,9 @@ AGAIN: Final = frozenset(
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """Seconds. ``total`` is for a whole call, with all its attempts and the pauses between them.
+    """Timeouts in seconds. ``total`` is for a whole call with all its attempts and pauses.
 
-    Raises ``ClientSetupError`` for what is no time to wait.
+    Raises ``ClientSetupError`` for an invalid number of seconds.
     """
 
     connect: float = 10.0  # TCP and TLS each
@@ -54,13 +54,13 @@ class Timeouts(msgspec.Struct, frozen=True):
     total: float = 60.0
 
     def __post_init__(self) -> None:
-        """Require that each is more than 0, which no NaN is."""
+        """Require that each timeout is greater than 0. A NaN fails this comparison, too."""
         if not all(seconds > 0 for seconds in (self.connect, self.read, self.total)):
-            raise ClientSetupError("a timeout is not a number of seconds, more than 0")
+            raise ClientSetupError("timeouts must be greater than 0 seconds")
 
     @classmethod
     def of(cls, timeout: "float | Timeouts") -> "Timeouts":
-        """Return ``timeout``; a number is the total, and nothing in it may take longer."""
+        """Return ``timeout``. A number is the total, and no single wait may take longer."""
         if isinstance(timeout, Timeouts):
             return timeout
         plain = cls()
@@ -68,9 +68,9 @@ class Timeouts(msgspec.Struct, frozen=True):
 
 
 class Retries(msgspec.Struct, frozen=True):
-    """How long to wait before each further attempt, in seconds; there are as many as numbers.
+    """The pauses before each further attempt, in seconds. Their number is the number of retries.
 
-    A coordinator that says how long to wait (``Retry-After``) is respected up to ``longest``.
+    The coordinator's ``Retry-After`` is respected up to ``longest``.
     """
 
     pauses: tuple[float, ...] = (0.1, 0.5)
@@ -81,7 +81,7 @@ NO_RETRIES: Final = Retries(())
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """How long and how often to try."""
+    """The limits of time and the retries of a call."""
 
     timeouts: Timeouts = Timeouts()
     retries: Retries = Retries()
@@ -92,8 +92,8 @@ def exchange(
 ) -> Steps[Answer]:
     """Return the answer to ``request``. ``fresh`` is called before each attempt.
 
-    Raises ``UnreachableError`` as the last attempt did, and at once everything that is no reason to
-    try again.
+    Raises the ``UnreachableError`` of the last attempt. Raises any error without a permitted retry
+    immediately.
     """
     deadline = time.monotonic() + rules.timeouts.total
     timed = msgspec.structs.replace(request, deadline=deadline)
@@ -116,7 +116,7 @@ def exchange(
 
 
 def happened(outcome: Answer | UnreachableError) -> Happened | None:
-    """Return how an attempt failed. None: it has a final answer."""
+    """Return the failure of an attempt, or None for a final answer."""
     if isinstance(outcome, Answer):
         return Happened.PUT_OFF if outcome.is_put_off else None
     return Happened.NO_WHOLE_ANSWER if outcome.connected else Happened.NOT_CONNECTED
@@ -125,9 +125,9 @@ def happened(outcome: Answer | UnreachableError) -> Happened | None:
 def pause_before(
     attempt: int, method: str, outcome: Answer | UnreachableError, retries: Retries, left: float
 ) -> float | None:
-    """Return the seconds to wait before ``attempt`` (the second is 1). None: there is none.
+    """Return the pause in seconds before retry number ``attempt``, or None without a retry.
 
-    ``left``: seconds until the call as a whole has to end.
+    The first retry has number 1. ``left`` is the number of seconds until the end of the whole call.
     """
     if (method, happened(outcome)) not in AGAIN or attempt > len(retries.pauses):
         return None
@@ -138,5 +138,5 @@ def pause_before(
 
 
 def _asked(header: str) -> float:
-    """Return the seconds in ``Retry-After``; its other form, a date, counts as none."""
+    """Return the seconds in ``Retry-After``. The other form of the header, a date, counts as 0."""
     return float(header) if header.isascii() and header.isdecimal() and len(header) < 9 else 0.0  # noqa: PLR2004

@@ -1,4 +1,4 @@
-"""The rules of HTTP for both connections: no redirects, no proxies, bounded and timed."""
+"""The rules of HTTP for both connections: no redirects, no proxies, limits of size and time."""
 
 import ssl
 import time
@@ -18,8 +18,8 @@ from keyhouse.client.http.retries import Timeouts
 from keyhouse.client.steps import Answer, Request
 from keyhouse.wire.address import CLIENT_API, Address
 
-_POSTED: Final = "it may have been carried out: look at status and log before you repeat it"
-_TRY_AGAIN: Final = "check that it is the coordinator's Client API, and that it runs"
+_POSTED: Final = "the change may have happened: read status and log before you repeat it"
+_TRY_AGAIN: Final = "check that the Client API of the coordinator runs at this address"
 
 
 _CONNECTING: Final = frozenset(
@@ -32,18 +32,18 @@ _CONNECTING: Final = frozenset(
         "connection.start_tls.failed",
     }
 )
-_CLOSED: Final = ("Server disconnected", "peer closed connection")  # of httpcore and h11
+_CLOSED: Final = ("Server disconnected", "peer closed connection")  # texts of httpcore and h11
 _BY_DATE: Final = {9: "is not valid yet", 10: "has expired"}  # X509_V_ERR_CERT_...
 _NOT_CONNECTED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 FROM_HTTPX: Final = (httpx.HTTPError, httpx.InvalidURL)
-"""Everything that httpx raises if something goes wrong outside this program."""
+"""All errors of httpx for failures outside this program."""
 
 
 def client_options(address: Address, context: ssl.SSLContext) -> dict[str, Any]:
     """Return the arguments for an httpx client. Environment and ``.netrc`` have no effect.
 
-    Raises ``ClientSetupError`` for a host that no URL can have.
+    Raises ``ClientSetupError`` for a host that is invalid in a URL.
     """
     return {
         "base_url": _base_url(address),
@@ -56,9 +56,9 @@ def client_options(address: Address, context: ssl.SSLContext) -> dict[str, Any]:
 
 def _base_url(address: Address) -> httpx.URL:
     try:
-        address.host.encode("idna")  # as for its look-up
+        address.host.encode("idna")  # the resolver uses the same encoding
         url = httpx.URL(f"https://{address}")
-        _ = url.host  # is decoded when it is asked for
+        _ = url.host  # httpx decodes the host only on access
     except (UnicodeError, httpx.InvalidURL):
         raise ClientSetupError(
             f"{address} is not the address of a host",
@@ -68,7 +68,7 @@ def _base_url(address: Address) -> httpx.URL:
 
 
 class Progress:
-    """How far a request has come: httpcore tells each step of the connection."""
+    """The progress of a request. httpcore reports each step of the connection."""
 
     def __init__(self) -> None:
         self._step = ""
@@ -80,15 +80,15 @@ class Progress:
 
     @property
     def is_connecting(self) -> bool:
-        """Whether nothing of the request can have been sent."""
+        """Whether the connection is still being opened, so nothing can have been sent."""
         return self._step in _CONNECTING
 
     def see(self, step: str, _info: object) -> None:
-        """Take the next step."""
+        """Record the next step."""
         self._step = step
 
     async def see_async(self, step: str, _info: object) -> None:
-        """Take the next step, on an event loop."""
+        """Record the next step, on an event loop."""
         self._step = step
 
 
@@ -101,7 +101,7 @@ def require_open(client: httpx.Client | httpx.AsyncClient) -> None:
 def prepared(request: Request, timeouts: Timeouts, trace: Callable[..., Any]) -> dict[str, Any]:
     """Return the arguments for ``stream`` of a client of httpx; no wait outlasts the deadline.
 
-    ``trace`` is told the steps of the connection.
+    ``trace`` receives the steps of the connection.
     """
     left = max(request.deadline - time.monotonic(), 0.001)
     connect, read = min(timeouts.connect, left), min(timeouts.read, left)
@@ -121,7 +121,7 @@ def prepared(request: Request, timeouts: Timeouts, trace: Callable[..., Any]) ->
 
 
 class Body:
-    """Collects the body of an answer, within its maximum size and until the deadline."""
+    """Collects the body of an answer, up to its maximum size and until the deadline."""
 
     def __init__(self, address: Address, request: Request, response: httpx.Response) -> None:
         self._address = address
@@ -133,7 +133,7 @@ class Body:
             raise AnswerUnreadableError(f"the answer of {address} is compressed")
 
     def add(self, part: bytes) -> None:
-        """Take the next part. Raises ``AnswerUnreadableError``, or a timeout of httpx."""
+        """Add the next part. Raises ``AnswerUnreadableError``, or a timeout of httpx."""
         self._left -= len(part)
         if self._left < 0:
             raise AnswerUnreadableError(
@@ -144,12 +144,12 @@ class Body:
         self._parts.append(part)
 
     def answer(self) -> Answer:
-        """Return what came, all of it."""
+        """Return the complete answer."""
         headers = self._response.headers
         if headers.get("Keyhouse-Outcome") == "unknown":
             raise UnreachableError(
                 f"{self._address} does not know yet whether the change has happened",
-                hint="read before you repeat it",
+                hint="read the state before you repeat the change",
                 sent=True,
             )
         return Answer(
@@ -167,10 +167,10 @@ def client_error(
     error: httpx.HTTPError | httpx.InvalidURL,
     progress: Progress,
 ) -> UnreachableError | TrustError | ClientSetupError:
-    """Return the error of the SDK that an ``error`` of httpx maps to."""
+    """Return the error of the SDK for an ``error`` of httpx."""
     if isinstance(error, httpx.InvalidURL):
         return ClientSetupError(
-            "the request line is too long", hint="ask for fewer names in one call"
+            "the request line is too long", hint="request fewer names in one call"
         )
     if (unverified := _certificate_error(error)) is not None:
         return _untrusted(address, unverified)
@@ -187,14 +187,14 @@ def client_error(
 
 
 def _unanswered(error: httpx.HTTPError) -> str:
-    """Return how a peer failed that there was a connection to."""
+    """Return the failure of a connected peer, as the end of a sentence."""
     if isinstance(error, httpx.TimeoutException):
-        return "gave no whole answer in time"
+        return "sent no complete answer in time"
     if alert := alert_in(error):
         return f"ended the connection (TLS alert: {alert})"
     if isinstance(error, httpx.RemoteProtocolError) and not str(error).startswith(_CLOSED):
         return "does not answer in HTTP/1.1"
-    return "gave no whole answer before it closed"
+    return "closed the connection before the answer was complete"
 
 
 def _certificate_error(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
@@ -206,7 +206,7 @@ def _certificate_error(error: BaseException | None) -> ssl.SSLCertVerificationEr
 
 
 def _untrusted(address: Address, error: ssl.SSLCertVerificationError) -> TrustError:
-    """Return what ``error`` means. The only certificate that could verify is the root itself."""
+    """Return the error for a failed verification. Only the root itself could verify."""
     when = _BY_DATE.get(getattr(error, "verify_code", 0))
     if when is not None:
         return TrustError(
@@ -215,5 +215,5 @@ def _untrusted(address: Address, error: ssl.SSLCertVerificationError) -> TrustEr
         )
     return TrustError(
         f"the certificate of {address} does not verify under the verified root",
-        hint="it is not the coordinator that was verified; send it nothing",
+        hint="the peer is not the verified coordinator; send nothing",
     )

@@ -1,1 +1,1 @@
-"""What clients remember of coordinators, to notice rollbacks and forks."""
+"""A client's memories of coordinators: their states, logs and lines."""

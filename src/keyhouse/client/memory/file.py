@@ -1,4 +1,4 @@
-"""Memories in a file: for short-lived commands, which may run at the same time.
+"""Memories in a file, for short-lived commands. Several commands may run at the same time.
 
 ::
 
@@ -10,11 +10,12 @@
                                   "number": <entries>, "last": "<SHA-256 of the last, hex>",
                                   "accepted": <entries that the user has accepted>}, ...}}
 
-Versions 1 and 2 are still read. Version 1 has neither heads nor lines, version 2 has no lines.
-Without a line a file is written as version 2, which earlier versions of Keyhouse read as well.
+Versions 1 and 2 are still read. Version 1 has neither heads nor lines, version 2 has no lines. A
+file without lines is written as version 2, so earlier versions of Keyhouse can read it.
 
-Another user who can write the file can make its owner forget: it is 0600, and refused if it belongs
-to another user or others can write it. A damaged one is refused, never read as an empty one.
+Write access to the file is enough to make its owner forget a state. So the file has mode 0600. A
+file of another user, or with write access for others, is refused. A damaged file is refused, too:
+it must not count as an empty file.
 """
 
 import errno
@@ -36,22 +37,29 @@ from keyhouse.base.openers import without_links
 from keyhouse.base.printable import os_reason
 from keyhouse.client.errors import TrustError
 from keyhouse.client.memory.lines import SeenLine
-from keyhouse.client.memory.states import KEPT, MOST, MOST_HEADS, Memories, read_head, read_place
+from keyhouse.client.memory.states import (
+    MOST_ADDRESSES,
+    MOST_HEADS,
+    MOST_PLACES,
+    Memories,
+    read_head,
+    read_place,
+)
 from keyhouse.transparency.line import MOST_ENTRIES
 from keyhouse.wire.json_decoder import UInt16, UnreadableError, read
 
 NO_MEMORY: Final = "none"
-"""What is named instead of a file, by who wants no memory."""
+"""The text in place of a file name for a client without a memory."""
 
 _VERSION: Final = 3
 _WITHOUT_LINES: Final = 2
 _WITHOUT_HEADS: Final = 1
-_LARGEST: Final = 8 << 20  # bytes; the most that can be remembered takes less
+_LARGEST: Final = 8 << 20  # bytes; the largest memory, with its limits below, is smaller
 _ROOT: Final = re.compile("[0-9a-f]{64}")
 
 
 class MemoryUnusableError(RefusedError):
-    """What is remembered cannot be read or written; nothing is decided without it."""
+    """The memory cannot be read or written. No decision is made without it."""
 
     code = "memory-unusable"
 
@@ -66,18 +74,18 @@ def default_memory() -> Path | None:
 
 
 def chosen_memory(named: str) -> "FileMemory | None":
-    """Return the memory in the file ``named``; of "", that in its default place; of "none", None.
+    """Return the memory in the file ``named``. "" names the default file; "none" gives None.
 
-    Raises ``MemoryUnusableError`` for what cannot be the name of a file, and if there is no place:
-    then a rollback would stay unnoticed.
+    Raises ``MemoryUnusableError`` for an invalid file name. Without a default place the function
+    raises as well: otherwise a rollback would stay unnoticed.
     """
     if named == NO_MEMORY:
         return None
     path = Path(named) if named else default_memory()
     if path is None:
         raise MemoryUnusableError(
-            "there is no place to remember coordinators: neither XDG_STATE_HOME nor HOME is set",
-            hint="--memory FILE; with --memory none a rollback stays unnoticed",
+            "there is no directory for the memory: neither XDG_STATE_HOME nor HOME is set",
+            hint="name a file: --memory FILE; with --memory none a rollback stays unnoticed",
         )
     return FileMemory(path)
 
@@ -91,9 +99,9 @@ class _Content(msgspec.Struct, frozen=True):
 
 
 class FileMemory:
-    """Remembers in the file ``path``; if it does not exist, nothing is remembered yet.
+    """Stores memories in the file ``path``. A missing file means that nothing is remembered yet.
 
-    Its directory is made (0700) if it is missing. Changes lock ``<path>.lock``. Raises
+    A missing directory is created (0700). Changes lock ``<path>.lock``. Raises
     ``MemoryUnusableError`` for a path without a file name.
     """
 
@@ -107,7 +115,7 @@ class FileMemory:
         self._decoded: tuple[bytes, Memories] = (b"", Memories())  # the bytes that were last read
 
     def read(self) -> Memories:
-        """Return what is remembered now. Raises ``MemoryUnusableError``."""
+        """Return the current memories. Raises ``MemoryUnusableError``."""
         try:
             raw = self._raw()
         except FileNotFoundError:
@@ -122,15 +130,16 @@ class FileMemory:
         except (_DamagedError, TrustError, UnreadableError):
             raise MemoryUnusableError(
                 f"the memory {self.path} is damaged",
-                hint="move it away to begin again: what was seen before is forgotten then",
+                hint="move it away to start with an empty memory: earlier states are forgotten",
             ) from None
         self._decoded = (raw, memories)
         return memories
 
     def change(self, step: Callable[[Memories], Memories]) -> None:
-        """Replace what is remembered by ``step`` of it: durable when this returns.
+        """Replace the memories by the result of ``step``; they are durable when this returns.
 
-        Raises ``MemoryUnusableError``, and what ``step`` raises; then nothing has changed.
+        Raises ``MemoryUnusableError``, and the errors of ``step``. After an error nothing has
+        changed.
         """
         with self._locked():
             before = self.read()
@@ -152,13 +161,13 @@ class FileMemory:
             if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise MemoryUnusableError(
                     f"the memory {self.path} can be written by others",
-                    hint="find out who else wrote it; chmod 600 once it is right",
+                    hint="find out who else wrote the file; check its content, then chmod 600",
                 )
             return file.read(_LARGEST + 1)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock that every change of this memory takes."""
+        """Hold the lock for changes of this memory."""
         with ExitStack() as stack:
             try:
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -167,22 +176,22 @@ class FileMemory:
                 raise self._unusable("cannot be locked", error) from None
             yield
 
-    def _unusable(self, what: str, error: OSError | ValueError) -> MemoryUnusableError:
-        # A ValueError: what no file can be named.
+    def _unusable(self, problem: str, error: OSError | ValueError) -> MemoryUnusableError:
+        # A ValueError comes from a text that cannot be a file name.
         reason = os_reason(error if isinstance(error, OSError) else OSError(errno.EINVAL, ""))
         return MemoryUnusableError(
-            f"the memory {self.path} {what}: {reason}",
-            hint="--memory FILE names another one, --memory none does without: then nobody notices"
+            f"the memory {self.path} {problem}: {reason}",
+            hint="--memory FILE names another file; with --memory none, no command notices"
             " a rollback",
         )
 
 
 class _DamagedError(Exception):
-    """The content is not what this file holds."""
+    """The content is not the content of a memory."""
 
 
 def _memories(raw: bytes) -> Memories:
-    """Return the memories in ``raw``; raises if they are not exactly as they were written."""
+    """Return the memories in ``raw``. Raises unless ``raw`` is exactly as this module writes it."""
     found = read(raw, _Content) if len(raw) <= _LARGEST else None
     if found is None or found.problems:
         raise _DamagedError
@@ -199,7 +208,7 @@ def _memories(raw: bytes) -> Memories:
         content.lines,
     )
     if (
-        len(memories.roots) > MOST
+        len(memories.roots) > MOST_ADDRESSES
         or set(memories.roots.values()) != set(memories.places)
         or not all(map(_ROOT.fullmatch, memories.places))
         or not set(memories.heads) <= set(memories.places)
@@ -209,7 +218,7 @@ def _memories(raw: bytes) -> Memories:
         raise _DamagedError
     for places in memories.places.values():
         rising = all(a.sequence < b.sequence and a.epoch <= b.epoch for a, b in pairwise(places))
-        if not rising or not 0 < len(places) <= KEPT:
+        if not rising or not 0 < len(places) <= MOST_PLACES:
             raise _DamagedError
     for heads in memories.heads.values():
         rising = all(a.size < b.size for a, b in pairwise(heads))

@@ -1,4 +1,4 @@
-"""The line of a root, as it was seen last."""
+"""The remembered line of a root."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -10,26 +10,26 @@ if TYPE_CHECKING:
     from keyhouse.transparency.line import RootLine
 
 _HINT: Final = (
-    "an older copy of its state was put back, or another one took its place: find out which, and"
-    " send it nothing"
+    "an older copy of its state was restored, or another deployment answers: find out which, and"
+    " send nothing"
 )
 
 
 class SeenLine(msgspec.Struct, frozen=True):
-    """A line that was seen. ``number`` is 0 if the user set the manifest, and has seen no line."""
+    """A remembered line. If ``number`` is 0, the user set the manifest and has not seen a line."""
 
-    first: str  # the fingerprint of the first manifest, hex
-    number: int = 0  # of entries
+    first: str  # fingerprint of the first manifest, hex
+    number: int = 0  # number of entries
     last: str = ""  # SHA-256 of the last entry, hex
     accepted: int = 0  # entries whose manifests the user has accepted
 
 
 def require_continued_line(line: "RootLine", seen: SeenLine) -> None:
-    """Raise ``TrustError`` unless ``line`` begins with all entries that were ``seen``."""
+    """Raise ``TrustError`` unless ``line`` begins with all entries of ``seen``."""
     if line.first.manifest != seen.first:
         raise TrustError(
-            f"the deployment began with the manifest {line.first.manifest}, but began with"
-            f" {seen.first} before",
+            f"the deployment began with the manifest {line.first.manifest}, must be the remembered"
+            f" {seen.first}",
             hint=_HINT,
         )
     if len(line.raw) < seen.number:
@@ -40,16 +40,15 @@ def require_continued_line(line: "RootLine", seen: SeenLine) -> None:
         )
     if seen.number and not line.continues(seen.number, bytes.fromhex(seen.last)):
         raise TrustError(
-            f"fork: the line of the root does not continue its {seen.number} entries that were seen"
-            " before",
+            f"fork: the line of the root does not continue its {seen.number} remembered entries",
             hint=_HINT,
         )
 
 
-def seen_after(line: "RootLine", seen: SeenLine | None) -> SeenLine:
-    """Return what is remembered of ``line``, after what was ``seen`` before.
+def extended_line(line: "RootLine", seen: SeenLine | None) -> SeenLine:
+    """Return the memory of ``line``, given the earlier memory ``seen``.
 
-    Another process may have seen more meanwhile: that stays.
+    Another process may meanwhile have remembered a longer line; then the longer line stays.
     """
     if seen is not None and seen.number >= len(line.raw):
         return seen

@@ -1,23 +1,26 @@
-"""What a client remembers of coordinators, to detect rollbacks, which no single quote can show.
+"""The states of coordinators that a client remembers, to detect rollbacks.
 
-A quote proves which code answers and under which root, not that its state is the newest: a host can
-restore an older copy of everything, or run two copies that diverge. But every answer of a
-coordinator that enforces a manifest carries ``Keyhouse-State: <epoch>.<sequence>.<chain>``, its
-place in an append-only journal. A state that was seen once must hold forever:
+No single quote can show a rollback. A quote proves the coordinator's code and root, but not the
+age of the state. A host can restore an older copy of everything, or run two
+copies that diverge.
+
+But with a manifest in force, every answer carries ``Keyhouse-State: <epoch>.<sequence>.<chain>``.
+This is the coordinator's place in an append-only journal. A place that a client has seen must stay
+valid forever:
 
 ====================================================  =============================================
 another root certificate at an address                another deployment answers
 a lower sequence than was known when the call began   rollback: an older copy
-an equal sequence with another chain or epoch         fork: two copies have run apart
-epochs do not rise with the sequences                 contradiction: no journal has both
-no place at all, where there was one                  the state is gone
+an equal sequence with another chain or epoch         fork: two copies have diverged
+epochs do not rise with the sequences                 contradiction: no single journal has both
+no place in the answer, but a place before            the state is lost
 ====================================================  =============================================
 
-Its transparency log, in the header ``Keyhouse-Log``, shows what places cannot: an older copy that
-has overtaken what is remembered. The first head that is remembered is proven to continue all before
-it, or is the first ever seen. The others came later and are not proven yet. All of them must be
-beginnings of any log that is proven from then on: an older copy of the state that has overtaken
-them has another leaf for its own start.
+Places cannot show an older copy that has grown beyond the remembered places. The transparency log
+can: its head is in the header ``Keyhouse-Log``. The first remembered head is proven to continue all
+earlier heads, or is the first head ever seen. The further heads came later and are not proven yet.
+Any later proof must show that the log continues all of them. An older copy fails there, because its
+log has another leaf for its own start.
 """
 
 import hashlib
@@ -29,7 +32,7 @@ import msgspec
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.client.errors import TrustError
-from keyhouse.client.memory.lines import SeenLine, seen_after
+from keyhouse.client.memory.lines import SeenLine, extended_line
 from keyhouse.client.steps import Answer
 from keyhouse.wire.address import Address
 from keyhouse.wire.headers import LogHead, Place, log_head_in, place_in
@@ -40,52 +43,53 @@ if TYPE_CHECKING:
 Heads = tuple[LogHead, ...]
 
 
-class Proven(NamedTuple):
-    """A head that is proven to continue those that it ``covers``."""
+class ProvenHead(NamedTuple):
+    """A head that is proven to continue the heads in ``covers``."""
 
     head: LogHead
     covers: Heads
 
 
 AHEAD: Final = 256
-"""Leaves that a log may grow in a session before it is proven that it continues."""
+"""Leaves by which a log may grow in a session before its client demands a proof."""
 
 MOST_HEADS: Final = 1_000
-"""Heads that are remembered of each deployment."""
+"""Heads that are remembered for each deployment."""
 
 _HINT: Final = (
-    "an older copy of its state was put back, or two copies run: find out which, and send it"
+    "an older copy of its state was restored, or two copies run: find out which, and send"
     " nothing; to continue from this log on purpose: keyhouse trust forget HOST"
 )
 
 
 def read_head(text: str) -> LogHead:
-    """Return the value of ``Keyhouse-Log``. Raises ``TrustError``."""
+    """Parse the value of ``Keyhouse-Log``. Raises ``TrustError``."""
     head = log_head_in(text)
     if head is None:
-        raise contradicted("the coordinator's Keyhouse-Log cannot be read")
+        raise log_contradiction("the coordinator's Keyhouse-Log cannot be read")
     return head
 
 
-def contradicted(problem: str) -> TrustError:
-    """Return what is said of a log that contradicts what is remembered."""
+def log_contradiction(problem: str) -> TrustError:
+    """Return the error for a log that contradicts the memory."""
     return TrustError(problem, hint=_HINT)
 
 
 def require_continued(known: Heads, seen: LogHead | None, address: Address) -> None:
-    """Require that ``seen`` may continue what was ``known`` when the call began.
+    """Require that the log of ``seen`` may continue the heads ``known`` when the call began.
 
-    Raises ``TrustError`` for a smaller log, another one of equal size, and none.
+    Raises ``TrustError`` for a smaller log, for a different log of equal size, and for a missing
+    head.
     """
     if not known:
         return
     newest = known[-1]
     if seen is None:
-        raise contradicted(
-            f"the coordinator at {address} tells no head of its log; it was {newest} before"
+        raise log_contradiction(
+            f"the coordinator at {address} shows no head of its log; the head was {newest} before"
         )
     if seen.size < newest.size:
-        raise contradicted(
+        raise log_contradiction(
             f"rollback: the log of the coordinator at {address} is {seen}, but was {newest} before"
         )
     if seen.size == newest.size and seen != newest:
@@ -93,28 +97,33 @@ def require_continued(known: Heads, seen: LogHead | None, address: Address) -> N
 
 
 def with_head(heads: Heads, seen: LogHead, address: Address) -> Heads:
-    """Return ``heads`` with ``seen``; the same tuple if it has nothing new.
+    """Return ``heads`` with ``seen``, or the same tuple if ``seen`` adds nothing.
 
-    Raises ``TrustError`` if a log of this size was another one.
+    Raises ``TrustError`` if the memory has a different head of this size.
     """
     same = next((one for one in heads if one.size == seen.size), None)
     if same is not None and same != seen:
         raise _fork(address, seen, same)
-    if same is not None or (heads and seen.size < heads[0].size):  # an answer was overtaken
+    # The head is smaller than the first if a newer answer overtook this answer.
+    if same is not None or (heads and seen.size < heads[0].size):
         return heads
     if len(heads) >= MOST_HEADS:
-        raise contradicted(f"the log of the coordinator at {address} cannot be proven")
+        raise log_contradiction(
+            f"{len(heads)} heads of the log of the coordinator at {address} are remembered, and no"
+            " proof shows that it continues them"
+        )
     return tuple(sorted((*heads, seen), key=_size))
 
 
-def with_proven(heads: Heads, proven: Proven, address: Address) -> Heads:
-    """Return ``heads`` after a proof: the head that continues those that it covers, and the others.
+def with_proven(heads: Heads, proof: ProvenHead, address: Address) -> Heads:
+    """Return the heads after a proof: the proven head and the heads that it does not cover.
 
-    Others came meanwhile, perhaps from another process. Raises ``TrustError`` as ``with_head``.
+    Uncovered heads came during the proof, perhaps from another process. Raises ``TrustError`` as
+    ``with_head`` does.
     """
-    found = with_head(heads, proven.head, address)
-    others = [one for one in found if one not in proven.covers and one != proven.head]
-    return tuple(sorted((proven.head, *others), key=_size))
+    found = with_head(heads, proof.head, address)
+    others = [one for one in found if one not in proof.covers and one != proof.head]
+    return tuple(sorted((proof.head, *others), key=_size))
 
 
 def _size(head: LogHead) -> int:
@@ -122,36 +131,36 @@ def _size(head: LogHead) -> int:
 
 
 def _fork(address: Address, seen: LogHead, known: LogHead) -> TrustError:
-    return contradicted(
+    return log_contradiction(
         f"fork: the log of the coordinator at {address} is {seen}, but was {known} before"
     )
 
 
-KEPT: Final = 1_000
-"""Places that are remembered of each deployment: the newest ones."""
+MOST_PLACES: Final = 1_000
+"""Places that are remembered for each deployment: the newest places."""
 
-MOST: Final = 100
+MOST_ADDRESSES: Final = 100
 """Addresses that are remembered."""
 
 _SERVER_ERROR: Final = 500
 
 
 class MemoryFullError(RefusedError):
-    """No further coordinator can be remembered."""
+    """The memory has no room for a further coordinator."""
 
     code = "memory-full"
 
 
 class Memories(msgspec.Struct, frozen=True):
-    """Everything that is remembered. Places ascend by sequence, and their epochs never fall."""
+    """All memories of a client. Places ascend by sequence, and their epochs never fall."""
 
     roots: dict[str, str] = {}  # ``host:port`` to the SHA-256 of the root certificate, in hex
-    places: dict[str, tuple[Place, ...]] = {}  # that SHA-256 to what was seen under it
-    heads: dict[str, Heads] = {}  # that SHA-256 to heads of its log
-    lines: dict[str, SeenLine] = {}  # that SHA-256 to its line
+    places: dict[str, tuple[Place, ...]] = {}  # the same SHA-256 to places under this root
+    heads: dict[str, Heads] = {}  # the same SHA-256 to heads of the log
+    lines: dict[str, SeenLine] = {}  # the same SHA-256 to the line
 
     def root_at(self, address: Address) -> str:
-        """Return the SHA-256 of the root that answered at ``address``; "" if none is known."""
+        """Return the SHA-256 (hex) of the root that answered at ``address``; "" if unknown."""
         return self.roots.get(_key(address), "")
 
     def highest(self, root: str) -> Place | None:
@@ -164,16 +173,16 @@ class StateMemory(Protocol):
     """Stores ``Memories`` beyond the end of a session."""
 
     def read(self) -> Memories:
-        """Return what is remembered now."""
+        """Return the current memories."""
         ...
 
     def change(self, step: Callable[[Memories], Memories]) -> None:
-        """Replace what is remembered by ``step`` of it, durably and atomically."""
+        """Replace the memories by the result of ``step``, durably and atomically."""
         ...
 
 
 class Watch:
-    """Checks the answers of one coordinator against ``memory``. Without one it checks nothing."""
+    """Checks the answers of one coordinator against ``memory``, if there is a memory."""
 
     def __init__(self, memory: StateMemory | None, address: Address, root_der: bytes) -> None:
         self.root_der = root_der
@@ -182,7 +191,7 @@ class Watch:
         self._root = hashlib.sha256(root_der).hexdigest()
 
     def begin(self) -> Memories:
-        """Return what is known before a call: its answer must not be older."""
+        """Return the memories before a call. The answer must not be older than these."""
         return self._memory.read() if self._memory is not None else Memories()
 
     def newest(self, known: Memories) -> Place | None:
@@ -198,12 +207,12 @@ class Watch:
         return known.lines.get(self._root)
 
     def remember_line(self, line: "RootLine", *, accepted: bool = False) -> None:
-        """Remember ``line``, which was proven; with ``accepted`` its manifests are accepted."""
+        """Remember the proven ``line``. If ``accepted``, the user has accepted its manifests."""
         if self._memory is None:
             return
 
         def step(memories: Memories) -> Memories:
-            seen = seen_after(line, self.line(memories))
+            seen = extended_line(line, self.line(memories))
             if accepted:
                 seen = msgspec.structs.replace(seen, accepted=max(seen.accepted, len(line.raw)))
             return with_line(memories, self._root, seen)
@@ -211,16 +220,16 @@ class Watch:
         self._memory.change(step)
 
     def remember_first(self, manifest: str) -> None:
-        """Remember that the user has set the first manifest, of this fingerprint."""
+        """Remember the fingerprint of the first manifest, which this user has set."""
         if self._memory is not None:
             seen = SeenLine(manifest, accepted=1)
             self._memory.change(lambda memories: with_line(memories, self._root, seen))
 
     def unproven(self, known: Memories, answer: Answer, ahead: int) -> Heads:
-        """Return the heads that the log has to be proven to continue before ``answer`` is used.
+        """Return the heads that the log must be proven to continue before ``answer`` is used.
 
-        Empty if it is what was proven last, or at most ``ahead`` leaves more.
-        Raises ``TrustError`` for an answer that contradicts what was ``known``.
+        Empty if the log has the last proven head, or at most ``ahead`` more leaves. Raises
+        ``TrustError`` for an answer that contradicts ``known``.
         """
         if self._memory is None or _is_without_state(answer):
             return ()
@@ -230,11 +239,11 @@ class Watch:
             return ()
         return with_head(heads, seen, self._address)
 
-    def check(self, known: Memories, answer: Answer, proven: Proven | None = None) -> None:
-        """Check an answer to a call that began when this was ``known``; remember its state.
+    def check(self, known: Memories, answer: Answer, proof: ProvenHead | None = None) -> None:
+        """Check the answer to a call that began with the memories ``known``; remember its state.
 
-        ``proven``: a head of the log that is proven to continue what is remembered. Raises
-        ``TrustError``, and refusals of a memory that cannot be used.
+        ``proof`` is a head that is proven to continue the remembered heads. Raises ``TrustError``,
+        and the errors of an unusable memory.
         """
         if self._memory is None or _is_without_state(answer):
             return
@@ -244,27 +253,27 @@ class Watch:
 
         def step(memories: Memories) -> Memories:
             newest = self.newest(known)
-            found = remembered(memories, self._address, self._root, newest, place)
-            return self._with_head(found, head, proven)
+            found = with_state(memories, self._address, self._root, newest, place)
+            return self._with_head(found, head, proof)
 
         self._memory.change(step)
 
     def _with_head(
-        self, memories: Memories, head: LogHead | None, proven: Proven | None
+        self, memories: Memories, head: LogHead | None, proof: ProvenHead | None
     ) -> Memories:
         before = self.heads(memories)
         if head is None or self._root not in memories.places:
             return memories
         heads = with_head(before, head, self._address)
-        if proven is not None:
-            heads = with_proven(heads, proven, self._address)
+        if proof is not None:
+            heads = with_proven(heads, proof, self._address)
         if heads == before:
             return memories
         return msgspec.structs.replace(memories, heads={**memories.heads, self._root: heads})
 
 
 def _is_without_state(answer: Answer) -> bool:
-    """Tell whether it is a failure inside the server, which carries no state and no other data."""
+    """Return whether the answer is a failure inside the server, without state and further data."""
     return answer.state is None and answer.http_status >= _SERVER_ERROR
 
 
@@ -273,62 +282,59 @@ def _head_of(answer: Answer) -> LogHead | None:
 
 
 def read_place(text: str) -> Place:
-    """Return the value of ``Keyhouse-State`` as a place. Raises ``TrustError``."""
+    """Parse the value of ``Keyhouse-State``. Raises ``TrustError``."""
     place = place_in(text)
     if place is None:
-        raise _contradiction("the coordinator's Keyhouse-State cannot be read")
+        raise _state_contradiction("the coordinator's Keyhouse-State cannot be read")
     return place
 
 
 def require_root_of(memories: Memories, address: Address, root: str) -> None:
-    """Require that no other root than ``root`` (SHA-256, hex) is known at ``address``.
-
-    Raises ``TrustError``.
-    """
+    """Raise ``TrustError`` if a root other than ``root`` (SHA-256, hex) is known at ``address``."""
     known = memories.root_at(address)
     if known and known != root:
         raise TrustError(
-            f"another root certificate than before answers at {address}: its SHA-256 is {root},"
+            f"the root certificate at {address} has changed: its SHA-256 is {root},"
             f" must be {known}",
-            hint="another deployment is there, or it waits for recovery (keyhouse status --memory"
-            " none tells); if a new one is meant to be there: keyhouse trust forget"
+            hint="another deployment answers, or it waits for recovery (keyhouse status --memory"
+            " none shows it); if a new deployment is expected: keyhouse trust forget"
             f" {address}",
         )
 
 
-def remembered(
+def with_state(
     memories: Memories, address: Address, root: str, known: Place | None, seen: Place | None
 ) -> Memories:
     """Return ``memories`` with the place ``seen`` at ``address`` under ``root`` (SHA-256, hex).
 
-    ``known`` is the newest place under that root when the call began: answers that overtake each
-    other are not a rollback. Raises ``TrustError``, or ``MemoryFullError``.
+    ``known`` is the newest place under this root when the call began. So answers that overtake each
+    other do not count as a rollback. Raises ``TrustError``, or ``MemoryFullError``.
     """
     require_root_of(memories, address, root)
     if seen is None:
         if known is not None:
-            raise _contradiction(
-                f"the coordinator at {address} tells no state; it was at {known} before"
+            raise _state_contradiction(
+                f"the coordinator at {address} shows no state; the state was {known} before"
             )
         return memories
     if known is not None and seen.sequence < known.sequence:
-        raise _contradiction(
+        raise _state_contradiction(
             f"rollback: the coordinator at {address} is at {seen}, but was at {known} before"
         )
-    places = _with(memories.places.get(root, ()), seen, address)
+    places = _with_place(memories.places.get(root, ()), seen, address)
     if memories.root_at(address) == root and places is memories.places.get(root):
         return memories
     roots = {**memories.roots, _key(address): root}
-    if len(roots) > MOST:
+    if len(roots) > MOST_ADDRESSES:
         raise MemoryFullError(
-            f"{MOST} coordinators are remembered already",
-            hint="keyhouse trust forget those that are gone, or name another --memory",
+            f"{MOST_ADDRESSES} coordinators are remembered already",
+            hint="remove an address: keyhouse trust forget HOST; or name another --memory",
         )
     return msgspec.structs.replace(memories, roots=roots, places={**memories.places, root: places})
 
 
 def forgotten(memories: Memories, address: Address) -> Memories:
-    """Return ``memories`` without the deployment at ``address``, whatever its other addresses."""
+    """Return ``memories`` without the deployment at ``address`` and all its further addresses."""
     root = memories.root_at(address)
     return Memories(
         {where: other for where, other in memories.roots.items() if other != root},
@@ -339,19 +345,19 @@ def forgotten(memories: Memories, address: Address) -> Memories:
 
 
 def with_line(memories: Memories, root: str, seen: SeenLine) -> Memories:
-    """Return ``memories`` with the line of ``root`` (SHA-256, hex), if that root is known."""
+    """Return ``memories`` with the line of ``root`` (SHA-256, hex), if this root is known."""
     if root not in memories.places or memories.lines.get(root) == seen:
         return memories
     return msgspec.structs.replace(memories, lines={**memories.lines, root: seen})
 
 
-def _with(places: tuple[Place, ...], seen: Place, address: Address) -> tuple[Place, ...]:
-    """Return ``places`` with ``seen``; the same tuple if it already has it."""
+def _with_place(places: tuple[Place, ...], seen: Place, address: Address) -> tuple[Place, ...]:
+    """Return ``places`` with ``seen``, or the same tuple if ``seen`` is in it."""
     at = bisect_left(places, seen.sequence, key=_sequence)
     before, after = places[max(at - 1, 0) : at], places[at : at + 1]
     if after and after[0].sequence == seen.sequence:
         if after[0] != seen:
-            raise _contradiction(
+            raise _state_contradiction(
                 f"fork: the coordinator at {address} is at {seen}, but was at {after[0]} before"
             )
         return places
@@ -359,10 +365,10 @@ def _with(places: tuple[Place, ...], seen: Place, address: Address) -> tuple[Pla
         one.epoch < seen.epoch for one in after
     ):
         other = next(iter((*after, *before)))
-        raise _contradiction(
+        raise _state_contradiction(
             f"contradiction: the coordinator at {address} is at {seen}, but was at {other} before"
         )
-    return (*places[:at], seen, *places[at:])[-KEPT:]
+    return (*places[:at], seen, *places[at:])[-MOST_PLACES:]
 
 
 def _sequence(place: Place) -> int:
@@ -373,9 +379,9 @@ def _key(address: Address) -> str:
     return str(address).lower()
 
 
-def _contradiction(problem: str) -> TrustError:
+def _state_contradiction(problem: str) -> TrustError:
     return TrustError(
         problem,
-        hint="an older copy of its state was put back, or two copies run: find out which, and send"
-        " it nothing; to continue from this state on purpose: keyhouse trust forget HOST",
+        hint="an older copy of its state was restored, or two copies run: find out which, and send"
+        " nothing; to continue from this state on purpose: keyhouse trust forget HOST",
     )

@@ -36,13 +36,13 @@ class TokenIdentity(Readable, frozen=True, kw_only=True):
         """Require a label or an id of the key. Raises ``ClientSetupError``."""
         if not (self.token and (self.label or self.key_id)):
             raise ClientSetupError(
-                "a key on a token is named by the token's label and its own, or id"
+                "a key on a token needs the token's label, and its own label or id"
             )
         if not (_is_text(self.token) and _is_text(self.label)):
             raise ClientSetupError("the label of a token, or of a key on it, is not text")
         # The loader would search another path elsewhere.
         if not self.module.is_absolute() or "\0" in str(self.module):
-            raise ClientSetupError("the token's PKCS #11 library is given by its absolute path")
+            raise ClientSetupError("the path of the token's PKCS #11 library is not absolute")
         if any(byte in self.pin.reveal() for byte in b"\0\r\n") or not self.pin.reveal():
             raise ClientSetupError("the PIN is empty or more than one line")
 
@@ -110,7 +110,9 @@ def _certificate(module: Path, token: str, pin: Secret, label: str, found_by: by
                 f"the token {token!r} cannot be read ({type(error).__name__})", hint=LOOK
             ) from None
     if len(found) != 1:
-        raise ClientSetupError(f"the token has {len(found)} such certificates, not one", hint=LOOK)
+        raise ClientSetupError(
+            f"the token has {len(found)} such certificates, expected 1", hint=LOOK
+        )
     try:
         return x509.load_der_x509_certificate(found[0]).public_bytes(Encoding.PEM)
     except (ValueError, x509.InvalidVersion):

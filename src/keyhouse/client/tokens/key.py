@@ -91,7 +91,7 @@ def _public_key(key: Any) -> bytes:
             raise ClientSetupError("the key on the token is not an RSA key", hint=LOOK)
     except (PKCS11Error, KeyError) as error:
         raise ClientSetupError(
-            f"the token does not tell the public half of the key ({type(error).__name__})",
+            f"the token does not return the public half of the key ({type(error).__name__})",
             hint=LOOK,
         ) from None
     numbers = rsa.RSAPublicNumbers(int.from_bytes(exponent), int.from_bytes(modulus))

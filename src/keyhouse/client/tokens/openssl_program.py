@@ -1,18 +1,20 @@
 """The ``openssl`` program, for keys that only OpenSSL's engine can reach: TLS, and signatures.
 
-As one TLS connection its standard input and output, one socket, carry the plain bytes; on another
-it says how the handshake went. What holds, and why:
+The program carries one TLS connection. Its standard input and output are one socket with the plain
+bytes. A second socket has its messages about the handshake. These properties hold:
 
-1. The peer owns the pinned certificate. OpenSSL compares the leaf with it byte by byte, as a TLSA
-   record "3 0 0" (RFC 6698: end entity, full certificate, exact match), and no store of trusted
-   certificates is loaded. Trust in the root with a verify depth of 0 would not do: what the root
-   signed passes that. With such a record OpenSSL ignores dates, so they are checked here.
-2. The program reads nothing to send before the handshake is done, and its command letters are off.
-3. What it says decides only which error is raised. Forging it would gain nothing.
-4. The PIN is in a file without a name (``memfd``), which the program inherits: not among arguments
-   or in the environment. The program has no terminal for a prompt, and leaves no core file.
-5. It ends with its connection: it is killed when that is closed, and ends by itself, at the end of
-   its input, if this process dies.
+1. The peer owns the pinned certificate. OpenSSL compares the leaf with this certificate byte by
+   byte, as a TLSA record "3 0 0" (RFC 6698: end entity, full certificate, exact match). OpenSSL
+   loads no store of trusted certificates. Trust in the root with a verify depth of 0 would not be
+   enough: any certificate from the root would pass. With such a record OpenSSL ignores dates, so
+   this module checks the dates.
+2. The program sends no input before the end of the handshake, and its command letters are off.
+3. The messages of the program decide only the class of the error. A forged message gains nothing.
+4. The PIN is in a file without a name (``memfd``), which the program inherits. The PIN is neither
+   among the arguments nor in the environment. The program has no terminal for a prompt, and leaves
+   no core file.
+5. The program ends with the connection: closing the connection kills the program. If this process
+   dies, the program reaches the end of its input and exits.
 """
 
 import ipaddress
@@ -48,7 +50,7 @@ _OPTIONS: Final = (
 )
 # In bytes. With 0, the kernel would still pipe the core to a program: see core(5).
 _NO_CORE: Final = (1, 1)
-_STRANGER: Final = "the peer presented another certificate than the verified root"
+_STRANGER: Final = "the peer's certificate is not the verified root"
 _UNSIGNED: Final = "the token does not sign; is the key allowed to (CKA_SIGN)?"
 _TALK: Final = (
     ("verify error:num=", _STRANGER),
@@ -86,7 +88,7 @@ class OpensslProgram:
         self.talk: Final = talk
 
     def end(self) -> None:
-        """End the program and release its resources. It may have ended before."""
+        """End the program, unless it has already ended, and release its resources."""
         self.plain.close()
         self.talk.close()
         self._process.kill()
@@ -143,9 +145,7 @@ def failure(talk: bytes) -> TrustError | ClientSetupError | None:
     if meant is None:
         return None
     if meant is _STRANGER:
-        return TrustError(
-            meant, hint="it is not the coordinator that was verified; send it nothing"
-        )
+        return TrustError(meant, hint="the peer is not the verified coordinator; send nothing")
     problem, _, hint = meant.partition("; ")
     return ClientSetupError(problem, hint=hint)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetupError
 
-LOOK: Final = "look with pkcs11-tool --list-objects which there are"
+LOOK: Final = "pkcs11-tool --list-objects lists the objects on the token"
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def _opened(library: Path, token: str, pin: Secret) -> Any:
         import pkcs11
     except ImportError:
         raise ClientSetupError(
-            "what is on tokens needs python-pkcs11",
+            "keys and certificates on tokens need python-pkcs11",
             hint="install it beside Keyhouse: pip install python-pkcs11",
         ) from None
     try:
@@ -53,9 +53,9 @@ def _opened(library: Path, token: str, pin: Secret) -> Any:
 def _forget_errors() -> None:
     """Empty OpenSSL's error queue of this thread, which a token's module may share with ``ssl``.
 
-    SoftHSM leaves an error there after a wrong PIN, and ``ssl`` would raise it for the next
-    operation of this thread. ``ssl`` has no function for this, but empties the queue when it
-    raises.
+    SoftHSM leaves an error there after a wrong PIN, and ``ssl`` would raise that error for the next
+    operation of this thread. ``ssl`` has no function to empty the queue. But ``ssl`` empties the
+    queue when it raises an error.
     """
     with suppress(ssl.SSLError):
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=b"no certificate")

@@ -217,7 +217,7 @@ class _Started:
     @property
     def _plain(self) -> socket.socket:
         if self._program is None:
-            raise httpcore.LocalProtocolError("nothing goes over it without TLS")
+            raise httpcore.LocalProtocolError("no data can be sent before TLS starts")
         return self._program.plain
 
     def get_extra_info(self, info: str) -> Any:
@@ -255,7 +255,7 @@ class _Stream(_Started, httpcore.NetworkStream):
         with _httpcore_errors(httpcore.ReadTimeout, httpcore.ReadError):
             # This also limits a peer that sends without end.
             if time.monotonic() > self._context.deadline:
-                raise TimeoutError("the deadline is over")
+                raise TimeoutError("the deadline has passed")
             plain.settimeout(self._seconds(timeout))
             return plain.recv(max_bytes)
 

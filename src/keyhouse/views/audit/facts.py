@@ -1,4 +1,4 @@
-"""The history at a glance: counts of what auditors ask about, each with a short remark."""
+"""The history at a glance: counts of events, each with a short remark for auditors."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
@@ -17,14 +17,14 @@ _T = TypeVar("_T")
 
 
 class Fact(NamedTuple):
-    """A count, and a remark below it."""
+    """A count, and the remark below it."""
 
     figure: str
     remark: str
 
 
 def facts_of(verified: Verified) -> Iterator[Fact]:
-    """Yield the facts, the most important first."""
+    """Yield the facts, the most important fact first."""
     entries = verified.entries
     yield Fact(_counted(len(entries), "entry", "entries"), _completeness(entries))
     yield _updates(entries)

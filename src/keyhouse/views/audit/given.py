@@ -7,7 +7,7 @@ import msgspec
 
 
 class GivenFile(msgspec.Struct, frozen=True):
-    """A file as it was read. ``role``: the option or the argument that named it."""
+    """A file with its content's hash. ``role``: the option or the argument with this file."""
 
     role: str
     name: str
@@ -20,7 +20,7 @@ class GivenFile(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """The evidence file, the files of the auditor's own trust, and of logs before, oldest first."""
+    """The evidence file, the files of the auditor's own trust, and earlier logs, oldest first."""
 
     evidence: GivenFile
     trusted: tuple[GivenFile, ...] = ()

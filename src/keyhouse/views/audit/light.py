@@ -1,7 +1,7 @@
-"""The traffic light of the page: the result of the verification in a colour, a word, a sentence.
+"""The traffic light of the page: the verification's result as a colour, a word and a sentence.
 
-Only a file without any gap, on real hardware, is green. An auditor who allows a gap decides that,
-and the page shows the decision in amber.
+Only a file without gaps, from real hardware, is green. If the auditor allows a gap, the page shows
+this decision in amber.
 """
 
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ from keyhouse.evidence.verify import Outcome, Verified
 
 
 class Light(NamedTuple):
-    """``colour``: the class in the style sheet. ``sign``: the same without colours."""
+    """The light: ``colour`` is the class in the style sheet, ``sign`` the same without colours."""
 
     colour: str
     sign: str
@@ -48,7 +48,7 @@ def light_of(verified: Verified) -> Light:
 
 
 def _light_of(verified: Verified) -> Light:
-    """Return the light on real hardware."""
+    """Return the light for real hardware."""
     gaps, refused = len(verified.every_gap), len(verified.not_allowed)
     match verified.outcome:
         case Outcome.NOT_VERIFIED:

@@ -1,8 +1,8 @@
-"""Manifests of a log in words: changes from one to the next, and rights in the last one.
+"""Manifests of a log in words: changes between manifests, and rights in the last manifest.
 
-The sentences about changes are those of plans, so an auditor reads what the users reviewed before
-they agreed. Values of secrets and counts of activations are not in a log: sentences about them
-are left out.
+The sentences about changes are the sentences of plans, so an auditor reads the text that users
+reviewed before they agreed. A log has no values of secrets and no counts of activations. So
+sentences about these are omitted.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from keyhouse.transparency.leaf import name_in_leaf
 from keyhouse.views.plan import signed
 
 MOST_CHANGES: Final = 500
-"""Sentences about one update on a page. A person reviews no more of them in a row."""
+"""Sentences about one update on a page. A person does not review more of them in sequence."""
 
 _RIGHTS: Final = {
     Action.UPDATE_MANIFEST: "agree to a change of these rules",
@@ -37,7 +37,7 @@ _NOT_READ: Final = "this version cannot read one of the two manifests, so it can
 
 
 class _Recorded(msgspec.Struct, frozen=True):
-    """What a log says of the state in which an update took effect."""
+    """The recorded state in which an update took effect."""
 
     manifest: bytes
     security_versions: Mapping[str, int]
@@ -48,13 +48,13 @@ class _Recorded(msgspec.Struct, frozen=True):
 def changes_in_words(before: bytes, after: bytes, versions: Mapping[str, int]) -> list[str]:
     """Return the changes from the manifest ``before`` to ``after``, each a sentence with a sign.
 
-    ``versions``: those that package updates had raised, by the names in leaves.
+    ``versions`` are the versions after package updates, by the names in leaves.
     """
     try:
         old, new = decode(before), policy_of(after)
         state = _Recorded(before, _by_name(old, versions))
         found = [*islice(manifest_changes(state, old, new), MOST_CHANGES + 1)]
-    except KeyhouseError:  # an older or a newer version has judged it
+    except KeyhouseError:  # an older or newer version accepted this manifest
         return [_NOT_READ]
     lines = [f"{each.sign} {each.text}" for each in map(signed, found[:MOST_CHANGES])]
     if len(found) > MOST_CHANGES:
@@ -65,8 +65,8 @@ def changes_in_words(before: bytes, after: bytes, versions: Mapping[str, int]) -
 def update_changes(verified: Verified) -> dict[int, list[str]]:
     """Return the changes of each update, by the number of the entry that put it in force.
 
-    The changes of an update that did not take effect are with its proposal. With the first manifest
-    are its rules.
+    An update that did not take effect has its changes at the proposal. The first manifest has its
+    rules.
     """
     found: dict[int, list[str]] = {}
     proposal = -1
@@ -98,7 +98,7 @@ def _rules(raw: bytes | None) -> list[str]:
 
 
 def rules_in_words(raw: bytes, versions: Mapping[str, int]) -> dict[str, list[str]]:
-    """Return who may do what by the manifest ``raw``, under the names of subjects."""
+    """Return the rights and rules in the manifest ``raw``, by subject."""
     try:
         manifest = decode(raw)
         packages = packages_in_force(_Recorded(raw, _by_name(manifest, versions)), manifest)
@@ -117,7 +117,7 @@ def rules_in_words(raw: bytes, versions: Mapping[str, int]) -> dict[str, list[st
 
 
 def _by_name(manifest: Manifest, versions: Mapping[str, int]) -> dict[str, int]:
-    """Return ``versions`` by the names in ``manifest``: a leaf shortens long ones."""
+    """Return ``versions`` by the names in ``manifest``, because a leaf shortens long names."""
     names = {name_in_leaf(name): name for name in manifest.packages}
     return {names[name]: version for name, version in versions.items() if name in names}
 

@@ -1,4 +1,4 @@
-"""HTML as text: elements whose content is escaped unless it is HTML already."""
+"""HTML as text. Elements escape content that is not already HTML."""
 
 from collections.abc import Sequence
 from html import escape
@@ -7,7 +7,7 @@ from keyhouse.base.printable import printable
 
 
 class Html(str):
-    """Text that is HTML already, so it is not escaped again."""
+    """Text that is already HTML, so it is not escaped again."""
 
     __slots__ = ()
 
@@ -15,8 +15,8 @@ class Html(str):
 def element(name: str, *content: str, **attributes: str) -> Html:
     """Return the element ``name``; an attribute ``class_`` is written ``class``.
 
-    Content and attributes are escaped, and unprintable characters shown as escapes: an evidence
-    file can be made by anybody.
+    Content and attributes are escaped, because anyone can produce an evidence file. Unprintable
+    characters appear as escapes.
     """
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escaped(value)}"'
@@ -27,7 +27,7 @@ def element(name: str, *content: str, **attributes: str) -> Html:
 
 
 def joined(*content: str) -> Html:
-    """Return ``content`` one behind the other, each escaped if it is not HTML."""
+    """Join ``content``, and escape each text that is not HTML."""
     return Html("".join(map(escaped, content)))
 
 
@@ -37,7 +37,7 @@ def escaped(text: str) -> Html:
 
 
 def listing(items: Sequence[str], class_: str = "") -> Html:
-    """Return a list of ``items``; nothing without items."""
+    """Return a list of ``items``, or nothing without items."""
     if not items:
         return Html("")
     return element("ul", *(element("li", each) for each in items), class_=class_)

@@ -1,7 +1,7 @@
-"""The report on an evidence file as one HTML page: no scripts, and nothing from elsewhere.
+"""The report on an evidence file as one HTML page, without scripts and external resources.
 
-A person of compliance reads it from the top: the result, the files that it is about, the gaps,
-then the history. Each gap stands beside its entry as well.
+A compliance officer reads from the top: the result, the files, the gaps, then the history. Each gap
+also appears at its entry.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page_of(verified: Verified, given: Given) -> bytes:
-    """Return the page, UTF-8. Everything that comes from the file is escaped."""
+    """Return the page in UTF-8. All text from the file is escaped."""
     rows = rows_of(verified)
     title = f"Audit report: {verified.evidence.origin}"
     body = joined(
@@ -136,7 +136,7 @@ def _hashed(file: GivenFile) -> Html:
 def _trust(verified: Verified, given: Given) -> Iterator[Html]:
     if verified.pins is None:
         return
-    yield element("h2", "What the auditor trusts")
+    yield element("h2", "Trust of the auditor")
     yield element("p", "None of this comes from the evidence file.", class_="soft")
     yield _table(trusted_rows(verified, verified.pins, given))
 

@@ -15,7 +15,7 @@ _MOST_DOTS: Final = 2_000
 
 
 def time_line(verified: Verified, rows: Sequence[Row]) -> Html:
-    """Return the time line; a line leads from each dot to the time of the witnesses."""
+    """Return the time line. A line connects each dot to the time of the witnesses."""
     seen = [each.time for each in verified.milestones if each.time is not None]
     times = [time for row in rows for time in (row.claimed, row.witnessed) if time] + seen
     if not times:

@@ -1,4 +1,4 @@
-"""What the auditor trusts, in rows: deployment, code, vendor, witnesses with their keys, gaps."""
+"""The auditor's trust in rows: deployment, code, vendor, witnesses with keys, gaps."""
 
 import hashlib
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from keyhouse.views.witnesses import quorum_in_words
 
 
 def trusted_rows(verified: Verified, pins: Pins, given: Given) -> Iterator[tuple[str, str]]:
-    """Yield names and values. ``pins``: those of ``verified``."""
+    """Yield names and values. ``pins`` are the pins of ``verified``."""
     if pins.root:
         yield "Deployment", joined("the root certificate ", element("code", pins.root))
     if pins.manifest:
@@ -73,13 +73,13 @@ def _witnesses(verified: Verified, policy: Policy) -> Html:
     seen = "" if time is None else f" They had seen the end by {in_words(time)} UTC."
     return joined(
         listing(lines),
-        element("p", f"Enough are {quorum_in_words(policy.quorum)}.{seen}"),
+        element("p", f"A quorum is {quorum_in_words(policy.quorum)}.{seen}"),
         element("p", _borne(policy)),
     )
 
 
 def _key(key: VerifierKey) -> Html:
-    """Return the verifier key, of a long one its hash in place of its bytes."""
+    """Return the verifier key. A long key appears as the hash of its bytes."""
     if key.kind != COSIGNED_MLDSA44:
         return element("code", str(key))
     digest = hashlib.sha256(key.public).hexdigest()

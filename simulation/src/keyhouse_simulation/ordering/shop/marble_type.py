@@ -1,9 +1,9 @@
 """Reads the marble type from a certificate.
 
-TLS has verified that the certificate leads to the marble root. That is not enough for the type: a
-secret of the manifest may be a CA, and anyone who has its key can write any type into a
-certificate.
-Only the coordinator has the key of the marble root itself, and it writes the type that it checked.
+TLS has verified that the certificate leads to the marble root. This does not prove the type: a
+secret of the manifest may be a CA. Anyone with the key of such a CA can write any type into a
+certificate. Only the coordinator has the key of the marble root, and the coordinator verifies the
+type before it signs.
 """
 
 from typing import Final
@@ -15,9 +15,9 @@ _TYPE: Final = x509.ObjectIdentifier("1.3.9903.2.1")
 
 
 def marble_type(certificate: bytes, marble_root: str) -> str:
-    """Return the marble type in ``certificate`` (DER); empty if it has none.
+    """Return the marble type in ``certificate`` (DER), or "" without a type.
 
-    ``marble_root`` (PEM) has to have signed it itself, with no CA between; else it is empty too.
+    "" also if ``marble_root`` (PEM) did not sign the certificate directly.
     """
     leaf = x509.load_der_x509_certificate(certificate)
     try:

@@ -1,7 +1,7 @@
-"""TLS between the services: each side shows the certificate of its marble and checks the other's.
+"""TLS between the services: each side presents its marble's certificate and checks the peer's.
 
-Nothing here is Keyhouse's. The launcher has put files and variables where the manifest says, and
-this is what any Python program does with them, here with the package cryptography.
+This code is independent of Keyhouse. The launcher has written files and variables as the manifest
+says. Any Python program can use them like this, here with the package cryptography.
 """
 
 import os
@@ -24,9 +24,9 @@ def _root_of_marbles() -> str:
 
 
 def connect(port: int, name: str, kind: str) -> HTTPSConnection:
-    """Return a connection to the marble at ``port``, which has to be of type ``kind``.
+    """Return a connection to the marble at ``port``, which must have the type ``kind``.
 
-    ``name`` has to be in its certificate. (Where names can be looked up it is the host's.) Raises
+    ``name`` must be in its certificate. (With a name service, this is the name of the host.) Raises
     ``ssl.SSLError`` and ``OSError``, and ``PermissionError`` for a marble of another type.
     """
     context = ssl.create_default_context(cadata=_root_of_marbles())
@@ -36,12 +36,12 @@ def connect(port: int, name: str, kind: str) -> HTTPSConnection:
     connection.sock = tls = context.wrap_socket(plain, server_hostname=name)
     if _peer(tls) != kind:
         connection.close()
-        raise PermissionError(f"the server is no {kind}")
+        raise PermissionError(f"the server is not of the type {kind}")
     return connection
 
 
 def serve(port: int, handler: "type[Handler]", *, marbles_only: bool) -> None:
-    """Serve until the process is ended; ``marbles_only``: clients need a marble's certificate."""
+    """Serve until the process is ended. ``marbles_only``: clients need a marble's certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain("tls.pem", "tls.key")
     if marbles_only:
@@ -54,7 +54,7 @@ def serve(port: int, handler: "type[Handler]", *, marbles_only: bool) -> None:
 
 
 class Server(ThreadingHTTPServer):
-    """HTTPS. Handshakes are made on the thread of their connection: who is slow keeps nobody."""
+    """HTTPS. Each handshake runs on the connection's thread, so a slow client delays nobody."""
 
     context: ssl.SSLContext
 
@@ -66,7 +66,7 @@ class Server(ThreadingHTTPServer):
             handler(tls, client_address, self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say in a line why a connection came to nothing."""
+        """Report the cause of a failed connection in one line."""
         del request, client_address
         print("turned away:", sys.exc_info()[1], flush=True)
 
@@ -77,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
     connection: ssl.SSLSocket
 
     def caller(self) -> str:
-        """Return the marble type of the client; empty without a certificate."""
+        """Return the marble type of the client, or "" without a certificate."""
         return _peer(self.connection)
 
     def answer(self, status: int, text: str) -> None:
@@ -89,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *values: object) -> None:  # noqa: A002 as inherited
-        """Log the request, which holds no secret."""
+        """Log the request, which contains no secret."""
         print(format % values, flush=True)
 
 

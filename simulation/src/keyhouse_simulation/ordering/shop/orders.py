@@ -1,4 +1,4 @@
-"""The front end: takes orders of customers, and gives receipts that only it can have given.
+"""The front end: accepts orders of customers, and issues receipts that nobody else can issue.
 
 Usage: python orders.py PORT STOCK-PORT
 """
@@ -11,17 +11,17 @@ from http import HTTPStatus
 from mutual_tls import Handler, connect, serve
 
 _PORT, _STOCK_PORT = map(int, sys.argv[1:])
-_KEY = bytes.fromhex(os.environ["RECEIPT_KEY"])  # this instance's own, not that of its siblings
+_KEY = bytes.fromhex(os.environ["RECEIPT_KEY"])  # each instance has its own key
 
 
 class Orders(Handler):
-    """``POST /GOODS``: order one. ``GET /GOODS/RECEIPT``: whether this instance gave it."""
+    """``POST /GOODS``: order one piece. ``GET /GOODS/RECEIPT``: whether this instance issued it."""
 
     def do_POST(self) -> None:
-        """Take one out of stock and answer with a receipt."""
+        """Take one piece out of stock and answer with a receipt."""
         try:
             status, said = _taken(self.path)
-        except OSError as error:  # TLS errors are such, too
+        except OSError as error:  # this includes TLS errors
             self.answer(502, f"the stock cannot be asked: {error}")
             return
         goods = self.path.removeprefix("/")

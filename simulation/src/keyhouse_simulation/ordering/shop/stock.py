@@ -1,4 +1,4 @@
-"""The stock service: takes goods out of stock, for marbles of the type `orders` and nobody else.
+"""The stock service: takes goods out of stock, only for marbles of the type `orders`.
 
 Usage: python stock.py PORT
 """
@@ -17,10 +17,10 @@ _LOCK = Lock()
 
 
 class Stock(Handler):
-    """``POST /GOODS``: take one out of stock."""
+    """``POST /GOODS``: take one piece out of stock."""
 
     def do_POST(self) -> None:
-        """Answer what is left."""
+        """Answer with the number of remaining pieces."""
         if self.caller() != "orders":
             self.answer(403, f"a marble of type {self.caller()} takes nothing out of stock")
             return
