@@ -1,4 +1,4 @@
-r"""Seal records: encrypt each record, and bind it to all records before it.
+"""Seal records: encrypt each record, and bind it to all records before it.
 
 The tag of a record proves three facts: the author has the data key, the record is made for this
 place (header), and it follows exactly these records (chain value). Tags alone do not make a chain:

@@ -99,7 +99,7 @@ def test_behind_a_checkpoint_the_quotes_count(kept: Kept) -> None:
     kept.require(origin(), early)
     with pytest.raises(OriginRefusedError, match=f"manifest {fingerprint(SECOND)} is missing"):
         kept.without_objects().require(origin(), early)
-    with pytest.raises(OriginRefusedError, match="its line is shorter, or another one"):
+    with pytest.raises(OriginRefusedError, match="its line is shorter, or differs"):
         Kept(first, kept.objects).require(origin(), kept.vouched(origin()))
 
 
