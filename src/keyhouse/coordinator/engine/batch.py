@@ -1,6 +1,7 @@
-"""Commands that share one append, decided one after the other.
+"""Decide the commands of one append, one after the other.
 
-A refused command fails alone; each other command is decided on the state after those before it.
+A refused command fails alone. Each other command is decided on the state after the commands before
+it.
 """
 
 import asyncio
@@ -27,10 +28,10 @@ _AGREEMENTS: Final = (commands.InitiateUpdate, commands.AcknowledgeUpdate)
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The result of a command that is durable."""
+    """The result of a durable command."""
 
-    view: View  # that holds it
-    before: State  # that it was decided on
+    view: View  # contains the change
+    before: State  # the state before the decision
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -55,18 +56,18 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """A batch after its decisions: the answers, the events, and the state after them."""
+    """A batch after its decisions: the answers, the events, and the state after the events."""
 
     accepted: list[Accepted]
     refused: list[Failed]
     events: list[Event]
-    payloads: list[bytes]  # the events, encoded; empty for a command that needs a batch of its own
+    payloads: list[bytes]  # the encoded events; empty if the command goes alone
     state: State
-    objects: list[bytes]  # that the leaves name
+    objects: list[bytes]  # named by the leaves
 
 
 def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> Decided:
-    """Decide each command of ``batch`` on the state after those before it."""
+    """Decide each command of ``batch`` on the state after the commands before it."""
     accepted: list[Accepted] = []
     refused: list[Failed] = []
     events: list[Event] = []
@@ -76,7 +77,7 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
     for waiting in batch:
         try:
             happened = decide(state, waiting.command, context)
-            # A list: a command that cannot be encoded must add no part of its payloads.
+            # A list, because a command that cannot be encoded must not add a part of its payloads.
             encoded = [] if goes_alone(waiting.command) else list(encode_events(happened))
         except (RefusedError, commands.StaleError, UnencodableError) as refusal:
             refused.append(Failed(waiting, refusal))
@@ -100,10 +101,10 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
 
 
 def goes_alone(command: commands.Command) -> bool:
-    """Tell whether ``command`` begins a journal or an epoch, and so needs a batch of its own.
+    """Tell whether ``command`` begins a journal or an epoch, and so needs its own batch.
 
-    A full update begins an epoch: what it removes is then deleted from the disk, and only the
-    shares that it keeps can open what is there.
+    A full update begins an epoch. The removed data is then deleted from the disk, and only the
+    remaining shares can open the new epoch.
     """
     if isinstance(command, _AGREEMENTS):
         return command.application is not None

@@ -1,7 +1,9 @@
-"""Changes of one batch: decided, made durable, then published.
+"""Make the changes of a batch durable, and then publish them.
 
-If the append certainly failed, the old state remains. If its outcome is unknown, nothing else is
-written until the store tells it. Changes that were outrun are decided again on what others wrote.
+A batch is decided on the present state and appended to the journal in one write. Only after the
+write is durable, the new state is published. A write has three outcomes. If the write has certainly
+failed, the old state remains. If another writer was first, the batch is decided again on the newer
+state. If the outcome is unknown, no other write begins until the store reveals the outcome.
 """
 
 import asyncio
@@ -34,7 +36,7 @@ from keyhouse.journal import OutcomeLostError, OutcomeUnknownError, StoreConflic
 from keyhouse.transparency.tree import Frontier
 
 TELL_AFTER: Final = 10.0
-"""Seconds after which the callers of a write are told that its outcome is not known."""
+"""Seconds after which the callers of a write learn that its outcome is unknown."""
 
 _EFFECTIVE: Final = (ManifestSet, ManifestUpdated)
 _FIRST_PAUSE: Final = 0.05
@@ -42,7 +44,7 @@ _LONGEST_PAUSE: Final = 0.5
 
 
 class Commits:
-    """Makes changes durable, and shows them then."""
+    """Make changes durable, and then publish them."""
 
     def __init__(
         self,
@@ -64,10 +66,10 @@ class Commits:
         self._quotes = quotes
         self._origin = origin
         self._shares_store = shares_store
-        self.unsettled = False  # whether the outcome of a write is not known
+        self.unsettled = False  # True: the outcome of a write is unknown
 
     async def write(self, batch: Sequence[Waiting]) -> Sequence[Accepted]:
-        """Return the changes of ``batch`` that are durable; the refused ones are answered."""
+        """Return the durable changes of ``batch``; answer the refused commands."""
         decided = self._decide(batch)
         try:
             await self._commit(decided)
@@ -76,10 +78,11 @@ class Commits:
         return decided.accepted
 
     async def settled(self, write: Awaitable[object], batch: Sequence[Accepted] = ()) -> None:
-        """Return once ``write``, of the changes in ``batch``, has happened; raise if it has not.
+        """Return after ``write`` of the changes in ``batch`` has happened; raise if it has not.
 
-        After ``TELL_AFTER`` its callers wait no longer. A write to a file has no timer: it takes
-        its time from each change, and such a write ends by itself.
+        After ``TELL_AFTER`` seconds the callers get an error. A store with one writer has no timer
+        before the outcome is unknown: a timer costs time in each change, and a write to a file ends
+        by itself.
         """
         telling = self._tell_later(batch) if self._shares_store else None
         try:
@@ -101,10 +104,10 @@ class Commits:
         """Make ``decided`` durable, then publish it. Raises ``StoreConflictError``."""
         if not decided.events:
             return
-        if not decided.payloads:  # a command that begins a journal or an epoch
+        if not decided.payloads:  # the command begins a journal or an epoch
             decided = await self._with_line(await self._quoted(decided))
         began = perf_counter()
-        alone = decided.payloads and not decided.objects  # as mostly: an append is all there is
+        alone = decided.payloads and not decided.objects  # the common case, a single append
         write = self._writer.append(decided.payloads) if alone else self._make_durable(decided)
         await self.settled(write, decided.accepted)
         self._counts.committed(len(decided.accepted), perf_counter() - began)
@@ -127,7 +130,7 @@ class Commits:
         )
 
     async def _with_line(self, decided: Decided) -> Decided:
-        """Return ``decided`` with the entry of the line and its quote, if a manifest takes effect.
+        """Return ``decided`` with an entry of the line and its quote, if a manifest takes effect.
 
         Raises ``UnavailableError`` without a quote, or ``ConflictError``.
         """
@@ -151,7 +154,7 @@ class Commits:
         )
 
     async def _commit_in_turn(self, decided: Decided) -> Decided:
-        """Decide again on what others wrote first, and commit that before they write more."""
+        """Decide again on the changes of other writers, and commit in a turn."""
 
         async def commit() -> None:
             nonlocal decided
@@ -165,7 +168,7 @@ class Commits:
         return asyncio.get_running_loop().call_later(TELL_AFTER, self._pause, batch)
 
     def _pause(self, batch: Iterable[Accepted]) -> None:
-        """Keep no caller waiting any longer, until the store answers again."""
+        """Answer the callers, and refuse further changes until the store answers again."""
         callers = (each.waiting for each in batch if each.waiting.answer is not None)
         self._intake.fail(callers, _not_settled())
         self._intake.pause()
@@ -199,10 +202,10 @@ class Commits:
 
 
 async def _settle(writer: JournalWriter, stopping: asyncio.Event) -> None:
-    """Return once the last write of ``writer`` is known to have happened, however long that takes.
+    """Return after the last write of ``writer`` is known to be durable, without a time limit.
 
-    Raises as ``JournalWriter.settle``, and ``OutcomeUnknownError`` only where it is still unknown
-    when the engine stops.
+    Errors as for ``JournalWriter.settle``. ``OutcomeUnknownError`` means that the outcome is still
+    unknown when the engine stops.
     """
     log.error("the store does not answer: it is not known whether the last change is durable")
     pause = _FIRST_PAUSE
@@ -222,7 +225,7 @@ async def _settle(writer: JournalWriter, stopping: asyncio.Event) -> None:
 
 
 def _not_settled() -> UnsettledError:
-    """Return what callers of a write are told whose outcome is not known."""
+    """Return the error for callers of a write with an unknown outcome."""
     return UnsettledError(
         "the store does not answer: it is not known whether the change has happened",
         hint="it may still happen; read before you repeat it",

@@ -1,13 +1,15 @@
-"""The single writer: takes queued commands, decides them, makes them durable, publishes, answers.
+"""Run the single writer: decide queued commands, make them durable, publish, and answer.
 
-One task runs ``Engine.run``. A batch is decided command by command on a tentative state; a refused
-command fails alone. The events of the batch become durable in one append. Then, and only then, the
-new state is published and the callers are answered. If the append certainly failed, the old state
-remains. If its outcome is unknown, the engine pauses until the store tells it; reads are answered
-meanwhile. The cost is that of the change itself, except for a new epoch from time to time.
+One task runs ``Engine.run``. It decides a batch command by command on a tentative state; a refused
+command fails alone. One append makes the events of the batch durable. Only then the engine
+publishes the new state and answers the callers.
 
-Others may write to the same store. A writer that was outrun decides again on what they wrote, and
-the view follows them as soon as the store says that there is something new.
+If the append has certainly failed, the old state remains. If the outcome is unknown, the engine
+pauses until the store reveals the outcome. Reads are answered meanwhile. The cost of a change does
+not depend on the size of the state, except when a new epoch begins.
+
+Other coordinators may write to the same store. If one of them was first, this engine follows its
+changes and decides again. The view follows other writers after each hint of the store.
 """
 
 import asyncio
@@ -47,7 +49,7 @@ from keyhouse.transparency.tree import Frontier
 
 
 class Engine:
-    """Owns the state, the journal's writer and the update log. Readers take ``view``."""
+    """Own the state, the journal's writer and the update log. Readers use ``view``."""
 
     def __init__(
         self,
@@ -87,18 +89,17 @@ class Engine:
 
     @property
     def view(self) -> View:
-        """The newest state that is durable, for readers."""
+        """Return the newest durable state, for readers."""
         return self._current.view
 
     def now(self) -> int:
-        """Return the security time: microseconds since 1970, never before what is journalled."""
+        """Return the security time: microseconds since 1970, never before a journalled time."""
         return self._current.now()
 
     def require_clock(self) -> None:
         """Refuse to begin a deployment while the host's clock is wrong.
 
-        Raises:
-            UnavailableError: the clock is more than a year ahead of what is known.
+        Raises ``UnavailableError`` if the clock is more than a year ahead of the known time.
         """
         if self.clock.is_ahead():
             raise UnavailableError(
@@ -108,46 +109,49 @@ class Engine:
 
     @property
     def clock(self) -> SecurityClock:
-        """The clock of this process."""
+        """Return the clock of this process."""
         return self._current.clock
 
     @property
     def lease(self) -> Lease:
-        """How long this process may serve by what witnesses have cosigned."""
+        """Return the lease: how long this process may serve on the word of the witnesses."""
         return self._current.lease
 
     def show_again(self) -> None:
-        """Publish the state again, as it is: what witnesses have said of it is new."""
+        """Publish the same state again, with new cosignatures of witnesses."""
         self._current.publish(self.view.state, ())
 
     @property
     def instance(self) -> bytes:
-        """What tells this process from every other: 16 random bytes."""
+        """Return the 16 random bytes that identify this process."""
         return self._process.instance
 
     @property
     def is_broken(self) -> bool:
-        """Whether it is not known what is durable: nothing is written until a restart."""
+        """Return True if the durable state is unknown: nothing is written until a restart."""
         return self._intake.broken is not None
 
     @property
     def is_settled(self) -> bool:
-        """Whether the store answers as far as is known, and the outcome of each write is known."""
+        """Return True if the store answers, as far as known, and no outcome is unknown."""
         return not (self._commits.unsettled or self._following.unreadable or self._intake.broken)
 
     @property
     def waiting(self) -> int:
-        """How many commands wait for the next batch."""
+        """Return the number of commands that wait for the next batch."""
         return self._intake.waiting
 
     @property
     def weight(self) -> Weight | None:
-        """The size of the journal; None while there is none."""
+        """Return the size of the journal; None without a journal."""
         return self._writer.weight
 
     @property
     def held(self) -> Held | None:
-        """What other replicas may be given; None while there is nothing, or it just changes."""
+        """Return the data for a hand-off to other replicas.
+
+        None without a running state, and while the state changes.
+        """
         state = self.view.state
         if self._intake.broken or not isinstance(state, Running):
             return None
@@ -155,26 +159,26 @@ class Engine:
 
     @property
     def first_manifest(self) -> FirstManifestRule:
-        """Which manifest may begin a deployment here."""
+        """Return the rule about the first manifest of a deployment."""
         return self._process.first_manifest
 
     @property
     def shares_store(self) -> bool:
-        """Whether other coordinators may serve the same state."""
+        """Return True if other coordinators may serve the same state."""
         return self._process.shares_store
 
     @property
     def public_log(self) -> LogStore:
-        """The tiles and objects of the transparency log."""
+        """Return the tiles and objects of the transparency log."""
         return self._writer.public_log
 
     @property
     def unrecorded(self) -> int:
-        """How many activations are in the audit buffer."""
+        """Return the number of activations in the audit buffer."""
         return self._intake.unrecorded
 
     def record(self, activated: Activated) -> None:
-        """Put an activation without a limit into the audit buffer, for one of the next commits.
+        """Put an activation without a limit into the audit buffer, for a later commit.
 
         Raises ``UnavailableError`` if the buffer is full or the engine stops: then the activation
         must not happen.
@@ -182,23 +186,20 @@ class Engine:
         self._intake.record(activated)
 
     async def submit(self, command: Command) -> View:
-        """Return the view that holds the change, once it is durable.
-
-        Raises as ``decision``.
-        """
+        """Return the view with the change, after it is durable. Raises as ``decision``."""
         return (await self._intake.add(command)).view
 
     def decision(self, command: Command) -> "asyncio.Future[Decision]":
-        """Return the result of ``command``, which is there once it is durable.
+        """Return the result of ``command``, set once the change is durable.
 
-        A caller that is cancelled stops waiting; the change still happens.
+        A cancelled caller stops waiting; the change still happens.
 
-        Raises, now or then:
-            Refused, Stale: as ``decide`` says; nothing changed.
-            UnavailableError: too many wait, the disk is full, the store does not answer, or the
-                coordinator stops; nothing changed.
+        Raises, now or later:
+            Refused, Stale: as in ``decide``; nothing changed.
+            UnavailableError: too many commands wait, the disk is full, the store does not answer,
+                or the coordinator stops; nothing changed.
             UnsettledError: the change may have happened, or may still happen.
-            BrokenError: whether the change is durable is not known until a restart.
+            BrokenError: the outcome is unknown until a restart.
         """
         return self._intake.add(command)
 
@@ -207,14 +208,14 @@ class Engine:
 
         Raises:
             Refused, Unavailable: the coordinator stays in recovery mode, with nothing changed.
-            BrokenError: what is durable is not known until a restart.
+            BrokenError: the durable state is unknown until a restart.
         """
         return await self._intake.add_recovery(recovery)
 
     async def announce(self, forgeable: Pending | None = None) -> None:
         """Commit the ``Started`` record of this process, before anything is served.
 
-        ``forgeable``: a pending update that ends with that, as nothing vouches for its votes.
+        ``forgeable`` is a pending update whose votes nothing vouches for; it ends with this start.
         """
 
         async def append() -> None:
@@ -247,16 +248,17 @@ class Engine:
             await self._following.in_turn(append)
 
     async def run(self) -> None:
-        """Write until ``stop`` was called and everything submitted before it is answered.
+        """Write until ``stop`` was called and all earlier commands are answered.
 
-        Raises:
-            BrokenError: it is not known what is durable; a restart will read it.
+        Raises ``BrokenError`` if the durable state is unknown; a restart reads it.
         """
         intake = self._intake
         try:
             await self._tell_of_manifest()
             while await intake.has_work():
-                if intake.behind:  # others may write all the time: then changes take place as well
+                # Other writers may write all the time. So the engine follows them once, and then
+                # works.
+                if intake.behind:
                     intake.behind = False
                     await self._following.follow()
                 if recovery := intake.take_recovery():
@@ -275,9 +277,10 @@ class Engine:
             intake.close()
 
     async def begin_line(self) -> None:
-        """Begin the line of a root that was adopted, once no older version shares the store.
+        """Begin the line of an adopted root, after no older version shares the store.
 
-        Nothing happens if the manifest just changed: call it again. Raises ``UnavailableError``.
+        If the manifest has just changed, nothing happens: the caller repeats the call. Raises
+        ``UnavailableError``.
         """
         state, origin = self.view.state, self._origin
         if origin is None or not isinstance(state, Running) or not origin.adopts(state):
@@ -288,11 +291,11 @@ class Engine:
                 await self.submit(BeginLine(state.manifest, items))
 
     def stop(self) -> None:
-        """Accept no more commands; ``run`` ends when the waiting ones are answered."""
+        """Accept no more commands; ``run`` ends after the waiting commands are answered."""
         self._intake.stop()
 
     def look(self) -> None:
-        """Take over soon what other writers of the store may have written."""
+        """Follow other writers of the store soon."""
         self._intake.look()
 
     def on_view(self, published: Callable[[], None]) -> None:
@@ -300,18 +303,18 @@ class Engine:
         self._current.on_view(published)
 
     async def head(self) -> Position | None:
-        """Return where the store ends now, which may be further than the view; None if nowhere.
+        """Return the end of the store, which may be ahead of the view; None without a journal.
 
         Raises ``UnavailableError`` if the store does not answer.
         """
         return await self._writer.head()
 
     def place_at(self, sequence: int) -> Position | None:
-        """Return the place after the record ``sequence``; None if it is ahead, or not known."""
+        """Return the place after the record ``sequence``; None if it is ahead or unknown."""
         return self._writer.place_at(sequence)
 
     async def close(self) -> None:
-        """Close the journal. Call after ``run`` has ended."""
+        """Close the journal, after ``run`` has ended."""
         state = self.view.state
         log = state.public_log if isinstance(state, Running) else None
         checkpoint = signed_checkpoint(log) if log is not None else b""
@@ -321,7 +324,7 @@ class Engine:
         )
 
     async def _tell_of_manifest(self) -> None:
-        """Log what is not protected, and which certificates end soon, once for each manifest."""
+        """Log the limits of protection and the expiry of certificates, once per manifest."""
         state = self.view.state
         if isinstance(state, Running) and state.manifest != self._told_of:
             self._told_of = state.manifest
@@ -330,7 +333,10 @@ class Engine:
             await asyncio.to_thread(warn_of_expiry, state, self.now())
 
     async def _recover(self, waiting: WaitingRecovery) -> None:
-        """Recover, and answer ``waiting`` in any case. Not in a batch: it opens a journal."""
+        """Recover, and answer ``waiting`` in any case.
+
+        A recovery opens a journal, so it has no batch.
+        """
         try:
             found = await recover(
                 self._writer,
@@ -355,14 +361,15 @@ class Engine:
                 waiting.answer.set_result(self.view)
 
     async def _serve(self, batch: list[Waiting]) -> None:
-        """Carry out ``batch`` and answer each of its commands in any case."""
+        """Execute ``batch``, and answer each of its commands in any case."""
         try:
             self._answer(await self._commits.write(batch))
             self._not_stored.ended()
         except (UnavailableError, UnsettledError) as error:
             self._not_stored.add(error, len(batch))
             self._intake.fail(batch, error)
-        except RefusedError as error:  # what only the platform can tell; nothing was written
+        # Only the platform can cause this refusal so late. Nothing was written.
+        except RefusedError as error:
             self._intake.fail(batch, error)
         except BaseException as error:
             self._intake.fail(batch, _as_broken(error))
@@ -378,9 +385,9 @@ class Engine:
                 self._intake.recorded(command)
 
     async def _tend(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do what keeps the journal in order.
+        """Run a maintenance task of the journal.
 
-        A failure that leaves the journal unchanged is logged, and tried again later.
+        A failure that leaves the journal unchanged is logged, and the task is repeated later.
         """
         try:
             await work()
@@ -391,9 +398,9 @@ class Engine:
         def compact() -> Awaitable[None]:
             return self._writer.compact(self.view.state, self.view.log)
 
-        # In a turn: a base takes its time, and others would always be first.
+        # A base takes long to write, so without a turn other writers would always be first.
         await self._commits.settled(self._following.in_turn(compact))
-        self._current.publish(self.view.state, ())  # others show the new epoch as well
+        self._current.publish(self.view.state, ())  # other replicas show the new epoch too
 
 
 def _as_broken(error: BaseException) -> BrokenError:

@@ -1,4 +1,4 @@
-"""The entries that a start adds to the line of the root, and the proofs that a new log keeps."""
+"""Make the entries of a start for the line of the root, and collect the proofs for a new log."""
 
 from collections.abc import Sequence
 
@@ -19,10 +19,10 @@ async def line_of_start(
     begun: LogBegun | None,
     holders: Sequence[str] = (),
 ) -> tuple[Event, ...]:
-    """Return the event that extends the line of ``state``, which is proven; none if nothing does.
+    """Return the event that extends the line of the proven ``state``; no event without entries.
 
-    The line of an old state begins here, but where coordinators of older versions may share the
-    store: they would stop at this event (``Engine.begin_line``).
+    The line of an old state begins here. The exception is a store that coordinators of older
+    versions may share: they would stop at this event (``Engine.begin_line``).
     """
     if origin is None:
         return ()
@@ -40,10 +40,10 @@ async def line_of_start(
 
 
 async def line_objects(state: Running, writer: JournalWriter) -> list[bytes]:
-    """Return the objects that prove the line of ``state``, as far as they can be read.
+    """Return the objects that prove the line of ``state``, as far as they are readable.
 
-    Manifests are among them: one of them may admit the code that made a later entry. A manifest
-    that gave a secret its first value is not an object, so a missing one is not lost.
+    Manifests are included: a manifest may admit the code of a later entry. A manifest that gave a
+    secret its first value is not an object. So a missing manifest does not count as lost.
     """
     found: list[bytes] = []
     line = line_of(state)
