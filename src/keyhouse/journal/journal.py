@@ -92,9 +92,9 @@ class Weight(msgspec.Struct, frozen=True):
 class Journal:
     """The records of one deployment, from the base of the present epoch on.
 
-    A journal object belongs to one writer; its calls run one after the other. After a cancelled
-    write, or a write with an unknown outcome, the journal refuses writes and reads until ``settle``
-    has determined the outcome.
+    A journal object belongs to one writer; its calls run in sequence. After a cancelled write, or a
+    write with an unknown outcome, the journal refuses writes and reads until ``settle`` has
+    determined the outcome.
     """
 
     def __init__(self, store: Store, *, store_id: bytes, dek: Secret, position: Position) -> None:
@@ -235,7 +235,7 @@ class Journal:
             return await self._begin(base, key, expected=self.position, beside=beside)
 
     async def head(self) -> Position | None:
-        """Return the end of the store, as ``Store.head``. Other calls do not wait for this call."""
+        """Return the end of the store, as ``Store.head``. This call does not delay any call."""
         return await self._store.head()
 
     def place_at(self, sequence: int) -> Position | None:

@@ -8,8 +8,8 @@ If the append has certainly failed, the old state remains. If the outcome is unk
 pauses until the store reveals the outcome. Reads are answered meanwhile. The cost of a change does
 not depend on the size of the state, except when a new epoch begins.
 
-Other coordinators may write to the same store. If one of them was first, this engine follows its
-changes and decides again. The view follows other writers after each hint of the store.
+Several coordinators may write to the same store. If another coordinator was first, this engine
+follows its changes and decides again. After each hint of the store, the view follows their changes.
 """
 
 import asyncio
@@ -148,7 +148,7 @@ class Engine:
 
     @property
     def held(self) -> Held | None:
-        """Return the data for a hand-off to other replicas.
+        """Return the data for a hand-off to another replica.
 
         None without a running state, and while the state changes.
         """
@@ -164,7 +164,7 @@ class Engine:
 
     @property
     def shares_store(self) -> bool:
-        """Return True if other coordinators may serve the same state."""
+        """Return True if several coordinators may serve the same state."""
         return self._process.shares_store
 
     @property
@@ -295,7 +295,7 @@ class Engine:
         self._intake.stop()
 
     def look(self) -> None:
-        """Follow other writers of the store soon."""
+        """Follow the changes in a shared store soon."""
         self._intake.look()
 
     def on_view(self, published: Callable[[], None]) -> None:
@@ -400,7 +400,7 @@ class Engine:
 
         # A base takes long to write, so without a turn other writers would always be first.
         await self._commits.settled(self._following.in_turn(compact))
-        self._current.publish(self.view.state, ())  # other replicas show the new epoch too
+        self._current.publish(self.view.state, ())  # every replica shows the new epoch
 
 
 def _as_broken(error: BaseException) -> BrokenError:

@@ -5,7 +5,7 @@ If another writer has begun an epoch, the engine rebuilds the state from the new
 the new state must be proven before the engine serves it.
 
 If the epoch has a new data key, the engine needs the switch note that its writer left for this
-process. Without a note, the process ends and starts again, and asks other replicas for the key.
+process. Without a note, the process ends and starts again, and asks serving replicas for the key.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from keyhouse.journal import Replay, StoreConflictError, WrongKeyError
 from keyhouse.journal.store.protocol import Note
 
 TURNS: Final = 256
-"""The most attempts to write while other writers are first."""
+"""The most attempts to write while another writer is always first."""
 
 LONGEST: Final = 10.0
 """The most seconds of these attempts: each attempt of a distant writer takes long."""
 
 _FOLLOW_EVERY: Final = 0.02
-"""Seconds between two reads of other writers' changes while the engine waits for its turn."""
+"""Seconds between two reads of new changes while the engine waits for its turn."""
 
 _PAUSES: Final = 4
 """The pause between two such reads, as a multiple of the last read's duration.
@@ -49,7 +49,7 @@ _AT_ONCE: Final = 4  # attempts without a pause
 
 
 class Following:
-    """Keep the view at the end of the store, and exchange new data keys with other replicas."""
+    """Keep the view at the end of the store, and exchange new data keys between replicas."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Following:
         self._look_took = 0.0  # seconds
 
     async def follow(self) -> None:
-        """Apply the changes of other writers. If the store is unreadable, the view stays."""
+        """Apply new changes in the store. If the store is unreadable, the view stays."""
         if self._writer.position is None:
             return
         try:
@@ -88,7 +88,7 @@ class Following:
         for attempt in range(TURNS):
             if loop.time() > end:
                 break
-            # The pause is outside of a turn, so no other writer waits for it.
+            # The pause is outside of a turn, so no writer waits for it.
             if attempt >= _AT_ONCE:
                 await asyncio.sleep(min(0.001 * 2.0 ** (attempt - _AT_ONCE), _LONGEST_PAUSE))
             with suppress(StoreConflictError):
@@ -122,7 +122,7 @@ class Following:
         return max(_FOLLOW_EVERY, _PAUSES * self._look_took)
 
     async def show(self) -> None:
-        """Publish a quote of this process: other replicas require it to send a data key."""
+        """Publish a quote of this process: replicas require it to send a data key."""
         if self._shared is None:
             return
         try:

@@ -87,7 +87,7 @@ class NoteProblem(StrEnum):
     BEHIND = "behind"  # the giver has seen less of the journal than this machine
     WRITER = "writer"  # the writer is not a member
     NO_QUOTE = "no-quote"  # the member has left no quote
-    OTHER_KEYS = "other-keys"  # the quote is over other keys than the member's keys
+    OTHER_KEYS = "other-keys"  # the quote does not cover the member's keys
     SIGNATURE = "signature"
     EPOCH = "epoch"  # the note continues another journal
 
@@ -315,7 +315,7 @@ class Switch(_Message, frozen=True, kw_only=True):
 
     @property
     def info(self) -> bytes:
-        """Return the context of the sealed key: all other fields except the signature."""
+        """Return the context of the sealed key: all fields except that key and the signature."""
         return b"keyhouse switch key v1\0" + self._without(2)
 
     @property

@@ -2,13 +2,13 @@
 
 A database can have several stores. The row ``current`` names the served store. The row changes only
 by comparison with its old value. So if two replicas set a first manifest at once, only one of them
-succeeds. The other replica raises ``SupersededError`` and has to start again.
+succeeds. The second replica raises ``SupersededError`` and has to start again.
 
-A claim is an advisory lock of the database. Claims only keep other replicas from serving roots of
-their own in the meantime. Before the first manifest, only the holder of the claim ``founder``
-serves. Among replicas that cannot open the store, only the holder of the claim ``desk`` serves, in
-recovery mode. The lock numbers derive from the two words, so the words do not change between
-versions. No check of the state relies on a claim.
+A claim is an advisory lock of the database. Claims only keep replicas from serving different roots
+in the meantime. Before the first manifest, only the holder of the claim ``founder`` serves. Among
+replicas that cannot open the store, only the holder of the claim ``desk`` serves, in recovery mode.
+The lock numbers derive from the two words, so the words do not change between versions. No check of
+the state relies on a claim.
 
 A replica has three ways to the data key. Its machine has sealed the key, a serving replica hands
 the key over (``Join``), or holders of recovery keys recover it.
@@ -64,11 +64,11 @@ ASK_FOR: Final = 30.0
 
 _EVERY = 1.0  # seconds between two polls of a waiting replica
 _ASKS = 5  # requests, about a second each, for votes that the own seal lacks
-_ATTEMPTS = 8  # attempts to read a state that other replicas replace at the same time
+_ATTEMPTS = 8  # attempts to read a state that changes during the read
 
 
 class SharedHome(SerialHome[OpenSharedStore]):
-    """A database, and a directory of this process. Calls run one after the other."""
+    """A database, and a directory of this process. Calls run in sequence."""
 
     def __init__(self, database: PostgresDatabase, keys: SealedKeys, lock: DirectoryLock) -> None:
         """Use ``open``."""
@@ -113,7 +113,7 @@ class SharedHome(SerialHome[OpenSharedStore]):
         return home
 
     def ask_by(self, join: Join | None) -> None:
-        """Request the data key from other replicas by ``join`` from now on; None: never."""
+        """Request the data key from serving replicas by ``join`` from now on; None: never."""
         self._join = join
 
     async def is_offered_a_key(self) -> bool:
@@ -126,7 +126,7 @@ class SharedHome(SerialHome[OpenSharedStore]):
         return await self._join.offered(await self._current(), self._known) is not None
 
     async def show_presence(self) -> None:
-        """Show to other replicas that this replica serves. Raises ``UnavailableError``."""
+        """Show to all replicas that this replica serves. Raises ``UnavailableError``."""
         await self._database.show_presence()
 
     async def archive(self) -> None:
@@ -157,7 +157,7 @@ class SharedHome(SerialHome[OpenSharedStore]):
         ``founder`` or ``desk`` first. While another replica holds the claim, this call polls every
         second. An incomplete store is refused by name.
 
-        If the store does not open here and other replicas serve, this call first requests the data
+        If the store does not open here while a replica serves, this call first requests the data
         key (``ask_by``) for ``ASK_FOR`` seconds. After that time, the requests continue while
         another replica holds ``desk``.
         """
@@ -260,7 +260,7 @@ class SharedHome(SerialHome[OpenSharedStore]):
             opened = await self._hold(start, offer.dek, offer.place, policy="", index=index)
             vouched = await join.accept(opened)
         except KeyhouseError as error:
-            if str(error) != self.refusal:  # other replicas repeat the offer twice a second
+            if str(error) != self.refusal:  # serving replicas repeat the offer twice a second
                 log.warning("the data key that was handed over is not used", reason=str(error))
             self.refusal = str(error)
         except Exception as error:  # noqa: BLE001 data of the host may fail anywhere
@@ -273,7 +273,7 @@ class SharedHome(SerialHome[OpenSharedStore]):
     async def _vouched_by_others(self, opened: Opened, join: Join) -> Locked | Opened:
         """Return the store as vouched for by serving replicas, if the own seal proves less.
 
-        So votes that other replicas accepted while this machine was stopped are kept. Without an
+        So votes that serving replicas accepted while this machine was stopped are kept. Without an
         answer, the own seal opens the store.
         """
         assert self._serving is not None  # noqa: S101 it was just opened
@@ -365,8 +365,8 @@ _WAITING = {
 def _key_of(seals: Iterable[Unsealed], start: EpochStart) -> tuple[EpochKey, Vouched | None] | None:
     """Return the data key of the epoch, and the line in the seal of that key.
 
-    The epoch in a seal may be older: other replicas begin epochs too. The newest seal with a line
-    is used. Without any line, the newest seal is used: an older version wrote it.
+    The epoch in a seal may be older: every replica can begin epochs. The newest seal with a line is
+    used. Without any line, the newest seal is used: an older version wrote it.
     """
     found = [
         (key, vouched)

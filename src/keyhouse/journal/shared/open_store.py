@@ -1,6 +1,6 @@
 """Keep the sealed key of this machine consistent with a shared journal.
 
-Other replicas begin epochs too. So the epoch and the data key of a seal always come from the
+Every replica can begin epochs. So the epoch and the data key of a seal always come from the
 journal. This machine stores its seal twice: in the database, and in a file of its directory.
 
 The name of a machine is derived from its sealing key. So a machine finds its seal in the database

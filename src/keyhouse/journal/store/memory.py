@@ -21,8 +21,8 @@ _BATCH_RECORDS = 1000
 class MemoryStore:
     """Keep the records of the present epoch in a list, for one writer.
 
-    Tests use several writers. A turn does not hold back the other writers then, and ``watch``
-    reports no changes.
+    Tests use several writers. A turn does not hold back any writer then, and ``watch`` reports no
+    changes.
     """
 
     is_whole = True
@@ -76,7 +76,7 @@ class MemoryStore:
         """Do nothing."""
 
     async def close(self) -> None:
-        """Do nothing: other journals may still use the store."""
+        """Do nothing: another journal may still use the store."""
 
     def _compare(self, expected: Position | None) -> None:
         if self._head != expected:

@@ -3,7 +3,7 @@
 Every write compares the end of the store: the head row of the store has epoch, sequence, chain
 value and fence. An append is one statement: it moves the head row from the expected place and
 inserts the records, or it does nothing. So of two writers at the same place one succeeds, and the
-other reports a conflict.
+second reports a conflict.
 
 The fence is a number in the head row. Each new writing connection raises the fence, and every write
 names the fence of its connection. A statement from an older connection may still arrive late, after
@@ -60,8 +60,8 @@ SELECT epoch, sequence, chain, fence, ended, current_setting('synchronous_standb
 FROM keyhouse.head WHERE store_id = $1"""
 _HEAD_COLUMNS = 6
 # The commit of the message comes after the read of the head. If a standby confirms the commit, that
-# standby was not promoted when the head was read. So no other server had acknowledged anything
-# newer.
+# standby was not promoted when the head was read. So no new primary had acknowledged a later
+# change.
 _CONFIRMED_HEAD = """
 WITH confirmed AS MATERIALIZED (SELECT pg_logical_emit_message(true, 'keyhouse', ''))
 SELECT epoch, sequence, chain, fence, ended, current_setting('synchronous_standby_names')
@@ -469,7 +469,7 @@ def _require_current(ended: str) -> None:
 
 
 def _has_types(values: tuple[Any, ...], *types: type) -> bool:
-    """Tell whether ``values`` have the types of the columns: the server might send other types."""
+    """Tell whether ``values`` have the types of the columns: the server might send any types."""
     return len(values) == len(types) and all(map(isinstance, values, types))
 
 

@@ -1,16 +1,16 @@
 """Queue writers that met conflicts, in the order of their requests.
 
-Each write compares the end of the store. So a writer that prepares a change while others write may
-lose again and again. A turn is time in which the other writers wait. A turn is only a hint: the
-comparison decides, and a turn must never cost other writers more than a bounded wait.
+Each write compares the end of the store. So a writer that takes long to prepare a change may lose
+again and again. A turn is time in which the other writers wait. A turn is only a hint: the
+comparison decides, and a turn must never cost a writer more than a bounded wait.
 
-A turn is an advisory lock in a transaction without changes, on a connection without other
-statements. A writer without a turn requests the same lock, shared and without waiting. PostgreSQL
-ends a request for the lock, and an idle transaction, after ``LONGEST``. So a writer with a slow or
-failed network stops other writers for that long, once. The former design held a turn by a row lock.
-There, a turn stopped other writers for ten seconds: the time limit of an idle transaction.
+A turn is an advisory lock in a transaction without changes, on a connection for turns only. A
+writer without a turn requests the same lock, shared and without waiting. PostgreSQL ends a request
+for the lock, and an idle transaction, after ``LONGEST``. So a writer with a slow or failed network
+stops the store's writers for that long, once. The former design held a turn by a row lock. There, a
+turn stopped all writers for ten seconds: the time limit of an idle transaction.
 
-A distant writer needs a turn for several round trips. To leave most of the time to other writers, a
+A distant writer needs a turn for several round trips. To leave most of the time to near writers, a
 distant writer rests after a turn for ``REST`` times the length of the turn. It ends the turn when
 it sends the write. To end the turn after the answer would hold the lock for another round trip. The
 decision 0059 has the rejected designs.

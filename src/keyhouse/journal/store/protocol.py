@@ -89,7 +89,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """A message of a replica to other replicas, in a shared store. Nothing in a note is proven.
+    """A message between replicas, in a shared store. Nothing in a note is proven.
 
     ``kind`` is ``ask``, ``give``, ``member`` or ``switch``. A newer note replaces an older note of
     the same kind and name.
@@ -188,7 +188,7 @@ class StoreLockedError(UnavailableError):
 
 
 class OutcomeUnknownError(BrokenError):
-    """A write may or may not be in the store. Call ``settle`` before any other call."""
+    """A write may or may not be in the store. Call ``settle`` next."""
 
     code = "store-outcome-unknown"
 
@@ -214,8 +214,8 @@ class StoreNewerError(BrokenError):
 class Store(Protocol):
     """A durable and ordered store. It is untrusted: it may lose, repeat or change records.
 
-    Sequence numbers continue from one epoch to the next and never restart. Other writers, also on
-    other machines, may write to the same store. Each writer has its own object.
+    Sequence numbers continue from one epoch to the next and never restart. Several writers, also on
+    several machines, may write to the same store. Each writer has its own object.
 
     ``is_whole`` is False after the store has noticed that the newest records are missing. The next
     epoch replaces all records and sets it to True.
