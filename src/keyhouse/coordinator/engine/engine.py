@@ -19,7 +19,7 @@ from typing import Final
 
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError, UnsettledError
 from keyhouse.base.log import log
-from keyhouse.coordinator.certificate_ends import warn_of_expiry
+from keyhouse.coordinator.certificate_expiry import warn_of_expiry
 from keyhouse.coordinator.core.commands import BeginLine, Command, RecordActivations, StaleError
 from keyhouse.coordinator.core.context import FirstManifestRule, Process
 from keyhouse.coordinator.core.events import Activated
