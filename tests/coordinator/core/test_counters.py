@@ -48,8 +48,8 @@ from keyhouse.coordinator.core.events import (
 )
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.update_log import UpdateLog
-from keyhouse.coordinator.engine.intake import DELAY, MANY, MOST, TOGETHER, AuditBuffer
 from keyhouse.coordinator.engine.records import decode_events, encode_events, rebuild
+from keyhouse.coordinator.engine.work_queue import DELAY, MANY, MOST, TOGETHER, AuditBuffer
 
 LIMIT: Final = 3
 CONTEXT: Final = Context(now=NOW, **asdict(new_process("simulation")))

@@ -27,9 +27,9 @@ from keyhouse.coordinator.engine.batch import Accepted, Decided, Waiting, decide
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.current import Current
 from keyhouse.coordinator.engine.following import Following
-from keyhouse.coordinator.engine.intake import Intake
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.start_quotes import StartQuotes
+from keyhouse.coordinator.engine.work_queue import WorkQueue
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
 from keyhouse.journal import OutcomeLostError, OutcomeUnknownError, StoreConflictError
@@ -51,7 +51,7 @@ class Commits:
         current: Current,
         writer: JournalWriter,
         following: Following,
-        intake: Intake,
+        queue: WorkQueue,
         counts: EngineCounts,
         quotes: StartQuotes,
         origin: Origin | None,
@@ -61,7 +61,7 @@ class Commits:
         self._current = current
         self._writer = writer
         self._following = following
-        self._intake = intake
+        self._queue = queue
         self._counts = counts
         self._quotes = quotes
         self._origin = origin
@@ -91,13 +91,13 @@ class Commits:
             except OutcomeUnknownError:
                 self.unsettled = True
                 telling = telling or self._tell_later(batch)
-                await _settle(self._writer, self._intake.stopping)
+                await _settle(self._writer, self._queue.stopping)
             finally:
-                self.unsettled = self._intake.paused = False
+                self.unsettled = self._queue.paused = False
                 if telling is not None:
                     telling.cancel()
         except OutcomeLostError:
-            self._intake.behind = True
+            self._queue.behind = True
             raise _not_settled() from None
 
     async def _commit(self, decided: Decided) -> None:
@@ -170,14 +170,14 @@ class Commits:
     def _pause(self, batch: Iterable[Accepted]) -> None:
         """Answer the callers, and refuse further changes until the store answers again."""
         callers = (each.waiting for each in batch if each.waiting.answer is not None)
-        self._intake.fail(callers, _not_settled())
-        self._intake.pause()
+        self._queue.fail(callers, _not_settled())
+        self._queue.pause()
 
     def _decide(self, batch: Sequence[Waiting]) -> Decided:
         """Decide ``batch`` on the present state, and answer the refused commands."""
         decided = decide_batch(batch, self._current.view.state, self._current.context())
         for refused in decided.refused:
-            self._intake.fail([refused.waiting], refused.error)
+            self._queue.fail([refused.waiting], refused.error)
         return decided
 
     async def _make_durable(self, decided: Decided) -> None:

@@ -34,13 +34,13 @@ from keyhouse.coordinator.engine.commits import Commits
 from keyhouse.coordinator.engine.counts import EngineCounts, NotStored
 from keyhouse.coordinator.engine.current import Current, View
 from keyhouse.coordinator.engine.following import Following
-from keyhouse.coordinator.engine.intake import Intake, WaitingRecovery
 from keyhouse.coordinator.engine.line_of_start import line_objects, line_of_start
 from keyhouse.coordinator.engine.log_signing import LateLog, signed_checkpoint
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.recover import Recovery, recover
 from keyhouse.coordinator.engine.shared import Held, Shared
 from keyhouse.coordinator.engine.start_quotes import MakeQuote, StartQuotes
+from keyhouse.coordinator.engine.work_queue import WaitingRecovery, WorkQueue
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.lease import Lease
 from keyhouse.coordinator.origin.checks import Origin
@@ -72,14 +72,14 @@ class Engine:
         self._told_of = b""
         self._not_stored = NotStored()
         self.counts: Final = EngineCounts()
-        self._intake = Intake(self.counts)
+        self._queue = WorkQueue(self.counts)
         self._current = Current(writer, clock, process, state, update_log or UpdateLog())
         self._following = Following(self._current, writer, shared, origin)
         self._commits = Commits(
             self._current,
             writer,
             self._following,
-            self._intake,
+            self._queue,
             self.counts,
             self._quotes,
             origin,
@@ -129,17 +129,17 @@ class Engine:
     @property
     def is_broken(self) -> bool:
         """Return True if the durable state is unknown: nothing is written until a restart."""
-        return self._intake.broken is not None
+        return self._queue.broken is not None
 
     @property
     def is_settled(self) -> bool:
         """Return True if the store answers, as far as known, and no outcome is unknown."""
-        return not (self._commits.unsettled or self._following.unreadable or self._intake.broken)
+        return not (self._commits.unsettled or self._following.unreadable or self._queue.broken)
 
     @property
     def waiting(self) -> int:
         """Return the number of commands that wait for the next batch."""
-        return self._intake.waiting
+        return self._queue.waiting
 
     @property
     def weight(self) -> Weight | None:
@@ -153,7 +153,7 @@ class Engine:
         None without a running state, and while the state changes.
         """
         state = self.view.state
-        if self._intake.broken or not isinstance(state, Running):
+        if self._queue.broken or not isinstance(state, Running):
             return None
         return self._writer.held(self.view.position, state)
 
@@ -175,7 +175,7 @@ class Engine:
     @property
     def unrecorded(self) -> int:
         """Return the number of activations in the audit buffer."""
-        return self._intake.unrecorded
+        return self._queue.unrecorded
 
     def record(self, activated: Activated) -> None:
         """Put an activation without a limit into the audit buffer, for a later commit.
@@ -183,11 +183,11 @@ class Engine:
         Raises ``UnavailableError`` if the buffer is full or the engine stops: then the activation
         must not happen.
         """
-        self._intake.record(activated)
+        self._queue.record(activated)
 
     async def submit(self, command: Command) -> View:
         """Return the view with the change, after it is durable. Raises as ``decision``."""
-        return (await self._intake.add(command)).view
+        return (await self._queue.add(command)).view
 
     def decision(self, command: Command) -> "asyncio.Future[Decision]":
         """Return the result of ``command``, set once the change is durable.
@@ -201,7 +201,7 @@ class Engine:
             UnsettledError: the change may have happened, or may still happen.
             BrokenError: the outcome is unknown until a restart.
         """
-        return self._intake.add(command)
+        return self._queue.add(command)
 
     async def recover(self, recovery: Recovery) -> View:
         """Return the view of the recovered state, once it is durable and sealed.
@@ -210,7 +210,7 @@ class Engine:
             Refused, Unavailable: the coordinator stays in recovery mode, with nothing changed.
             BrokenError: the durable state is unknown until a restart.
         """
-        return await self._intake.add_recovery(recovery)
+        return await self._queue.add_recovery(recovery)
 
     async def announce(self, forgeable: Pending | None = None) -> None:
         """Commit the ``Started`` record of this process, before anything is served.
@@ -252,18 +252,18 @@ class Engine:
 
         Raises ``BrokenError`` if the durable state is unknown; a restart reads it.
         """
-        intake = self._intake
+        queue = self._queue
         try:
             await self._tell_of_manifest()
-            while await intake.has_work():
+            while await queue.has_work():
                 # Other writers may write all the time. So the engine follows them once, and then
                 # works.
-                if intake.behind:
-                    intake.behind = False
+                if queue.behind:
+                    queue.behind = False
                     await self._following.follow()
-                if recovery := intake.take_recovery():
+                if recovery := queue.take_recovery():
                     await self._recover(recovery)
-                elif batch := intake.take():
+                elif batch := queue.take():
                     await self._serve(batch)
                 await self._tell_of_manifest()
                 if self._writer.is_too_long():
@@ -271,10 +271,10 @@ class Engine:
                 elif self._writer.is_head_due():
                     await self._tend(self._writer.keep_head)
         except BrokenError as error:
-            intake.broken = error
+            queue.broken = error
             raise
         finally:
-            intake.close()
+            queue.close()
 
     async def begin_line(self) -> None:
         """Begin the line of an adopted root, after no older version shares the store.
@@ -292,11 +292,11 @@ class Engine:
 
     def stop(self) -> None:
         """Accept no more commands; ``run`` ends after the waiting commands are answered."""
-        self._intake.stop()
+        self._queue.stop()
 
     def look(self) -> None:
         """Follow the changes in a shared store soon."""
-        self._intake.look()
+        self._queue.look()
 
     def on_view(self, published: Callable[[], None]) -> None:
         """Call ``published`` after each new view."""
@@ -318,7 +318,7 @@ class Engine:
         state = self.view.state
         log = state.public_log if isinstance(state, Running) else None
         checkpoint = signed_checkpoint(log) if log is not None else b""
-        rolled_back = isinstance(self._intake.broken, RolledBackError)
+        rolled_back = isinstance(self._queue.broken, RolledBackError)
         await self._writer.close(
             clean=not self.is_broken, rolled_back=rolled_back, checkpoint=checkpoint
         )
@@ -367,12 +367,12 @@ class Engine:
             self._not_stored.ended()
         except (UnavailableError, UnsettledError) as error:
             self._not_stored.add(error, len(batch))
-            self._intake.fail(batch, error)
+            self._queue.fail(batch, error)
         # Only the platform can cause this refusal so late. Nothing was written.
         except RefusedError as error:
-            self._intake.fail(batch, error)
+            self._queue.fail(batch, error)
         except BaseException as error:
-            self._intake.fail(batch, _as_broken(error))
+            self._queue.fail(batch, _as_broken(error))
             raise
 
     def _answer(self, accepted: Iterable[Accepted]) -> None:
@@ -382,7 +382,7 @@ class Engine:
             if answer is not None and not answer.done():
                 answer.set_result(Decision(view, each.before))
             elif answer is None and isinstance(command, RecordActivations):
-                self._intake.recorded(command)
+                self._queue.recorded(command)
 
     async def _tend(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run a maintenance task of the journal.

@@ -106,7 +106,7 @@ class WaitingRecovery(msgspec.Struct, frozen=True):
             self.answer.set_exception(error)
 
 
-class Intake:
+class WorkQueue:
     """The queues of the engine, open until the engine stops."""
 
     def __init__(self, counts: EngineCounts) -> None:
