@@ -19,7 +19,7 @@ from keyhouse.base.services import AnswerUnusableError, ServiceClient, content_o
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import ANSWER_BYTES
 from keyhouse.transparency.policy import Witness
-from keyhouse.witnesses.told import Contradicts, Cosigned, OtherSize, Told
+from keyhouse.witnesses.answers import Contradicts, Cosigned, OtherSize, WitnessAnswer
 
 PATIENCE: Final = 5.0
 """Seconds until an answer is given up."""
@@ -50,7 +50,7 @@ class WitnessClient(ServiceClient):
 
     async def add_checkpoint(
         self, witness: Witness, old: int, proof: Sequence[bytes], note: bytes
-    ) -> Told:
+    ) -> WitnessAnswer:
         """Return what ``witness`` says of ``note``, which continues its checkpoint of size ``old``.
 
         Raises ``WitnessUnavailableError``, whose text repeats nothing of an answer.
@@ -73,7 +73,7 @@ class WitnessClient(ServiceClient):
         except (httpx.HTTPError, httpx.StreamError, ssl.SSLError, OSError):
             raise WitnessUnavailableError("it cannot be reached, or breaks off") from None
 
-    async def _post(self, url: str, body: bytes) -> Told:
+    async def _post(self, url: str, body: bytes) -> WitnessAnswer:
         async with self.asked("POST", url, body) as response:
             status = response.status_code
             if status not in {_COSIGNED, _OTHER_SIZE, _CONTRADICTS}:

@@ -19,4 +19,4 @@ class Contradicts(msgspec.Struct, frozen=True):
     """The witness says that the checkpoint does not continue the one that it has."""
 
 
-Told = Cosigned | OtherSize | Contradicts
+WitnessAnswer = Cosigned | OtherSize | Contradicts
