@@ -17,7 +17,7 @@ from keyhouse.attestation.quote.binding import Word, binds_replica
 from keyhouse.attestation.quote.form import read_form
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError, Quoted
-from keyhouse.coordinator.origin.listed import lists_code
+from keyhouse.coordinator.origin.listed_code import lists_code
 from keyhouse.manifest import Replicas
 
 

@@ -34,7 +34,7 @@ from keyhouse.base.errors import KeyhouseError, RefusedError
 from keyhouse.coordinator.core import line as lines
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import LineItem, Running
-from keyhouse.coordinator.origin.listed import lists_code
+from keyhouse.coordinator.origin.listed_code import lists_code
 from keyhouse.journal import LineMark, Vouched
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency.leaf import object_name
