@@ -34,10 +34,10 @@ from keyhouse.coordinator.engine.commits import Commits
 from keyhouse.coordinator.engine.counts import EngineCounts, NotStored
 from keyhouse.coordinator.engine.current import Current, View
 from keyhouse.coordinator.engine.following import Following
-from keyhouse.coordinator.engine.line_of_start import line_objects, line_of_start
 from keyhouse.coordinator.engine.log_signing import LateLog, signed_checkpoint
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.recover import Recovery, recover
+from keyhouse.coordinator.engine.root_line import line_objects, start_line_events
 from keyhouse.coordinator.engine.shared import Held, Shared
 from keyhouse.coordinator.engine.start_quotes import MakeQuote, StartQuotes
 from keyhouse.coordinator.engine.work_queue import WaitingRecovery, WorkQueue
@@ -239,7 +239,7 @@ class Engine:
                 state.keys.root_cert,
                 self._writer.public_log,
             )
-            started += await line_of_start(self._origin, state, context, begun)
+            started += await start_line_events(self._origin, state, context, begun)
             await self._writer.append(list(encode_events(started)))
             self._current.publish(evolve_all(state, started), started)
 

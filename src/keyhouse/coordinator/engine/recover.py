@@ -48,9 +48,9 @@ from keyhouse.coordinator.core.state import Recovering, Running, State
 from keyhouse.coordinator.core.update_log import LogView, UpdateLog
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.current import at
-from keyhouse.coordinator.engine.line_of_start import line_objects, line_of_start
 from keyhouse.coordinator.engine.log_signing import LateLog
 from keyhouse.coordinator.engine.records import LogTail, encode_events, rebuild
+from keyhouse.coordinator.engine.root_line import line_objects, start_line_events
 from keyhouse.coordinator.engine.start_quotes import StartQuotes
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
@@ -217,7 +217,7 @@ async def recover(
         old = running.public_log if begun is None else None
         frontier = Frontier() if old is None else old.frontier
         started = await quotes.kept(begins, frontier, running.keys.root_cert, public_log)
-        started += await line_of_start(origin, running, context, begun, holders)
+        started += await start_line_events(origin, running, context, begun, holders)
         recovered = evolve_all(running, started)
         assert isinstance(recovered, Running)  # noqa: S101 no start ends a deployment
         await writer.take_over(opened, encode_events(started), recovered, public_log)

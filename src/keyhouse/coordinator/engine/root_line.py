@@ -12,7 +12,7 @@ from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
 
 
-async def line_of_start(
+async def start_line_events(
     origin: Origin | None,
     state: Running,
     context: Context,
