@@ -201,7 +201,7 @@ class Following:
         if shared is None or position is None or not isinstance(state, Running):
             raise wrong
         store_id = self._writer.store_id
-        dek = await shared.told(state, store_id=store_id, position=position)
+        dek = await shared.next_data_key(state, store_id=store_id, position=position)
         if dek is None:
             raise StartAgainError(
                 "another coordinator has made a new data key; this coordinator has not received it",

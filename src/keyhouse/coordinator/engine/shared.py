@@ -53,7 +53,9 @@ class Shared(Protocol):
         """
         ...
 
-    async def told(self, state: Running, *, store_id: bytes, position: Position) -> Secret | None:
+    async def next_data_key(
+        self, state: Running, *, store_id: bytes, position: Position
+    ) -> Secret | None:
         """Return the next data key addressed to this process by a member of ``state``, or None.
 
         Raises ``UnavailableError`` if the store does not answer now.
