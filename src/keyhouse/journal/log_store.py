@@ -170,11 +170,11 @@ class LogStore:
         files, growing = self._files, self._growing
         if files is None:
             return
-        with _told_if_lost():
+        with _log_lost_part():
             if growing is not None:
                 self._growing = await _whole(files, growing)
             for name in await files.objects():
-                with _told_if_lost():
+                with _log_lost_part():
                     raw = await files.object(name)
                     if raw is not None:
                         self._objects[name] = raw
@@ -214,7 +214,7 @@ class LogStore:
 
 
 @contextmanager
-def _told_if_lost() -> Iterator[None]:
+def _log_lost_part() -> Iterator[None]:
     """Log an error and continue: one lost part does not affect the rest of the log."""
     try:
         yield

@@ -70,7 +70,7 @@ class Members:
     async def show(self, store_id: bytes) -> None:
         """Store the quote of this process beside the store. Raises ``UnavailableError``."""
         if self._shown is None or self._shown_in != store_id:
-            said = Membership(
+            membership = Membership(
                 store_id=store_id,
                 instance=self._own.instance,
                 kem=self._own.kem,
@@ -78,7 +78,7 @@ class Members:
                 settings=self._settings,
                 level=LEVEL,
             )
-            raw = (await self._quotes.vouched(said)).encode()
+            raw = (await self._quotes.vouched(membership)).encode()
             self._shown, self._shown_in = Note("member", self._own.instance, raw), store_id
         await self._notes.put_note(self._shown)
 
@@ -123,13 +123,15 @@ class Members:
                     note = notes.get(each.instance)
                     await self._require(each, note, store_id, replicas, own, level)
             except TimeoutError:
-                _tell(each, f"timeout: its quote was not verified within {WITHIN:.0f} seconds")
+                _log_refused(
+                    each, f"timeout: its quote was not verified within {WITHIN:.0f} seconds"
+                )
             except (NoteRefusedError, QuoteRefusedError) as refused:
-                _tell(each, f"{refused.reason}: {refused.message}")
+                _log_refused(each, f"{refused.reason}: {refused.message}")
             except KeyhouseError as error:
-                _tell(each, f"{error.code}: {error.message}")
+                _log_refused(each, f"{error.code}: {error.message}")
             except Exception as error:  # noqa: BLE001 no note of another process may end the engine
-                _tell(each, type(error).__qualname__)
+                _log_refused(each, type(error).__qualname__)
             else:
                 found.append(each)
         return tuple(found)
@@ -166,18 +168,18 @@ class Members:
         if note is None:
             raise NoteRefusedError(NoteProblem.NO_QUOTE, "it has left no quote")
         quoted = read_quoted(note.raw)
-        said = Membership.read(quoted.message)
-        if said.store_id != store_id:
+        membership = Membership.read(quoted.message)
+        if membership.store_id != store_id:
             raise NoteRefusedError(NoteProblem.OTHER_STORE, "its quote is for another store")
-        keys = (said.instance, said.kem, said.signing)
+        keys = (membership.instance, membership.kem, membership.signing)
         if keys != (member.instance, member.kem, member.signing):
             raise NoteRefusedError(NoteProblem.OTHER_KEYS, "its quote is over other keys")
-        if said.settings != self._settings:
+        if membership.settings != self._settings:
             raise NoteRefusedError(NoteProblem.OTHER_SETTINGS, "it has other measured settings")
-        if said.level < level:
+        if membership.level < level:
             raise NoteRefusedError(
                 NoteProblem.LEVEL,
-                f"it reads events up to level {said.level}; level {level} is needed",
+                f"it reads events up to level {membership.level}; level {level} is needed",
             )
         require_bound(quoted, "member")
         verdict = await self._quotes.verify(quoted.quote)
@@ -194,11 +196,11 @@ class Members:
         lowest = LEVEL
         for note in (await self._notes_of(members)).values():
             try:
-                said = Membership.read(read_quoted(note.raw).message)
+                membership = Membership.read(read_quoted(note.raw).message)
             except NoteRefusedError:
                 continue
-            if said.store_id == store_id:
-                lowest = min(lowest, said.level)
+            if membership.store_id == store_id:
+                lowest = min(lowest, membership.level)
         return lowest
 
     async def _own_now(self) -> Own:
@@ -215,7 +217,7 @@ class Members:
         return {note.name: note for note in await self._notes.notes("member", names)}
 
 
-def _tell(member: Member, reason: str) -> None:
+def _log_refused(member: Member, reason: str) -> None:
     log.warning(
         "a member was not told of the new data key", instance=member.instance.hex(), reason=reason
     )

@@ -33,9 +33,9 @@ class Worker:
             try:
                 result = call()
             except BaseException as exc:  # noqa: BLE001 - all of it belongs to the caller
-                _tell(loop, done, exc, None)
+                _deliver(loop, done, exc, None)
             else:
-                _tell(loop, done, None, result)
+                _deliver(loop, done, None, result)
 
         self._calls.put(work)
         return await done
@@ -54,7 +54,7 @@ class Worker:
             del call
 
 
-def _tell(
+def _deliver(
     loop: asyncio.AbstractEventLoop,
     done: "asyncio.Future[T]",
     error: BaseException | None,
