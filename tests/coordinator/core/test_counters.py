@@ -435,7 +435,7 @@ def test_what_is_recorded_waits_no_longer_and_the_rest_does() -> None:
     waiting.recorded(record, 5.0)
     assert len(waiting) == 1
     assert waiting.due_at() == 5.0 + DELAY
-    assert waiting.give_up() == 1
+    assert waiting.discard() == 1
 
 
 def test_nobody_joins_who_could_never_be_audited() -> None:

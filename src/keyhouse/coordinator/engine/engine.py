@@ -69,7 +69,7 @@ class Engine:
             writer.mark_by(origin.mark)
         self._quotes = StartQuotes(make_quote)
         self._process = process
-        self._told_of = b""
+        self._logged_manifest = b""
         self._not_stored = NotStored()
         self.counts: Final = EngineCounts()
         self._queue = WorkQueue(self.counts)
@@ -254,7 +254,7 @@ class Engine:
         """
         queue = self._queue
         try:
-            await self._tell_of_manifest()
+            await self._log_manifest()
             while await queue.has_work():
                 # Other writers may write all the time. So the engine follows them once, and then
                 # works.
@@ -265,11 +265,11 @@ class Engine:
                     await self._recover(recovery)
                 elif batch := queue.take():
                     await self._serve(batch)
-                await self._tell_of_manifest()
+                await self._log_manifest()
                 if self._writer.is_too_long():
-                    await self._tend(self._compact)
+                    await self._maintain(self._compact)
                 elif self._writer.is_head_due():
-                    await self._tend(self._writer.keep_head)
+                    await self._maintain(self._writer.keep_head)
         except BrokenError as error:
             queue.broken = error
             raise
@@ -323,11 +323,11 @@ class Engine:
             clean=not self.is_broken, rolled_back=rolled_back, checkpoint=checkpoint
         )
 
-    async def _tell_of_manifest(self) -> None:
+    async def _log_manifest(self) -> None:
         """Log the limits of protection and the expiry of certificates, once per manifest."""
         state = self.view.state
-        if isinstance(state, Running) and state.manifest != self._told_of:
-            self._told_of = state.manifest
+        if isinstance(state, Running) and state.manifest != self._logged_manifest:
+            self._logged_manifest = state.manifest
             if note := policy_of(state.manifest).manifest.config.rollback_note:
                 log.info(note)
             await asyncio.to_thread(warn_of_expiry, state, self.now())
@@ -384,7 +384,7 @@ class Engine:
             elif answer is None and isinstance(command, RecordActivations):
                 self._queue.recorded(command)
 
-    async def _tend(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _maintain(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run a maintenance task of the journal.
 
         A failure that leaves the journal unchanged is logged, and the task is repeated later.
@@ -392,7 +392,7 @@ class Engine:
         try:
             await work()
         except (UnavailableError, UnsettledError) as error:
-            self._writer.put_off(error)
+            self._writer.postpone(error)
 
     async def _compact(self) -> None:
         def compact() -> Awaitable[None]:

@@ -83,11 +83,11 @@ class AuditBuffer:
             self._waiting.popleft()
         self._due = now + DELAY
 
-    def put_off(self, now: float) -> None:
+    def postpone(self, now: float) -> None:
         """Try again after the delay: the disk accepts no writes now."""
         self._due = now + DELAY
 
-    def give_up(self) -> int:
+    def discard(self) -> int:
         """Empty the buffer; return the number of lost activations."""
         lost = len(self._waiting)
         self._waiting.clear()
@@ -219,7 +219,7 @@ class WorkQueue:
         for waiting in batch:
             self._counts.failed(error)
             if waiting.answer is None:
-                self._put_off()
+                self._postpone()
             elif not waiting.answer.done():
                 waiting.answer.set_exception(error)
 
@@ -254,10 +254,10 @@ class WorkQueue:
         buffer = self._audit_buffer
         return len(buffer) > 0 and buffer.due(asyncio.get_running_loop().time())
 
-    def _put_off(self) -> None:
+    def _postpone(self) -> None:
         """Write the audit buffer later. If the engine stops, the activations are lost."""
-        self._audit_buffer.put_off(asyncio.get_running_loop().time())
-        if self.stopping.is_set() and (lost := self._audit_buffer.give_up()):
+        self._audit_buffer.postpone(asyncio.get_running_loop().time())
+        if self.stopping.is_set() and (lost := self._audit_buffer.discard()):
             log.error("activations were not recorded", lost=lost)
 
 

@@ -318,7 +318,7 @@ class JournalWriter:
         self._patience = max(self._patience - 1, 0)
         return self._patience == 0
 
-    def put_off(self, error: KeyhouseError) -> None:
+    def postpone(self, error: KeyhouseError) -> None:
         """Repeat the maintenance of the journal later: ``error`` left the journal unchanged."""
         self._patience = PATIENCE
         _log.warning("the journal could not be tended", reason=str(error))
