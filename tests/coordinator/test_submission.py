@@ -81,7 +81,7 @@ async def submitted(
     parts = Parts(LogFiles(made(folder), "ab" * 16, Disk()))
     store = LogStore(parts)
     store.extend(LEAVES)
-    await store.tend()
+    await store.write_complete_tiles()
     parts.fault = fault
     if damage:
         erase(folder)

@@ -90,10 +90,10 @@ class LogStore:
 
     @property
     def has_complete(self) -> bool:
-        """Return True if ``tend`` has a complete tile to write."""
+        """Return True if ``write_complete_tiles`` has a complete tile to write."""
         return self._growing is not None and self._growing.has_complete
 
-    async def tend(self) -> None:
+    async def write_complete_tiles(self) -> None:
         """Write complete tiles to their files. A crash before their sync loses nothing.
 
         Raises ``UnavailableError``.

@@ -348,7 +348,7 @@ class JournalWriter:
 
         Raises ``UnavailableError``.
         """
-        await self.public_log.tend()
+        await self.public_log.write_complete_tiles()
         if self._journal is None or not self._on_disk:
             return
         if policy := self._policy_due:
