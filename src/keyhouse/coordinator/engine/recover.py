@@ -220,7 +220,7 @@ async def recover(
         started += await start_line_events(origin, running, context, begun, holders)
         recovered = evolve_all(running, started)
         assert isinstance(recovered, Running)  # noqa: S101 no start ends a deployment
-        await writer.take_over(opened, encode_events(started), recovered, public_log)
+        await writer.adopt_recovered(opened, encode_events(started), recovered, public_log)
     except BaseException:
         await writer.relock()
         raise

@@ -234,7 +234,7 @@ class JournalWriter:
         """Open the locked journal with a recovered data key. Nothing is written or sealed."""
         return await self._home.recover(dek)
 
-    async def take_over(
+    async def adopt_recovered(
         self, opened: Opened, started: Iterable[bytes], state: Running, public_log: LogStore
     ) -> None:
         """Begin to write the journal from ``unlock``, and seal its key for this platform.
