@@ -35,7 +35,7 @@ from keyhouse.coordinator.origin.checks import Origin
 from keyhouse.journal import OutcomeLostError, OutcomeUnknownError, StoreConflictError
 from keyhouse.transparency.tree import Frontier
 
-TELL_AFTER: Final = 10.0
+REPORT_UNKNOWN_AFTER: Final = 10.0
 """Seconds after which the callers of a write learn that its outcome is unknown."""
 
 _EFFECTIVE: Final = (ManifestSet, ManifestUpdated)
@@ -80,22 +80,22 @@ class Commits:
     async def settled(self, write: Awaitable[object], batch: Sequence[Accepted] = ()) -> None:
         """Return after ``write`` of the changes in ``batch`` has happened; raise if it has not.
 
-        After ``TELL_AFTER`` seconds the callers get an error. A store with one writer has no timer
-        before the outcome is unknown: a timer costs time in each change, and a write to a file ends
-        by itself.
+        After ``REPORT_UNKNOWN_AFTER`` seconds the callers get an error. A store with one writer has
+        no timer before the outcome is unknown: a timer costs time in each change, and a write to a
+        file ends by itself.
         """
-        telling = self._tell_later(batch) if self._shares_store else None
+        reporting = self._report_later(batch) if self._shares_store else None
         try:
             try:
                 await write
             except OutcomeUnknownError:
                 self.unsettled = True
-                telling = telling or self._tell_later(batch)
+                reporting = reporting or self._report_later(batch)
                 await _settle(self._writer, self._queue.stopping)
             finally:
                 self.unsettled = self._queue.paused = False
-                if telling is not None:
-                    telling.cancel()
+                if reporting is not None:
+                    reporting.cancel()
         except OutcomeLostError:
             self._queue.behind = True
             raise _not_settled() from None
@@ -164,8 +164,8 @@ class Commits:
         await self._following.in_turn(commit)
         return decided
 
-    def _tell_later(self, batch: Sequence[Accepted]) -> asyncio.TimerHandle:
-        return asyncio.get_running_loop().call_later(TELL_AFTER, self._pause, batch)
+    def _report_later(self, batch: Sequence[Accepted]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(REPORT_UNKNOWN_AFTER, self._pause, batch)
 
     def _pause(self, batch: Iterable[Accepted]) -> None:
         """Answer the callers, and refuse further changes until the store answers again."""
