@@ -140,9 +140,9 @@ class Commits:
             return decided
         time = effective[0].time
         if isinstance(before, Running):
-            made = await self._origin.updated(before, state, time)
+            made = await self._origin.update_entries(before, state, time)
         else:
-            made = await self._origin.created(state, time)
+            made = await self._origin.creation_entries(state, time)
         if not made.items:
             return decided
         extended = LineExtended(made.items)

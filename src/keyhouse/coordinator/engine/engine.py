@@ -283,10 +283,10 @@ class Engine:
         ``UnavailableError``.
         """
         state, origin = self.view.state, self._origin
-        if origin is None or not isinstance(state, Running) or not origin.adopts(state):
+        if origin is None or not isinstance(state, Running) or not origin.needs_adoption(state):
             return
         if await self._following.all_read_lines(state):
-            items = await origin.adopted(state, self.now())
+            items = await origin.adoption_entries(state, self.now())
             with suppress(StaleError):
                 await self.submit(BeginLine(state.manifest, items))
 

@@ -29,10 +29,12 @@ async def start_line_events(
     replaced = begun is not None and state.public_log is not None
     new_log = begun.verifier.partition("+")[0] if begun is not None and replaced else ""
     try:
-        if origin.adopts(state):
-            items = () if context.shares_store else await origin.adopted(state, context.now)
+        if origin.needs_adoption(state):
+            items = (
+                () if context.shares_store else await origin.adoption_entries(state, context.now)
+            )
         else:
-            items = await origin.started(state, context.now, holders=holders, new_log=new_log)
+            items = await origin.start_entries(state, context.now, holders=holders, new_log=new_log)
     except UnavailableError as error:
         log.warning("this start is not in the line of the root", reason=error.message)
         return ()

@@ -76,7 +76,7 @@ class Quotes(Protocol):
         ...
 
 
-class Made(msgspec.Struct, frozen=True):
+class LineAddition(msgspec.Struct, frozen=True):
     """The entries that a change adds to the line, and the objects that prove them."""
 
     items: tuple[LineItem, ...]
@@ -99,32 +99,32 @@ class Origin:
         """Return the code of this process as named in entries. Raises ``UnavailableError``."""
         return code_of(await self._quotes.own(), self._version)
 
-    async def created(self, state: Running, time: int) -> Made:
+    async def creation_entries(self, state: Running, time: int) -> LineAddition:
         """Return the line of a new deployment with a root from this process.
 
         Raises ``UnavailableError`` without a quote: a state without it could never be moved.
         """
-        return await self._quoted(state, lines.created(state, await self.code(), time))
+        return await self._with_quote(state, lines.created(state, await self.code(), time))
 
-    async def updated(self, before: Running, after: Running, time: int) -> Made:
-        """Return the entry of an update that this process applies. Errors as for ``created``.
+    async def update_entries(self, before: Running, after: Running, time: int) -> LineAddition:
+        """Return the entry of an update that this process applies; raise as ``creation_entries``.
 
         A state without a line gets no entry. Such a state is served until its line can begin.
         """
         if not before.line:
-            return Made(())
+            return LineAddition(())
         code = await self.code()
-        return await self._quoted(after, lines.updated(before, after.manifest, code, time))
+        return await self._with_quote(after, lines.updated(before, after.manifest, code, time))
 
-    def adopts(self, state: Running) -> bool:
+    def needs_adoption(self, state: Running) -> bool:
         """Tell whether the line of ``state`` still has to begin, with an adoption."""
         return not state.line and self.rule.adopted == _root_of(state).hex()
 
-    async def adopted(self, state: Running, time: int) -> tuple[LineItem, ...]:
+    async def adoption_entries(self, state: Running, time: int) -> tuple[LineItem, ...]:
         """Return the line that begins with the adoption of the root of ``state``."""
         return lines.adopted(state, await self.code(), time)
 
-    async def started(
+    async def start_entries(
         self, state: Running, time: int, *, holders: Sequence[str] = (), new_log: str = ""
     ) -> tuple[LineItem, ...]:
         """Return the entries for a start of this process on the proven ``state``."""
@@ -180,7 +180,7 @@ class Origin:
     async def _prove(
         self, state: Running, line: RootLine, read: ReadObject, vouched: Vouched | None
     ) -> None:
-        proven = self._proven_by(state, line, vouched)
+        proven = self._proven_entries(state, line, vouched)
         try:
             await self._require_proven(state, line, read, proven)
         except RefusedError as refused:
@@ -192,7 +192,7 @@ class Origin:
                 hint=refused.hint,
             ) from None
 
-    def _proven_by(self, state: Running, line: RootLine, vouched: Vouched | None) -> int:
+    def _proven_entries(self, state: Running, line: RootLine, vouched: Vouched | None) -> int:
         """Return the number of entries that ``vouched`` proves. Raises ``OriginRefusedError``.
 
         Any code of the signer can make a seal of ``ProductKey``. So such a seal counts only if the
@@ -213,7 +213,7 @@ class Origin:
         judged: dict[int, Verdict] = {}
         for number, entry in line.effective():
             if number >= proven and not isinstance(entry, Adopted):
-                judged[number] = await self._judged(state.line[number], entry, read)
+                judged[number] = await self._verdict_of(state.line[number], entry, read)
         own = await self._quotes.own() if judged else Report(b"", debug=False)
         others = [each for each in judged.values() if not self.rule.code.accepts(each, own)]
         manifests = await _manifests(state, line, read) if others else {}
@@ -226,7 +226,7 @@ class Origin:
         judge = Judge(self.rule, own, admits)
         require_line(line, state.keys.root_cert, judged, judge, proven)
 
-    async def _judged(self, item: LineItem, entry: Effective, read: ReadObject) -> Verdict:
+    async def _verdict_of(self, item: LineItem, entry: Effective, read: ReadObject) -> Verdict:
         quote = await read(item.quote) if item.quote else None
         if quote is None:
             raise not_proven(entry)
@@ -241,7 +241,7 @@ class Origin:
                 hint=refused.hint,
             ) from None
 
-    async def _quoted(self, state: Running, items: tuple[LineItem, ...]) -> Made:
+    async def _with_quote(self, state: Running, items: tuple[LineItem, ...]) -> LineAddition:
         """Return ``items``, with a quote for the last item."""
         *others, last = items
         bound = entry_report_data(state.keys.root_cert, hash_of(last.entry))
@@ -249,7 +249,7 @@ class Origin:
         collateral = object_name(proof.collateral) if proof.collateral else ""
         named = replace(last, quote=object_name(proof.quote), collateral=collateral)
         objects = tuple(each for each in (proof.quote, proof.collateral) if each)
-        return Made((*others, named), objects)
+        return LineAddition((*others, named), objects)
 
     def _require_claim(self, line: RootLine) -> None:
         if not self._claim:
