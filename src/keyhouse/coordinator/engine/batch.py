@@ -34,42 +34,42 @@ class Decision(msgspec.Struct, frozen=True):
     before: State  # the state before the decision
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class WaitingCommand(msgspec.Struct, frozen=True):
     """A command, and the caller that waits for it."""
 
     command: commands.Command
     answer: "asyncio.Future[Decision] | None"  # None: no caller waits
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class AcceptedCommand(msgspec.Struct, frozen=True):
     """A command that takes effect when the batch is durable."""
 
-    waiting: Waiting
+    waiting: WaitingCommand
     before: State
 
 
-class Failed(msgspec.Struct, frozen=True):
+class RefusedCommand(msgspec.Struct, frozen=True):
     """A command without effect."""
 
-    waiting: Waiting
+    waiting: WaitingCommand
     error: Exception
 
 
-class Decided(msgspec.Struct, frozen=True):
+class DecidedBatch(msgspec.Struct, frozen=True):
     """A batch after its decisions: the answers, the events, and the state after the events."""
 
-    accepted: list[Accepted]
-    refused: list[Failed]
+    accepted: list[AcceptedCommand]
+    refused: list[RefusedCommand]
     events: list[Event]
     payloads: list[bytes]  # the encoded events; empty if the command goes alone
     state: State
     objects: list[bytes]  # named by the leaves
 
 
-def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> Decided:
+def decide_batch(batch: Sequence[WaitingCommand], state: State, context: Context) -> DecidedBatch:
     """Decide each command of ``batch`` on the state after the commands before it."""
-    accepted: list[Accepted] = []
-    refused: list[Failed] = []
+    accepted: list[AcceptedCommand] = []
+    refused: list[RefusedCommand] = []
     events: list[Event] = []
     payloads: list[bytes] = []
     objects: list[bytes] = []
@@ -80,9 +80,9 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
             # A list, because a command that cannot be encoded must not add a part of its payloads.
             encoded = [] if goes_alone(waiting.command) else list(encode_events(happened))
         except (RefusedError, commands.StaleError, UnencodableError) as refusal:
-            refused.append(Failed(waiting, refusal))
+            refused.append(RefusedCommand(waiting, refusal))
         else:
-            accepted.append(Accepted(waiting, state))
+            accepted.append(AcceptedCommand(waiting, state))
             publishing.add(state, waiting.command, happened)
             state = evolve_all(state, happened)
             events += happened
@@ -97,7 +97,7 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
             events.append(published := Published(leaves))
             alone = goes_alone(accepted[0].waiting.command)
             payloads += () if alone else encode_events((published,))
-    return Decided(accepted, refused, events, payloads, state, objects)
+    return DecidedBatch(accepted, refused, events, payloads, state, objects)
 
 
 def goes_alone(command: commands.Command) -> bool:

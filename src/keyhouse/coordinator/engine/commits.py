@@ -23,7 +23,13 @@ from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.publishing import leaves_of
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.core.update_log import UpdateLog
-from keyhouse.coordinator.engine.batch import Accepted, Decided, Waiting, decide_batch, new_dek
+from keyhouse.coordinator.engine.batch import (
+    AcceptedCommand,
+    DecidedBatch,
+    WaitingCommand,
+    decide_batch,
+    new_dek,
+)
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.current import Current
 from keyhouse.coordinator.engine.following import Following
@@ -68,7 +74,7 @@ class Commits:
         self._shares_store = shares_store
         self.unsettled = False  # True: the outcome of a write is unknown
 
-    async def write(self, batch: Sequence[Waiting]) -> Sequence[Accepted]:
+    async def write(self, batch: Sequence[WaitingCommand]) -> Sequence[AcceptedCommand]:
         """Return the durable changes of ``batch``; answer the refused commands."""
         decided = self._decide(batch)
         try:
@@ -77,7 +83,9 @@ class Commits:
             decided = await self._commit_in_turn(decided)
         return decided.accepted
 
-    async def settled(self, write: Awaitable[object], batch: Sequence[Accepted] = ()) -> None:
+    async def settled(
+        self, write: Awaitable[object], batch: Sequence[AcceptedCommand] = ()
+    ) -> None:
         """Return after ``write`` of the changes in ``batch`` has happened; raise if it has not.
 
         After ``REPORT_UNKNOWN_AFTER`` seconds the callers get an error. A store with one writer has
@@ -100,7 +108,7 @@ class Commits:
             self._queue.behind = True
             raise _not_settled() from None
 
-    async def _commit(self, decided: Decided) -> None:
+    async def _commit(self, decided: DecidedBatch) -> None:
         """Make ``decided`` durable, then publish it. Raises ``StoreConflictError``."""
         if not decided.events:
             return
@@ -114,7 +122,7 @@ class Commits:
         self._current.publish(decided.state, decided.events)
         await self._writer.cover_votes()
 
-    async def _quoted(self, decided: Decided) -> Decided:
+    async def _quoted(self, decided: DecidedBatch) -> DecidedBatch:
         """Return ``decided`` with the quote about its start, if it begins a journal."""
         first = decided.accepted[0]
         begins = isinstance(first.waiting.command, SetManifest)
@@ -129,7 +137,7 @@ class Commits:
             state=evolve_all(first.before, quoted.events),
         )
 
-    async def _with_line(self, decided: Decided) -> Decided:
+    async def _with_line(self, decided: DecidedBatch) -> DecidedBatch:
         """Return ``decided`` with an entry of the line and its quote, if a manifest takes effect.
 
         Raises ``UnavailableError`` without a quote, or ``ConflictError``.
@@ -153,7 +161,7 @@ class Commits:
             state=evolve_all(state, (extended,)),
         )
 
-    async def _commit_in_turn(self, decided: Decided) -> Decided:
+    async def _commit_in_turn(self, decided: DecidedBatch) -> DecidedBatch:
         """Decide again on the changes of other writers, and commit in a turn."""
 
         async def commit() -> None:
@@ -164,23 +172,23 @@ class Commits:
         await self._following.in_turn(commit)
         return decided
 
-    def _report_later(self, batch: Sequence[Accepted]) -> asyncio.TimerHandle:
+    def _report_later(self, batch: Sequence[AcceptedCommand]) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(REPORT_UNKNOWN_AFTER, self._pause, batch)
 
-    def _pause(self, batch: Iterable[Accepted]) -> None:
+    def _pause(self, batch: Iterable[AcceptedCommand]) -> None:
         """Answer the callers, and refuse further changes until the store answers again."""
         callers = (each.waiting for each in batch if each.waiting.answer is not None)
         self._queue.fail(callers, _not_settled())
         self._queue.pause()
 
-    def _decide(self, batch: Sequence[Waiting]) -> Decided:
+    def _decide(self, batch: Sequence[WaitingCommand]) -> DecidedBatch:
         """Decide ``batch`` on the present state, and answer the refused commands."""
         decided = decide_batch(batch, self._current.view.state, self._current.context())
         for refused in decided.refused:
             self._queue.fail([refused.waiting], refused.error)
         return decided
 
-    async def _make_durable(self, decided: Decided) -> None:
+    async def _make_durable(self, decided: DecidedBatch) -> None:
         command, state = decided.accepted[0].waiting.command, decided.state
         if decided.payloads:
             await self._writer.public_log.put_objects(decided.objects)

@@ -28,7 +28,7 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.publishing import start_events
 from keyhouse.coordinator.core.state import Pending, Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
-from keyhouse.coordinator.engine.batch import Accepted, Decision, Waiting
+from keyhouse.coordinator.engine.batch import AcceptedCommand, Decision, WaitingCommand
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.commits import Commits
 from keyhouse.coordinator.engine.counts import EngineCounts, NotStored
@@ -360,7 +360,7 @@ class Engine:
             if not waiting.answer.done():
                 waiting.answer.set_result(self.view)
 
-    async def _serve(self, batch: list[Waiting]) -> None:
+    async def _serve(self, batch: list[WaitingCommand]) -> None:
         """Execute ``batch``, and answer each of its commands in any case."""
         try:
             self._answer(await self._commits.write(batch))
@@ -375,7 +375,7 @@ class Engine:
             self._queue.fail(batch, _as_broken(error))
             raise
 
-    def _answer(self, accepted: Iterable[Accepted]) -> None:
+    def _answer(self, accepted: Iterable[AcceptedCommand]) -> None:
         view = self.view
         for each in accepted:
             command, answer = each.waiting.command, each.waiting.answer

@@ -19,7 +19,7 @@ from keyhouse.base.errors import BrokenError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.coordinator.core.commands import Command, RecordActivations
 from keyhouse.coordinator.core.events import Activated
-from keyhouse.coordinator.engine.batch import Decision, Waiting, goes_alone
+from keyhouse.coordinator.engine.batch import Decision, WaitingCommand, goes_alone
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.current import View
 from keyhouse.coordinator.engine.recover import Recovery
@@ -111,7 +111,7 @@ class WorkQueue:
 
     def __init__(self, counts: EngineCounts) -> None:
         self._counts = counts
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingCommand] = deque()
         self._recoveries: deque[WaitingRecovery] = deque()
         self._audit_buffer = AuditBuffer()
         self._sleeping: asyncio.Future[None] | None = None
@@ -139,7 +139,7 @@ class WorkQueue:
             self._counts.changes["unavailable"] += 1
             raise UnavailableError("too many changes are waiting", hint="try again later")
         answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Waiting(command, answer))
+        self._waiting.append(WaitingCommand(command, answer))
         self._wake()
         return answer
 
@@ -199,22 +199,22 @@ class WorkQueue:
         """Remove and return the recovery that waits longest; None without a recovery."""
         return self._recoveries.popleft() if self._recoveries else None
 
-    def take(self) -> list[Waiting]:
+    def take(self) -> list[WaitingCommand]:
         """Remove and return the next batch. A command that ``goes_alone`` is its own batch."""
-        batch: list[Waiting] = []
+        batch: list[WaitingCommand] = []
         while self._waiting and len(batch) < BATCH:
             if goes_alone(self._waiting[0].command):
                 return batch or [self._waiting.popleft()]
             batch.append(self._waiting.popleft())
         if self._audit_buffer and (batch or self._must_record()):
-            batch.append(Waiting(self._audit_buffer.oldest(), None))
+            batch.append(WaitingCommand(self._audit_buffer.oldest(), None))
         return batch
 
     def recorded(self, command: RecordActivations) -> None:
         """Remove the activations of ``command`` from the audit buffer: they are durable."""
         self._audit_buffer.recorded(command, asyncio.get_running_loop().time())
 
-    def fail(self, batch: Iterable[Waiting], error: Exception) -> None:
+    def fail(self, batch: Iterable[WaitingCommand], error: Exception) -> None:
         """Answer ``batch`` with ``error``, and count the failures."""
         for waiting in batch:
             self._counts.failed(error)
