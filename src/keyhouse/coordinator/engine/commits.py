@@ -113,7 +113,7 @@ class Commits:
         if not decided.events:
             return
         if not decided.payloads:  # the command begins a journal or an epoch
-            decided = await self._with_line(await self._quoted(decided))
+            decided = await self._with_line(await self._with_start_quote(decided))
         began = perf_counter()
         alone = decided.payloads and not decided.objects  # the common case, a single append
         write = self._writer.append(decided.payloads) if alone else self._make_durable(decided)
@@ -122,14 +122,14 @@ class Commits:
         self._current.publish(decided.state, decided.events)
         await self._writer.cover_votes()
 
-    async def _quoted(self, decided: DecidedBatch) -> DecidedBatch:
+    async def _with_start_quote(self, decided: DecidedBatch) -> DecidedBatch:
         """Return ``decided`` with the quote about its start, if it begins a journal."""
         first = decided.accepted[0]
         begins = isinstance(first.waiting.command, SetManifest)
         if not begins or not isinstance(decided.state, Running):
             return decided
         root = decided.state.keys.root_cert
-        quoted = await self._quotes.of(decided.events, Frontier(), root)
+        quoted = await self._quotes.with_quote(decided.events, Frontier(), root)
         return replace(
             decided,
             events=list(quoted.events),

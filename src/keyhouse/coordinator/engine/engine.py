@@ -233,7 +233,7 @@ class Engine:
             drops = forgeable is not None and state.pending == forgeable
             if drops:
                 log.warning("the pending update ended with this start: propose it again")
-            started = await self._quotes.kept(
+            started = await self._quotes.with_stored_quote(
                 start_events(state, context, begun, drops_pending=drops),
                 frontier,
                 state.keys.root_cert,

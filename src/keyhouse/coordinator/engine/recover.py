@@ -216,7 +216,9 @@ async def recover(
         begins = start_events(running, context, begun, holders, drops_pending=drops)
         old = running.public_log if begun is None else None
         frontier = Frontier() if old is None else old.frontier
-        started = await quotes.kept(begins, frontier, running.keys.root_cert, public_log)
+        started = await quotes.with_stored_quote(
+            begins, frontier, running.keys.root_cert, public_log
+        )
         started += await start_line_events(origin, running, context, begun, holders)
         recovered = evolve_all(running, started)
         assert isinstance(recovered, Running)  # noqa: S101 no start ends a deployment

@@ -32,7 +32,7 @@ MakeQuote = Callable[[bytes], StartQuote]
 """Returns a quote over report data (64 bytes). May block, and raises ``KeyhouseError``."""
 
 
-class Quoted(msgspec.Struct, frozen=True):
+class QuotedStart(msgspec.Struct, frozen=True):
     """The events of a start, and the objects that their leaf names."""
 
     events: tuple[Event, ...]
@@ -45,12 +45,14 @@ class StartQuotes:
     def __init__(self, make: MakeQuote | None) -> None:
         self._make: Final = make
 
-    async def of(self, events: Sequence[Event], before: Frontier, root_der: bytes) -> Quoted:
+    async def with_quote(
+        self, events: Sequence[Event], before: Frontier, root_der: bytes
+    ) -> QuotedStart:
         """Return ``events`` of a start with a quote, or unchanged if no quote is possible.
 
         ``before`` is the log before the events. ``root_der`` is the root certificate of the state.
         """
-        plain = Quoted(tuple(events))
+        plain = QuotedStart(tuple(events))
         if self._make is None:
             return plain
         at, published = next(
@@ -72,15 +74,15 @@ class StartQuotes:
         collateral = object_name(made.collateral) if made.collateral else ""
         named = replace(started, quote=object_name(made.quote), collateral=collateral)
         raws[number] = encode_leaf(named)
-        with_quote = replace(published, leaves=tuple(raws))
+        extended = replace(published, leaves=tuple(raws))
         objects = tuple(each for each in (made.quote, made.collateral) if each)
-        return Quoted((*events[:at], with_quote, *events[at + 1 :]), objects)
+        return QuotedStart((*events[:at], extended, *events[at + 1 :]), objects)
 
-    async def kept(
+    async def with_stored_quote(
         self, events: Sequence[Event], before: Frontier, root_der: bytes, store: LogStore
     ) -> tuple[Event, ...]:
-        """Return ``events`` as ``of`` does, after the objects in their leaf are in ``store``."""
-        quoted = await self.of(events, before, root_der)
+        """Return ``events`` as ``with_quote`` does, after the objects in their leaf are in ``store``."""
+        quoted = await self.with_quote(events, before, root_der)
         try:
             await store.put_objects(quoted.objects)
         except KeyhouseError as error:  # the host may have damaged the folder
