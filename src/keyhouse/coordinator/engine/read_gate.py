@@ -66,8 +66,8 @@ class ReadGate:
         self._engine: Final = engine
         self._waiting: list[Answering] = []
         self._ahead: list[_Ahead] = []
-        self._looking: asyncio.Task[None] | None = None
-        self._looked = 0.0  # the beginning of the last read
+        self._confirming: asyncio.Task[None] | None = None
+        self._last_read = 0.0  # the beginning of the last read
         engine.on_view(self._view_changed)
 
     def call(self, answer: Answering) -> None:
@@ -78,23 +78,23 @@ class ReadGate:
         goes to the loop's exception handler.
         """
         self._waiting.append(answer)
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look())
+        if self._confirming is None:
+            self._confirming = asyncio.create_task(self._confirm_all())
 
     def confirmed(self, answer: Callable[[KeyhouseError | None], T]) -> "asyncio.Future[T]":
         """Return the result of ``answer``, called as by ``call``. The future may be cancelled."""
-        given: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def give(problem: KeyhouseError | None) -> None:
-            if given.done():  # the client has gone
+        def resolve(problem: KeyhouseError | None) -> None:
+            if result.done():  # the client has gone
                 return
             try:
-                given.set_result(answer(problem))
+                result.set_result(answer(problem))
             except Exception as error:  # noqa: BLE001 - the error belongs to the caller
-                given.set_exception(error)
+                result.set_exception(error)
 
-        self.call(give)
-        return given
+        self.call(resolve)
+        return result
 
     async def passed(self) -> None:
         """Return when the view is confirmed. Raises ``UnavailableError``, ``BrokenError``."""
@@ -121,7 +121,7 @@ class ReadGate:
                 hint="its store is an older copy, or two copies run: find out which",
             )
 
-    async def _look(self) -> None:
+    async def _confirm_all(self) -> None:
         """Read the end of the store while requests wait."""
         try:
             while self._waiting:
@@ -129,14 +129,14 @@ class ReadGate:
                 waiting, self._waiting = self._waiting, []
                 await self._confirm(waiting)
         finally:
-            self._looking = None
+            self._confirming = None
 
     async def _keep_apart(self) -> None:
         if len(self._waiting) > FEW:
             # Requests that arrive meanwhile are read first, and this read of the end serves them
             # too.
-            await asyncio.sleep(_TICK if perf_counter() - self._looked < APART else 0)
-        self._looked = perf_counter()
+            await asyncio.sleep(_TICK if perf_counter() - self._last_read < APART else 0)
+        self._last_read = perf_counter()
 
     async def _confirm(self, waiting: list[Answering]) -> None:
         """Answer ``waiting`` from the first view at the end of the store or after it, or refuse."""
@@ -195,8 +195,8 @@ def _conclude(waiting: Iterable[Answering], problem: KeyhouseError | None) -> No
         try:
             answer(problem)
         except Exception as error:  # noqa: BLE001 - all other requests still get answers
-            told = {"message": "an answer failed", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(told)
+            context = {"message": "an answer failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
 
 
 def _raised(problem: KeyhouseError | None) -> None:
