@@ -81,7 +81,7 @@ class StartQuotes:
     async def with_stored_quote(
         self, events: Sequence[Event], before: Frontier, root_der: bytes, store: LogStore
     ) -> tuple[Event, ...]:
-        """Return ``events`` as ``with_quote`` does, after the objects in their leaf are in ``store``."""
+        """Return the result of ``with_quote``, after the objects in the leaf are in ``store``."""
         quoted = await self.with_quote(events, before, root_der)
         try:
             await store.put_objects(quoted.objects)
