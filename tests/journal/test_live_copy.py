@@ -163,7 +163,7 @@ def test_nothing_is_taken_while_a_new_store_is_put_in_place(
     (directory / "incoming").mkdir(mode=0o700)
     (directory / "incoming" / "plan").touch()
     (tmp_path / "copy").mkdir()
-    with pytest.raises(StoreBusyError, match="being put in place"):
+    with pytest.raises(StoreBusyError, match="has not ended"):
         copy_live_store(directory, tmp_path / "copy", attempts=2)
     assert not list((tmp_path / "copy").iterdir())
 

@@ -48,7 +48,7 @@ async def test_each_replica_serves_all_that_any_has_written(database: PostgresDa
     one = LogStore(DatabaseParts(database, LOG))
     await one.put_objects([b"manifest"])
     one.extend(leaves(0, 300))
-    await one.tend()
+    await one.write_complete_tiles()
     await one.sync()
     filed, held = one.filed(())
     assert (filed, held) == (frontier(300), ())

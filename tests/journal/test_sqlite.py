@@ -197,7 +197,7 @@ async def test_a_swallowed_insert_is_noticed(path: Path) -> None:
     journal, _ = await Journal.open(store, store_id=STORE_ID, dek=DEK)
     trigger = "CREATE TRIGGER swallow BEFORE INSERT ON record BEGIN SELECT RAISE(IGNORE); END"
     await store._worker.run(lambda: store._connected().execute(trigger).fetchall())
-    with pytest.raises(StoreDamagedError, match="did not change as it was told"):
+    with pytest.raises(StoreDamagedError, match="discarded a change without an error"):
         await journal.append([b"lost"])
     with pytest.raises(StoreDamagedError):
         await journal.begin_epoch([b"lost"])
@@ -266,7 +266,7 @@ async def test_what_is_no_plain_file_is_refused(path: Path, kind: str) -> None:
         path.mkdir()
     else:
         path.symlink_to(path.with_name("elsewhere"))
-    with pytest.raises(StoreDamagedError, match="is not a plain file"):
+    with pytest.raises(StoreDamagedError, match="is not a regular file"):
         await SqliteStore.open(path)
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from keyhouse.base.on_demand import on_demand
 from keyhouse.coordinator.activation import ActivationRequest, Joining, Parameters, parameters
-from keyhouse.coordinator.certificate_ends import user_expiry, warn_of_expiry
+from keyhouse.coordinator.certificate_expiry import user_expiry, warn_of_expiry
 from keyhouse.coordinator.core.approvals import (
     ApprovalOutdatedError,
     ApprovalRefusedError,

@@ -1,4 +1,4 @@
-"""The journal: encrypted, chained records of events, in a store with a small protocol."""
+"""Store encrypted, chained records of events. Stores implement a small interface."""
 
 from keyhouse.journal.codec import Codec, UnencodableError
 from keyhouse.journal.directory.acquire import check_state_directory

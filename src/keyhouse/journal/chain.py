@@ -1,10 +1,11 @@
-"""Sealed records: each is encrypted, and bound to all records before it.
+"""Seal records: encrypt each record, and bind it to all records before it.
 
-The tag of a record proves that it was made with the data key, for this place (header) and after
-exactly these records (chain value). Tags alone make no chain, because the holder of the key can
-make another record with the same tag. So the chain value is a hash of the whole sealed record.
+The tag of a record proves three facts: the author has the data key, the record is made for this
+place (header), and it follows exactly these records (chain value). Tags alone do not make a chain:
+the holder of the key can make two records with the same tag. So the chain value is a hash of the
+whole sealed record.
 
-The header holds what is not secret. 34 bytes, numbers big-endian::
+The header has the public fields, in 34 bytes with big-endian numbers::
 
     0   format version (1)
     1   kind
@@ -34,7 +35,7 @@ from keyhouse.journal.store.protocol import (
 )
 
 NONCE_SIZE = 12
-MAX_PAYLOAD = 48 * 1024 * 1024  # a secret of 16 MiB is in its event twice
+MAX_PAYLOAD = 48 * 1024 * 1024  # an event has a secret of 16 MiB twice
 
 FORMAT_VERSION = 1
 _LAYOUT = struct.Struct(">BB16sQQ")
@@ -42,10 +43,10 @@ HEADER_SIZE = _LAYOUT.size
 
 
 class Kind(IntEnum):
-    """What a record carries."""
+    """The kind of a record's payload."""
 
-    BASE = 1  # a piece of the base that an epoch begins with
-    BASE_END = 2  # its last piece: shows that the base is complete
+    BASE = 1  # a piece of an epoch's base
+    BASE_END = 2  # the last piece of a base: proves that the base is complete
     EVENT = 3
 
 
@@ -53,7 +54,7 @@ _KINDS = {kind.value: kind for kind in Kind}
 
 
 class Header(msgspec.Struct, frozen=True):
-    """A header's fields."""
+    """The fields of a header."""
 
     kind: Kind
     store_id: bytes
@@ -77,12 +78,14 @@ class Header(msgspec.Struct, frozen=True):
         _, number, store_id, epoch, sequence = _LAYOUT.unpack(raw)
         kind = _KINDS.get(number)
         if kind is None:
-            raise StoreDamagedError(f"record {sequence} of the journal is of an unknown kind")
+            raise StoreDamagedError(
+                f"record {sequence} of the journal has the unknown kind {number}"
+            )
         return cls(kind, store_id, epoch, sequence)
 
 
 class Sealer:
-    """Seals and opens the records of one epoch. Each call is given the position."""
+    """Seal and unseal the records of one epoch. Each call receives the position."""
 
     __slots__ = ("_cipher", "_epoch", "_store_id")
 
@@ -92,14 +95,14 @@ class Sealer:
         self._epoch = epoch
 
     def seal(self, after: Position, kind: Kind, payload: bytes) -> tuple[Sealed, Position]:
-        """Return the record that follows ``after``, and the position behind it.
+        """Return the record after ``after``, and the position after the record.
 
-        The nonce is random at every call and never derived: after a retry or a rollback of the disk
-        another payload is sealed with the same sequence number.
+        The nonce is random in every call and never derived: after a retry or a rollback of the
+        disk, another payload gets the same sequence number.
         """
         if len(payload) > MAX_PAYLOAD:
             raise TooLargeError(
-                f"a record would have {len(payload)} bytes, {MAX_PAYLOAD} are the most",
+                f"a record would have {len(payload)} bytes; at most {MAX_PAYLOAD} are permitted",
                 hint="change less at once",
             )
         sequence = after.sequence + 1
@@ -110,7 +113,11 @@ class Sealer:
         return sealed, Position(after.epoch, sequence, link(after.chain, sealed))
 
     def unseal(self, after: Position, sealed: Sealed) -> tuple[Kind, bytes, Position]:
-        """Return kind, payload and the position behind ``sealed``, which must follow ``after``."""
+        """Return kind and payload of ``sealed``, and the position after it.
+
+        Raises ``StoreNewerError``, or ``StoreDamagedError`` if ``sealed`` does not follow
+        ``after``.
+        """
         header = Header.decode(sealed.header)
         sequence = after.sequence + 1
         if sealed.sequence != sequence:

@@ -1,4 +1,4 @@
-"""Canonical MessagePack for the values in the journal."""
+"""Encode the values in the journal as canonical MessagePack."""
 
 from functools import cached_property
 from types import GenericAlias
@@ -14,23 +14,23 @@ T = TypeVar("T")
 
 
 class UndecodableError(BrokenError):
-    """Verified bytes that are not of the expected type."""
+    """The type of verified bytes is not the expected type."""
 
     code = "undecodable"
 
 
 class UnencodableError(BrokenError):
-    """A value whose encoding would not decode to an equal value."""
+    """The encoding of a value would not decode to an equal value."""
 
     code = "unencodable"
 
 
 class Codec(Generic[T]):
-    """Encodes values of ``kind`` (a Struct, a tagged union of Structs, or any type of msgspec).
+    """Encode and decode values of ``kind``, any type of msgspec.
 
-    Equal values give equal bytes in every process: map keys and sets are sorted, fields are
-    in their order. Keys of maps are strings. ``Secret`` becomes bytes and comes back
-    as a Secret; ``immutables.Map`` is a map.
+    Equal values give equal bytes in every process: map keys and sets are sorted, and fields keep
+    their order. Keys of maps are strings. ``Secret`` becomes bytes and decodes to a Secret;
+    ``immutables.Map`` is a map.
     """
 
     def __init__(self, kind: Any, *, name: str = "") -> None:
@@ -40,32 +40,32 @@ class Codec(Generic[T]):
 
     @cached_property
     def _decoder(self) -> "msgspec.msgpack.Decoder[T]":
-        """Made when it is first used: with all events it takes a millisecond of a start."""
+        """Build the decoder at its first use: for all events, this takes a millisecond."""
         return msgspec.msgpack.Decoder(self._kind, dec_hook=_lift)
 
     def encode(self, value: T) -> bytes:
-        """Return the canonical bytes. Fast: msgspec checks no types when it encodes."""
+        """Return the canonical bytes. This is fast, because msgspec does not check types here."""
         try:
             return self._encoder.encode(value)
-        except Exception:  # noqa: BLE001 - whatever it is, its text may echo the value
+        except Exception:  # noqa: BLE001 - any error may quote the value
             raise UnencodableError(f"a {self._name} cannot be encoded") from None
 
     def encode_checked(self, value: T) -> bytes:
-        """Return the canonical bytes, proven to decode to an equal value."""
+        """Return the canonical bytes, after a check that they decode to an equal value."""
         encoded = self.encode(value)
         try:
             back = self._decoder.decode(encoded)
-        except Exception:  # noqa: BLE001 - whatever it is, its text may echo the value
-            raise UnencodableError(f"a {self._name} would not decode again") from None
+        except Exception:  # noqa: BLE001 - any error may quote the value
+            raise UnencodableError(f"the encoding of a {self._name} would not decode") from None
         if back != value:
-            raise UnencodableError(f"a {self._name} would decode to something else")
+            raise UnencodableError(f"the encoding of a {self._name} would decode to another value")
         return encoded
 
     def decode(self, encoded: bytes) -> T:
-        """Return the value; raise ``UndecodableError``, which echoes nothing of the bytes."""
+        """Return the value. An ``UndecodableError`` does not quote the bytes."""
         try:
             return self._decoder.decode(encoded)
-        except Exception:  # noqa: BLE001 - whatever it is, its text may echo the value
+        except Exception:  # noqa: BLE001 - any error may quote the value
             raise UndecodableError(
                 f"stored bytes are not a {self._name}",
                 hint="the store was written by another version, or this version has a fault",

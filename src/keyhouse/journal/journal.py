@@ -1,4 +1,25 @@
-"""The journal: payloads are sealed and chained on the way in, verified on the way out."""
+"""Write sealed records to a store, and verify all records that a store returns.
+
+A journal consists of epochs. An epoch begins with a base, the whole state in bounded pieces. Events
+follow, at least one record for each change. A new epoch replaces all older records.
+
+*Write path.* ``append`` seals the payloads after the journal's position, and the store appends them
+only if the store ends at this position. If another writer was first, the store raises
+``StoreConflictError``: the caller catches up, decides again, and appends again.
+
+*Outcome.* A store may fail to answer a write. Then the write is *unsettled*: the journal compares
+the end of the store with the end of the write. While the store does not answer, the journal refuses
+further writes and catch-ups.
+
+*Catch-up.* ``catch_up`` reads the records of other writers, verifies each tag and the chain, and
+compares the end of the store. A journal never moves back: fewer records than before, or different
+records, are a rollback.
+
+*Epoch change.* ``begin_epoch`` seals a base under the same data key or a new data key. Other
+journals notice the new epoch number and read the whole epoch. If the epoch begins before the known
+position, that is a rollback. If the epoch begins exactly there, the chain values must agree. If it
+begins later, the records between are deleted and nothing connects the two (decision 0034).
+"""
 
 import asyncio
 import hmac
@@ -39,29 +60,30 @@ from keyhouse.journal.writing import (
 )
 
 _LIGHTEST_BASE = 1024 * 1024
-_INLINE = 16 * 1024  # bytes of records that are opened on the event loop: they take no millisecond
+# Bytes of records that are opened on the event loop, which takes less than a millisecond.
+_INLINE = 16 * 1024
 
 
 class WrongKeyError(BrokenError):
-    """The given data key is not that of the journal's present epoch."""
+    """The given data key is not the key of the journal's present epoch."""
 
     code = "wrong-key"
 
 
 class RolledBackError(BrokenError):
-    """The store has fewer records, or other ones, than it had before."""
+    """The store has fewer records than before, or different records."""
 
     code = "rolled-back"
 
 
 class StoreEmptyError(BrokenError):
-    """There is no journal in the store."""
+    """The store has no journal."""
 
     code = "store-empty"
 
 
 class Weight(msgspec.Struct, frozen=True):
-    """Sizes of the records of an epoch in bytes: of its base, and of the events since."""
+    """The size in bytes of an epoch's base, and of the events after the base."""
 
     base: int
     since: int
@@ -70,12 +92,13 @@ class Weight(msgspec.Struct, frozen=True):
 class Journal:
     """The records of one deployment, from the base of the present epoch on.
 
-    It belongs to one writer: calls wait for each other. After a write whose outcome cannot be
-    determined, or which was cancelled, it neither writes nor reads until ``settle`` has found out.
+    A journal object belongs to one writer; its calls run in sequence. After a cancelled write, or a
+    write with an unknown outcome, the journal refuses writes and reads until ``settle`` has
+    determined the outcome.
     """
 
     def __init__(self, store: Store, *, store_id: bytes, dek: Secret, position: Position) -> None:
-        """Continue at ``position``, which the caller has verified (see ``create``, ``open``)."""
+        """Continue at ``position``, verified by the caller (see ``create`` and ``open``)."""
         self.store_id = store_id
         self.position = position
         self._store = store
@@ -99,11 +122,11 @@ class Journal:
         after: Position | None = None,
         beside: Beside = NOTHING,
     ) -> "Journal":
-        """Begin an epoch with ``base`` in an empty store; it is durable when this returns.
+        """Begin a durable epoch with ``base`` in an empty store.
 
-        ``after`` is the position of the journal in another store, which this one continues: epochs,
-        sequences and chain. None: a new journal. Raises ``StoreConflictError`` if the store is not
-        empty.
+        ``after`` is the position of a journal in another store: the new journal continues its
+        epochs, sequence numbers and chain. None: a new journal. Raises ``StoreConflictError`` if
+        the store is not empty.
         """
         _check_sizes(store_id, dek)
         before = Position(0, 0, first_link(store_id)) if after is None else after
@@ -115,11 +138,10 @@ class Journal:
     async def open(
         cls, store: Store, *, store_id: bytes, dek: Secret, at_least: Position | None = None
     ) -> "tuple[Journal, Replay]":
-        """Read and verify everything from the present base on.
+        """Read and verify all records from the present base on.
 
-        ``at_least`` is a position that the journal is known to have had. Raises
-        ``StoreEmptyError``, ``StoreDamagedError``, ``StoreNewerError``, ``WrongKeyError`` or
-        ``RolledBackError``.
+        ``at_least`` is a position that the journal has once reached. Raises ``StoreEmptyError``,
+        ``StoreDamagedError``, ``StoreNewerError``, ``WrongKeyError`` or ``RolledBackError``.
         """
         places, replay = await _read_whole(store, store_id, dek, at_least)
         journal = cls(store, store_id=store_id, dek=dek, position=places[-1])
@@ -128,11 +150,11 @@ class Journal:
         return journal, replay
 
     async def append(self, payloads: Sequence[bytes]) -> Position:
-        """Return the position behind ``payloads`` once all are durable, in one transaction.
+        """Return the position after ``payloads`` once all are durable, in one transaction.
 
-        Raises ``StoreConflictError`` (nothing was written: catch up, decide and append again),
-        ``StoreFullError`` or ``NotDurableError`` (nothing was written), ``OutcomeUnknownError``
-        (the store could not be read back: call ``settle``), or ``OutcomeLostError`` as that does.
+        ``StoreConflictError``: nothing was written; catch up, decide again, and append again.
+        ``StoreFullError``, ``NotDurableError``: nothing was written. ``OutcomeUnknownError``: the
+        store could not be read back; call ``settle``. ``OutcomeLostError``: as for ``settle``.
         """
         async with self._turn:
             self._require_settled()
@@ -145,11 +167,11 @@ class Journal:
             )
 
     async def settle(self) -> Position:
-        """Return the position, which is behind the last write if that has happened.
+        """Return the position, which is after the last write if the store has the write.
 
-        For after ``OutcomeUnknownError`` or a cancelled write. Errors as for ``append``: after
-        ``OutcomeUnknownError`` call it again, after the others the write will never happen. After
-        ``OutcomeLostError`` it may have happened; catch up and continue.
+        Call this after ``OutcomeUnknownError`` or a cancelled write. Errors are as for ``append``.
+        After ``OutcomeUnknownError`` repeat the call. ``OutcomeLostError``: the write may have
+        happened; catch up and continue. After any other error the write never happens.
         """
         async with self._turn:
             if self._unsettled is not None:
@@ -157,11 +179,12 @@ class Journal:
             return self.position
 
     async def catch_up(self) -> Replay | Continuation:
-        """Return what others wrote since ``position``, verified, and move behind it.
+        """Return the verified records of other writers after ``position``, and move there.
 
-        ``Continuation``: the events that follow. ``Replay``: another writer began an epoch, whose
-        base replaces everything. Raises ``WrongKeyError`` if that epoch has another data key, and
-        ``RolledBackError`` if the store lost records that were there, also if others are there now.
+        ``Continuation`` has the following events. ``Replay``: another writer began an epoch, and
+        its base replaces everything. Raises ``WrongKeyError`` if that epoch has another data key.
+        Raises ``RolledBackError`` if the store has lost records, also if it has different records
+        in their place.
         """
         async with self._turn:
             self._require_settled()
@@ -175,7 +198,8 @@ class Journal:
                 try:
                     opened = await _open_events(self._sealer, before, batch.records)
                 except StoreDamagedError:
-                    # Whether it is damaged or continues another journal shows from its base on.
+                    # The records are damaged, or they continue another journal. A read from the
+                    # base distinguishes the two cases.
                     return await self._reopen(self._dek)
                 events += (payload for payload, _ in opened)
                 places += (place for _, place in opened)
@@ -189,9 +213,9 @@ class Journal:
             return Continuation(tuple(events))
 
     async def switch(self, dek: Secret) -> Replay:
-        """Move to the epoch that another writer began under ``dek``, of which nothing is proven.
+        """Move to another writer's epoch under ``dek``, a key of which nothing is proven.
 
-        For after ``WrongKeyError``; errors as for ``catch_up``. Nothing changes on an error.
+        Call this after ``WrongKeyError``. Errors are as for ``catch_up``; an error changes nothing.
         """
         async with self._turn:
             self._require_settled()
@@ -200,9 +224,9 @@ class Journal:
     async def begin_epoch(
         self, base: Iterable[bytes], *, dek: Secret | None = None, beside: Beside = NOTHING
     ) -> Position:
-        """Return once ``base`` has replaced all older records, under ``dek`` if one is given.
+        """Return after ``base`` has replaced all older records, under ``dek`` if given.
 
-        ``base`` has at least one payload, each of bounded size; it is consumed and sealed off the
+        ``base`` has at least one payload, each of bounded size. It is consumed and sealed off the
         event loop. An error of ``base`` undoes everything and is raised. Errors as for ``append``.
         """
         async with self._turn:
@@ -211,41 +235,41 @@ class Journal:
             return await self._begin(base, key, expected=self.position, beside=beside)
 
     async def head(self) -> Position | None:
-        """Return where the store ends now, as ``Store.head``; other calls do not wait for it."""
+        """Return the end of the store, as ``Store.head``. This call does not delay any call."""
         return await self._store.head()
 
     def place_at(self, sequence: int) -> Position | None:
-        """Return the place after the record ``sequence``; None if it is ahead, or too old."""
+        """Return the place after the record ``sequence``; None if it is ahead or too old."""
         return self._trail.at(sequence)
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Return a context in which the next write is that of this journal, as ``Store.turn``."""
+        """Return a context for the next write of this journal, as ``Store.turn``."""
         return self._store.turn()
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call ``changed`` whenever there may be something to catch up with, as ``Store.watch``."""
+        """Call ``changed`` after a possible write of another writer, as ``Store.watch``."""
         self._store.watch(changed)
 
     @property
     def dek(self) -> Secret:
-        """The data key of the present epoch, for a journal that continues in another store."""
+        """Return the data key of the present epoch, to continue in another store."""
         return self._dek
 
     @property
     def settled(self) -> bool:
-        """False after a write with an unknown outcome: then call ``settle`` before all else."""
+        """Return False after a write with an unknown outcome: ``settle`` must be the next call."""
         return self._unsettled is None
 
     @property
     def weight(self) -> Weight:
-        """The sizes of the present epoch."""
+        """Return the sizes of the present epoch."""
         return Weight(self._base_weight, self._weight)
 
     def outweighs_base(self) -> bool:
-        """Tell whether it is time for a new base.
+        """Tell whether a new base is due.
 
-        That is so when the events since the base are larger than it, and than 1 MiB; and when the
-        store lacks records, which a new base replaces from memory.
+        A base is due if the events are larger than the base and than 1 MiB. A base is also due if
+        the store lacks records: the base replaces them from memory.
         """
         return not self._store.is_whole or self._weight > max(self._base_weight, _LIGHTEST_BASE)
 
@@ -275,7 +299,7 @@ class Journal:
         )
 
     async def _carry_out(self, write: Write, attempt: Coroutine[None, None, None]) -> Position:
-        """Return the position behind ``write``, which ``attempt`` brings into the store."""
+        """Run ``attempt``, which stores ``write``; return the position after ``write``."""
         self._unsettled = write
         try:
             await attempt
@@ -285,7 +309,7 @@ class Journal:
             self._unsettled = None
             raise
         except Exception:
-            # An error of a base is before the commit; a later one is a fault of the store.
+            # An error of the base comes before the commit. A later error is a fault of the store.
             if not write.complete:
                 self._unsettled = None
             raise
@@ -294,7 +318,7 @@ class Journal:
         return self.position
 
     async def _settle(self, write: Write) -> None:
-        """Move behind ``write`` if it is in the store; raise if not, or if that is unknown."""
+        """Move after ``write`` if the store has it. Raise if not, or if that is unknown."""
         try:
             await require_happened(self._store, write)
         except (NotDurableError, StoreConflictError, OutcomeLostError):
@@ -314,7 +338,7 @@ class Journal:
         self._trail.passed(write.head)
 
     async def _reopen(self, dek: Secret) -> Replay:
-        """Move to the epoch that another writer began, under ``dek``."""
+        """Move to the epoch of another writer, under ``dek``."""
         places, replay = await _read_whole(self._store, self.store_id, dek, self.position)
         self.position, self._dek = places[-1], dek
         self._trail.passed(*places)
@@ -334,30 +358,31 @@ class Journal:
 async def _read_whole(
     store: Store, store_id: bytes, dek: Secret, known: Position | None
 ) -> tuple[Sequence[Position], Replay]:
-    """Read and verify the present epoch; ``known`` is a position it once reached.
+    """Read and verify the present epoch; ``known`` is a position that it once reached.
 
-    Return its newest places as well, at most ``KEPT_PLACES``, the last one at the end.
+    Also return its newest places, at most ``KEPT_PLACES`` in ascending order.
     """
     _check_sizes(store_id, dek)
     batch = await store.read(0)
     start = _require_start(batch, store_id)
     if not hmac.compare_digest(start.key_check, key_check(dek, store_id, start.epoch)):
         raise WrongKeyError(
-            f"the data key is not the one of the journal's epoch {start.epoch}",
+            f"the data key is not the key of epoch {start.epoch} of the journal",
             hint="the recovery keys or the sealed_key belong to another epoch or deployment",
         )
     require_link(start, known)
     replaying = Replaying(Sealer(dek, store_id, start.epoch), start)
-    # Without the place before the first record: that belongs to the epoch before.
+    # The place before the first record is not among them: it belongs to the former epoch.
     places = deque[Position](maxlen=KEPT_PLACES)
     while batch.records:
         places.extend(await asyncio.to_thread(_take, replaying, batch.records, known))
         advance(len(batch.records))
-        if batch.head == replaying.position:  # others may write as fast as this reads
+        # Without this check, a reader could follow a fast writer forever.
+        if batch.head == replaying.position:
             break
         batch = await store.read(replaying.position.sequence)
         if batch.start != start:
-            raise StoreConflictError("another began an epoch while the journal was read")
+            raise StoreConflictError("another writer began an epoch while the journal was read")
     replay = replaying.finish()
     _check_reached(replaying.position, known)
     _check_head(batch, replaying.position)
@@ -367,7 +392,7 @@ async def _read_whole(
 def _take(
     replaying: Replaying, records: Iterable[Sealed], known: Position | None
 ) -> list[Position]:
-    """Verify ``records``; return the place behind each."""
+    """Verify ``records``; return the place after each record."""
     places = [replaying.take(record) for record in records]
     for place in places:
         _check_known(place, known)
@@ -377,7 +402,7 @@ def _take(
 async def _open_events(
     sealer: Sealer, after: Position, records: Sequence[Sealed]
 ) -> list[tuple[bytes, Position]]:
-    """Return the payloads of ``records``, events after ``after``, and the place behind each."""
+    """Return the payload and the place of each of ``records``, which are events after ``after``."""
 
     def work() -> list[tuple[bytes, Position]]:
         events, place = list[tuple[bytes, Position]](), after
@@ -385,7 +410,7 @@ async def _open_events(
             kind, payload, place = sealer.unseal(place, record)
             if kind is not Kind.EVENT:
                 raise StoreDamagedError(
-                    f"record {place.sequence} of the journal is not an event but must be"
+                    f"record {place.sequence} of the journal is not an event; the base has ended"
                 )
             events.append((payload, place))
         return events
@@ -396,7 +421,7 @@ async def _open_events(
 
 
 def _check_head(batch: Batch, position: Position) -> None:
-    """Check where the store ends, after whose last record the verified ``position`` is."""
+    """Check that the store ends at the verified ``position``, the place of its last record."""
     head = batch.head
     if head == position:
         return
@@ -413,13 +438,13 @@ def _check_head(batch: Batch, position: Position) -> None:
 def _outcome_unknown() -> OutcomeUnknownError:
     return OutcomeUnknownError(
         "a write may or may not have happened: the store cannot be read back",
-        hint="look at the disk or the database of the state; a restart settles what happened",
+        hint="look at the disk or the database of the state; a restart determines the outcome",
     )
 
 
 def _check_sizes(store_id: bytes, dek: Secret) -> None:
     if len(store_id) != STORE_ID_SIZE or len(dek) != DEK_SIZE:
-        raise ValueError("a store id has 16 bytes, a data key 32")
+        raise ValueError("a store id must have 16 bytes, and a data key 32")
 
 
 def _require_start(batch: Batch, store_id: bytes) -> EpochStart:
@@ -439,7 +464,7 @@ def _require_start(batch: Batch, store_id: bytes) -> EpochStart:
 
 
 def require_link(start: EpochStart, known: Position | None) -> None:
-    """Check an epoch's start against a position that the journal is known to have had.
+    """Compare the start of an epoch with a position that the journal has once reached.
 
     Raises ``RolledBackError`` or ``StoreDamagedError``.
     """
@@ -454,7 +479,7 @@ def require_link(start: EpochStart, known: Position | None) -> None:
         _check_known(before, known)
     elif known.sequence < start.first:
         raise StoreDamagedError(
-            f"epoch {start.epoch} of the journal begins at another place than it did"
+            f"epoch {start.epoch} of the journal begins at another place than before"
         )
 
 
@@ -473,7 +498,7 @@ def _check_reached(position: Position, known: Position | None) -> None:
 
 
 NEWEST = "restore the newest state, or recover from a backup"
-"""What to do about a journal that was rolled back."""
+"""The next step after a rollback of a journal."""
 
 _NEWEST = f"{NEWEST}; with --store see whether two databases take writes"
 

@@ -1,4 +1,4 @@
-"""The keys that are derived from the data key (DEK), one per use and epoch."""
+"""Derive keys from the data key (DEK), a separate key for each use and epoch."""
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF

@@ -1,4 +1,9 @@
-"""Where the transparency log's tiles and objects are: in files, a database, or memory alone."""
+"""Store the tiles and objects of a transparency log, in files, a database or memory.
+
+*Files* in this module are ``LogParts``: files of a directory, or parts in a database. The base of
+an epoch says how far the files have the log. The leaves after the base are in the journal. So a
+start reads the right edge of the log from the files, and the later leaves from the journal.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,16 +19,16 @@ from keyhouse.transparency.tree import Frontier
 
 
 class LogStore:
-    """The log of one deployment, up to the last change that is durable.
+    """The log of one deployment, up to the last durable change.
 
-    Files have everything up to the base of the journal's epoch; what came since is in the journal,
-    and in memory until a tile of it is complete. If the files have lost their right edge, the
-    leaves since the base are kept for the next base, and nothing is served until it is restored.
-    Without files, every base has the whole log.
+    The files have all leaves up to the base of the journal's epoch. Later leaves are in the
+    journal, and in memory until their tile is complete. If the files have lost their right edge,
+    the log keeps the leaves since the base for the next base, and serves nothing until it is
+    restored. Without files, every base has the whole log.
     """
 
     def __init__(self, files: LogParts | None = None) -> None:
-        """Begin a log, in memory without ``files``."""
+        """Begin a log. Without ``files`` the log is in memory."""
         self._growing: Growing | None = Growing()
         self._files = files
         self._written: dict[tuple[int, int], int] = {}
@@ -36,7 +41,7 @@ class LogStore:
     async def open(
         cls, files: LogParts | None, filed: Frontier, leaves: Sequence[bytes]
     ) -> "LogStore":
-        """Return the log in ``files``, which should have all up to ``filed``, with ``leaves``."""
+        """Return the log in ``files``, which should end at ``filed``, with ``leaves``."""
         store = cls(files)
         if files is not None:
             await store._load(files, filed)
@@ -53,9 +58,10 @@ class LogStore:
             self._growing.extend(leaves)
 
     async def resume(self, filed: Frontier, leaves: Sequence[bytes]) -> None:
-        """Append what is new in ``leaves``, which come after ``filed``: others wrote a base.
+        """Append the new leaves among ``leaves``, after another writer's base.
 
-        They have also written what comes before ``filed``, if it is not known here.
+        ``leaves`` begin after ``filed``. If the log lacks leaves before ``filed``, it loads the
+        files, to which the other writer has added these leaves.
         """
         size = filed.size - 1 if self._growing is None else self._growing.size
         if 0 <= size - filed.size <= len(leaves):
@@ -68,9 +74,9 @@ class LogStore:
         self.extend(leaves)
 
     def filed(self, leaves: Sequence[bytes]) -> tuple[Frontier, tuple[bytes, ...]]:
-        """Return how far the files have the log after ``sync``, and what a base has of it then.
+        """Return the extent of the files after ``sync``, and the leaves for a base.
 
-        That are ``leaves``, which follow, and before them those that the files cannot take.
+        These are ``leaves``, and before them all leaves that the files cannot accept.
         """
         if self._growing is None:
             return self._filed, (*self._since, *leaves)
@@ -79,16 +85,16 @@ class LogStore:
         return self._growing.frontier, tuple(leaves)
 
     async def sync(self) -> None:
-        """Make the files hold all of the log, durably. Raises ``UnavailableError``."""
+        """Write all of the log to the files durably. Raises ``UnavailableError``."""
         await self._write(durable=True)
 
     @property
     def has_complete(self) -> bool:
-        """Whether there is something for ``tend``."""
+        """Return True if ``write_complete_tiles`` has a complete tile to write."""
         return self._growing is not None and self._growing.has_complete
 
-    async def tend(self) -> None:
-        """Move complete tiles to their files; a crash before they are synced loses nothing.
+    async def write_complete_tiles(self) -> None:
+        """Write complete tiles to their files. A crash before their sync loses nothing.
 
         Raises ``UnavailableError``.
         """
@@ -109,7 +115,7 @@ class LogStore:
         return await self._files.tile(tile)
 
     async def root_at(self, size: int) -> bytes:
-        """Return the root that the log had with ``size`` leaves, which it has reached.
+        """Return the root of the first ``size`` leaves; the log must have them.
 
         Raises ``UnavailableError``.
         """
@@ -126,25 +132,25 @@ class LogStore:
         else:
             found = await self._files.object(name)
         if found is None:
-            raise NotFoundError("there is no such object in the log")
+            raise NotFoundError("the log has no such object")
         return found
 
     async def known_object(self, name: str) -> bytes | None:
-        """Return the object ``name``; None: it is missing. Raises ``UnavailableError``."""
+        """Return the object ``name``; None if it is missing. Raises ``UnavailableError``."""
         try:
             return await self.object(name)
         except NotFoundError:
             return None
 
     async def put_objects(self, objects: Sequence[bytes]) -> None:
-        """Keep ``objects`` under the hashes of their bytes. Raises ``UnavailableError``."""
+        """Store ``objects`` under the hashes of their bytes. Raises ``UnavailableError``."""
         if self._files is None:
             self._objects.update((object_name(raw), raw) for raw in objects)
         elif objects:
             await self._files.put_objects(objects)
 
     async def write_checkpoint(self, note: bytes) -> None:
-        """Put the newest checkpoint beside the files. Raises ``UnavailableError``."""
+        """Store the newest checkpoint beside the files. Raises ``UnavailableError``."""
         if self._files is not None:
             await self._files.write_checkpoint(note)
 
@@ -160,15 +166,15 @@ class LogStore:
         self._objects.clear()
 
     async def move_to_memory(self) -> None:
-        """Read all of the log into memory and remove the files. What cannot be read is lost."""
+        """Read all of the log into memory and remove the files. Unreadable parts are lost."""
         files, growing = self._files, self._growing
         if files is None:
             return
-        with _told_if_lost():
+        with _log_lost_part():
             if growing is not None:
                 self._growing = await _whole(files, growing)
             for name in await files.objects():
-                with _told_if_lost():
+                with _log_lost_part():
                     raw = await files.object(name)
                     if raw is not None:
                         self._objects[name] = raw
@@ -208,8 +214,8 @@ class LogStore:
 
 
 @contextmanager
-def _told_if_lost() -> Iterator[None]:
-    """Log an error, for which the rest of the log is not given up."""
+def _log_lost_part() -> Iterator[None]:
+    """Log an error and continue: one lost part does not affect the rest of the log."""
     try:
         yield
     except KeyhouseError as error:
@@ -221,7 +227,7 @@ def _place(tile: Tile) -> tuple[int, int]:
 
 
 async def _whole(files: LogParts, growing: Growing) -> Growing:
-    """Return the log with every tile in memory. Raises ``UnavailableError`` if one is missing."""
+    """Return the log with every tile in memory; raise ``UnavailableError`` for a missing tile."""
     found, size = Growing(), growing.size
     for index in range(-(-size // WIDTH)):
         tile = Tile(ENTRIES, index, min(WIDTH, size - index * WIDTH))

@@ -1,4 +1,4 @@
-"""Replaying an epoch from its beginning."""
+"""Replay an epoch from its beginning."""
 
 import msgspec
 
@@ -7,28 +7,28 @@ from keyhouse.journal.store.protocol import EpochStart, Position, Sealed, StoreD
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """The present epoch: the pieces of its base, then the events since."""
+    """The present epoch: the pieces of its base, then the later events."""
 
     base: tuple[bytes, ...]
     events: tuple[bytes, ...]
 
     def __repr__(self) -> str:
-        """Show numbers only: payloads hold secrets."""
+        """Show numbers only: payloads contain secrets."""
         return f"<Replay of {len(self.base)} pieces and {len(self.events)} events>"
 
 
 class Continuation(msgspec.Struct, frozen=True):
-    """The events that follow those already known."""
+    """The events after the known events."""
 
     events: tuple[bytes, ...]
 
     def __repr__(self) -> str:
-        """Show numbers only: payloads hold secrets."""
+        """Show numbers only: payloads contain secrets."""
         return f"<Continuation of {len(self.events)} events>"
 
 
 class Replaying:
-    """Takes the records of an epoch in order: one complete base, then events only."""
+    """Verify the records of an epoch in order: one complete base, then events only."""
 
     def __init__(self, sealer: Sealer, start: EpochStart) -> None:
         self.position = start.before
@@ -38,12 +38,10 @@ class Replaying:
         self._base_ended = False
 
     def take(self, record: Sealed) -> Position:
-        """Verify the next record and return the position behind it."""
+        """Verify the next record and return the position after it."""
         kind, payload, position = self._sealer.unseal(self.position, record)
         if (kind is Kind.EVENT) != self._base_ended:
-            raise StoreDamagedError(
-                f"record {position.sequence} of the journal is of the wrong kind"
-            )
+            raise StoreDamagedError(f"record {position.sequence} of the journal has the wrong kind")
         if kind is Kind.EVENT:
             self._events.append(payload)
         else:

@@ -1,4 +1,10 @@
-"""One write to the store: seals what it consists of, and finds out whether it has happened."""
+"""Seal the records of one write, and determine its outcome.
+
+A nonce is random, so each sealed record is unique, and so is the chain value after the record. If
+the store ends at the place after the write, the write happened. If the store ends at the place
+before the write, the write has not happened, and after ``Store.settle`` it never will. If other
+records follow, the records after the old place decide.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,26 +20,30 @@ from keyhouse.journal.store.protocol import (
     follow,
 )
 
-_RECORD_OVERHEAD = 100  # size of a record without its payload: header, nonce, tag, row
+# The size of a record without its payload: header, nonce, tag and row.
+_RECORD_OVERHEAD = 100
 
 
 class NotDurableError(UnavailableError):
-    """The write did not happen."""
+    """The write has not happened, and never will."""
 
     code = "not-durable"
 
 
 class OutcomeLostError(BrokenError):
-    """Whether the write happened can no longer be told: another writer began an epoch since."""
+    """The outcome of the write is lost: another writer has begun an epoch since.
+
+    The new epoch has replaced the records that would decide.
+    """
 
     code = "outcome-lost"
 
 
 class Write:
-    """The records of one transaction, after ``after``, in a store that ends at ``expected``.
+    """The records of one transaction after ``after``, in a store that ends at ``expected``.
 
-    ``expected`` is None for an empty store. ``head`` is the place behind what is sealed so far,
-    ``dek`` the data key of that epoch.
+    ``expected`` is None for an empty store. ``head`` is the place after the records that are sealed
+    so far. ``dek`` is the data key of their epoch.
     """
 
     def __init__(
@@ -57,7 +67,7 @@ class Write:
         return records
 
     def seal_base(self, base: Iterable[bytes]) -> Iterator[Sealed]:
-        """Yield the records of ``base``, piece by piece."""
+        """Yield the records of ``base``, one for each piece."""
         pieces = iter(base)
         held = next(pieces, None)
         if held is None:
@@ -81,10 +91,11 @@ def weight(payloads: Sequence[bytes]) -> int:
 
 
 async def require_happened(store: Store, write: Write) -> None:
-    """Return if ``write``, whose outcome is unknown, has happened; else it never will.
+    """Return if ``write``, whose outcome is unknown, has happened; raise if not.
 
-    Raises ``NotDurableError`` (the store ends where it did before), ``StoreConflictError`` (others
-    wrote first), or ``OutcomeLostError``. After other errors it is still unknown.
+    ``NotDurableError``: the store ends at the place before the write. ``StoreConflictError``:
+    another writer wrote first. After these two the write never happens. ``OutcomeLostError``:
+    nothing can determine the outcome. After any other error the outcome is still unknown.
     """
     head = await store.settle()
     if write.complete and head == write.head:
@@ -92,15 +103,15 @@ async def require_happened(store: Store, write: Write) -> None:
     if head == write.expected:
         raise NotDurableError(
             "the change could not be written and has not happened",
-            hint="try again; if it continues, look at the disk or the database of the state",
+            hint="try again; if the error stays, look at the disk or the database of the state",
         )
     if not (write.complete and head is not None and await _is_in(store, write, head)):
-        # Nonces are random, so any other records were written by another.
-        raise StoreConflictError("another wrote first")
+        # Nonces are random, so different records come from another writer.
+        raise StoreConflictError("another writer wrote first")
 
 
 async def _is_in(store: Store, write: Write, head: Position) -> bool:
-    """Tell whether ``write`` is among the records before ``head``."""
+    """Tell whether the records before ``head`` include ``write``."""
     if head.epoch <= write.head.epoch:
         return head.epoch == write.head.epoch and await _is_followed(store, write)
     start = (await store.read(0)).start
@@ -108,19 +119,19 @@ async def _is_in(store: Store, write: Write, head: Position) -> bool:
         return False
     if start.first > write.head.sequence + 1:
         raise OutcomeLostError(
-            "it cannot be told whether the last change happened: another began an epoch since",
+            "the outcome of the last change cannot be determined: another writer began an epoch",
             hint="read the present state before you repeat the change",
         )
     return start.previous == write.head.chain
 
 
 async def _is_followed(store: Store, write: Write) -> bool:
-    """Tell whether the records of the present epoch, which is that of ``write``, lead over it."""
+    """Tell whether the records of the present epoch, the epoch of ``write``, include ``write``."""
     place = write.after
     while place.sequence < write.head.sequence:
         batch = await store.read(place.sequence)
         if batch.start is None or batch.start.epoch != place.epoch:
-            raise StoreUnreadableError("another began an epoch while the journal was read")
+            raise StoreUnreadableError("another writer began an epoch while the journal was read")
         if not batch.records:
             return False
         place = follow(place, *batch.records[: write.head.sequence - place.sequence])

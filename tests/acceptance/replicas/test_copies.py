@@ -110,7 +110,7 @@ def test_a_state_goes_to_a_database_and_comes_back(
     assert (again.code, "has a state of its own" in again.err) == (1, True)
     assert run("store", "restore", str(alone.data), archive).code == 0
     taken = run("store", "copy", *words)
-    assert (taken.code, "has a store already" in taken.err) == (1, True)
+    assert (taken.code, "already has a store" in taken.err) == (1, True)
 
 
 def test_a_backup_of_a_database_is_made_under_load_and_serves(

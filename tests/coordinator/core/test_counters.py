@@ -48,8 +48,8 @@ from keyhouse.coordinator.core.events import (
 )
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.update_log import UpdateLog
-from keyhouse.coordinator.engine.intake import DELAY, MANY, MOST, TOGETHER, AuditBuffer
 from keyhouse.coordinator.engine.records import decode_events, encode_events, rebuild
+from keyhouse.coordinator.engine.work_queue import DELAY, MANY, MOST, TOGETHER, AuditBuffer
 
 LIMIT: Final = 3
 CONTEXT: Final = Context(now=NOW, **asdict(new_process("simulation")))
@@ -435,7 +435,7 @@ def test_what_is_recorded_waits_no_longer_and_the_rest_does() -> None:
     waiting.recorded(record, 5.0)
     assert len(waiting) == 1
     assert waiting.due_at() == 5.0 + DELAY
-    assert waiting.give_up() == 1
+    assert waiting.discard() == 1
 
 
 def test_nobody_joins_who_could_never_be_audited() -> None:

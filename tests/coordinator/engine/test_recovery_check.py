@@ -60,8 +60,8 @@ def test_true_state_with_enough_shares_is_accepted(count: int, threshold: int, s
     ("change", "problem"),
     [
         ({"index_on_disk": b"another"}, "was changed during the recovery"),
-        ({"store_id": bytes(16)}, "is of another journal"),
-        ({"epoch": EPOCH + 1}, "of another epoch"),
+        ({"store_id": bytes(16)}, "belongs to another journal"),
+        ({"epoch": EPOCH + 1}, "another epoch"),
         ({"mac_key": Secret(bytes(32))}, "does not belong to this data key"),
         ({"index": b"", "index_on_disk": b""}, "does not belong to this data key"),
         ({"platform": "another"}, "this is another"),
@@ -105,13 +105,13 @@ def _other_root_key(state: Running) -> Running:
 )
 def test_root_that_did_not_sign_the_manifest_is_refused(bend: Callable[[Running], Running]) -> None:
     crafted = _crafted()
-    assert "did not sign" in _refused(bend(crafted.running), _opened(crafted))
+    assert "has not signed" in _refused(bend(crafted.running), _opened(crafted))
 
 
 def test_index_that_says_other_things_than_the_state_is_refused() -> None:
     crafted = _crafted()
     wrong = msgspec.structs.replace(crafted.index, threshold=3)
-    assert "says other things" in _refused(
+    assert "contradicts" in _refused(
         crafted.running, _opened(msgspec.structs.replace(crafted, index=wrong))
     )
 

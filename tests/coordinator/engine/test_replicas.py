@@ -16,7 +16,7 @@ from support.samples.simulated_time import SimulatedLoop, in_simulated_time, unt
 from keyhouse.base.errors import BrokenError, UnavailableError, UnsettledError
 from keyhouse.coordinator import Engine
 from keyhouse.coordinator.core import evolve
-from keyhouse.coordinator.engine.commits import TELL_AFTER
+from keyhouse.coordinator.engine.commits import REPORT_UNKNOWN_AFTER
 from keyhouse.journal import NotDurableError, RolledBackError, chain
 from keyhouse.journal.store.protocol import Batch
 
@@ -216,11 +216,11 @@ async def _outage(tmp_path: Path, fault: Fault, *, wins: bool) -> None:
         store.faults.append(fault)
         store.breaks, store.late_win = True, wins
         first = asyncio.create_task(upload(engine, {"key1": B}))
-        await asyncio.sleep(TELL_AFTER / 2)
+        await asyncio.sleep(REPORT_UNKNOWN_AFTER / 2)
         second = asyncio.create_task(upload(engine, {"key2": B}))
         with pytest.raises(UnsettledError, match="may still happen"):
             await first
-        assert loop.time() - began == pytest.approx(TELL_AFTER, abs=0.01)
+        assert loop.time() - began == pytest.approx(REPORT_UNKNOWN_AFTER, abs=0.01)
         with pytest.raises(UnavailableError, match="does not answer"):
             await second
         await asyncio.sleep(3600)
@@ -228,7 +228,7 @@ async def _outage(tmp_path: Path, fault: Fault, *, wins: bool) -> None:
         with pytest.raises(UnavailableError, match="does not answer"):
             await upload(engine, {"key2": B})
         store.heal(database)
-        await asyncio.sleep(TELL_AFTER)
+        await asyncio.sleep(REPORT_UNKNOWN_AFTER)
         happened = fault is Fault.LOST_ANSWER or (fault is Fault.LATE and wins)
         assert ("key1" in stored(engine.view)) is happened
         store.arrive_late()
@@ -251,7 +251,7 @@ async def test_the_time_until_callers_are_told_begins_with_their_write(tmp_path:
         writing = asyncio.create_task(upload(engine, {"key1": B}))
         with pytest.raises(UnsettledError, match="may still happen"):
             await writing
-        assert loop.time() - began == pytest.approx(TELL_AFTER, abs=0.01)
+        assert loop.time() - began == pytest.approx(REPORT_UNKNOWN_AFTER, abs=0.01)
         store.let_pass()
         await until_idle()
         assert stored(engine.view)["key1"] == B
@@ -265,12 +265,12 @@ async def test_an_outage_that_is_short_is_not_noticed(tmp_path: Path) -> None:
         store.faults += [Fault.LOST_ANSWER, Fault.LOST_REQUEST]
         store.breaks = True
         first = asyncio.create_task(upload(engine, {"key1": B}))
-        await asyncio.sleep(TELL_AFTER / 2)
+        await asyncio.sleep(REPORT_UNKNOWN_AFTER / 2)
         store.heal(database)
         assert stored(await first)["key1"] == B
         store.breaks = True
         second = asyncio.create_task(upload(engine, {"key2": B}))
-        await asyncio.sleep(TELL_AFTER / 2)
+        await asyncio.sleep(REPORT_UNKNOWN_AFTER / 2)
         store.heal(database)
         with pytest.raises(NotDurableError):
             await second

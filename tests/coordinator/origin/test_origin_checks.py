@@ -16,7 +16,7 @@ from keyhouse.attestation import write_collateral
 from keyhouse.attestation.origin.rule import AcceptedCode, OriginRefusedError, OriginRule
 from keyhouse.base.errors import BrokenError
 from keyhouse.coordinator import Origin, Running, StartQuote
-from keyhouse.coordinator.origin.checks import Made
+from keyhouse.coordinator.origin.checks import LineAddition
 from keyhouse.journal import LineMark, Position, Vouched
 from keyhouse.manifest import fingerprint
 from keyhouse.server.services.line_quotes import LineQuotes
@@ -70,14 +70,14 @@ def kept() -> Kept:
         by = origin()
         objects: dict[str, bytes] = {}
 
-        def extended(state: Running, made_: Made) -> Running:
+        def extended(state: Running, made_: LineAddition) -> Running:
             objects.update((object_name(raw), raw) for raw in made_.objects)
             return replace(state, line=(*state.line, *made_.items))
 
         first = made(FIRST).running
-        first = extended(first, await by.created(first, TIME))
+        first = extended(first, await by.creation_entries(first, TIME))
         after = with_manifest(first, SECOND)
-        return Kept(extended(after, await by.updated(first, after, TIME)), objects)
+        return Kept(extended(after, await by.update_entries(first, after, TIME)), objects)
 
     return asyncio.run(grow())
 
@@ -99,7 +99,7 @@ def test_behind_a_checkpoint_the_quotes_count(kept: Kept) -> None:
     kept.require(origin(), early)
     with pytest.raises(OriginRefusedError, match=f"manifest {fingerprint(SECOND)} is missing"):
         kept.without_objects().require(origin(), early)
-    with pytest.raises(OriginRefusedError, match="its line is shorter, or another one"):
+    with pytest.raises(OriginRefusedError, match="its line is shorter, or differs"):
         Kept(first, kept.objects).require(origin(), kept.vouched(origin()))
 
 

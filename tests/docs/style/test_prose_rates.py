@@ -15,13 +15,6 @@ _LARGE: Final = 500  # words; in a smaller file a few words decide the rates
 # only lower a ceiling. A rewritten room leaves this list.
 _UNFINISHED: Final[dict[str, dict[str, int]]] = {
     "cli": {"relative": 29, "what": 20, "it": 35, "other": 8},
-    "coordinator/engine": {"relative": 32, "what": 13, "it": 31, "other": 10},
-    "coordinator/hand_off": {"relative": 42, "what": 15, "it": 37, "other": 11},
-    "coordinator/origin": {"relative": 35, "what": 5, "it": 36, "other": 7},
-    "journal": {"relative": 32, "what": 7, "it": 25, "other": 9},
-    "journal/offline": {"relative": 35, "what": 12, "it": 41, "other": 8},
-    "journal/shared": {"relative": 38, "what": 13, "it": 29, "other": 20},
-    "journal/store": {"relative": 30, "what": 9, "it": 29, "other": 15},
     "server": {"relative": 22, "what": 7, "it": 21, "other": 6},
 }
 

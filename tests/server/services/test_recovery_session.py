@@ -367,7 +367,7 @@ async def test_index_that_names_the_attackers_keys_beside_a_true_journal_is_refu
     await crafted.write(tmp_path)
     shares = {"attacker": Secret(ATTACKERS[0].share(stolen.holders[0].ciphertext))}
     refused = await _attack(tmp_path, crafted, ATTACKERS[:1], shares)
-    assert "says other things than the recovered state" in refused
+    assert "contradicts the recovered state" in refused
 
 
 async def test_index_under_another_data_key_is_refused(tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ async def test_root_certificate_of_another_deployment_without_its_key_is_refused
     crafted.reindex()
     await crafted.write(tmp_path)
     refused = await _attack(tmp_path, crafted, KEYS[:1], shares)
-    assert "root did not sign the recovered manifest" in refused
+    assert "root key has not signed the recovered manifest" in refused
 
 
 async def test_threshold_lower_than_that_of_the_manifest_is_refused(tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ async def test_threshold_lower_than_that_of_the_manifest_is_refused(tmp_path: Pa
     crafted.reindex()
     await crafted.write(tmp_path)
     refused = await _attack(tmp_path, crafted, KEYS[:2], _shares(crafted, KEYS))
-    assert "asks for another number of shares" in refused
+    assert "requires another number of shares" in refused
 
 
 async def test_state_of_another_kind_of_platform_is_refused(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ THRESHOLDS: Final[Mapping[str, Sequence[str]]] = {
     "keyhouse.coordinator.engine.records": ("_INLINE",),
     "keyhouse.coordinator.engine.writer": ("HEAD_EVERY", "PATIENCE"),
     # Batches.
-    "keyhouse.coordinator.engine.intake": ("DELAY", "MANY", "TOGETHER", "BATCH"),
+    "keyhouse.coordinator.engine.work_queue": ("DELAY", "MANY", "TOGETHER", "BATCH"),
     # Leases of witnesses, and cosignatures that are renewed.
     "keyhouse.manifest.model": ("LEASE_SECONDS", "LEASE_OPERATIONS"),
     "keyhouse.coordinator.lease": ("MOST_WAITING",),

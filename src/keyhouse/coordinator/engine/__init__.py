@@ -1,1 +1,1 @@
-"""The one writer: batches of commands, made durable and published; opening and recovery."""
+"""Run the single writer: batches of commands, opening and recovery of the state."""

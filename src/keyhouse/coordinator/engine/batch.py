@@ -1,6 +1,7 @@
-"""Commands that share one append, decided one after the other.
+"""Decide the commands of one append, one after the other.
 
-A refused command fails alone; each other command is decided on the state after those before it.
+A refused command fails alone. Each other command is decided on the state after the commands before
+it.
 """
 
 import asyncio
@@ -27,48 +28,48 @@ _AGREEMENTS: Final = (commands.InitiateUpdate, commands.AcknowledgeUpdate)
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The result of a command that is durable."""
+    """The result of a durable command."""
 
-    view: View  # that holds it
-    before: State  # that it was decided on
+    view: View  # contains the change
+    before: State  # the state before the decision
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class WaitingCommand(msgspec.Struct, frozen=True):
     """A command, and the caller that waits for it."""
 
     command: commands.Command
     answer: "asyncio.Future[Decision] | None"  # None: no caller waits
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class AcceptedCommand(msgspec.Struct, frozen=True):
     """A command that takes effect when the batch is durable."""
 
-    waiting: Waiting
+    waiting: WaitingCommand
     before: State
 
 
-class Failed(msgspec.Struct, frozen=True):
+class RefusedCommand(msgspec.Struct, frozen=True):
     """A command without effect."""
 
-    waiting: Waiting
+    waiting: WaitingCommand
     error: Exception
 
 
-class Decided(msgspec.Struct, frozen=True):
-    """A batch after its decisions: the answers, the events, and the state after them."""
+class DecidedBatch(msgspec.Struct, frozen=True):
+    """A batch after its decisions: the answers, the events, and the state after the events."""
 
-    accepted: list[Accepted]
-    refused: list[Failed]
+    accepted: list[AcceptedCommand]
+    refused: list[RefusedCommand]
     events: list[Event]
-    payloads: list[bytes]  # the events, encoded; empty for a command that needs a batch of its own
+    payloads: list[bytes]  # the encoded events; empty if the command goes alone
     state: State
-    objects: list[bytes]  # that the leaves name
+    objects: list[bytes]  # named by the leaves
 
 
-def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> Decided:
-    """Decide each command of ``batch`` on the state after those before it."""
-    accepted: list[Accepted] = []
-    refused: list[Failed] = []
+def decide_batch(batch: Sequence[WaitingCommand], state: State, context: Context) -> DecidedBatch:
+    """Decide each command of ``batch`` on the state after the commands before it."""
+    accepted: list[AcceptedCommand] = []
+    refused: list[RefusedCommand] = []
     events: list[Event] = []
     payloads: list[bytes] = []
     objects: list[bytes] = []
@@ -76,12 +77,12 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
     for waiting in batch:
         try:
             happened = decide(state, waiting.command, context)
-            # A list: a command that cannot be encoded must add no part of its payloads.
+            # A list, because a command that cannot be encoded must not add a part of its payloads.
             encoded = [] if goes_alone(waiting.command) else list(encode_events(happened))
         except (RefusedError, commands.StaleError, UnencodableError) as refusal:
-            refused.append(Failed(waiting, refusal))
+            refused.append(RefusedCommand(waiting, refusal))
         else:
-            accepted.append(Accepted(waiting, state))
+            accepted.append(AcceptedCommand(waiting, state))
             publishing.add(state, waiting.command, happened)
             state = evolve_all(state, happened)
             events += happened
@@ -96,14 +97,14 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
             events.append(published := Published(leaves))
             alone = goes_alone(accepted[0].waiting.command)
             payloads += () if alone else encode_events((published,))
-    return Decided(accepted, refused, events, payloads, state, objects)
+    return DecidedBatch(accepted, refused, events, payloads, state, objects)
 
 
 def goes_alone(command: commands.Command) -> bool:
-    """Tell whether ``command`` begins a journal or an epoch, and so needs a batch of its own.
+    """Tell whether ``command`` begins a journal or an epoch, and so needs its own batch.
 
-    A full update begins an epoch: what it removes is then deleted from the disk, and only the
-    shares that it keeps can open what is there.
+    A full update begins an epoch. The removed data is then deleted from the disk, and only the
+    remaining shares can open the new epoch.
     """
     if isinstance(command, _AGREEMENTS):
         return command.application is not None

@@ -1,11 +1,13 @@
-"""The time of one process: the host's clock, at most a year ahead of what is known otherwise.
+"""Bound the time of one process: at most a year ahead of the known time.
 
-Known is the newest of: the build time of this code, the newest time in the journal as it was found,
-and the host's clock at a start that an operator confirmed. The bound advances with the time that
-the process measures itself, and with nothing else: what this process journals does not raise it, so
-many small jumps of the clock lead no further than one.
+The host can set its clock to any time. The known time at the start is the newest of three times:
+the build time of this code, the newest time in the journal at its opening, and the host's time at a
+start that an operator confirmed. Later the bound advances only with the elapsed time, measured by
+the process. Times that this process journals do not raise the bound. So many small jumps of the
+clock lead no further than one jump.
 
-A clock that is further ahead is not followed: the time continues from where it was followed last.
+If the clock is further ahead, the process does not follow it. The time then continues from the last
+followed time. The decision 0008 has the reasons and the limits.
 """
 
 import threading
@@ -17,10 +19,13 @@ from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
 
 BUILD_TIME: Final = 1_795_219_200_000_000
-"""2026-11-21T00:00:00Z: no correct clock is before the build of this code. Set by each release."""
+"""2026-11-21T00:00:00Z: no correct clock is before the build of this code.
+
+Each release sets this value.
+"""
 
 LOOK_EVERY: Final = 3600
-"""Longest time between two readings of the clock in a running process, in seconds."""
+"""The longest time between two readings of the clock in a running process, in seconds."""
 
 _SECOND: Final = 1_000_000  # microseconds
 
@@ -28,7 +33,7 @@ _LONGEST_STEP: Final = 2 * LOOK_EVERY * _SECOND
 
 
 class Clock(Protocol):
-    """A source of time. May be read on any thread."""
+    """A source of time, for any thread."""
 
     def now(self) -> int:
         """Return microseconds since 1970-01-01T00:00:00Z."""
@@ -37,17 +42,18 @@ class Clock(Protocol):
     def elapsed(self) -> int:
         """Return microseconds since some moment of this process; never decreases.
 
-        Setting the time of day does not change it. It may be less than the time that has passed.
+        A change of the time of day does not affect the result. The result may be less than the time
+        that has passed.
         """
         ...
 
 
 class HostClock:
-    """The host's clock, which the host may set to any time.
+    """The host's clock. The host may set it to any time.
 
-    ``monotonic`` gives nanoseconds. It is CLOCK_MONOTONIC, which stops while the machine is
-    suspended. CLOCK_BOOTTIME would not: after a suspend it is set from the same hardware clock as
-    the time of day, so a wrong one would move both.
+    ``monotonic`` returns nanoseconds. The default is CLOCK_MONOTONIC, which stops while the machine
+    is suspended. CLOCK_BOOTTIME is not usable: after a suspend, the hardware clock sets both
+    CLOCK_BOOTTIME and the time of day. So a wrong hardware clock would move both.
     """
 
     def __init__(self, monotonic: Callable[[], int] = time.monotonic_ns) -> None:
@@ -63,8 +69,9 @@ class HostClock:
     def elapsed(self) -> int:
         """Return the elapsed time, at most two hours for each reading.
 
-        Under Gramine all clocks follow the time of day, so a jump of it is a long step here. There
-        is a reading every hour: a longer step is a jump, or a pause, which counts as switched off.
+        Under Gramine all clocks follow the time of day, so a jump of the time of day is a long step
+        here. The process reads the clock every hour. So a longer step is a jump or a pause, and a
+        pause counts as switched off.
         """
         with self._lock:
             seen = self._monotonic()
@@ -84,10 +91,10 @@ _NOT_FOLLOWED: Final = (
 
 
 class SecurityClock:
-    """Bounds ``host`` by ``known`` (microseconds since 1970). May be read on any thread.
+    """Bound ``host`` by ``known`` (microseconds since 1970), for any thread.
 
-    ``jumps``: how often the host's clock moved too far ahead. ``is_followed``: whether it was
-    within the bound at the last reading.
+    ``jumps`` counts the moves of the host's clock beyond the bound. ``is_followed`` is True if the
+    clock was within the bound at the last reading.
     """
 
     def __init__(self, host: Clock, known: int = BUILD_TIME, *, jumps: int = 0) -> None:
@@ -100,10 +107,9 @@ class SecurityClock:
         self.is_followed = True
 
     def after(self, newest: int) -> "SecurityClock":
-        """Return a clock that also knows ``newest``, the newest time of a journal as it was found.
+        """Return a clock that also knows ``newest``, the newest time of a journal at its opening.
 
-        Raises:
-            BrokenError: the host's clock is more than a year ahead of that, too.
+        Raises ``BrokenError`` if the host's clock is more than a year ahead of that time, too.
         """
         known = self._known + self._host.elapsed() - self._began
         clock = SecurityClock(self._host, max(known, newest), jumps=self.jumps)
@@ -115,18 +121,19 @@ class SecurityClock:
         return clock
 
     def elapsed(self) -> int:
-        """Return microseconds of this process, as the host's clock counts them."""
+        """Return the elapsed microseconds of this process, as the host's clock counts them."""
         return self._host.elapsed()
 
     def is_ahead(self) -> bool:
-        """Tell whether the host's clock is more than a year ahead of what is known."""
+        """Tell whether the host's clock is more than a year ahead of the known time."""
         return self._host.now() > self._bound(self._host.elapsed())
 
     def now(self) -> int:
         """Return the host's time within the bound, at least ``known``; microseconds since 1970."""
         host, elapsed = self._host.now(), self._host.elapsed()
         follows = host <= self._bound(elapsed)
-        if follows and self.is_followed:  # as mostly, and then one assignment is all
+        # The common case needs only one assignment and no lock.
+        if follows and self.is_followed:
             time = max(host, self._known)
             self._last = (time, elapsed)
             return time

@@ -1,7 +1,9 @@
-"""Changes of one batch: decided, made durable, then published.
+"""Make the changes of a batch durable, and then publish them.
 
-If the append certainly failed, the old state remains. If its outcome is unknown, nothing else is
-written until the store tells it. Changes that were outrun are decided again on what others wrote.
+A batch is decided on the present state and appended to the journal in one write. Only after the
+write is durable, the new state is published. A write has three outcomes. If the write has certainly
+failed, the old state remains. If another writer was first, the batch is decided again on the newer
+state. If the outcome is unknown, no other write begins until the store reveals the outcome.
 """
 
 import asyncio
@@ -21,20 +23,26 @@ from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.publishing import leaves_of
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.core.update_log import UpdateLog
-from keyhouse.coordinator.engine.batch import Accepted, Decided, Waiting, decide_batch, new_dek
+from keyhouse.coordinator.engine.batch import (
+    AcceptedCommand,
+    DecidedBatch,
+    WaitingCommand,
+    decide_batch,
+    new_dek,
+)
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.current import Current
 from keyhouse.coordinator.engine.following import Following
-from keyhouse.coordinator.engine.intake import Intake
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.start_quotes import StartQuotes
+from keyhouse.coordinator.engine.work_queue import WorkQueue
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
 from keyhouse.journal import OutcomeLostError, OutcomeUnknownError, StoreConflictError
 from keyhouse.transparency.tree import Frontier
 
-TELL_AFTER: Final = 10.0
-"""Seconds after which the callers of a write are told that its outcome is not known."""
+REPORT_UNKNOWN_AFTER: Final = 10.0
+"""Seconds after which the callers of a write learn that its outcome is unknown."""
 
 _EFFECTIVE: Final = (ManifestSet, ManifestUpdated)
 _FIRST_PAUSE: Final = 0.05
@@ -42,14 +50,14 @@ _LONGEST_PAUSE: Final = 0.5
 
 
 class Commits:
-    """Makes changes durable, and shows them then."""
+    """Make changes durable, and then publish them."""
 
     def __init__(
         self,
         current: Current,
         writer: JournalWriter,
         following: Following,
-        intake: Intake,
+        queue: WorkQueue,
         counts: EngineCounts,
         quotes: StartQuotes,
         origin: Origin | None,
@@ -59,15 +67,15 @@ class Commits:
         self._current = current
         self._writer = writer
         self._following = following
-        self._intake = intake
+        self._queue = queue
         self._counts = counts
         self._quotes = quotes
         self._origin = origin
         self._shares_store = shares_store
-        self.unsettled = False  # whether the outcome of a write is not known
+        self.unsettled = False  # True: the outcome of a write is unknown
 
-    async def write(self, batch: Sequence[Waiting]) -> Sequence[Accepted]:
-        """Return the changes of ``batch`` that are durable; the refused ones are answered."""
+    async def write(self, batch: Sequence[WaitingCommand]) -> Sequence[AcceptedCommand]:
+        """Return the durable changes of ``batch``; answer the refused commands."""
         decided = self._decide(batch)
         try:
             await self._commit(decided)
@@ -75,50 +83,53 @@ class Commits:
             decided = await self._commit_in_turn(decided)
         return decided.accepted
 
-    async def settled(self, write: Awaitable[object], batch: Sequence[Accepted] = ()) -> None:
-        """Return once ``write``, of the changes in ``batch``, has happened; raise if it has not.
+    async def settled(
+        self, write: Awaitable[object], batch: Sequence[AcceptedCommand] = ()
+    ) -> None:
+        """Return after ``write`` of the changes in ``batch`` has happened; raise if it has not.
 
-        After ``TELL_AFTER`` its callers wait no longer. A write to a file has no timer: it takes
-        its time from each change, and such a write ends by itself.
+        After ``REPORT_UNKNOWN_AFTER`` seconds the callers get an error. A store with one writer has
+        no timer before the outcome is unknown: a timer costs time in each change, and a write to a
+        file ends by itself.
         """
-        telling = self._tell_later(batch) if self._shares_store else None
+        reporting = self._report_later(batch) if self._shares_store else None
         try:
             try:
                 await write
             except OutcomeUnknownError:
                 self.unsettled = True
-                telling = telling or self._tell_later(batch)
-                await _settle(self._writer, self._intake.stopping)
+                reporting = reporting or self._report_later(batch)
+                await _settle(self._writer, self._queue.stopping)
             finally:
-                self.unsettled = self._intake.paused = False
-                if telling is not None:
-                    telling.cancel()
+                self.unsettled = self._queue.paused = False
+                if reporting is not None:
+                    reporting.cancel()
         except OutcomeLostError:
-            self._intake.behind = True
+            self._queue.behind = True
             raise _not_settled() from None
 
-    async def _commit(self, decided: Decided) -> None:
+    async def _commit(self, decided: DecidedBatch) -> None:
         """Make ``decided`` durable, then publish it. Raises ``StoreConflictError``."""
         if not decided.events:
             return
-        if not decided.payloads:  # a command that begins a journal or an epoch
-            decided = await self._with_line(await self._quoted(decided))
+        if not decided.payloads:  # the command begins a journal or an epoch
+            decided = await self._with_line(await self._with_start_quote(decided))
         began = perf_counter()
-        alone = decided.payloads and not decided.objects  # as mostly: an append is all there is
+        alone = decided.payloads and not decided.objects  # the common case, a single append
         write = self._writer.append(decided.payloads) if alone else self._make_durable(decided)
         await self.settled(write, decided.accepted)
         self._counts.committed(len(decided.accepted), perf_counter() - began)
         self._current.publish(decided.state, decided.events)
         await self._writer.cover_votes()
 
-    async def _quoted(self, decided: Decided) -> Decided:
+    async def _with_start_quote(self, decided: DecidedBatch) -> DecidedBatch:
         """Return ``decided`` with the quote about its start, if it begins a journal."""
         first = decided.accepted[0]
         begins = isinstance(first.waiting.command, SetManifest)
         if not begins or not isinstance(decided.state, Running):
             return decided
         root = decided.state.keys.root_cert
-        quoted = await self._quotes.of(decided.events, Frontier(), root)
+        quoted = await self._quotes.with_quote(decided.events, Frontier(), root)
         return replace(
             decided,
             events=list(quoted.events),
@@ -126,8 +137,8 @@ class Commits:
             state=evolve_all(first.before, quoted.events),
         )
 
-    async def _with_line(self, decided: Decided) -> Decided:
-        """Return ``decided`` with the entry of the line and its quote, if a manifest takes effect.
+    async def _with_line(self, decided: DecidedBatch) -> DecidedBatch:
+        """Return ``decided`` with an entry of the line and its quote, if a manifest takes effect.
 
         Raises ``UnavailableError`` without a quote, or ``ConflictError``.
         """
@@ -137,9 +148,9 @@ class Commits:
             return decided
         time = effective[0].time
         if isinstance(before, Running):
-            made = await self._origin.updated(before, state, time)
+            made = await self._origin.update_entries(before, state, time)
         else:
-            made = await self._origin.created(state, time)
+            made = await self._origin.creation_entries(state, time)
         if not made.items:
             return decided
         extended = LineExtended(made.items)
@@ -150,8 +161,8 @@ class Commits:
             state=evolve_all(state, (extended,)),
         )
 
-    async def _commit_in_turn(self, decided: Decided) -> Decided:
-        """Decide again on what others wrote first, and commit that before they write more."""
+    async def _commit_in_turn(self, decided: DecidedBatch) -> DecidedBatch:
+        """Decide again on the changes of other writers, and commit in a turn."""
 
         async def commit() -> None:
             nonlocal decided
@@ -161,23 +172,23 @@ class Commits:
         await self._following.in_turn(commit)
         return decided
 
-    def _tell_later(self, batch: Sequence[Accepted]) -> asyncio.TimerHandle:
-        return asyncio.get_running_loop().call_later(TELL_AFTER, self._pause, batch)
+    def _report_later(self, batch: Sequence[AcceptedCommand]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(REPORT_UNKNOWN_AFTER, self._pause, batch)
 
-    def _pause(self, batch: Iterable[Accepted]) -> None:
-        """Keep no caller waiting any longer, until the store answers again."""
+    def _pause(self, batch: Iterable[AcceptedCommand]) -> None:
+        """Answer the callers, and refuse further changes until the store answers again."""
         callers = (each.waiting for each in batch if each.waiting.answer is not None)
-        self._intake.fail(callers, _not_settled())
-        self._intake.pause()
+        self._queue.fail(callers, _not_settled())
+        self._queue.pause()
 
-    def _decide(self, batch: Sequence[Waiting]) -> Decided:
+    def _decide(self, batch: Sequence[WaitingCommand]) -> DecidedBatch:
         """Decide ``batch`` on the present state, and answer the refused commands."""
         decided = decide_batch(batch, self._current.view.state, self._current.context())
         for refused in decided.refused:
-            self._intake.fail([refused.waiting], refused.error)
+            self._queue.fail([refused.waiting], refused.error)
         return decided
 
-    async def _make_durable(self, decided: Decided) -> None:
+    async def _make_durable(self, decided: DecidedBatch) -> None:
         command, state = decided.accepted[0].waiting.command, decided.state
         if decided.payloads:
             await self._writer.public_log.put_objects(decided.objects)
@@ -199,10 +210,10 @@ class Commits:
 
 
 async def _settle(writer: JournalWriter, stopping: asyncio.Event) -> None:
-    """Return once the last write of ``writer`` is known to have happened, however long that takes.
+    """Return after the last write of ``writer`` is known to be durable, without a time limit.
 
-    Raises as ``JournalWriter.settle``, and ``OutcomeUnknownError`` only where it is still unknown
-    when the engine stops.
+    Errors as for ``JournalWriter.settle``. ``OutcomeUnknownError`` means that the outcome is still
+    unknown when the engine stops.
     """
     log.error("the store does not answer: it is not known whether the last change is durable")
     pause = _FIRST_PAUSE
@@ -222,7 +233,7 @@ async def _settle(writer: JournalWriter, stopping: asyncio.Event) -> None:
 
 
 def _not_settled() -> UnsettledError:
-    """Return what callers of a write are told whose outcome is not known."""
+    """Return the error for callers of a write with an unknown outcome."""
     return UnsettledError(
         "the store does not answer: it is not known whether the change has happened",
         hint="it may still happen; read before you repeat it",

@@ -1,4 +1,4 @@
-"""Counts of the engine since the process began, for the metrics, and of refused changes."""
+"""Count the engine's changes for the metrics, and log refused changes."""
 
 from typing import Final
 
@@ -8,12 +8,13 @@ from keyhouse.base.tally import Tally
 from keyhouse.coordinator.core.commands import StaleError
 
 OUTCOMES: Final = ("accepted", "refused", "stale", "unavailable", "unknown", "broken")
-"""Results of changes. ``stale``: the state had changed, so it was prepared again.
+"""The outcomes of changes.
 
-``unknown``: its caller was told that it may have happened. If it has, it is accepted as well.
+``stale``: the state had changed, so the change was prepared again. ``unknown``: the caller learned
+that the change may have happened. If it has happened, it also counts as accepted.
 """
 
-_MOST_REASONS: Final = 8  # that are logged
+_MOST_REASONS: Final = 8  # the most reasons in the log
 _COMMANDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 
@@ -33,15 +34,15 @@ class EngineCounts:
         self.commit.add(seconds)
 
     def failed(self, error: BaseException) -> None:
-        """Count one change that failed with ``error``."""
+        """Count a change that failed with ``error``."""
         self.changes[_outcome(error)] += 1
 
 
 class NotStored:
-    """The changes that were refused since the last one that was stored.
+    """The changes that the store has refused since the last stored change.
 
-    Each reason is logged once, and their number when that has ended. A full disk refuses each
-    change for as long as it is full, so a line for each would fill the log.
+    Each reason is logged once, and the number of changes when the refusals end. A full disk refuses
+    every change while it is full, so a line for each change would fill the log.
     """
 
     def __init__(self) -> None:
@@ -49,7 +50,7 @@ class NotStored:
         self._reasons: set[str] = set()
 
     def add(self, error: KeyhouseError, changes: int) -> None:
-        """Count ``changes``, which ``error`` has refused; log a reason that is new."""
+        """Count ``changes`` refused with ``error``; log a new reason."""
         self._count += changes
         reason = str(error)
         if reason not in self._reasons and len(self._reasons) < _MOST_REASONS:
@@ -57,7 +58,7 @@ class NotStored:
             log.warning("a change could not be stored", reason=reason)
 
     def ended(self) -> None:
-        """Log that changes are stored again, and count from 0 again."""
+        """Log that changes are stored again, and reset the count."""
         if self._count:
             log.info("changes are stored again", not_stored=self._count)
             self._count = 0

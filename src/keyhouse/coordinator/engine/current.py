@@ -1,4 +1,4 @@
-"""What an engine shows at present: its view, made from the state, the logs and the journal."""
+"""Publish views: the state at a position of the journal, with the update log."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -21,7 +21,7 @@ from keyhouse.wire.headers import LogHead, Place
 
 
 class View:
-    """A state with its position in the journal, and the log up to that position. Immutable."""
+    """A state with its position in the journal, and the log up to this position. Immutable."""
 
     __slots__ = ("log", "phase", "position", "revision", "state")
 
@@ -34,28 +34,28 @@ class View:
 
     @property
     def log_head(self) -> str:
-        """The value of the ``Keyhouse-Log`` header; empty: no log."""
+        """Return the value of the ``Keyhouse-Log`` header; empty without a log."""
         log = self.state.public_log if isinstance(self.state, Running) else None
         return str(LogHead.of(log.frontier.size, log.frontier.root)) if log is not None else ""
 
     @property
     def running(self) -> Running:
-        """The state; only for operations that the table of phases limits to a running one."""
+        """Return the state, for operations that the table of phases limits to ``Running``."""
         if not isinstance(self.state, Running):
             raise BrokenError("no manifest is enforced")
         return self.state
 
     def running_for(self, operation: Operation) -> Running:
-        """Return the state if ``operation``, which needs a running one, is possible in it.
+        """Return the running state if ``operation`` is possible in this phase.
 
-        Raises ``WrongPhaseError``, or what else the table of phases has for it.
+        Raises ``WrongPhaseError``, or another error in the table of phases.
         """
         require(operation, self.phase)
         return self.running
 
 
 def place_of(position: Position) -> Place:
-    """Return ``position`` as clients are told it."""
+    """Return ``position`` in the form for clients, with 8 bytes of the chain value."""
     return Place(position.epoch, position.sequence, position.chain[:8].hex())
 
 
@@ -67,14 +67,14 @@ def _revision(position: Position | None) -> str:
 
 
 def at(position: Position | None) -> str:
-    """Return a position with its whole chain, as leaves of the transparency log have it."""
+    """Return a position with its whole chain value, as in leaves of the transparency log."""
     if position is None:
         return ""
     return f"{position.epoch}.{position.sequence}.{position.chain.hex()}"
 
 
 class Current:
-    """The view that readers take, and what the next change is decided with."""
+    """The published view, and the context for the decision of the next change."""
 
     def __init__(
         self,
@@ -97,17 +97,17 @@ class Current:
         self._published.append(published)
 
     def now(self) -> int:
-        """Return the security time: microseconds since 1970, never before what is journalled."""
+        """Return the security time: microseconds since 1970, never before a journalled time."""
         state, now = self.view.state, self.clock.now()
         return max(now, state.time) if isinstance(state, Running) else now
 
     def context(self) -> Context:
-        """Return what a change is decided with now, beside the state."""
+        """Return the context for the decision of a change now."""
         self.lease.begin()
         return replace(self._process, now=self.now(), at=at(self._writer.position))
 
     def publish(self, state: State, events: Sequence[Event]) -> None:
-        """Show ``state``, which is durable, after ``events``."""
+        """Publish ``state``, which is durable, after ``events``."""
         self._writer.public_log.extend(leaves_of(events))
         for moved in self._log.extend(events):
             log.warning("a workload runs on another platform than before", **asdict(moved))
@@ -118,6 +118,6 @@ class Current:
             published()
 
     def replace(self, state: State, update_log: UpdateLog) -> None:
-        """Show ``state`` with ``update_log``, which were read as a whole."""
+        """Publish ``state`` with ``update_log``, which replace the former state and log."""
         self._log = update_log
         self.publish(state, ())

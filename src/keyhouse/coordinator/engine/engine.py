@@ -1,13 +1,15 @@
-"""The single writer: takes queued commands, decides them, makes them durable, publishes, answers.
+"""Run the single writer: decide queued commands, make them durable, publish, and answer.
 
-One task runs ``Engine.run``. A batch is decided command by command on a tentative state; a refused
-command fails alone. The events of the batch become durable in one append. Then, and only then, the
-new state is published and the callers are answered. If the append certainly failed, the old state
-remains. If its outcome is unknown, the engine pauses until the store tells it; reads are answered
-meanwhile. The cost is that of the change itself, except for a new epoch from time to time.
+One task runs ``Engine.run``. It decides a batch command by command on a tentative state; a refused
+command fails alone. One append makes the events of the batch durable. Only then the engine
+publishes the new state and answers the callers.
 
-Others may write to the same store. A writer that was outrun decides again on what they wrote, and
-the view follows them as soon as the store says that there is something new.
+If the append has certainly failed, the old state remains. If the outcome is unknown, the engine
+pauses until the store reveals the outcome. Reads are answered meanwhile. The cost of a change does
+not depend on the size of the state, except when a new epoch begins.
+
+Several coordinators may write to the same store. If another coordinator was first, this engine
+follows its changes and decides again. After each hint of the store, the view follows their changes.
 """
 
 import asyncio
@@ -17,7 +19,7 @@ from typing import Final
 
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError, UnsettledError
 from keyhouse.base.log import log
-from keyhouse.coordinator.certificate_ends import warn_of_expiry
+from keyhouse.coordinator.certificate_expiry import warn_of_expiry
 from keyhouse.coordinator.core.commands import BeginLine, Command, RecordActivations, StaleError
 from keyhouse.coordinator.core.context import FirstManifestRule, Process
 from keyhouse.coordinator.core.events import Activated
@@ -26,19 +28,19 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.publishing import start_events
 from keyhouse.coordinator.core.state import Pending, Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
-from keyhouse.coordinator.engine.batch import Accepted, Decision, Waiting
+from keyhouse.coordinator.engine.batch import AcceptedCommand, Decision, WaitingCommand
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.commits import Commits
 from keyhouse.coordinator.engine.counts import EngineCounts, NotStored
 from keyhouse.coordinator.engine.current import Current, View
 from keyhouse.coordinator.engine.following import Following
-from keyhouse.coordinator.engine.intake import Intake, WaitingRecovery
-from keyhouse.coordinator.engine.line_of_start import line_objects, line_of_start
 from keyhouse.coordinator.engine.log_signing import LateLog, signed_checkpoint
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.recover import Recovery, recover
+from keyhouse.coordinator.engine.root_line import line_objects, start_line_events
 from keyhouse.coordinator.engine.shared import Held, Shared
 from keyhouse.coordinator.engine.start_quotes import MakeQuote, StartQuotes
+from keyhouse.coordinator.engine.work_queue import WaitingRecovery, WorkQueue
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.lease import Lease
 from keyhouse.coordinator.origin.checks import Origin
@@ -47,7 +49,7 @@ from keyhouse.transparency.tree import Frontier
 
 
 class Engine:
-    """Owns the state, the journal's writer and the update log. Readers take ``view``."""
+    """Own the state, the journal's writer and the update log. Readers use ``view``."""
 
     def __init__(
         self,
@@ -67,17 +69,17 @@ class Engine:
             writer.mark_by(origin.mark)
         self._quotes = StartQuotes(make_quote)
         self._process = process
-        self._told_of = b""
+        self._logged_manifest = b""
         self._not_stored = NotStored()
         self.counts: Final = EngineCounts()
-        self._intake = Intake(self.counts)
+        self._queue = WorkQueue(self.counts)
         self._current = Current(writer, clock, process, state, update_log or UpdateLog())
         self._following = Following(self._current, writer, shared, origin)
         self._commits = Commits(
             self._current,
             writer,
             self._following,
-            self._intake,
+            self._queue,
             self.counts,
             self._quotes,
             origin,
@@ -87,18 +89,17 @@ class Engine:
 
     @property
     def view(self) -> View:
-        """The newest state that is durable, for readers."""
+        """Return the newest durable state, for readers."""
         return self._current.view
 
     def now(self) -> int:
-        """Return the security time: microseconds since 1970, never before what is journalled."""
+        """Return the security time: microseconds since 1970, never before a journalled time."""
         return self._current.now()
 
     def require_clock(self) -> None:
         """Refuse to begin a deployment while the host's clock is wrong.
 
-        Raises:
-            UnavailableError: the clock is more than a year ahead of what is known.
+        Raises ``UnavailableError`` if the clock is more than a year ahead of the known time.
         """
         if self.clock.is_ahead():
             raise UnavailableError(
@@ -108,113 +109,113 @@ class Engine:
 
     @property
     def clock(self) -> SecurityClock:
-        """The clock of this process."""
+        """Return the clock of this process."""
         return self._current.clock
 
     @property
     def lease(self) -> Lease:
-        """How long this process may serve by what witnesses have cosigned."""
+        """Return the lease: how long this process may serve on the word of the witnesses."""
         return self._current.lease
 
     def show_again(self) -> None:
-        """Publish the state again, as it is: what witnesses have said of it is new."""
+        """Publish the same state again, with new cosignatures of witnesses."""
         self._current.publish(self.view.state, ())
 
     @property
     def instance(self) -> bytes:
-        """What tells this process from every other: 16 random bytes."""
+        """Return the 16 random bytes that identify this process."""
         return self._process.instance
 
     @property
     def is_broken(self) -> bool:
-        """Whether it is not known what is durable: nothing is written until a restart."""
-        return self._intake.broken is not None
+        """Return True if the durable state is unknown: nothing is written until a restart."""
+        return self._queue.broken is not None
 
     @property
     def is_settled(self) -> bool:
-        """Whether the store answers as far as is known, and the outcome of each write is known."""
-        return not (self._commits.unsettled or self._following.unreadable or self._intake.broken)
+        """Return True if the store answers, as far as known, and no outcome is unknown."""
+        return not (self._commits.unsettled or self._following.unreadable or self._queue.broken)
 
     @property
     def waiting(self) -> int:
-        """How many commands wait for the next batch."""
-        return self._intake.waiting
+        """Return the number of commands that wait for the next batch."""
+        return self._queue.waiting
 
     @property
     def weight(self) -> Weight | None:
-        """The size of the journal; None while there is none."""
+        """Return the size of the journal; None without a journal."""
         return self._writer.weight
 
     @property
     def held(self) -> Held | None:
-        """What other replicas may be given; None while there is nothing, or it just changes."""
+        """Return the data for a hand-off to another replica.
+
+        None without a running state, and while the state changes.
+        """
         state = self.view.state
-        if self._intake.broken or not isinstance(state, Running):
+        if self._queue.broken or not isinstance(state, Running):
             return None
         return self._writer.held(self.view.position, state)
 
     @property
     def first_manifest(self) -> FirstManifestRule:
-        """Which manifest may begin a deployment here."""
+        """Return the rule about the first manifest of a deployment."""
         return self._process.first_manifest
 
     @property
     def shares_store(self) -> bool:
-        """Whether other coordinators may serve the same state."""
+        """Return True if several coordinators may serve the same state."""
         return self._process.shares_store
 
     @property
     def public_log(self) -> LogStore:
-        """The tiles and objects of the transparency log."""
+        """Return the tiles and objects of the transparency log."""
         return self._writer.public_log
 
     @property
     def unrecorded(self) -> int:
-        """How many activations are in the audit buffer."""
-        return self._intake.unrecorded
+        """Return the number of activations in the audit buffer."""
+        return self._queue.unrecorded
 
     def record(self, activated: Activated) -> None:
-        """Put an activation without a limit into the audit buffer, for one of the next commits.
+        """Put an activation without a limit into the audit buffer, for a later commit.
 
         Raises ``UnavailableError`` if the buffer is full or the engine stops: then the activation
         must not happen.
         """
-        self._intake.record(activated)
+        self._queue.record(activated)
 
     async def submit(self, command: Command) -> View:
-        """Return the view that holds the change, once it is durable.
-
-        Raises as ``decision``.
-        """
-        return (await self._intake.add(command)).view
+        """Return the view with the change, after it is durable. Raises as ``decision``."""
+        return (await self._queue.add(command)).view
 
     def decision(self, command: Command) -> "asyncio.Future[Decision]":
-        """Return the result of ``command``, which is there once it is durable.
+        """Return the result of ``command``, set once the change is durable.
 
-        A caller that is cancelled stops waiting; the change still happens.
+        A cancelled caller stops waiting; the change still happens.
 
-        Raises, now or then:
-            Refused, Stale: as ``decide`` says; nothing changed.
-            UnavailableError: too many wait, the disk is full, the store does not answer, or the
-                coordinator stops; nothing changed.
+        Raises, now or later:
+            Refused, Stale: as in ``decide``; nothing changed.
+            UnavailableError: too many commands wait, the disk is full, the store does not answer,
+                or the coordinator stops; nothing changed.
             UnsettledError: the change may have happened, or may still happen.
-            BrokenError: whether the change is durable is not known until a restart.
+            BrokenError: the outcome is unknown until a restart.
         """
-        return self._intake.add(command)
+        return self._queue.add(command)
 
     async def recover(self, recovery: Recovery) -> View:
         """Return the view of the recovered state, once it is durable and sealed.
 
         Raises:
             Refused, Unavailable: the coordinator stays in recovery mode, with nothing changed.
-            BrokenError: what is durable is not known until a restart.
+            BrokenError: the durable state is unknown until a restart.
         """
-        return await self._intake.add_recovery(recovery)
+        return await self._queue.add_recovery(recovery)
 
     async def announce(self, forgeable: Pending | None = None) -> None:
         """Commit the ``Started`` record of this process, before anything is served.
 
-        ``forgeable``: a pending update that ends with that, as nothing vouches for its votes.
+        ``forgeable`` is a pending update whose votes nothing vouches for; it ends with this start.
         """
 
         async def append() -> None:
@@ -232,13 +233,13 @@ class Engine:
             drops = forgeable is not None and state.pending == forgeable
             if drops:
                 log.warning("the pending update ended with this start: propose it again")
-            started = await self._quotes.kept(
+            started = await self._quotes.with_stored_quote(
                 start_events(state, context, begun, drops_pending=drops),
                 frontier,
                 state.keys.root_cert,
                 self._writer.public_log,
             )
-            started += await line_of_start(self._origin, state, context, begun)
+            started += await start_line_events(self._origin, state, context, begun)
             await self._writer.append(list(encode_events(started)))
             self._current.publish(evolve_all(state, started), started)
 
@@ -247,90 +248,95 @@ class Engine:
             await self._following.in_turn(append)
 
     async def run(self) -> None:
-        """Write until ``stop`` was called and everything submitted before it is answered.
+        """Write until ``stop`` was called and all earlier commands are answered.
 
-        Raises:
-            BrokenError: it is not known what is durable; a restart will read it.
+        Raises ``BrokenError`` if the durable state is unknown; a restart reads it.
         """
-        intake = self._intake
+        queue = self._queue
         try:
-            await self._tell_of_manifest()
-            while await intake.has_work():
-                if intake.behind:  # others may write all the time: then changes take place as well
-                    intake.behind = False
+            await self._log_manifest()
+            while await queue.has_work():
+                # Other writers may write all the time. So the engine follows them once, and then
+                # works.
+                if queue.behind:
+                    queue.behind = False
                     await self._following.follow()
-                if recovery := intake.take_recovery():
+                if recovery := queue.take_recovery():
                     await self._recover(recovery)
-                elif batch := intake.take():
+                elif batch := queue.take():
                     await self._serve(batch)
-                await self._tell_of_manifest()
+                await self._log_manifest()
                 if self._writer.is_too_long():
-                    await self._tend(self._compact)
+                    await self._maintain(self._compact)
                 elif self._writer.is_head_due():
-                    await self._tend(self._writer.keep_head)
+                    await self._maintain(self._writer.keep_head)
         except BrokenError as error:
-            intake.broken = error
+            queue.broken = error
             raise
         finally:
-            intake.close()
+            queue.close()
 
     async def begin_line(self) -> None:
-        """Begin the line of a root that was adopted, once no older version shares the store.
+        """Begin the line of an adopted root, after no older version shares the store.
 
-        Nothing happens if the manifest just changed: call it again. Raises ``UnavailableError``.
+        If the manifest has just changed, nothing happens: the caller repeats the call. Raises
+        ``UnavailableError``.
         """
         state, origin = self.view.state, self._origin
-        if origin is None or not isinstance(state, Running) or not origin.adopts(state):
+        if origin is None or not isinstance(state, Running) or not origin.needs_adoption(state):
             return
         if await self._following.all_read_lines(state):
-            items = await origin.adopted(state, self.now())
+            items = await origin.adoption_entries(state, self.now())
             with suppress(StaleError):
                 await self.submit(BeginLine(state.manifest, items))
 
     def stop(self) -> None:
-        """Accept no more commands; ``run`` ends when the waiting ones are answered."""
-        self._intake.stop()
+        """Accept no more commands; ``run`` ends after the waiting commands are answered."""
+        self._queue.stop()
 
     def look(self) -> None:
-        """Take over soon what other writers of the store may have written."""
-        self._intake.look()
+        """Follow the changes in a shared store soon."""
+        self._queue.look()
 
     def on_view(self, published: Callable[[], None]) -> None:
         """Call ``published`` after each new view."""
         self._current.on_view(published)
 
     async def head(self) -> Position | None:
-        """Return where the store ends now, which may be further than the view; None if nowhere.
+        """Return the end of the store, which may be ahead of the view; None without a journal.
 
         Raises ``UnavailableError`` if the store does not answer.
         """
         return await self._writer.head()
 
     def place_at(self, sequence: int) -> Position | None:
-        """Return the place after the record ``sequence``; None if it is ahead, or not known."""
+        """Return the place after the record ``sequence``; None if it is ahead or unknown."""
         return self._writer.place_at(sequence)
 
     async def close(self) -> None:
-        """Close the journal. Call after ``run`` has ended."""
+        """Close the journal, after ``run`` has ended."""
         state = self.view.state
         log = state.public_log if isinstance(state, Running) else None
         checkpoint = signed_checkpoint(log) if log is not None else b""
-        rolled_back = isinstance(self._intake.broken, RolledBackError)
+        rolled_back = isinstance(self._queue.broken, RolledBackError)
         await self._writer.close(
             clean=not self.is_broken, rolled_back=rolled_back, checkpoint=checkpoint
         )
 
-    async def _tell_of_manifest(self) -> None:
-        """Log what is not protected, and which certificates end soon, once for each manifest."""
+    async def _log_manifest(self) -> None:
+        """Log the limits of protection and the expiry of certificates, once per manifest."""
         state = self.view.state
-        if isinstance(state, Running) and state.manifest != self._told_of:
-            self._told_of = state.manifest
+        if isinstance(state, Running) and state.manifest != self._logged_manifest:
+            self._logged_manifest = state.manifest
             if note := policy_of(state.manifest).manifest.config.rollback_note:
                 log.info(note)
             await asyncio.to_thread(warn_of_expiry, state, self.now())
 
     async def _recover(self, waiting: WaitingRecovery) -> None:
-        """Recover, and answer ``waiting`` in any case. Not in a batch: it opens a journal."""
+        """Recover, and answer ``waiting`` in any case.
+
+        A recovery opens a journal, so it has no batch.
+        """
         try:
             found = await recover(
                 self._writer,
@@ -354,46 +360,47 @@ class Engine:
             if not waiting.answer.done():
                 waiting.answer.set_result(self.view)
 
-    async def _serve(self, batch: list[Waiting]) -> None:
-        """Carry out ``batch`` and answer each of its commands in any case."""
+    async def _serve(self, batch: list[WaitingCommand]) -> None:
+        """Execute ``batch``, and answer each of its commands in any case."""
         try:
             self._answer(await self._commits.write(batch))
             self._not_stored.ended()
         except (UnavailableError, UnsettledError) as error:
             self._not_stored.add(error, len(batch))
-            self._intake.fail(batch, error)
-        except RefusedError as error:  # what only the platform can tell; nothing was written
-            self._intake.fail(batch, error)
+            self._queue.fail(batch, error)
+        # Only the platform can cause this refusal so late. Nothing was written.
+        except RefusedError as error:
+            self._queue.fail(batch, error)
         except BaseException as error:
-            self._intake.fail(batch, _as_broken(error))
+            self._queue.fail(batch, _as_broken(error))
             raise
 
-    def _answer(self, accepted: Iterable[Accepted]) -> None:
+    def _answer(self, accepted: Iterable[AcceptedCommand]) -> None:
         view = self.view
         for each in accepted:
             command, answer = each.waiting.command, each.waiting.answer
             if answer is not None and not answer.done():
                 answer.set_result(Decision(view, each.before))
             elif answer is None and isinstance(command, RecordActivations):
-                self._intake.recorded(command)
+                self._queue.recorded(command)
 
-    async def _tend(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do what keeps the journal in order.
+    async def _maintain(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run a maintenance task of the journal.
 
-        A failure that leaves the journal unchanged is logged, and tried again later.
+        A failure that leaves the journal unchanged is logged, and the task is repeated later.
         """
         try:
             await work()
         except (UnavailableError, UnsettledError) as error:
-            self._writer.put_off(error)
+            self._writer.postpone(error)
 
     async def _compact(self) -> None:
         def compact() -> Awaitable[None]:
             return self._writer.compact(self.view.state, self.view.log)
 
-        # In a turn: a base takes its time, and others would always be first.
+        # A base takes long to write, so without a turn other writers would always be first.
         await self._commits.settled(self._following.in_turn(compact))
-        self._current.publish(self.view.state, ())  # others show the new epoch as well
+        self._current.publish(self.view.state, ())  # every replica shows the new epoch
 
 
 def _as_broken(error: BaseException) -> BrokenError:

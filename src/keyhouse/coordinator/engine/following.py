@@ -1,4 +1,12 @@
-"""Takes over what other writers of the same store have made durable."""
+"""Follow the changes that other writers have made durable in the same store.
+
+Each engine reads the records after its own position, verifies them and applies them to its state.
+If another writer has begun an epoch, the engine rebuilds the state from the new base. The line of
+the new state must be proven before the engine serves it.
+
+If the epoch has a new data key, the engine needs the switch note that its writer left for this
+process. Without a note, the process ends and starts again, and asks serving replicas for the key.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,29 +27,29 @@ from keyhouse.journal import Replay, StoreConflictError, WrongKeyError
 from keyhouse.journal.store.protocol import Note
 
 TURNS: Final = 256
-"""How often the engine tries to write where others were first; then it gives up."""
+"""The most attempts to write while another writer is always first."""
 
 LONGEST: Final = 10.0
-"""Seconds for which it tries that: a distant writer needs long for each attempt."""
+"""The most seconds of these attempts: each attempt of a distant writer takes long."""
 
 _FOLLOW_EVERY: Final = 0.02
-"""Seconds between two looks at what others write, while the engine waits for its turn."""
+"""Seconds between two reads of new changes while the engine waits for its turn."""
 
 _PAUSES: Final = 4
-"""Lengths of a look until the next one, at least, while the engine waits for its turn.
+"""The pause between two such reads, as a multiple of the last read's duration.
 
-A look that is under way when the turn begins must end first. At 50 ms of distance that takes up to
-100 ms of the 250 ms that a turn has, and the write then needs 200 ms.
+A read that is under way when the turn begins must end first. At a distance of 50 ms, this takes up
+to 100 ms of the 250 ms of a turn, and the write then needs 200 ms.
 """
 
 _LONGEST_PAUSE: Final = 0.01
-"""Seconds between two attempts at most; the first follow each other without a pause."""
+"""The most seconds between two attempts. The first attempts have no pause."""
 
-_AT_ONCE: Final = 4  # attempts
+_AT_ONCE: Final = 4  # attempts without a pause
 
 
 class Following:
-    """Keeps the view with the store, and tells others of a new data key and is told of theirs."""
+    """Keep the view at the end of the store, and exchange new data keys between replicas."""
 
     def __init__(
         self,
@@ -54,11 +62,11 @@ class Following:
         self._writer = writer
         self._shared = shared
         self._origin = origin
-        self.unreadable = False  # whether the store could not be read the last time
+        self.unreadable = False  # True: the last read of the store failed
         self._look_took = 0.0  # seconds
 
     async def follow(self) -> None:
-        """Take over what others wrote. While it cannot be read, the view stays as it is."""
+        """Apply new changes in the store. If the store is unreadable, the view stays."""
         if self._writer.position is None:
             return
         try:
@@ -71,16 +79,17 @@ class Following:
             self.unreadable = False
 
     async def in_turn(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Catch up and ``write``, while other writers most likely do not.
+        """Catch up and call ``write``, while other writers probably do not write.
 
-        Raises ``StoreConflictError`` if others are always first; nothing was written.
+        Raises ``StoreConflictError`` if other writers are always first; nothing was written.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + LONGEST
         for attempt in range(TURNS):
             if loop.time() > end:
                 break
-            if attempt >= _AT_ONCE:  # without a turn: it may be the database that keeps it
+            # The pause is outside of a turn, so no writer waits for it.
+            if attempt >= _AT_ONCE:
                 await asyncio.sleep(min(0.001 * 2.0 ** (attempt - _AT_ONCE), _LONGEST_PAUSE))
             with suppress(StoreConflictError):
                 async with self._turn():
@@ -109,11 +118,11 @@ class Following:
             await turn.__aexit__(None, None, None)
 
     def _pause(self) -> float:
-        """Return how many seconds to wait for the turn before the next look."""
+        """Return the seconds from the end of a read to the next read."""
         return max(_FOLLOW_EVERY, _PAUSES * self._look_took)
 
     async def show(self) -> None:
-        """Prove to other replicas what this one is. Without that they do not tell it of a key."""
+        """Publish a quote of this process: replicas require it to send a data key."""
         if self._shared is None:
             return
         try:
@@ -122,7 +131,7 @@ class Following:
             log.warning("other coordinators cannot be shown a quote", reason=str(error))
 
     async def all_read_lines(self, state: Running) -> bool:
-        """Tell whether no other process on the store would stop at the line of a root.
+        """Tell whether all other processes on the store can read the line of a root.
 
         Raises ``UnavailableError``.
         """
@@ -131,9 +140,9 @@ class Following:
         return await self._shared.all_read_lines(state, store_id=self._writer.store_id)
 
     async def switches(self, state: Running, dek: Secret | None) -> tuple[Note, ...]:
-        """Return what tells the other replicas of ``dek``, the key of the next epoch.
+        """Return the notes with ``dek``, the key of the next epoch, for other replicas.
 
-        Raises ``RefusedError`` if this one must not make that key, or ``UnavailableError``.
+        Raises ``RefusedError`` if this process must not make that key, or ``UnavailableError``.
         """
         after, shared = self._writer.position, self._shared
         if dek is None or after is None or shared is None:
@@ -141,12 +150,13 @@ class Following:
         return await shared.notes_of(dek, state, store_id=self._writer.store_id, after=after)
 
     async def _catch_up(self) -> None:
-        """Apply what another writer of the same store made durable first."""
+        """Apply the changes that another writer of the same store made durable first."""
         try:
             found = await self._writer.catch_up()
         except WrongKeyError as wrong:
             found = await self._switched(wrong)
-        if isinstance(found, Replay):  # the other began an epoch: start again from its base
+        # Another writer began an epoch, so the state begins again with its base.
+        if isinstance(found, Replay):
             payloads = found.base + found.events
             tail = LogTail()
             state, update_log = await asyncio.to_thread(rebuild, payloads, tail)
@@ -160,10 +170,10 @@ class Following:
             self._current.publish(after, events)
 
     async def _require_continued(self, state: State) -> None:
-        """Raise unless the line of ``state``, which another coordinator wrote, is proven.
+        """Raise unless the line of ``state``, written by another coordinator, is proven.
 
-        The journal is read already, so this process cannot serve what was before. It ends, and a
-        new one judges all of it.
+        The journal has already moved to the new records, so this process cannot continue with the
+        former state. It ends, and a new process checks everything from the beginning.
         """
         if self._origin is None or not isinstance(state, Running):
             return
@@ -176,24 +186,25 @@ class Following:
             raise BrokenError(refused.message, hint=refused.hint) from None
         except UnavailableError as unavailable:
             raise StartAgainError(
-                f"what another coordinator has written cannot be judged: {unavailable.message}",
-                hint=unavailable.hint or "start this one again",
+                f"a change of another coordinator cannot be verified: {unavailable.message}",
+                hint=unavailable.hint or "restart this coordinator",
             ) from None
 
     async def _switched(self, wrong: WrongKeyError) -> Replay:
         """Follow into an epoch with a new data key, which its writer left for this process.
 
-        Raises ``StartAgainError`` if there is none: a new process asks for it, and judges all that
-        it is given, as this one's state is of a manifest that is no longer in force.
+        Raises ``StartAgainError`` without such a key. A new process requests the key and checks
+        everything that it receives. This process cannot: its state belongs to a manifest that is no
+        longer in force.
         """
         state, position, shared = self._current.view.state, self._writer.position, self._shared
         if shared is None or position is None or not isinstance(state, Running):
             raise wrong
         store_id = self._writer.store_id
-        dek = await shared.told(state, store_id=store_id, position=position)
+        dek = await shared.next_data_key(state, store_id=store_id, position=position)
         if dek is None:
             raise StartAgainError(
-                "another coordinator has made a new data key, and this one was not told of it",
-                hint="start it again: it asks those that serve, if the manifest still admits it",
+                "another coordinator has made a new data key; this coordinator has not received it",
+                hint="restart it: it requests the key, if the manifest still admits it",
             ) from wrong
         return await self._writer.switch(dek)

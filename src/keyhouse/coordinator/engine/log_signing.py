@@ -1,4 +1,7 @@
-"""The key of the transparency log: made with the log, vouched for by the root, signs its heads."""
+"""Make the key of the transparency log, and sign checkpoints with it.
+
+The key is made together with the log, and the root key signs its public half.
+"""
 
 import hashlib
 import re
@@ -26,10 +29,11 @@ _NUMBERED: Final = re.compile(r"(.+)/([2-9]|[1-9][0-9]{1,3})", re.ASCII | re.DOT
 
 
 def make_log_key(keys: CoordinatorKeys, manifest: Manifest, *, after: str = "") -> LogKey:
-    """Return a new key for the log of the deployment that ``keys`` are of.
+    """Return a new key for the log of the deployment with ``keys``.
 
-    Its name is the one in ``manifest``, the first one, or else made from the root certificate; for
-    a log that takes the place of the one named ``after``, that name with the next number.
+    The origin of the log has three sources. After a former log with the origin ``after``, it is
+    that origin with the next number. Otherwise it is the origin in ``manifest``, or is derived from
+    the root certificate.
     """
     key = Ed25519PrivateKey.generate()
     given = manifest.config.transparency
@@ -47,7 +51,7 @@ def _numbered(origin: str) -> str:
 
 
 class LateLog(msgspec.Struct, frozen=True):
-    """A log that begins in a deployment that had none, or whose log is given up."""
+    """A log that begins later than its deployment, or replaces a former log."""
 
     begun: LogBegun
     objects: list[bytes]  # the manifests, and the lines of the update log so far
@@ -64,7 +68,7 @@ class LateLog(msgspec.Struct, frozen=True):
 
 
 def signed_checkpoint(log: PublicLog) -> bytes:
-    """Return the checkpoint of the whole log, signed. Equal for equal logs."""
+    """Return the signed checkpoint of the whole log. Equal logs give equal bytes."""
     text = Checkpoint(log.origin, log.frontier.size, log.frontier.root).encode()
     key, verifier = _parsed(log.key.reveal(), log.verifier)
     return SignedNote(text, (signature_of(key, verifier, text),)).encode()

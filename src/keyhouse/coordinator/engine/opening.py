@@ -1,4 +1,4 @@
-"""Opening a state directory: an engine over its content, ready to serve."""
+"""Open a state directory or a database: return an engine that is ready to serve."""
 
 import asyncio
 from functools import partial
@@ -43,13 +43,13 @@ async def open_engine(
 ) -> Engine:
     """Return the engine over the content of ``home``; its ``Started`` record is durable.
 
-    ``shared``: of a process that shares its store. ``make_quote``: makes quotes about its starts.
-    ``origin``: proves where the root of the state comes from. None: nothing is proven and no
-    client may trust the result, as in the tests of an application team.
+    ``shared`` is for a process that shares its store. ``make_quote`` makes quotes about its starts.
+    ``origin`` proves the origin of the state's root. None: nothing is proven and no client may
+    trust the result, as in the tests of an application team.
 
     Raises:
-        OriginRefusedError: nothing proves where the root of the state comes from.
-        BrokenError: the state is damaged, rolled back or of another platform, or the clock is
+        OriginRefusedError: nothing proves the origin of the state's root.
+        BrokenError: the state is damaged, rolled back or from another platform, or the clock is
             wrong.
     """
     bounded = _bounded(clock, confirmed=confirm_clock)
@@ -71,10 +71,9 @@ async def open_engine(
 
 
 def require_clock_of_fresh(clock: Clock, *, confirmed: bool) -> None:
-    """Refuse a clock that no deployment may begin with, before anything is created.
+    """Refuse a clock that is too far ahead for a new deployment, before anything is created.
 
-    Raises:
-        BrokenError: it is more than a year ahead of the build of this code.
+    Raises ``BrokenError`` if the clock is more than a year ahead of the build of this code.
     """
     _require_near_build(_bounded(clock, confirmed=confirmed))
 
@@ -106,7 +105,7 @@ async def _running(
     if state.platform != process.platform:
         raise BrokenError(
             f"the state was made on the platform {state.platform}, this is {process.platform}",
-            hint="start with the platform it was made on; no state moves between kinds",
+            hint="start on its own platform; no state moves between kinds of platforms",
         )
     writer = JournalWriter(home, loaded.journal)
     forgeable = None
@@ -119,7 +118,8 @@ async def _running(
     engine = make_engine(writer=writer, clock=now, state=state, update_log=update_log)
     await writer.conclude_opening(state)
     await engine.announce(forgeable)
-    if not loaded.policy:  # another replica has handed the key over: from now on it is sealed here
+    # Another replica has handed the key over. From now on this machine has its own seal.
+    if not loaded.policy:
         await home.reseal(policy_of(state.manifest).seal_mode)
     return engine
 
@@ -127,7 +127,7 @@ async def _running(
 def forgeable_votes(loaded: Opened, state: Running) -> Pending | None:
     """Return the pending update of ``state`` if nothing vouches for its votes.
 
-    Who adopts a root vouches for the state without a line as it is.
+    An operator who adopts a root vouches for the whole state without a line.
     """
     if state.pending is None or not state.line:
         return None
@@ -137,9 +137,9 @@ def forgeable_votes(loaded: Opened, state: Running) -> Pending | None:
 
 
 def _vouched_part(loaded: Opened) -> Replay | None:
-    """Return the journal up to the place of its checkpoint; None: the base is behind that place.
+    """Return the journal up to the place of its checkpoint; None if the base is after that place.
 
-    Who knows the data key can append votes for a pending update to an old copy. A seal, or a
+    A holder of the data key can append votes for a pending update to an old copy. A seal, or a
     coordinator that hands the key over, vouches for a place of the journal.
     """
     vouched, position, replay = loaded.vouched, loaded.journal.position, loaded.replay

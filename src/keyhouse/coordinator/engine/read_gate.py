@@ -1,9 +1,13 @@
-"""Keeps answers back until the view is known to show all that others have written before.
+"""Delay each answer until the view shows all changes made durable before the request.
 
-With several writers of one store the view of each may be behind. An answer is made from the newest
-state if the request came before a look at the store's head began, and the view is at that head or
-past it. One look at a time serves all requests that wait; those that come meanwhile wait for the
-next. With one writer there is no gate: its view is always the newest.
+Several writers share one store, so the view of each may be behind. The gate is a read index, as in
+Raft. It reads the end of the store after the request has arrived. Then it waits until the view has
+reached that end. So the answer reflects every change that was acknowledged before the request, at
+any coordinator, as far as the database shows its newest end (decision 0059).
+
+One read of the end serves all requests that wait when it begins. Later requests wait for the next
+read. A store with one writer needs no gate: its view is always the newest. The decision 0043 has
+the rejected designs.
 """
 
 import asyncio
@@ -22,25 +26,29 @@ from keyhouse.wire.headers import Place
 T = TypeVar("T")
 
 LONGEST: Final = 5.0
-"""Seconds that a view may take to reach the store's head."""
+"""Seconds for the view to reach the end of the store."""
 
 FEW: Final = 4
-"""Requests that have a look at once; for more, looks are ``APART``: each then serves more."""
+"""Up to this number of requests, the end is read at once.
+
+With more requests, reads begin ``APART`` seconds apart, so that each read serves more requests.
+"""
 
 APART: Final = 0.0005
-"""Seconds from the beginning of a look to that of the next."""
+"""Seconds from the beginning of a read to the beginning of the next read."""
 
-_TICK: Final = 0.001  # what event loops can wait at least
+# The shortest wait of event loops.
+_TICK: Final = 0.001
 
 
 class ForkError(ConflictError):
-    """The state of this coordinator does not continue what its client has seen."""
+    """The state of this coordinator does not continue the state that its client has seen."""
 
     code = "fork"
 
 
 Answering = Callable[[KeyhouseError | None], object]
-"""Answers from the view, which is confirmed now, or with the reason why it cannot be."""
+"""Answers from the confirmed view, or with the reason why the view cannot be confirmed."""
 
 
 class _Ahead(msgspec.Struct, frozen=True):
@@ -52,40 +60,41 @@ class _Ahead(msgspec.Struct, frozen=True):
 
 
 class ReadGate:
-    """Confirms the views of ``engine``. Used on the event loop's thread only."""
+    """Confirm the views of ``engine``. For the event loop's thread only."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine: Final = engine
         self._waiting: list[Answering] = []
         self._ahead: list[_Ahead] = []
-        self._looking: asyncio.Task[None] | None = None
-        self._looked = 0.0  # when the last look began
+        self._confirming: asyncio.Task[None] | None = None
+        self._last_read = 0.0  # the beginning of the last read
         engine.on_view(self._view_changed)
 
     def call(self, answer: Answering) -> None:
         """Call ``answer`` as soon as the view is confirmed.
 
-        It gets the reason where that cannot be: the store does not answer, or the view does not
-        reach its head, or contradicts it. What it raises goes to the loop's exception handler.
+        ``answer`` receives an error if the view cannot be confirmed: the store does not answer, or
+        the view does not reach the end of the store, or contradicts it. An exception of ``answer``
+        goes to the loop's exception handler.
         """
         self._waiting.append(answer)
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look())
+        if self._confirming is None:
+            self._confirming = asyncio.create_task(self._confirm_all())
 
     def confirmed(self, answer: Callable[[KeyhouseError | None], T]) -> "asyncio.Future[T]":
-        """Return what ``answer`` returns, called as by ``call``. The future may be cancelled."""
-        given: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        """Return the result of ``answer``, called as by ``call``. The future may be cancelled."""
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def give(problem: KeyhouseError | None) -> None:
-            if given.done():  # its client has gone
+        def resolve(problem: KeyhouseError | None) -> None:
+            if result.done():  # the client has gone
                 return
             try:
-                given.set_result(answer(problem))
-            except Exception as error:  # noqa: BLE001 - it belongs to the caller
-                given.set_exception(error)
+                result.set_result(answer(problem))
+            except Exception as error:  # noqa: BLE001 - the error belongs to the caller
+                result.set_exception(error)
 
-        self.call(give)
-        return given
+        self.call(resolve)
+        return result
 
     async def passed(self) -> None:
         """Return when the view is confirmed. Raises ``UnavailableError``, ``BrokenError``."""
@@ -94,14 +103,14 @@ class ReadGate:
     def require(self, seen: Place) -> None:
         """Require that the view continues ``seen``, a place that a client has seen.
 
-        Of places long ago the chain values are not known any more; then the numbers have to do.
-        Raises ``UnavailableError`` if the view does not reach it, ``ForkError``.
+        For places of long ago the chain values are unknown; then only the numbers are compared.
+        Raises ``UnavailableError`` if the view has not reached the place, or ``ForkError``.
         """
         position = self._engine.view.position
         if position is None or position.sequence < seen.sequence:
             raise UnavailableError(
                 f"this coordinator cannot see the state {seen}, which its client has seen",
-                hint="try again later; if it stays so, its store has lost changes or hides them",
+                hint="try again later; if the error stays, its store has lost or hides changes",
             )
         known = self._engine.place_at(seen.sequence)
         same = known is None or place_of(known) == seen
@@ -109,38 +118,39 @@ class ReadGate:
             raise ForkError(
                 f"the state of this coordinator does not continue {seen}, which its client has"
                 " seen",
-                hint="an older copy of its store was put back, or two copies run: find out which",
+                hint="its store is an older copy, or two copies run: find out which",
             )
 
-    async def _look(self) -> None:
-        """Look at the store's head as long as requests wait for that."""
+    async def _confirm_all(self) -> None:
+        """Read the end of the store while requests wait."""
         try:
             while self._waiting:
                 await self._keep_apart()
                 waiting, self._waiting = self._waiting, []
                 await self._confirm(waiting)
         finally:
-            self._looking = None
+            self._confirming = None
 
     async def _keep_apart(self) -> None:
         if len(self._waiting) > FEW:
-            # What other clients have sent meanwhile is read first, and served by the same look.
-            await asyncio.sleep(_TICK if perf_counter() - self._looked < APART else 0)
-        self._looked = perf_counter()
+            # Requests that arrive meanwhile are read first, and this read of the end serves them
+            # too.
+            await asyncio.sleep(_TICK if perf_counter() - self._last_read < APART else 0)
+        self._last_read = perf_counter()
 
     async def _confirm(self, waiting: list[Answering]) -> None:
-        """Answer ``waiting`` from the first view at the head or past it, or refuse them."""
+        """Answer ``waiting`` from the first view at the end of the store or after it, or refuse."""
         engine, before = self._engine, self._engine.view.position
         try:
             head = await engine.head()
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
-            engine.look()  # finds out more, and says so
+        except Exception as error:  # noqa: BLE001 - after any error, no request may wait forever
+            engine.look()  # the engine then logs the reason
             _conclude(waiting, error if isinstance(error, KeyhouseError) else _not_confirmed())
             return
-        if before is None:  # nothing was journalled when the requests came
+        if before is None:  # nothing was journalled when the requests arrived
             _conclude(waiting, None)
         elif head is None or _is_before(head, before):
-            engine.look()  # finds out whether records were lost, and stops the engine then
+            engine.look()  # the engine then checks for lost records, and stops if there are any
             _conclude(waiting, _not_confirmed())
         elif not self._reached(head, waiting):
             limit = asyncio.get_running_loop().call_later(LONGEST, self._give_up, waiting)
@@ -148,7 +158,7 @@ class ReadGate:
             engine.look()
 
     def _reached(self, head: Position, waiting: Iterable[Answering]) -> bool:
-        """Answer ``waiting`` if the view is at ``head`` or past it; return whether it is."""
+        """Answer ``waiting`` if the view has reached ``head``; return True if it has."""
         position = self._engine.view.position
         if position is None or position.sequence < head.sequence:
             return False
@@ -158,7 +168,8 @@ class ReadGate:
         return True
 
     def _view_changed(self) -> None:
-        if self._ahead:  # not at once: the engine has writers to answer
+        # Not at once: the engine has to answer writers first.
+        if self._ahead:
             asyncio.get_running_loop().call_soon(self._advance)
 
     def _advance(self) -> None:
@@ -175,7 +186,7 @@ class ReadGate:
 
 
 def _is_before(head: Position, known: Position) -> bool:
-    """Tell whether a store at ``head`` lacks what was known before it was looked at."""
+    """Tell whether a store that ends at ``head`` lacks the place ``known``."""
     return head.sequence < known.sequence or (head.sequence == known.sequence and head != known)
 
 
@@ -183,9 +194,9 @@ def _conclude(waiting: Iterable[Answering], problem: KeyhouseError | None) -> No
     for answer in waiting:
         try:
             answer(problem)
-        except Exception as error:  # noqa: BLE001 - others are answered all the same
-            told = {"message": "an answer failed", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(told)
+        except Exception as error:  # noqa: BLE001 - all other requests still get answers
+            context = {"message": "an answer failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
 
 
 def _raised(problem: KeyhouseError | None) -> None:

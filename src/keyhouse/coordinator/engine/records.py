@@ -1,4 +1,4 @@
-"""Events as payloads of the journal, and the state that is rebuilt from them."""
+"""Convert between events and payloads of the journal, and rebuild the state from payloads."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,23 +14,23 @@ from keyhouse.journal import Codec
 from keyhouse.transparency.tree import Frontier
 
 _INLINE: Final = 64
-"""Events that are applied on the event loop: they take about a millisecond."""
+"""The most events that are applied on the event loop: these take about a millisecond."""
 
 _CODEC: Codec[Event] = Codec(Event, name="event")
 
 
 def encode_events(events: Iterable[Event]) -> Iterator[bytes]:
-    """Yield each event as canonical bytes: equal in every process, and known to decode."""
+    """Yield each event as canonical bytes, after a check that the bytes decode."""
     return map(_CODEC.encode_checked, events)
 
 
 def encode_again(event: Event) -> bytes:
-    """Return the bytes of an event that was encoded before without its leaves: those decode."""
+    """Return the bytes of a checked event with its leaves: leaves always decode."""
     return _CODEC.encode(event)
 
 
 def decode_events(payloads: Iterable[bytes]) -> Iterator[Event]:
-    """Yield the events of ``payloads``. Raises ``BrokenError`` on bytes that are no event."""
+    """Yield the events of ``payloads``. Raises ``BrokenError`` for bytes that are not an event."""
     return (_CODEC.decode(payload) for payload in payloads)
 
 
@@ -47,14 +47,14 @@ async def applied(state: Running, payloads: Sequence[bytes]) -> tuple[State, lis
 
 
 class LogTail:
-    """What a replay says of the transparency log: how much its files have, and all leaves since."""
+    """The end of the transparency log in a replay: the extent of its files, and later leaves."""
 
     def __init__(self) -> None:
         self.filed = Frontier()
         self.leaves: list[bytes] = []
 
     def take(self, event: Event) -> None:
-        """Look at the next event of the replay."""
+        """Process the next event of the replay."""
         if isinstance(event, BaseBegun) and event.public_log is not None:
             self.filed = event.public_log.frontier
         elif isinstance(event, LogBegun):
@@ -63,12 +63,11 @@ class LogTail:
 
 
 def rebuild(payloads: Iterable[bytes], tail: LogTail | None = None) -> tuple[Running, UpdateLog]:
-    """Return the state and the update log that ``payloads``, from a base on, make.
+    """Return the state and the update log of ``payloads``, which begin with a base.
 
-    ``tail`` takes what they say of the transparency log.
+    ``tail`` collects the end of the transparency log.
 
-    Raises:
-        BrokenError: bytes that are no event, or events that make no state.
+    Raises ``BrokenError`` for bytes that are not an event, or events that do not make a state.
     """
     update_log = UpdateLog()
     state: State | None = None

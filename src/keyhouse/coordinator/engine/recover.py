@@ -1,26 +1,28 @@
-"""Recovery: with enough shares, the state is opened, checked, announced and sealed.
+"""Recover a state with shares: open it, check it, announce the start, and seal the key.
 
-The order matters. Nothing is written before the whole recovered state has been checked and all that
-serving needs is ready. Then the ``Started`` record is written, then the sealed key: after a crash
-between them the coordinator is in recovery mode, with one more record. A failure before that leaves
-the store locked as it was.
+The order matters. Nothing is written before the whole recovered state is checked and everything for
+serving is ready. Then the ``Started`` record is written, then the sealed key. After a crash between
+the two, the coordinator is in recovery mode with one more record. An earlier failure leaves the
+store locked as before.
 
-Until the check everything depended on the recovery index, which the host could replace. Now the
-journal is open, and all of this must hold:
+Before the check, everything depends on the recovery index, which the host could replace. The check
+requires the open journal:
 
-1. The state is of the platform that runs here.
-2. The index that the shares were verified with is of this journal: MAC under its data key, store
-   id, epoch.
+1. The state was made on the platform of this process.
+2. The index that verified the shares belongs to this journal: MAC under its data key, store id,
+   epoch.
 3. The index agrees with the state: root, manifest, holders, threshold. The root key belongs to the
    root certificate, and signed the manifest.
-4. The manifest in force has recovery keys, and the shares are signed by them. A state without
+4. The manifest in force has recovery keys, and these keys signed the shares. A state without
    recovery keys cannot be recovered with any key (GHSA-w7wm-2425-7p2h).
-5. There are as many shares as the manifest requires, each signed by a different key of it.
+5. The number of shares is the number in the manifest, and each share has the signature of a
+   different key.
 6. The whole line of the root is proven by the quotes of its entries, and begins with the claimed
-   manifest (``origin.checks``): the shares give the data key, and who has that can write all else.
+   manifest (``origin.checks``): the shares reveal the data key, and a holder of the data key can
+   write everything else.
 
-A pending update ends, also if all its votes are signed: a user may have cancelled it after the copy
-that is recovered.
+A pending update ends, even if all its votes are signed: a user may have cancelled the update after
+the recovered copy was made.
 
 Source: security rules, "Recovery".
 """
@@ -46,9 +48,9 @@ from keyhouse.coordinator.core.state import Recovering, Running, State
 from keyhouse.coordinator.core.update_log import LogView, UpdateLog
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.current import at
-from keyhouse.coordinator.engine.line_of_start import line_objects, line_of_start
 from keyhouse.coordinator.engine.log_signing import LateLog
 from keyhouse.coordinator.engine.records import LogTail, encode_events, rebuild
+from keyhouse.coordinator.engine.root_line import line_objects, start_line_events
 from keyhouse.coordinator.engine.start_quotes import StartQuotes
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
@@ -57,43 +59,44 @@ from keyhouse.manifest import Manifest, SealMode
 from keyhouse.transparency.tree import Frontier
 
 MakeReady = Callable[[authority.CoordinatorKeys], Awaitable[Callable[[], None]]]
-"""Prepares all that serving under recovered keys needs; the returned function begins to serve."""
+"""Prepares all that serving with the recovered keys needs. Its result begins to serve."""
 
 
 class RecoveryRefusedError(RefusedError):
-    """The state may not be recovered here with these shares."""
+    """These shares may not recover this state here."""
 
     code = "recovery-refused"
 
 
 class OpenedWith(msgspec.Struct, frozen=True):
-    """What the state was opened with, and what it is checked against."""
+    """The data that opened the state, and that the state is compared with."""
 
-    index: bytes  # that the shares were verified with
-    index_on_disk: bytes  # beside the journal when it was opened
+    index: bytes  # verified the shares
+    index_on_disk: bytes  # was beside the journal at its opening
     store_id: bytes  # of the journal
     epoch: int
-    mac_key: Secret  # of its data key and epoch
+    mac_key: Secret  # of the data key and the epoch
     submitted: tuple[authority.SubmittedShare, ...]
-    platform: str  # that runs here
+    platform: str  # of this process
 
 
 def check_recovered(state: Running, opened: OpenedWith) -> None:
-    """Return if ``state`` may be recovered with what opened it.
+    """Return if ``state`` may be recovered with the data in ``opened``.
 
-    Raises:
-        RecoveryRefusedError, ShareRefusedError: it may not, and no part of it may be kept.
+    Raises ``RecoveryRefusedError`` or ``ShareRefusedError``; then no part of the state may be kept.
     """
     if state.platform != opened.platform:
         raise RecoveryRefusedError(
             f"the state was made on the platform {state.platform}, this is {opened.platform}",
-            hint="recover it on the platform it was made on; no state moves between kinds",
+            hint="recover it on its own platform; no state moves between kinds of platforms",
         )
     index = _proven_index(opened)
     _check_agreement(state, index)
     _check_root(state)
     if policy_of(state.manifest).seal_mode is SealMode.DISABLED:
-        raise RecoveryRefusedError("the recovered manifest is one whose state is never stored")
+        raise RecoveryRefusedError(
+            "the recovered manifest has SealMode Disabled, so its state is never stored"
+        )
     _check_keys(state, policy_of(state.manifest).manifest, opened.submitted)
 
 
@@ -107,7 +110,7 @@ def _proven_index(opened: OpenedWith) -> authority.RecoveryIndex:
     except authority.IndexDamagedError:
         raise _foreign("does not belong to this data key") from None
     if (index.store_id, index.epoch) != (opened.store_id, opened.epoch):
-        raise _foreign("is of another journal, or of another epoch of it")
+        raise _foreign("belongs to another journal or another epoch")
     return index
 
 
@@ -120,16 +123,16 @@ def _check_agreement(state: Running, index: authority.RecoveryIndex) -> None:
         epoch=index.epoch,
     )
     if index != expected:
-        raise _foreign("says other things than the recovered state")
+        raise _foreign("contradicts the recovered state")
 
 
 def _check_root(state: Running) -> None:
-    """Refuse a root key that does not belong to the root certificate, by signing with it."""
+    """Sign with the root key and verify: it must belong to the root certificate."""
     root, manifest = state.keys.root_cert, state.manifest
     signatures = (state.signature, authority.sign_manifest(state.keys, manifest))
     if not all(authority.is_signed_by_root(root, signature, manifest) for signature in signatures):
         raise RecoveryRefusedError(
-            "the recovered root did not sign the recovered manifest",
+            "the recovered root key has not signed the recovered manifest",
             hint="restore the state from a backup",
         )
 
@@ -148,7 +151,7 @@ def _check_keys(
     if len(submitted) != authority.effective_threshold(
         len(keys), manifest.config.recovery_threshold
     ):
-        raise RecoveryRefusedError("the recovered manifest asks for another number of shares")
+        raise RecoveryRefusedError("the recovered manifest requires another number of shares")
     shares = {holder.name: holder.share_hash for holder in state.recovery.holders}
     authority.require_signed(submitted, keys, shares)
 
@@ -161,7 +164,7 @@ def _foreign(problem: str) -> RecoveryRefusedError:
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """Enough admitted shares, and the data key that they gave. None of it is proven yet."""
+    """Enough admitted shares, and the data key from them. Nothing about them is proven yet."""
 
     dek: Secret
     submitted: tuple[authority.SubmittedShare, ...]
@@ -169,7 +172,7 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """The recovered state. ``serve`` is called when it is published."""
+    """The recovered state. ``serve`` is called when the state is published."""
 
     state: State
     log: UpdateLog
@@ -189,9 +192,9 @@ async def recover(
     """Return the recovered state, which is durable and sealed for this platform.
 
     Raises:
-        RefusedError: the state may not be recovered here. The store is locked as before.
-        UnavailableError: it could not be read or written now. The store is locked as before.
-        BrokenError: it is not known what is durable.
+        RefusedError: this state may not be recovered here. The store is locked as before.
+        UnavailableError: the store could not be read or written now. It is locked as before.
+        BrokenError: the durable state is unknown.
     """
     require(Operation.RECOVER, phase_of(state))
     assert isinstance(state, Recovering)  # noqa: S101 the table says so
@@ -213,11 +216,13 @@ async def recover(
         begins = start_events(running, context, begun, holders, drops_pending=drops)
         old = running.public_log if begun is None else None
         frontier = Frontier() if old is None else old.frontier
-        started = await quotes.kept(begins, frontier, running.keys.root_cert, public_log)
-        started += await line_of_start(origin, running, context, begun, holders)
+        started = await quotes.with_stored_quote(
+            begins, frontier, running.keys.root_cert, public_log
+        )
+        started += await start_line_events(origin, running, context, begun, holders)
         recovered = evolve_all(running, started)
         assert isinstance(recovered, Running)  # noqa: S101 no start ends a deployment
-        await writer.take_over(opened, encode_events(started), recovered, public_log)
+        await writer.adopt_recovered(opened, encode_events(started), recovered, public_log)
     except BaseException:
         await writer.relock()
         raise
@@ -232,7 +237,7 @@ async def recover(
 async def _log_of(
     writer: JournalWriter, state: Running, log: LogView, tail: LogTail, context: Context
 ) -> tuple[LogStore, LogBegun | None]:
-    """Return the transparency log of ``state``, and the event that begins it if one has to."""
+    """Return the transparency log of ``state``, and the event of its beginning if it is new."""
     if state.public_log is not None and not context.begins_log(state.public_log):
         return await writer.opened_log(state.public_log.verifier, tail), None
     late = LateLog.of(state, log, context.now)
@@ -242,19 +247,19 @@ async def _log_of(
 
 @contextmanager
 def _faults_of_the_journal() -> Iterator[None]:
-    """Turn errors into refusals: a journal that the host made up must not stop the coordinator."""
+    """Turn errors into refusals: a journal invented by the host must not stop the coordinator."""
     try:
         yield
     except (RefusedError, UnavailableError):
         raise
-    except KeyhouseError as error:  # a wrong key, a damaged record, a clock too far ahead
+    except KeyhouseError as error:  # a wrong key, a damaged record, or a clock too far ahead
         raise RecoveryRefusedError(
             f"the state cannot be recovered: {error.message}", hint=error.hint
         ) from error
     except Exception as error:  # noqa: BLE001 data of the host may fail anywhere
         log.warning("a state could not be recovered", error=type(error).__qualname__)
         raise RecoveryRefusedError(
-            "the state cannot be recovered: it is not one that Keyhouse wrote",
+            "the state cannot be recovered: Keyhouse has not written it",
             hint="restore the state from a backup",
         ) from None
 

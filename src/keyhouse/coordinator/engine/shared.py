@@ -1,4 +1,4 @@
-"""What an engine has to do with other processes on its store, and what it is given for that."""
+"""Define the interface between an engine and the other processes on its store."""
 
 from typing import Protocol
 
@@ -12,50 +12,52 @@ from keyhouse.manifest import Replicas
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What a replica that serves has to give."""
+    """The data that a serving replica can hand over."""
 
     store_id: bytes
     dek: Secret
     place: Position
     root_cert: bytes
-    replicas: Replicas | None  # who may be given it, by the manifest at that place
-    line: LineMark | None = None  # of the root at that place, which is proven here; None: no line
+    replicas: Replicas | None  # who may receive the key, according to the manifest at that place
+    line: LineMark | None = None  # the proven line of the root at that place; None without a line
 
     @property
     def level(self) -> int:
-        """Which events the journal may have."""
+        """Return the highest level of events that the journal may have."""
         return 1 if self.line is None else 2
 
 
 class Shared(Protocol):
-    """Tells the other processes of a new data key, and is told of one.
+    """Send new data keys to other processes, and receive new data keys.
 
-    A process that has its store for itself has none, and loads nothing for it.
+    A process with its own store does not use this interface, and loads no code for it.
     """
 
     async def show(self, store_id: bytes) -> None:
-        """Prove to the others what this process is. Raises ``UnavailableError``."""
+        """Publish a quote of this process for other processes. Raises ``UnavailableError``."""
         ...
 
     async def notes_of(
         self, dek: Secret, state: Running, *, store_id: bytes, after: Position
     ) -> tuple[Note, ...]:
-        """Return what tells the members of ``state`` of ``dek``, the key of the epoch after it.
+        """Return notes with ``dek``, the key of the next epoch, for the members of ``state``.
 
         Raises ``RefusedError`` if this process must not make that key, or ``UnavailableError``.
         """
         ...
 
     async def all_read_lines(self, state: Running, *, store_id: bytes) -> bool:
-        """Tell whether no member of ``state`` is of a version that stops at the line of a root.
+        """Tell whether all members of ``state`` read the line of a root; older versions do not.
 
         Raises ``UnavailableError``.
         """
         ...
 
-    async def told(self, state: Running, *, store_id: bytes, position: Position) -> Secret | None:
-        """Return the data key that a member of ``state`` has left for this process; None: none.
+    async def next_data_key(
+        self, state: Running, *, store_id: bytes, position: Position
+    ) -> Secret | None:
+        """Return the next data key addressed to this process by a member of ``state``, or None.
 
-        Raises ``UnavailableError`` if that cannot be found out now.
+        Raises ``UnavailableError`` if the store does not answer now.
         """
         ...

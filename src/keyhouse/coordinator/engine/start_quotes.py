@@ -1,7 +1,8 @@
-"""The quote about a start: the hardware says which code serves, from which leaf of the log on.
+"""Make the quote about a start: the hardware states which code serves from which leaf on.
 
-It is made when everything else of a start is decided, before that is durable, since it binds the
-log before the leaf. Where none can be made the start is as good as without, and the leaf says so.
+The quote binds the log before the leaf of the start. So it is made after all other decisions of a
+start, and before the start is durable. Without a quote the start continues, and the leaf names no
+quote.
 """
 
 import asyncio
@@ -21,35 +22,37 @@ from keyhouse.transparency.tree import Frontier, leaf_hash
 
 
 class StartQuote(msgspec.Struct, frozen=True):
-    """A quote, and the bundle of collateral that it verifies with; empty if there is none here."""
+    """A quote, and the collateral that verifies it; empty without collateral."""
 
     quote: bytes
     collateral: bytes
 
 
 MakeQuote = Callable[[bytes], StartQuote]
-"""Returns a quote over report data (64 bytes). It may block, and raises ``KeyhouseError``."""
+"""Returns a quote over report data (64 bytes). May block, and raises ``KeyhouseError``."""
 
 
-class Quoted(msgspec.Struct, frozen=True):
-    """The events of a start, whose leaf names these objects."""
+class QuotedStart(msgspec.Struct, frozen=True):
+    """The events of a start, and the objects that their leaf names."""
 
     events: tuple[Event, ...]
     objects: tuple[bytes, ...] = ()
 
 
 class StartQuotes:
-    """Makes the quotes for the starts of one process; None: it can make none."""
+    """Make the quotes for the starts of one process. Without ``make`` there are no quotes."""
 
     def __init__(self, make: MakeQuote | None) -> None:
         self._make: Final = make
 
-    async def of(self, events: Sequence[Event], before: Frontier, root_der: bytes) -> Quoted:
-        """Return ``events``, of a start, with its quote; as they are if none can be made.
+    async def with_quote(
+        self, events: Sequence[Event], before: Frontier, root_der: bytes
+    ) -> QuotedStart:
+        """Return ``events`` of a start with a quote, or unchanged if no quote is possible.
 
-        ``before``: the log before them. ``root_der``: of the root that the state has.
+        ``before`` is the log before the events. ``root_der`` is the root certificate of the state.
         """
-        plain = Quoted(tuple(events))
+        plain = QuotedStart(tuple(events))
         if self._make is None:
             return plain
         at, published = next(
@@ -71,18 +74,18 @@ class StartQuotes:
         collateral = object_name(made.collateral) if made.collateral else ""
         named = replace(started, quote=object_name(made.quote), collateral=collateral)
         raws[number] = encode_leaf(named)
-        with_quote = replace(published, leaves=tuple(raws))
+        extended = replace(published, leaves=tuple(raws))
         objects = tuple(each for each in (made.quote, made.collateral) if each)
-        return Quoted((*events[:at], with_quote, *events[at + 1 :]), objects)
+        return QuotedStart((*events[:at], extended, *events[at + 1 :]), objects)
 
-    async def kept(
+    async def with_stored_quote(
         self, events: Sequence[Event], before: Frontier, root_der: bytes, store: LogStore
     ) -> tuple[Event, ...]:
-        """Return ``events`` as ``of`` does; what their leaf names is in ``store``."""
-        quoted = await self.of(events, before, root_der)
+        """Return the result of ``with_quote``, after the objects in the leaf are in ``store``."""
+        quoted = await self.with_quote(events, before, root_der)
         try:
             await store.put_objects(quoted.objects)
-        except KeyhouseError as error:  # the folder may be damaged: it is the host's
+        except KeyhouseError as error:  # the host may have damaged the folder
             log.warning("no quote about this start", reason=error.message)
             return tuple(events)
         return quoted.events

@@ -1,4 +1,11 @@
-"""The writer of the journal: in the state directory, or in memory with seal mode ``Disabled``."""
+"""Write the journal: in the state directory or database, or in memory.
+
+The journal is in memory with the seal mode ``Disabled``. Besides the records, the writer maintains
+three things. *Head*: the seal names a position of the journal, so a later start notices an older
+copy. *Votes*: a start drops votes of a pending update after the sealed position, because a holder
+of the data key can append votes. So the writer seals the position after each vote. *Epochs*: when
+the records outweigh the base, the writer begins a new epoch with the present state.
+"""
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -36,14 +43,17 @@ from keyhouse.journal.store.protocol import Beside, Note
 from keyhouse.manifest import SealMode
 
 HEAD_EVERY = 1024
-"""Records between two writes of the sealed head; a rollback of fewer may not be detected."""
+"""The most records between two writes of the sealed head.
+
+A rollback of fewer records may go unnoticed.
+"""
 
 PATIENCE = 256
-"""Appends between a failed attempt to begin an epoch and the next one."""
+"""Appends from a failed attempt to begin an epoch to the next attempt."""
 
 
 class JournalWriter:
-    """Writes and maintains the journal. Used by the engine's task only."""
+    """Write and maintain the journal. Used by the engine's task only."""
 
     def __init__(
         self, home: Home, journal: Journal | None = None, *, in_memory: bool = False
@@ -53,11 +63,11 @@ class JournalWriter:
         self._on_disk = False
         self._head_at = 0
         self._patience = 0
-        self._policy_due = ""  # to seal the key under that another writer's epoch has
+        self._policy_due = ""  # the seal policy to apply after another writer's epoch; empty: none
         self._changed: Callable[[], None] = lambda: None
         self._mark_of: Callable[[Running], LineMark | None] = lambda _: None
         self._covered: Pending | None = None  # the pending update at the sealed place
-        self._votes: Pending | None = None  # the pending update that is shown
+        self._votes: Pending | None = None  # the pending update of the published state
         self._votes_due = False
         self.public_log = LogStore()
         if journal is not None:
@@ -65,28 +75,29 @@ class JournalWriter:
 
     @property
     def position(self) -> Position | None:
-        """Where the journal stands; None while there is none."""
+        """Return the position of the journal; None without a journal."""
         return self._journal.position if self._journal is not None else None
 
     @property
     def store_id(self) -> bytes:
-        """The name of the journal, which there has to be."""
+        """Return the id of the journal, which must exist."""
         return self._present().store_id
 
     @property
     def on_disk(self) -> bool:
-        """Whether the journal is in the state directory."""
+        """Return True if the journal is in the state directory or database."""
         return self._on_disk
 
     @property
     def weight(self) -> Weight | None:
-        """The size of the journal; None while there is none."""
+        """Return the size of the journal; None without a journal."""
         return self._journal.weight if self._journal is not None else None
 
     def held(self, position: Position | None, state: Running) -> Held | None:
-        """Return the data key and what it belongs to; None unless ``state`` is that of the journal.
+        """Return the data key and its context; None unless ``state`` is the state at ``position``.
 
-        While an epoch begins, the key may be the next one already, and the manifest not yet.
+        While an epoch begins, the key may already be the next key, and the manifest still the
+        former manifest.
         """
         journal = self._journal
         if journal is None or journal.position != position:
@@ -97,14 +108,14 @@ class JournalWriter:
         return Held(journal.store_id, journal.dek, journal.position, root, replicas, line)
 
     def mark_by(self, mark_of: Callable[[Running], LineMark | None]) -> None:
-        """Bind the mark that ``mark_of`` returns for a state, which is proven, in each seal."""
+        """Put the mark of each proven state, from ``mark_of``, into each seal."""
         self._mark_of = mark_of
 
     def follow(self, state: State) -> None:
-        """Bind the line of ``state``, which is shown, in each seal from now on.
+        """Put the line of the published ``state`` into each later seal.
 
-        A seal at a place behind the votes of a pending update is due then: a start drops the votes
-        that no seal covers, for who has the data key can append some.
+        Votes of a pending update need a seal at a later place: a start drops votes that no seal
+        covers, because a holder of the data key can append votes.
         """
         if not isinstance(state, Running) or not self._on_disk:
             return
@@ -113,7 +124,7 @@ class JournalWriter:
         self._votes = state.pending
 
     async def conclude_opening(self, state: Running) -> None:
-        """Seal what was opened, which is proven, with the line of ``state``."""
+        """Seal the opened and proven ``state`` with its line."""
         self._covered = state.pending
         if self._on_disk:
             await self._home.keep_line(self._mark_of(state))
@@ -128,31 +139,31 @@ class JournalWriter:
         return await read_log_object(self._home, state, name)
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call ``changed`` whenever another writer of the same store may have written."""
+        """Call ``changed`` after a possible write of another writer of the same store."""
         self._changed = changed
         if self._journal is not None:
             self._journal.watch(changed)
 
     async def head(self) -> Position | None:
-        """Return where the store ends now, as ``Store.head``; None while there is no journal."""
+        """Return the end of the store, as ``Store.head``; None without a journal."""
         return await self._journal.head() if self._journal is not None else None
 
     def place_at(self, sequence: int) -> Position | None:
-        """Return the place after the record ``sequence``; None if it is ahead, or not known."""
+        """Return the place after the record ``sequence``; None if it is ahead or unknown."""
         return self._journal.place_at(sequence) if self._journal is not None else None
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Return a context in which no other writer of the store comes before the next write."""
+        """Return a context for the next write, in which other writers probably do not write."""
         return self._present().turn()
 
     def append(self, payloads: Sequence[bytes]) -> Coroutine[Any, Any, Position]:
-        """Return once all of ``payloads`` are durable: the place behind them.
+        """Return the place after ``payloads`` once all are durable.
 
         Raises:
-            StoreConflictError: another writer was first, nothing was appended.
+            StoreConflictError: another writer was first; nothing was appended.
             UnavailableError: nothing was appended.
-            OutcomeUnknownError: it is not known yet whether they were: call ``settle``.
-            OutcomeLostError: that can no longer be told: call ``catch_up``.
+            OutcomeUnknownError: the outcome is unknown so far; call ``settle``.
+            OutcomeLostError: nothing can determine the outcome; call ``catch_up``.
         """
         return self._present().append(payloads)
 
@@ -164,16 +175,16 @@ class JournalWriter:
             await self._present().settle()
 
     async def catch_up(self) -> Replay | Continuation:
-        """Return what others appended since ``position``, which then is behind it.
+        """Return the records of other writers after ``position``, and move behind them.
 
         Raises:
-            UnavailableError: it cannot be read now.
-            BrokenError: it is damaged, or does not continue what was read before.
+            UnavailableError: the store cannot be read now.
+            BrokenError: the store is damaged, or does not continue the records read before.
         """
         return await self._present().catch_up()
 
     async def opened_log(self, verifier: str, tail: LogTail) -> LogStore:
-        """Return the log with this key from its files; the journal said ``tail`` of it."""
+        """Return the log ``verifier`` from its files, with the later leaves in ``tail``."""
         return await LogStore.open(self._log_parts(verifier), tail.filed, tail.leaves)
 
     async def new_log(
@@ -191,9 +202,9 @@ class JournalWriter:
         objects: Sequence[bytes],
         state: Running,
     ) -> None:
-        """Begin the journal of a new deployment; an older store is archived, never deleted.
+        """Begin the journal and the log of a new deployment; archive an older store.
 
-        Its log begins as well, with ``objects``. ``state``: of its ``base``.
+        ``objects`` belong to the new log. ``state`` is the state in ``base``.
         """
         mode = policy_of(command.manifest).seal_mode
         on_disk = mode is not SealMode.DISABLED
@@ -223,12 +234,12 @@ class JournalWriter:
         """Open the locked journal with a recovered data key. Nothing is written or sealed."""
         return await self._home.recover(dek)
 
-    async def take_over(
+    async def adopt_recovered(
         self, opened: Opened, started: Iterable[bytes], state: Running, public_log: LogStore
     ) -> None:
-        """Begin to write the journal that ``unlock`` opened, and seal its key for this platform.
+        """Begin to write the journal from ``unlock``, and seal its key for this platform.
 
-        ``state``: after ``started``, and proven.
+        ``state`` is proven, and is the state after ``started``.
 
         Raises ``UnavailableError`` or ``BrokenError``; then call ``relock``.
         """
@@ -243,7 +254,7 @@ class JournalWriter:
         self.public_log = public_log
 
     async def relock(self) -> None:
-        """Close what ``unlock`` opened, if anything."""
+        """Close the journal from ``unlock``, if there is one."""
         await self._home.relock()
 
     async def switch(self, dek: Secret) -> Replay:
@@ -259,14 +270,14 @@ class JournalWriter:
         notes: tuple[Note, ...] = (),
         leaves: Sequence[bytes] = (),
     ) -> Position:
-        """Begin an epoch whose base is ``state`` and ``log``, under ``dek`` if one is given.
+        """Begin an epoch with ``state`` and ``log`` as its base, under ``dek`` if given.
 
-        ``notes`` are left in the store in the same transaction. ``leaves`` of the transparency log
-        come with it; all before them are in its files first.
+        The same transaction stores ``notes``. The base has ``leaves`` of the transparency log; all
+        earlier leaves are written to its files first.
 
-        Seal policy and recovery index are those of ``state``. They may also move the journal to
+        Seal policy and recovery index come from ``state``. The policy may also move the journal to
         memory, with nothing left on the disk, or back to the disk. Errors as for ``append``, and
-        ``BrokenError`` if it is not known which of the two stores there is.
+        ``BrokenError`` if it is unknown which of the two stores exists.
         """
         journal = self._present()
         mode = policy_of(state.manifest).seal_mode
@@ -289,7 +300,7 @@ class JournalWriter:
         return position
 
     async def _file_log(self, state: Running, mode: SealMode) -> None:
-        """Make the files hold all of the transparency log that is durable in the journal."""
+        """Write all durable leaves of the transparency log to its files."""
         if state.public_log is None or mode is SealMode.DISABLED:
             return
         if not self._on_disk:
@@ -301,31 +312,31 @@ class JournalWriter:
         return self._home.log_parts(log_name(verifier))
 
     def is_too_long(self) -> bool:
-        """Tell whether it is time to compact: the records outweigh the base."""
+        """Tell whether a compaction is due: the records outweigh the base."""
         if self._journal is None or not self._journal.outweighs_base():
             return False
         self._patience = max(self._patience - 1, 0)
         return self._patience == 0
 
-    def put_off(self, error: KeyhouseError) -> None:
-        """Try again later to tend the journal, which ``error`` left as it was."""
+    def postpone(self, error: KeyhouseError) -> None:
+        """Repeat the maintenance of the journal later: ``error`` left the journal unchanged."""
         self._patience = PATIENCE
         _log.warning("the journal could not be tended", reason=str(error))
 
     async def compact(self, state: State, log: LogView) -> None:
-        """Begin an epoch whose base is ``state`` and ``log``. Errors as for ``begin_epoch``."""
+        """Begin an epoch with ``state`` and ``log`` as its base. Errors as for ``begin_epoch``."""
         if not isinstance(state, Running):
             raise BrokenError("a journal without a manifest cannot be compacted")
         position = await self.begin_epoch(state, log)
         _log.info("the journal was compacted", epoch=position.epoch, sequence=position.sequence)
 
     def adopt(self, state: State) -> None:
-        """Seal the key of the epoch of ``state``, which another writer began, at ``keep_head``."""
+        """Schedule a seal of the key of another writer's epoch, for the next ``keep_head``."""
         if isinstance(state, Running):
             self._policy_due = policy_of(state.manifest).seal_mode
 
     def is_head_due(self) -> bool:
-        """Tell whether ``keep_head`` has something to do."""
+        """Tell whether ``keep_head`` has work."""
         journal = self._journal
         if self.public_log.has_complete or journal is None or not self._on_disk:
             return self.public_log.has_complete
@@ -337,7 +348,7 @@ class JournalWriter:
 
         Raises ``UnavailableError``.
         """
-        await self.public_log.tend()
+        await self.public_log.write_complete_tiles()
         if self._journal is None or not self._on_disk:
             return
         if policy := self._policy_due:
@@ -350,9 +361,10 @@ class JournalWriter:
             self._covered, self._votes_due = self._votes, False
 
     async def cover_votes(self) -> None:
-        """Seal the place behind new votes, before they are answered.
+        """Seal the place after new votes, before they are answered.
 
-        Where that fails the next ``keep_head`` does it; a crash until then costs the votes.
+        After a failure, the next ``keep_head`` seals the place. A crash before that loses the
+        votes.
         """
         if not self._votes_due:
             return
@@ -364,13 +376,13 @@ class JournalWriter:
     async def close(
         self, *, clean: bool, rolled_back: bool = False, checkpoint: bytes = b""
     ) -> None:
-        """Close the store; after a clean run, write the head and the files of the log first.
+        """Close the store; after a clean run, first write the head and the files of the log.
 
-        Where the store was found to be ``rolled_back``, the head is written as well: it is the
-        newest place that was durable, and the next start must know it.
+        After a rollback (``rolled_back``), the head is written as well: it is the newest place that
+        was durable, and the next start must know it.
 
-        If the disk has no room for it, the last head remains, which shows a rollback less exactly;
-        of the log nothing is lost.
+        If the disk has no space for the head, the former head remains, and shows a rollback less
+        exactly. The log loses nothing.
         """
         try:
             if (clean or rolled_back) and self._on_disk:
@@ -391,9 +403,9 @@ class JournalWriter:
         dek: Secret | None,
         notes: tuple[Note, ...],
     ) -> None:
-        """Begin an epoch in memory; a store on the disk is erased before this returns.
+        """Begin an epoch in memory. Before this returns, a store on the disk is erased.
 
-        The steps that can fail come first: once the store on the disk is erased, there is nothing
+        All steps that can fail come first: after the store on the disk is erased, no state remains
         to return to.
         """
         if not self._on_disk:
@@ -439,7 +451,7 @@ class JournalWriter:
 
     def _present(self) -> Journal:
         if self._journal is None:
-            raise BrokenError("there is no journal to write to")
+            raise BrokenError("no journal is open")
         return self._journal
 
 
@@ -453,6 +465,6 @@ def _next_index(journal: Journal, state: Running, dek: Secret | None) -> bytes:
 
 def _unknown() -> BrokenError:
     return BrokenError(
-        "it is not known whether the last change is durable",
-        hint="restart the coordinator: it will read what is there",
+        "it is unknown whether the last change is durable",
+        hint="restart the coordinator: a start reads the durable state",
     )

@@ -1,9 +1,12 @@
-"""Who may be handed the data key, and who may hand it over: what a verified quote has to show.
+"""Decide whether a verified quote admits a replica to a hand-off of the data key.
 
-Both sides ask the same: the asker's quote is judged by the manifest of the giver, the giver's by
-the manifest in the journal that its key opened. Without that a made-up journal, under a key that is
-known, would be served with the true manifest. Nothing here is enough alone: the quote has to be
-verified, and to bind the message (``require_bound``).
+Both sides apply the same rule. The giver judges the asker by the manifest of its own state. The
+asker judges the giver by the manifest in the journal that the received key opens. Without the
+second check, anyone could answer with a known key and an invented journal, which contains the true
+manifest.
+
+Nothing here is sufficient alone: the quote must be verified, and must bind the message
+(``require_bound``).
 """
 
 import msgspec
@@ -14,12 +17,12 @@ from keyhouse.attestation.quote.binding import Word, binds_replica
 from keyhouse.attestation.quote.form import read_form
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError, Quoted
-from keyhouse.coordinator.origin.listed import lists_code
+from keyhouse.coordinator.origin.listed_code import lists_code
 from keyhouse.manifest import Replicas
 
 
 class Own(msgspec.Struct, frozen=True):
-    """What this process is, as its own verified quote and its command line say."""
+    """The identity of this process, from its verified quote and its command line."""
 
     verdict: Verdict
     settings: bytes  # SHA-256 of its measured settings
@@ -28,8 +31,8 @@ class Own(msgspec.Struct, frozen=True):
 def require_bound(quoted: Quoted, word: Word, report_data: bytes | None = None) -> None:
     """Raise ``NoteRefusedError`` unless the quote was made for exactly this message.
 
-    ``report_data``: what the verified quote binds. Without it what an unverified one says: that
-    costs microseconds, and refuses what need not be verified.
+    ``report_data`` comes from a verified quote. Without it, this reads the report data of the
+    unverified quote. That takes microseconds, and refuses notes before the costly verification.
     """
     if report_data is None:
         try:
@@ -37,11 +40,11 @@ def require_bound(quoted: Quoted, word: Word, report_data: bytes | None = None) 
         except QuoteRefusedError as refused:
             raise NoteRefusedError(NoteProblem.QUOTE, refused.message) from None
     if not binds_replica(report_data, word, quoted.message):
-        raise NoteRefusedError(NoteProblem.BINDING, "its quote was made for something else")
+        raise NoteRefusedError(NoteProblem.BINDING, "its quote was made for another message")
 
 
 def require_admitted(verdict: Verdict, replicas: Replicas | None, own: Own) -> None:
-    """Raise ``NoteRefusedError`` unless ``replicas`` admit who the verified quote is of."""
+    """Raise ``NoteRefusedError`` unless ``replicas`` admit the code and platform of the quote."""
     if replicas is None:
         raise NoteRefusedError(
             NoteProblem.NOT_CONFIGURED,
@@ -53,13 +56,14 @@ def require_admitted(verdict: Verdict, replicas: Replicas | None, own: Own) -> N
     if replicas.platforms and verdict.ppid.hex() not in replicas.platforms:
         raise NoteRefusedError(
             NoteProblem.PLATFORM,
-            f"the platform {verdict.ppid.hex()} is not listed",
-            hint="if it is to be, list it in Config.Replicas.Platforms",
+            f"the platform {verdict.ppid.hex()} is not listed in Config.Replicas.Platforms",
+            hint="to admit it, list it in Config.Replicas.Platforms",
         )
 
 
 def _require_status(verdict: Verdict, replicas: Replicas) -> None:
-    if verdict.tee is Tee.SNP:  # AMD states none; its MinimumTCB is in Code
+    # AMD does not state a status. ``Code`` has the MinimumTCB of the platform.
+    if verdict.tee is Tee.SNP:
         return
     try:
         accept_status(verdict.tcb_status, replicas.accepted_tcb_statuses or ("UpToDate",))
@@ -77,15 +81,15 @@ def _require_code(verdict: Verdict, replicas: Replicas, own: Own) -> None:
         raise NoteRefusedError(
             NoteProblem.CODE,
             f"{_named(verdict)} is not a coordinator that the manifest admits",
-            hint="if it is to be one, list it in Config.Replicas.Code",
+            hint="to admit it, list it in Config.Replicas.Code",
         )
 
 
 def _is_same_code(found: Verdict, own: Verdict) -> bool:
-    """Tell whether ``found`` is of exactly the code of ``own``, at its version or a higher one.
+    """Tell whether ``found`` has the same code as ``own``, at the same or a higher version.
 
-    Never for SEV-SNP: what its platform has to have is said in an entry of ``Code`` alone. Nor for
-    a domain of TDX whose boot measured no kernel or no command line: any could be there.
+    False for SEV-SNP: only an entry of ``Code`` can state the requirements on its platform. False
+    for a TDX domain whose boot measured no kernel or no command line: it could run any.
     """
     if found.tee is Tee.SNP or found.debug:
         return False

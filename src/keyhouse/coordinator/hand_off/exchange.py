@@ -1,4 +1,4 @@
-"""An ask answered by a give: what each side checks, and the sealed key between them."""
+"""Make and check asks and gives, and seal the data key from the giver to the asker."""
 
 import hashlib
 import os
@@ -26,7 +26,7 @@ from keyhouse.journal import LineMark, Position, Vouched
 
 
 class BehindError(KeyhouseError):
-    """Another process has seen more of the journal: the store shows this one an old view."""
+    """Another process has seen more of the journal: the store shows an old view to this process."""
 
     code = "behind"
 
@@ -38,7 +38,10 @@ def make_ask(
     settings: bytes,
     known: Position | None,
 ) -> Ask:
-    """Return a new ask. ``known``: the highest place of the journal that this machine has seen."""
+    """Return a new ask.
+
+    ``known`` is the highest place of the journal that this machine has seen.
+    """
     return Ask(
         store_id=store_id,
         instance=instance,
@@ -53,19 +56,19 @@ def make_ask(
 
 
 def require_answerable(ask: Ask, held: Held, settings: bytes) -> None:
-    """Raise ``NoteRefusedError`` for an ask that no quote could make a good one."""
+    """Raise ``NoteRefusedError`` if no quote could make ``ask`` acceptable."""
     if ask.store_id != held.store_id:
-        raise NoteRefusedError(NoteProblem.OTHER_STORE, "it is about another store")
+        raise NoteRefusedError(NoteProblem.OTHER_STORE, "it is for another store")
     if ask.settings != settings:
         raise NoteRefusedError(
             NoteProblem.OTHER_SETTINGS,
-            "it is of a coordinator with other measured settings",
+            "it is from a coordinator with other measured settings",
             hint="start all coordinators of a store with the same measured settings",
         )
     if ask.level < held.level:
         raise NoteRefusedError(
             NoteProblem.LEVEL,
-            f"it reads events up to level {ask.level}, the journal may have level {held.level}",
+            f"it reads events up to level {ask.level}; the journal may have level {held.level}",
             hint="start a newer version there",
         )
 
@@ -73,7 +76,8 @@ def require_answerable(ask: Ask, held: Held, settings: bytes) -> None:
 def require_not_ahead(known: Position | None, place: Position) -> None:
     """Raise ``BehindError`` if ``known`` is not on the journal that ends at ``place``.
 
-    Of places before it that is not known here; the one that asked notices it itself.
+    A place before ``place`` is not checked here. The asker itself notices if such a place is not on
+    the journal.
     """
     if known is None:
         return
@@ -81,10 +85,10 @@ def require_not_ahead(known: Position | None, place: Position) -> None:
     same_number = (known.epoch, known.sequence) == (place.epoch, place.sequence)
     if ahead or (same_number and known.chain != place.chain):
         raise BehindError(
-            f"another coordinator has seen the journal at {known.epoch}.{known.sequence}, the store"
+            f"another coordinator has seen the journal at {known.epoch}.{known.sequence}; the store"
             f" shows {place.epoch}.{place.sequence} or another history",
-            hint="see which database is the true one; this coordinator hands nothing over until it"
-            " is started again",
+            hint="find out which database is the true one; this coordinator hands nothing over"
+            " until it is restarted",
         )
 
 
@@ -97,10 +101,10 @@ def require_not_older(place: Position, known: Position | None) -> None:
 
 
 def make_give(message: bytes, held: Held, giver: bytes, settings: bytes) -> AnyGive:
-    """Return the answer to the ask in ``message``, whose quote was judged.
+    """Return the answer to the ask in ``message``, whose quote was accepted.
 
-    ``settings``: SHA-256 of the measured ones of the giver. Raises ``NoteRefusedError`` if nothing
-    can be sealed to the key of the ask.
+    ``settings`` is the SHA-256 of the giver's measured settings. Raises ``NoteRefusedError`` if
+    nothing can be sealed to the key of the ask.
     """
     give: AnyGive = Give(
         ask=digest_of(message),
@@ -126,10 +130,10 @@ def make_give(message: bytes, held: Held, giver: bytes, settings: bytes) -> AnyG
 
 
 def vouched_by(give: AnyGive, settings: bytes, rule: OriginRule) -> Vouched | None:
-    """Return what ``give`` says of the line, if its giver has judged it as this process does.
+    """Return the line in ``give``, if its giver judges lines exactly as this process does.
 
-    ``settings`` and ``rule`` are those of this process. Whether the code of the giver is accepted
-    is judged elsewhere.
+    ``settings`` and ``rule`` belong to this process. Another check decides whether the code of the
+    giver is accepted.
     """
     if not isinstance(give, GiveLine):
         return None
@@ -141,13 +145,13 @@ def vouched_by(give: AnyGive, settings: bytes, rule: OriginRule) -> Vouched | No
 def require_answers(give: AnyGive, message: bytes, ask: Ask) -> None:
     """Raise ``NoteRefusedError`` unless ``give`` answers exactly the ask in ``message``."""
     if give.ask != digest_of(message):
-        raise NoteRefusedError(NoteProblem.OTHER_ASK, "it answers another question")
+        raise NoteRefusedError(NoteProblem.OTHER_ASK, "it answers another ask")
     if give.store_id != ask.store_id:
-        raise NoteRefusedError(NoteProblem.OTHER_STORE, "it is about another store")
+        raise NoteRefusedError(NoteProblem.OTHER_STORE, "it is for another store")
 
 
 def key_in(give: AnyGive, keys: instance_keys.InstanceKeys) -> Secret:
-    """Return the data key, which nothing has proven yet. Raises ``NoteRefusedError``."""
+    """Return the data key; nothing about it is proven yet. Raises ``NoteRefusedError``."""
     try:
         return keys.unseal(give.sealed, give.info)
     except instance_keys.SealedForAnotherError as refused:
@@ -155,8 +159,8 @@ def key_in(give: AnyGive, keys: instance_keys.InstanceKeys) -> Secret:
 
 
 def require_root(give: AnyGive, root_cert: bytes) -> None:
-    """Raise ``NoteRefusedError`` unless the opened journal has the root that was told."""
+    """Raise ``NoteRefusedError`` unless the opened journal has the root in ``give``."""
     if give.root != hashlib.sha256(root_cert).digest():
         raise NoteRefusedError(
-            NoteProblem.ROOT, "the journal has another root certificate than its giver said"
+            NoteProblem.ROOT, "the journal has another root certificate than the give"
         )

@@ -1,10 +1,13 @@
-"""Whether a member that the journal names is what it says: a quote of its own over its keys.
+"""Verify the members of a journal: each member has a quote over its public keys.
 
-The record of a member proves nothing: anyone with the data key can write one, with keys of their
-own. So nobody is told of a new data key, and nobody is followed to one, without a quote over
-exactly the keys that the record has. It is verified at that moment, with the collateral and the
-admission rule of that moment. It may be old: the private halves live in the memory of one process
-and end with it, so a quote over them that is played back serves nobody else.
+The journal has a record of each member, a process that serves the state. The record alone proves
+nothing: anyone with the data key can write a record with own keys. So a writer sends no new data
+key to a member, and a reader follows no member to a new data key, without a quote over exactly the
+keys in the record.
+
+The quote is verified at that moment, with the collateral and the admission rule of that moment. The
+quote itself may be old. The private keys are in the memory of one process and end with the process,
+so a repeated quote serves no other process.
 """
 
 import asyncio
@@ -27,33 +30,36 @@ from keyhouse.journal.store.protocol import Note, Notes
 from keyhouse.manifest import Replicas
 
 WITHIN: Final = 5.0
-"""Seconds for the quotes of all members, while changes wait. Who is not judged then is not told."""
+"""Seconds for the quotes of all members; changes wait meanwhile.
+
+A member without a verdict in this time does not receive the new data key.
+"""
 
 
 class Quotes(Protocol):
-    """Makes quotes of this process and verifies those of others, without the engine's help."""
+    """Make quotes of this process and verify other quotes, without the engine."""
 
     async def vouched(self, note: Membership) -> Quoted:
-        """Return ``note`` with the quote that vouches for it. Raises ``UnavailableError``."""
+        """Return ``note`` with a quote that binds it. Raises ``UnavailableError``."""
         ...
 
     async def verify(self, quote: bytes) -> Verdict:
-        """Return what ``quote`` says if it is true now.
+        """Return the verdict of ``quote`` if it verifies now.
 
         Raises ``QuoteRefusedError`` or ``UnavailableError``.
         """
         ...
 
     async def own(self) -> Own:
-        """Return what this process is. Raises as ``verify``."""
+        """Return the identity of this process. Raises as ``verify``."""
         ...
 
 
 class Members:
-    """Shows others the quote of this process, ``own``, and judges theirs."""
+    """Publish the quote of this process, the member ``own``, and verify other members."""
 
     def __init__(self, own: Member, notes: Notes, quotes: Quotes, settings: bytes) -> None:
-        """``settings``: SHA-256 of the measured ones, which have to be equal."""
+        """Require the SHA-256 ``settings`` of the measured settings from all members."""
         self._own = own
         self._notes = notes
         self._quotes = quotes
@@ -62,9 +68,9 @@ class Members:
         self._shown_in = b""
 
     async def show(self, store_id: bytes) -> None:
-        """Leave the quote of this process beside the store. Raises ``UnavailableError``."""
+        """Store the quote of this process beside the store. Raises ``UnavailableError``."""
         if self._shown is None or self._shown_in != store_id:
-            said = Membership(
+            membership = Membership(
                 store_id=store_id,
                 instance=self._own.instance,
                 kem=self._own.kem,
@@ -72,23 +78,24 @@ class Members:
                 settings=self._settings,
                 level=LEVEL,
             )
-            raw = (await self._quotes.vouched(said)).encode()
+            raw = (await self._quotes.vouched(membership)).encode()
             self._shown, self._shown_in = Note("member", self._own.instance, raw), store_id
         await self._notes.put_note(self._shown)
 
     async def require_own(self, replicas: Replicas) -> Own:
-        """Return what this process is, if ``replicas`` admit it: else it must make no data key.
+        """Return the identity of this process; ``replicas`` must admit it.
 
-        Raises ``ConflictError``, or ``UnavailableError`` if its own quote cannot be verified.
+        Otherwise this process would know a data key that the manifest does not grant to it. Raises
+        ``ConflictError``, or ``UnavailableError`` if its own quote cannot be verified.
         """
         own = await self._own_now()
         try:
             require_admitted(own.verdict, replicas, own)
         except NoteRefusedError as refused:
             raise ConflictError(
-                "this coordinator would make the new data key, and the new manifest does not admit"
+                "this coordinator would make the new data key, but the new manifest does not admit"
                 f" it: {refused.message}",
-                hint="send the same to a coordinator that the new manifest admits",
+                hint="send the request to a coordinator that the new manifest admits",
             ) from None
         return own
 
@@ -100,9 +107,10 @@ class Members:
         store_id: bytes,
         level: int = LEVEL,
     ) -> tuple[Member, ...]:
-        """Return who of ``members`` ``replicas`` admit, by quotes; the others are logged by name.
+        """Return the members that ``replicas`` admit by their quotes; log each refused member.
 
-        ``own``: what this process is. ``level``: of the journal, which they have to read.
+        ``own`` is the identity of this process. ``level`` is the event level of the journal, which
+        each member has to read.
 
         Raises ``UnavailableError`` if the store does not answer.
         """
@@ -115,22 +123,24 @@ class Members:
                     note = notes.get(each.instance)
                     await self._require(each, note, store_id, replicas, own, level)
             except TimeoutError:
-                _tell(each, f"timeout: its quote was not judged within {WITHIN:.0f} seconds")
+                _log_refused(
+                    each, f"timeout: its quote was not verified within {WITHIN:.0f} seconds"
+                )
             except (NoteRefusedError, QuoteRefusedError) as refused:
-                _tell(each, f"{refused.reason}: {refused.message}")
+                _log_refused(each, f"{refused.reason}: {refused.message}")
             except KeyhouseError as error:
-                _tell(each, f"{error.code}: {error.message}")
-            except Exception as error:  # noqa: BLE001 what others wrote must not end the engine
-                _tell(each, type(error).__qualname__)
+                _log_refused(each, f"{error.code}: {error.message}")
+            except Exception as error:  # noqa: BLE001 no note of another process may end the engine
+                _log_refused(each, type(error).__qualname__)
             else:
                 found.append(each)
         return tuple(found)
 
     async def require(self, member: Member, replicas: Replicas | None, store_id: bytes) -> None:
-        """Return if ``replicas`` admit ``member``, by the quote over its keys.
+        """Return if ``replicas`` admit ``member`` by the quote over its keys.
 
-        Raises ``NoteRefusedError``, ``QuoteRefusedError``, or ``UnavailableError`` if that cannot
-        be found out now.
+        Raises ``NoteRefusedError``, ``QuoteRefusedError``, or ``UnavailableError`` if no verdict is
+        possible now.
         """
         notes = await self._notes_of((member,))
         try:
@@ -158,42 +168,45 @@ class Members:
         if note is None:
             raise NoteRefusedError(NoteProblem.NO_QUOTE, "it has left no quote")
         quoted = read_quoted(note.raw)
-        said = Membership.read(quoted.message)
-        if said.store_id != store_id:
-            raise NoteRefusedError(NoteProblem.OTHER_STORE, "its quote is about another store")
-        keys = (said.instance, said.kem, said.signing)
+        membership = Membership.read(quoted.message)
+        if membership.store_id != store_id:
+            raise NoteRefusedError(NoteProblem.OTHER_STORE, "its quote is for another store")
+        keys = (membership.instance, membership.kem, membership.signing)
         if keys != (member.instance, member.kem, member.signing):
             raise NoteRefusedError(NoteProblem.OTHER_KEYS, "its quote is over other keys")
-        if said.settings != self._settings:
+        if membership.settings != self._settings:
             raise NoteRefusedError(NoteProblem.OTHER_SETTINGS, "it has other measured settings")
-        if said.level < level:
-            raise NoteRefusedError(NoteProblem.LEVEL, f"it reads events up to level {said.level}")
+        if membership.level < level:
+            raise NoteRefusedError(
+                NoteProblem.LEVEL,
+                f"it reads events up to level {membership.level}; level {level} is needed",
+            )
         require_bound(quoted, "member")
         verdict = await self._quotes.verify(quoted.quote)
         require_bound(quoted, "member", verdict.report_data)
         require_admitted(verdict, replicas, own)
 
     async def reads_of_all(self, members: tuple[Member, ...], store_id: bytes) -> int:
-        """Return the lowest level of events that a member reads which may still serve.
+        """Return the lowest event level of all members that may still serve.
 
-        Who serves leaves its quote every ten minutes, and notes of an hour may be removed. A note
-        is not verified here: a forged one delays what others could not read, and opens nothing.
-        Raises ``UnavailableError``.
+        A serving member renews its quote every ten minutes; notes may be deleted after an hour.
+        Notes are not verified here. A forged note only delays the events of a higher level. Raises
+        ``UnavailableError``.
         """
         lowest = LEVEL
         for note in (await self._notes_of(members)).values():
             try:
-                said = Membership.read(read_quoted(note.raw).message)
+                membership = Membership.read(read_quoted(note.raw).message)
             except NoteRefusedError:
                 continue
-            if said.store_id == store_id:
-                lowest = min(lowest, said.level)
+            if membership.store_id == store_id:
+                lowest = min(lowest, membership.level)
         return lowest
 
     async def _own_now(self) -> Own:
         try:
             return await self._quotes.own()
-        except QuoteRefusedError as refused:  # not the other's doing
+        except QuoteRefusedError as refused:  # the cause is this process
             raise UnavailableError(
                 f"this coordinator's own quote does not verify: {refused.message}",
                 hint=refused.hint,
@@ -204,7 +217,7 @@ class Members:
         return {note.name: note for note in await self._notes.notes("member", names)}
 
 
-def _tell(member: Member, reason: str) -> None:
+def _log_refused(member: Member, reason: str) -> None:
     log.warning(
         "a member was not told of the new data key", instance=member.instance.hex(), reason=reason
     )

@@ -1,8 +1,8 @@
-"""The notes that replicas leave each other in the store, which reads, keeps and forges at will.
+"""Encode and decode the messages between replicas, which pass through the store.
 
-An ``ask``, a ``give`` and a ``member`` stand beside a quote that binds each of their bytes; a
-``switch`` has a signature. Numbers are big-endian. A place is epoch (8 bytes), sequence (8) and
-chain value (32)::
+The store is untrusted: it can read, drop, keep and forge messages. A quote beside an ``ask``, a
+``give`` and a ``member`` binds each of their bytes; a ``switch`` has a signature. Numbers are
+big-endian. A place is epoch (8 bytes), sequence (8) and chain value (32)::
 
     ask                                        give
     0     "KEYHASK", format (1)                0     "KEYHGIV", format (1)
@@ -12,10 +12,10 @@ chain value (32)::
     72    key to seal to, 1,216                72    SHA-256 of the root certificate, 32
     1288  key of its signatures, 32            104   place of the giver
     1320  SHA-256 of the measured settings     152   the data key, sealed, 1,168 (format 2: at 252)
-    1352  1 and its highest place known,
+    1352  1 and the highest known place,
           or 49 zeros                          switch
-    1401  level of events that it reads, 4     0     "KEYHSWI", format (1)
-    1405  length (1) and text of its version   8     store id, 16
+    1401  level of readable events, 4          0     "KEYHSWI", format (1)
+    1405  length (1) and text of the version   8     store id, 16
                                                24    instance of the writer, 16
     member                                     40    instance of the reader, 16
     0     "KEYHMEM", format (1)                56    place where the old epoch ends
@@ -24,9 +24,9 @@ chain value (32)::
     40    key to seal to, 1,216                144   the new data key, sealed, 1,168
     1256  key of its signatures, 32            1312  signature (Ed25519) of the writer over
     1288  SHA-256 of the measured settings           "keyhouse switch v1", a zero byte and all
-    1320  level of events that it reads, 4           before it
+    1320  level of readable events, 4                before the signature
 
-    a give of format 2, which says which line of the root its giver has proven
+    a give of format 2, with the line of the root that the giver has proven
     152   SHA-256 of the measured settings, 32
     184   digest of the rule about origins, 32
     216   number of entries, 4
@@ -37,7 +37,7 @@ chain value (32)::
     0     length (4) and message
     ..    length (4) and quote
 
-A state without a line is handed over in format 1, which older versions read as well.
+A state without a line is handed over in format 1, which older versions also read.
 """
 
 import hashlib
@@ -60,40 +60,40 @@ _HASH: Final = 32
 _FORMAT: Final = b"\1"
 _SEALED_KEY: Final = DEK_SIZE + instance_keys.SEALING_OVERHEAD
 _MESSAGE: Final = 4096  # bytes of the longest message; an ask has less than 1,700
-_LARGEST: Final = 2**63 - 1  # of an epoch or a sequence
+_LARGEST: Final = 2**63 - 1  # the largest epoch or sequence
 
 LONGEST_NOTE: Final = 4 + _MESSAGE + 4 + MAX_QUOTE
-"""Bytes of the longest note that is looked at."""
+"""The length of the longest accepted note in bytes."""
 
 
 class NoteProblem(StrEnum):
-    """Why a note is refused: stable words for programs."""
+    """The reasons of refused notes: stable words for programs."""
 
     MALFORMED = "malformed"
     OTHER_STORE = "other-store"
-    OTHER_ASK = "other-ask"  # it answers another question
+    OTHER_ASK = "other-ask"  # the note answers another ask
     ANSWERED = "answered-before"
     OTHER_SETTINGS = "other-settings"
-    LEVEL = "level"  # it reads fewer kinds of events than there may be
-    BINDING = "binding"  # its quote was made for something else
-    QUOTE = "quote"  # its quote does not verify
+    LEVEL = "level"  # the process reads fewer kinds of events than the journal may have
+    BINDING = "binding"  # the quote was made for another message
+    QUOTE = "quote"  # the quote does not verify
     NOT_CONFIGURED = "not-configured"  # the manifest admits no replicas
     TCB_STATUS = "tcb-status"
     CODE = "code"
     PLATFORM = "platform"
-    KEY = "key"  # nothing can be sealed to it
+    KEY = "key"  # nothing can be sealed to the key
     SEALED_FOR_ANOTHER = "sealed-for-another"
     ROOT = "root"  # the state has another root certificate
-    BEHIND = "behind"  # its giver has seen less than is known here
-    WRITER = "writer"  # it is of no member
+    BEHIND = "behind"  # the giver has seen less of the journal than this machine
+    WRITER = "writer"  # the writer is not a member
     NO_QUOTE = "no-quote"  # the member has left no quote
-    OTHER_KEYS = "other-keys"  # the quote is over other keys than those of the member
+    OTHER_KEYS = "other-keys"  # the quote does not cover the member's keys
     SIGNATURE = "signature"
-    EPOCH = "epoch"  # it continues another journal
+    EPOCH = "epoch"  # the note continues another journal
 
 
 class NoteRefusedError(RefusedError):
-    """A note is not acted upon; ``reason`` says why."""
+    """A note is refused for ``reason``."""
 
     code = "note-refused"
 
@@ -103,7 +103,7 @@ class NoteRefusedError(RefusedError):
 
 
 class Quoted(msgspec.Struct, frozen=True):
-    """A message with the quote that vouches for it."""
+    """A message, and the quote that binds it."""
 
     message: bytes
     quote: bytes
@@ -114,7 +114,7 @@ class Quoted(msgspec.Struct, frozen=True):
 
 
 class _Form(msgspec.Struct, frozen=True):
-    """How a field is written in a message, and what refusals call it."""
+    """The encoding of a field in a message, and its name in refusals."""
 
     part: str
     read: Callable[[ByteReader, str], Any]
@@ -134,10 +134,10 @@ def _number(size: int, part: str) -> _Form:
 
 
 def _read_count(reader: ByteReader, part: str) -> int:
-    """Return an epoch or a sequence: both count from 1."""
+    """Return an epoch or a sequence number: both count from 1."""
     number = reader.number(8, part)
     if not 0 < number <= _LARGEST:
-        raise LayoutError(f"its {part} has a number that cannot be")
+        raise LayoutError(f"its {part} has a number outside of 1 to 2^63-1")
     return number
 
 
@@ -155,7 +155,7 @@ def _read_known(reader: ByteReader, part: str) -> Position | None:
     if mark == 1:
         return _read_place(reader, "place")
     if mark or any(reader.take(48, part)):
-        raise LayoutError("its known place is neither a place nor none")
+        raise LayoutError("its known place is neither a place nor 49 zeros")
     return None
 
 
@@ -186,13 +186,13 @@ _Sealed = Annotated[bytes, _exactly(_SEALED_KEY, "sealed key")]
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message: its kind, then its fields in their order, each in the form that it names."""
+    """A message: its kind, then its fields in order, each with the encoding in its annotation."""
 
     kind: ClassVar[bytes]
 
     @classmethod
     def read(cls, raw: bytes) -> Self:
-        """Return what ``raw`` says. Raises ``NoteRefusedError``."""
+        """Return the message in ``raw``. Raises ``NoteRefusedError``."""
         reader = _begin(raw, _MESSAGE)
         forms = _forms(cls)
         try:
@@ -208,7 +208,7 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True):
         return self._without(0)
 
     def _without(self, last: int) -> bytes:
-        """Return the message without so many of its ``last`` fields."""
+        """Return the message without the ``last`` fields of this number."""
         forms = _forms(type(self))
         kept = [*forms.items()][: len(forms) - last]
         return self.kind + b"".join(form.write(getattr(self, name)) for name, form in kept)
@@ -221,7 +221,7 @@ def _forms(kind: type[_Message]) -> dict[str, _Form]:
 
 
 class Ask(_Message, frozen=True, kw_only=True):
-    """A process asks for the data key of ``store_id``."""
+    """The request of a process for the data key of ``store_id``."""
 
     kind = b"KEYHASK" + _FORMAT
 
@@ -239,11 +239,11 @@ class Ask(_Message, frozen=True, kw_only=True):
 
 
 class Give(_Message, frozen=True, kw_only=True):
-    """A replica hands the data key over."""
+    """The data key from a replica, sealed to the keys of an ask."""
 
     kind = b"KEYHGIV" + _FORMAT
 
-    ask: Annotated[bytes, _exactly(_HASH, "ask")]  # SHA-256 of the message that it answers
+    ask: Annotated[bytes, _exactly(_HASH, "ask")]  # SHA-256 of the answered message
     store_id: _StoreId
     giver: Annotated[bytes, _exactly(INSTANCE_SIZE, "giver")]
     root: Annotated[bytes, _exactly(_HASH, "root")]  # SHA-256 of the root certificate
@@ -252,16 +252,16 @@ class Give(_Message, frozen=True, kw_only=True):
 
     @property
     def info(self) -> bytes:
-        """What the sealed key is bound to: all but that."""
+        """Return the context that the sealed key is bound to: all other fields."""
         return b"keyhouse hand-off v1\0" + self._without(1)
 
 
 class GiveLine(_Message, frozen=True, kw_only=True):
-    """A replica hands the data key over, and says which line of the root it has proven."""
+    """The data key from a replica, with the line of the root that the replica has proven."""
 
     kind = b"KEYHGIV" + b"\2"
 
-    ask: Annotated[bytes, _exactly(_HASH, "ask")]  # SHA-256 of the message that it answers
+    ask: Annotated[bytes, _exactly(_HASH, "ask")]  # SHA-256 of the answered message
     store_id: _StoreId
     giver: Annotated[bytes, _exactly(INSTANCE_SIZE, "giver")]
     root: Annotated[bytes, _exactly(_HASH, "root")]  # SHA-256 of the root certificate
@@ -274,7 +274,7 @@ class GiveLine(_Message, frozen=True, kw_only=True):
 
     @property
     def info(self) -> bytes:
-        """What the sealed key is bound to: all but that."""
+        """Return the context that the sealed key is bound to: all other fields."""
         return b"keyhouse hand-off v2\0" + self._without(1)
 
 
@@ -287,7 +287,7 @@ def read_give(raw: bytes) -> AnyGive:
 
 
 class Membership(_Message, frozen=True, kw_only=True):
-    """A process that serves ``store_id`` says which keys are its own."""
+    """The public keys of a process that serves ``store_id``."""
 
     kind = b"KEYHMEM" + _FORMAT
 
@@ -300,14 +300,14 @@ class Membership(_Message, frozen=True, kw_only=True):
 
 
 class Switch(_Message, frozen=True, kw_only=True):
-    """A replica that began an epoch with a new data key hands that to another one."""
+    """A new data key from the replica that began its epoch, for another replica."""
 
     kind = b"KEYHSWI" + _FORMAT
 
     store_id: _StoreId
     writer: Annotated[bytes, _exactly(INSTANCE_SIZE, "writer")]
     reader: Annotated[bytes, _exactly(INSTANCE_SIZE, "reader")]
-    after: _Place  # where the old epoch ends
+    after: _Place  # the end of the old epoch
     epoch: Annotated[int, _Form("epoch", _read_count, _number(8, "epoch").write)]
     key_check: Annotated[bytes, _exactly(_HASH, "key check")]
     sealed: _Sealed = b""
@@ -315,12 +315,12 @@ class Switch(_Message, frozen=True, kw_only=True):
 
     @property
     def info(self) -> bytes:
-        """What the sealed key is bound to: all but that and the signature."""
+        """Return the context of the sealed key: all fields except that key and the signature."""
         return b"keyhouse switch key v1\0" + self._without(2)
 
     @property
     def signed(self) -> bytes:
-        """What the signature is over."""
+        """Return the signed bytes."""
         return b"keyhouse switch v1\0" + self._without(1)
 
 
@@ -337,7 +337,7 @@ def read_quoted(raw: bytes) -> Quoted:
 
 
 def digest_of(message: bytes) -> bytes:
-    """Return what a give answers an ask by."""
+    """Return the digest by which a give names its ask."""
     return hashlib.sha256(message).digest()
 
 
@@ -349,7 +349,7 @@ def _begin(raw: bytes, longest: int) -> ByteReader:
 
 def _require_kind(reader: ByteReader, kind: bytes) -> None:
     if reader.take(len(kind), "kind") != kind:
-        raise LayoutError("it is of another kind or format")
+        raise LayoutError("it has another kind or format")
 
 
 def _sized(part: bytes) -> bytes:

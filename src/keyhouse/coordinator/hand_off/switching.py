@@ -1,9 +1,13 @@
-"""A new data key for the replicas that live: sealed to each of them by the one that made it.
+"""Send a new data key to the running replicas.
 
-It is signed with a key that the journal has of the writer, for the chain is made by anyone. But
-records of the journal are made by anyone who has a data key, as dismissed holders may have the old
-one: so both sides want the other's quote over its keys as well (``Members``). Who cannot be told
-has to ask.
+The replica that makes a new data key seals it to the public keys of each other member, in notes of
+the kind ``switch``. The store commits these notes together with the epoch. A replica that meets an
+epoch under an unknown key reads its note.
+
+The writer signs a switch with its key recorded in the journal; the hash chain alone proves no
+author. But anyone with a data key can write records, and a dismissed replica may have the old data
+key. So both sides also require a quote over the keys of the other side (``Members``). A replica
+without a usable switch ends, and asks for the data key at its next start.
 """
 
 import asyncio
@@ -27,7 +31,7 @@ from keyhouse.manifest import Replicas
 
 
 class SwitchNotes:
-    """The switches of this process, ``own``: what an engine is given for a store that is shared."""
+    """The switches of the process ``own``, as an engine of a shared store needs them."""
 
     def __init__(
         self, own: Member, keys: instance_keys.InstanceKeys, notes: Notes, members: Members
@@ -38,15 +42,16 @@ class SwitchNotes:
         self._members = members
 
     async def show(self, store_id: bytes) -> None:
-        """Leave the quote of this process for the others. Raises ``UnavailableError``."""
+        """Store the quote of this process for other replicas. Raises ``UnavailableError``."""
         await self._members.show(store_id)
 
     async def notes_of(
         self, dek: Secret, state: Running, *, store_id: bytes, after: Position
     ) -> tuple[Note, ...]:
-        """Return the notes that tell the members of ``state`` of ``dek``, which it admits.
+        """Return notes with ``dek`` for all members that the manifest of ``state`` admits.
 
-        Raises ``ConflictError`` if it does not admit this process, or ``UnavailableError``.
+        Raises ``ConflictError`` if the manifest does not admit this process, or
+        ``UnavailableError``.
         """
         replicas = _replicas(state)
         if replicas is None:
@@ -66,11 +71,13 @@ class SwitchNotes:
 
         return await asyncio.to_thread(seal)
 
-    async def told(self, state: Running, *, store_id: bytes, position: Position) -> Secret | None:
-        """Return the data key that a member of ``state`` has left for this process; None: none.
+    async def next_data_key(
+        self, state: Running, *, store_id: bytes, position: Position
+    ) -> Secret | None:
+        """Return the next data key addressed to this process by a member of ``state``, or None.
 
-        Raises ``UnavailableError`` if the store does not answer, or the quote of that member cannot
-        be verified now.
+        Raises ``UnavailableError`` if the store does not answer, or if the quote of that member
+        cannot be verified now.
         """
         instance = self._own.instance
         reader = Reader(store_id, instance, position, state.members)
@@ -85,7 +92,7 @@ class SwitchNotes:
         return None
 
     async def all_read_lines(self, state: Running, *, store_id: bytes) -> bool:
-        """Tell whether no member of ``state`` is of a version that stops at the line of a root.
+        """Tell whether all members of ``state`` read the line of a root; older versions do not.
 
         Raises ``UnavailableError``.
         """
@@ -94,7 +101,7 @@ class SwitchNotes:
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """What a replica that was overtaken knows, at ``position`` of the journal of ``store_id``."""
+    """The knowledge of a reader at ``position`` of the journal of ``store_id``."""
 
     store_id: bytes
     instance: bytes
@@ -111,9 +118,9 @@ def make_switch(
     after: Position,
     dek: Secret,
 ) -> Switch | None:
-    """Return the note that tells ``reader`` of ``dek``, the key of the epoch behind ``after``.
+    """Return the note with ``dek`` for ``reader``; ``dek`` is the key of the epoch after ``after``.
 
-    None if nothing can be sealed to its key.
+    None if nothing can be sealed to the reader's key.
     """
     epoch = after.epoch + 1
     switch = Switch(
@@ -133,18 +140,18 @@ def make_switch(
 
 
 def signed_switch(raw: bytes, reader: Reader) -> tuple[Switch, Member]:
-    """Return what a switch tells ``reader``, and the member that has signed it.
+    """Return the switch in ``raw`` for ``reader``, and the member that signed it.
 
     Raises ``NoteRefusedError``.
     """
     switch = Switch.read(raw)
     if switch.store_id != reader.store_id:
-        raise NoteRefusedError(NoteProblem.OTHER_STORE, "it is about another store")
+        raise NoteRefusedError(NoteProblem.OTHER_STORE, "it is for another store")
     if switch.reader != reader.instance:
         raise NoteRefusedError(NoteProblem.SEALED_FOR_ANOTHER, "it is for another process")
     writer = next((each for each in reader.members if each.instance == switch.writer), None)
     if writer is None or writer.instance == reader.instance:
-        raise NoteRefusedError(NoteProblem.WRITER, "its writer is not known here")
+        raise NoteRefusedError(NoteProblem.WRITER, "its writer is not a member of this journal")
     if not instance_keys.is_signed_by(writer.signing, switch.signature, switch.signed):
         raise NoteRefusedError(NoteProblem.SIGNATURE, "it is not signed by its writer")
     _require_continues(switch, reader.position)
@@ -152,16 +159,16 @@ def signed_switch(raw: bytes, reader: Reader) -> tuple[Switch, Member]:
 
 
 def key_of_switch(switch: Switch, keys: instance_keys.InstanceKeys) -> Secret:
-    """Return the data key that ``switch`` tells the process whose private keys are ``keys``.
+    """Return the data key in ``switch``, unsealed with the private ``keys``.
 
-    Whether the journal is under it shows when it is read. Raises ``NoteRefusedError``.
+    A read of the journal shows whether the key fits. Raises ``NoteRefusedError``.
     """
     try:
         dek = keys.unseal(switch.sealed, switch.info)
     except instance_keys.SealedForAnotherError as refused:
         raise NoteRefusedError(NoteProblem.SEALED_FOR_ANOTHER, refused.message) from None
     if key_check(dek, switch.store_id, switch.epoch) != switch.key_check:
-        raise NoteRefusedError(NoteProblem.EPOCH, "it has the key of another epoch")
+        raise NoteRefusedError(NoteProblem.EPOCH, "it has a key that does not fit its epoch")
     return dek
 
 

@@ -1,1 +1,1 @@
-"""Where the root of a state comes from: what each start checks before it serves that state."""
+"""Check the origin of a state's root key before each start."""

@@ -1,18 +1,20 @@
-"""The line of the root: made by the changes of this process, and proven before each start.
+"""Add the changes of this process to the line of the root, and require the proof of the line.
 
-Who knows the data key can invent a journal around it: with another root, other manifests, other
-votes. So a state is served only if accepted code has made its root and applied each of its
-manifests. The proof is the line (``transparency.line``) with the quotes of its entries. A seal of
-this code, or a coordinator that has judged by the same rule, is a checkpoint: only the entries
-behind it need their quotes.
+A holder of the data key can invent a journal: with another root, other manifests and other votes.
+So a coordinator serves a state only if accepted code made its root and applied each of its
+manifests. The proof is the line (``transparency.line``) with the quotes of its entries. A
+checkpoint is a seal of this code, or the word of a coordinator that judged by the same rule. After
+a checkpoint, only later entries need their quotes.
 
-Rules of each start, by unsealing, join or recovery, and of each epoch of another coordinator:
+These rules apply at each start (by unsealing, join or recovery), and to each epoch of another
+coordinator:
 
 1. The root key in the state signs for the root certificate, and has signed the manifest.
-2. The line is whole, and ends with the manifest in force (``core.line``).
+2. The line is complete, and ends with the manifest in force (``core.line``).
 3. With a claim, the line begins with the claimed manifest.
-4. The line continues the checkpoint, and is proven behind it (``attestation.origin.proof``).
-5. A state without a line, of an older version, needs a rule that names its root, and no claim.
+4. The line continues the checkpoint. Later entries are proven (``attestation.origin.proof``).
+5. A state without a line comes from an older version. It needs a rule that names its root, and no
+   claim.
 """
 
 import hashlib
@@ -32,30 +34,30 @@ from keyhouse.base.errors import KeyhouseError, RefusedError
 from keyhouse.coordinator.core import line as lines
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import LineItem, Running
-from keyhouse.coordinator.origin.listed import lists_code
+from keyhouse.coordinator.origin.listed_code import lists_code
 from keyhouse.journal import LineMark, Vouched
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency.leaf import object_name
 from keyhouse.transparency.line import Adopted, Code, Effective, RootLine, hash_of
 
 ReadObject = Callable[[str], Awaitable[bytes | None]]
-"""Returns the object of that name beside the log; None: it is missing."""
+"""Returns the object of a name beside the log; None if the object is missing."""
 
 _PAGE: Final = "the page 'States without a line' explains both"
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """The quote of an entry, and the bundle of collateral that it verified with; empty: none."""
+    """The quote of an entry, and the collateral that verified the quote, or empty bytes."""
 
     quote: bytes
     collateral: bytes
 
 
 class Quotes(Protocol):
-    """Makes the quotes of entries, and judges those of others, without the engine's help."""
+    """Make quotes of entries, and verify other quotes, without the engine."""
 
     async def own(self) -> Report:
-        """Return what quotes of this process say. Raises ``UnavailableError``."""
+        """Return the report in quotes of this process. Raises ``UnavailableError``."""
         ...
 
     async def make(self, report_data: bytes, rule: OriginRule) -> Proof:
@@ -66,25 +68,25 @@ class Quotes(Protocol):
         ...
 
     async def judge(self, proof: Proof, time: int, rule: OriginRule) -> Verdict:
-        """Return what the quote of an entry says, which the code claims to be of ``time``.
+        """Return the verdict of the quote of an entry, made at ``time`` according to its code.
 
-        Its platform was accepted by ``rule`` then, and is not revoked today. Raises
-        ``OriginRefusedError``, ``QuoteRefusedError`` or ``UnavailableError``.
+        The verdict means: ``rule`` accepted the platform at that time, and the platform is not
+        revoked today. Raises ``OriginRefusedError``, ``QuoteRefusedError`` or ``UnavailableError``.
         """
         ...
 
 
-class Made(msgspec.Struct, frozen=True):
-    """Entries of the line that a change makes, and the objects that prove them."""
+class LineAddition(msgspec.Struct, frozen=True):
+    """The entries that a change adds to the line, and the objects that prove them."""
 
     items: tuple[LineItem, ...]
     objects: tuple[bytes, ...] = ()
 
 
 class Origin:
-    """Makes the entries of this process, and requires the proof of those before.
+    """Add entries of this process, and require the proof of earlier entries.
 
-    ``claim``: fingerprint of the only manifest that the line may begin with; empty: any.
+    ``claim`` is the fingerprint of the only permitted first manifest; empty for any manifest.
     """
 
     def __init__(self, rule: OriginRule, quotes: Quotes, *, claim: str, version: str) -> None:
@@ -94,45 +96,45 @@ class Origin:
         self._version: Final = version
 
     async def code(self) -> Code:
-        """Return how entries name the code of this process. Raises ``UnavailableError``."""
+        """Return the code of this process as named in entries. Raises ``UnavailableError``."""
         return code_of(await self._quotes.own(), self._version)
 
-    async def created(self, state: Running, time: int) -> Made:
-        """Return the line of a new deployment, whose root this process has made.
+    async def creation_entries(self, state: Running, time: int) -> LineAddition:
+        """Return the line of a new deployment with a root from this process.
 
-        Raises ``UnavailableError`` without a quote: such a state could never be moved.
+        Raises ``UnavailableError`` without a quote: a state without it could never be moved.
         """
-        return await self._quoted(state, lines.created(state, await self.code(), time))
+        return await self._with_quote(state, lines.created(state, await self.code(), time))
 
-    async def updated(self, before: Running, after: Running, time: int) -> Made:
-        """Return the entry of an update that this process applies. Raises as ``created``.
+    async def update_entries(self, before: Running, after: Running, time: int) -> LineAddition:
+        """Return the entry of an update that this process applies; raise as ``creation_entries``.
 
-        A state without a line, which is served until it can begin one, gets no entry.
+        A state without a line gets no entry. Such a state is served until its line can begin.
         """
         if not before.line:
-            return Made(())
+            return LineAddition(())
         code = await self.code()
-        return await self._quoted(after, lines.updated(before, after.manifest, code, time))
+        return await self._with_quote(after, lines.updated(before, after.manifest, code, time))
 
-    def adopts(self, state: Running) -> bool:
-        """Tell whether the line of ``state`` is still to begin, with its adoption."""
+    def needs_adoption(self, state: Running) -> bool:
+        """Tell whether the line of ``state`` still has to begin, with an adoption."""
         return not state.line and self.rule.adopted == _root_of(state).hex()
 
-    async def adopted(self, state: Running, time: int) -> tuple[LineItem, ...]:
+    async def adoption_entries(self, state: Running, time: int) -> tuple[LineItem, ...]:
         """Return the line that begins with the adoption of the root of ``state``."""
         return lines.adopted(state, await self.code(), time)
 
-    async def started(
+    async def start_entries(
         self, state: Running, time: int, *, holders: Sequence[str] = (), new_log: str = ""
     ) -> tuple[LineItem, ...]:
-        """Return the entries of a start of this process on ``state``, which is proven."""
+        """Return the entries for a start of this process on the proven ``state``."""
         if not state.line:
             return ()
         code = await self.code()
         return lines.started(state, code, time, holders=holders, new_log=new_log)
 
     def mark(self, state: Running) -> LineMark | None:
-        """Return the mark of the line of ``state``, which is proven; None: it has no line."""
+        """Return the mark of the line of the proven ``state``; None without a line."""
         if not state.line:
             return None
         last = hash_of(state.line[-1].entry)
@@ -141,9 +143,9 @@ class Origin:
     async def require(
         self, state: Running, read: ReadObject, vouched: Vouched | None = None
     ) -> None:
-        """Return if ``state`` may be served: its line is proven by this rule.
+        """Return if ``state`` may be served: this rule accepts the proof of its line.
 
-        ``vouched``: the checkpoint. Raises ``OriginRefusedError``, ``BrokenError`` or
+        ``vouched`` is the checkpoint. Raises ``OriginRefusedError``, ``BrokenError`` or
         ``UnavailableError``.
         """
         require_root_key(state)
@@ -155,13 +157,13 @@ class Origin:
         await self._prove(state, line, read, vouched)
 
     async def require_continued(self, before: Running, after: Running, read: ReadObject) -> None:
-        """Return if ``after``, which another coordinator wrote, may be served after ``before``.
+        """Return if ``after``, written by another coordinator, may be served after ``before``.
 
-        Raises as ``require``.
+        Errors as for ``require``.
         """
         root = (before.keys.root_cert, before.keys.root_key)
         if root != (after.keys.root_cert, after.keys.root_key):
-            raise _other_line("it has another root")
+            raise _other_line("it has another root certificate or root key")
         if before.line == after.line and before.manifest == after.manifest:
             return
         mark = self.mark(before)
@@ -178,7 +180,7 @@ class Origin:
     async def _prove(
         self, state: Running, line: RootLine, read: ReadObject, vouched: Vouched | None
     ) -> None:
-        proven = self._proven_by(state, line, vouched)
+        proven = self._proven_entries(state, line, vouched)
         try:
             await self._require_proven(state, line, read, proven)
         except RefusedError as refused:
@@ -190,11 +192,11 @@ class Origin:
                 hint=refused.hint,
             ) from None
 
-    def _proven_by(self, state: Running, line: RootLine, vouched: Vouched | None) -> int:
-        """Return how many entries ``vouched`` proves. Raises ``OriginRefusedError``.
+    def _proven_entries(self, state: Running, line: RootLine, vouched: Vouched | None) -> int:
+        """Return the number of entries that ``vouched`` proves. Raises ``OriginRefusedError``.
 
-        Any code of the signer can make a seal of ``ProductKey``, so it counts only if the rule
-        accepts the signer, or if this very code has made it.
+        Any code of the signer can make a seal of ``ProductKey``. So such a seal counts only if the
+        rule accepts the signer, or if exactly this code made the seal.
         """
         if vouched is None:
             return 0
@@ -211,7 +213,7 @@ class Origin:
         judged: dict[int, Verdict] = {}
         for number, entry in line.effective():
             if number >= proven and not isinstance(entry, Adopted):
-                judged[number] = await self._judged(state.line[number], entry, read)
+                judged[number] = await self._verdict_of(state.line[number], entry, read)
         own = await self._quotes.own() if judged else Report(b"", debug=False)
         others = [each for each in judged.values() if not self.rule.code.accepts(each, own)]
         manifests = await _manifests(state, line, read) if others else {}
@@ -224,7 +226,7 @@ class Origin:
         judge = Judge(self.rule, own, admits)
         require_line(line, state.keys.root_cert, judged, judge, proven)
 
-    async def _judged(self, item: LineItem, entry: Effective, read: ReadObject) -> Verdict:
+    async def _verdict_of(self, item: LineItem, entry: Effective, read: ReadObject) -> Verdict:
         quote = await read(item.quote) if item.quote else None
         if quote is None:
             raise not_proven(entry)
@@ -239,15 +241,15 @@ class Origin:
                 hint=refused.hint,
             ) from None
 
-    async def _quoted(self, state: Running, items: tuple[LineItem, ...]) -> Made:
-        """Return ``items`` of which the last has its quote."""
+    async def _with_quote(self, state: Running, items: tuple[LineItem, ...]) -> LineAddition:
+        """Return ``items``, with a quote for the last item."""
         *others, last = items
         bound = entry_report_data(state.keys.root_cert, hash_of(last.entry))
         proof = await self._quotes.make(bound, self.rule)
         collateral = object_name(proof.collateral) if proof.collateral else ""
         named = replace(last, quote=object_name(proof.quote), collateral=collateral)
         objects = tuple(each for each in (proof.quote, proof.collateral) if each)
-        return Made((*others, named), objects)
+        return LineAddition((*others, named), objects)
 
     def _require_claim(self, line: RootLine) -> None:
         if not self._claim:
@@ -260,7 +262,7 @@ class Origin:
             )
         if line.first.manifest != self._claim:
             raise OriginRefusedError(
-                f"the state begins with the manifest {line.first.manifest}, this coordinator is"
+                f"the state begins with the manifest {line.first.manifest}; this coordinator is"
                 f" claimed for {self._claim}",
                 hint="claim the first manifest of the deployment: keyhouse status prints it",
             )
@@ -280,30 +282,30 @@ class Origin:
         if self.rule.adopted != root:
             named = f", and --adopt-root names {self.rule.adopted}" if self.rule.adopted else ""
             raise OriginRefusedError(
-                f"{NOT_PROVEN}: the state has no line, as those that an older version began;"
+                f"{NOT_PROVEN}: the state has no line, as a state of an older version;"
                 f" its root is {root}{named}",
-                hint="compare that root with the one that your clients know; if it is yours, start"
-                f" with --adopt-root {root}; {_PAGE}",
+                hint="compare this root with the root that your clients know; if they are equal,"
+                f" start with --adopt-root {root}; {_PAGE}",
             )
 
 
 def require_root_key(state: Running) -> None:
     """Raise ``OriginRefusedError`` unless the root key signs for the root certificate.
 
-    The manifest in force has to be signed by it as well.
+    The root key must have signed the manifest in force, too.
     """
     root, manifest = state.keys.root_cert, state.manifest
     signatures = (state.signature, authority.sign_manifest(state.keys, manifest))
     if not all(authority.is_signed_by_root(root, each, manifest) for each in signatures):
         raise OriginRefusedError(
-            "the root key of the state does not belong to its root certificate, or did not sign the"
-            " manifest",
+            "the root key of the state does not belong to its root certificate, or has not signed"
+            " the manifest",
             hint="restore the state from a backup",
         )
 
 
 async def _manifests(state: Running, line: RootLine, read: ReadObject) -> dict[str, bytes]:
-    """Return the manifests of ``line`` that are objects, by fingerprint; they are all readable."""
+    """Return the readable manifests of ``line``, by fingerprint, as far as they are objects."""
     found = {fingerprint(state.manifest): state.manifest}
     for name in line.manifests:
         raw = found.get(name) or await read(name)
@@ -315,14 +317,14 @@ async def _manifests(state: Running, line: RootLine, read: ReadObject) -> dict[s
 def _is_readable(raw: bytes) -> bool:
     try:
         policy_of(raw)
-    except KeyhouseError:  # of another version; it admits nobody here
+    except KeyhouseError:  # a manifest of another version, which admits no code here
         return False
     return True
 
 
 def _require_prefix(line: RootLine, mark: LineMark) -> None:
     if not line.continues(mark.entries, mark.last):
-        raise _other_line("its line is shorter, or another one")
+        raise _other_line("its line is shorter, or differs")
 
 
 def _root_of(state: Running) -> bytes:
@@ -331,7 +333,7 @@ def _root_of(state: Running) -> bytes:
 
 def _other_line(difference: str) -> OriginRefusedError:
     return OriginRefusedError(
-        f"the state is not the one that was proven before: {difference}",
+        f"the state is not the state that was proven before: {difference}",
         hint="restore the newest state; its database or directory may be an old or a false copy",
     )
 
@@ -339,7 +341,7 @@ def _other_line(difference: str) -> OriginRefusedError:
 def _quote_refused(entry: Effective, refused: QuoteRefusedError) -> OriginRefusedError:
     if refused.reason is QuoteProblem.REVOKED:
         return OriginRefusedError(
-            f"the quote of the manifest {entry.manifest} is of a platform that is revoked",
+            f"the quote of the manifest {entry.manifest} is from a revoked platform",
             hint="begin a new deployment",
         )
     return OriginRefusedError(

@@ -1,11 +1,11 @@
-"""The objects beside the log of a state."""
+"""Read the objects beside the log of a state."""
 
 from keyhouse.coordinator.core.state import Running
 from keyhouse.journal import Home, log_name
 
 
 async def read_log_object(home: Home, state: Running, name: str) -> bytes | None:
-    """Return an object that ``home`` keeps beside the log of ``state``; None: it is missing.
+    """Return an object beside the log of ``state`` in ``home``; None if it is missing.
 
     Raises ``UnavailableError``.
     """

@@ -1,1 +1,1 @@
-"""State directories that no coordinator has open: archives, backups, copies."""
+"""Archive, back up and copy state directories while no coordinator has them open."""

@@ -1,4 +1,4 @@
-"""Archived stores: listing and restoring them."""
+"""List and restore archived stores."""
 
 import os
 import re
@@ -24,25 +24,25 @@ _NAME = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
 class NotRestorableError(RefusedError):
-    """An archived store that cannot be restored; nothing has changed."""
+    """An archived store cannot be restored. Nothing has changed."""
 
     code = "not-restorable"
 
 
 class StoreSeen(msgspec.Struct, frozen=True, rename="camel"):
-    """A store as its small files describe it. Not proven."""
+    """A store, as described by its small files. Nothing is proven."""
 
-    name: str  # of its directory under ``archive/``; empty: the present one
+    name: str  # name of its directory under ``archive/``; empty for the present store
     store_id: str  # 32 hex digits, empty if unknown
     epoch: int  # 0 if unknown
     size: int  # bytes of all its files
-    platform_kind: str  # for which its key is sealed; empty if unknown
+    platform_kind: str  # the platform of its sealed key; empty if unknown
     policy: str
-    problem: str  # what could not be read
+    problem: str  # the parts that could not be read, with reasons
 
 
 def archived_names(directory: Path) -> list[str]:
-    """Return the names of the archived stores, oldest first."""
+    """Return the names of the archived stores, the oldest first."""
     archive = directory / ARCHIVE
     if not os.path.lexists(archive):
         return []
@@ -52,7 +52,7 @@ def archived_names(directory: Path) -> list[str]:
 
 
 def list_stores(directory: Path) -> list[StoreSeen]:
-    """Return the present store, if there is one, then the archived ones. Changes nothing."""
+    """Return the present store, if there is one, then the archived stores. Changes nothing."""
     Disk().check_directory(directory)
     names = archived_names(directory)
     archived = [_seen(name, directory / ARCHIVE / name) for name in names]
@@ -95,12 +95,12 @@ async def restore(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     step: Step = no_step,
 ) -> str:
-    """Put the archived store ``name`` back in place; return the name that the present one got.
+    """Restore the archived store ``name``; return the name of the present store in the archive.
 
-    The name is empty if there was none. The present store moves to ``archive/`` as it does when a
-    manifest is set in recovery mode: nothing is deleted, and a crash at any moment leaves one store
-    or the other, complete. Raises ``StoreLockedError`` while a coordinator has the directory,
-    ``NotFoundError``, and refusals of a store that is damaged.
+    The result is empty if there was no present store. The present store moves to ``archive/``, as
+    for a new manifest in recovery mode. Nothing is deleted, and a crash at any moment leaves one of
+    the two stores, complete. Raises ``StoreLockedError`` while a coordinator has the directory,
+    ``NotFoundError``, and the refusals of a damaged store.
     """
     disk = Disk(step)
     disk.check_directory(directory)
@@ -124,13 +124,14 @@ def _place(disk: Disk, directory: Path, name: str) -> Path:
     if not _NAME.fullmatch(name) or not os.path.lexists(place):
         known = ", ".join(archived_names(directory))
         raise NotFoundError(
-            "there is no archived store of that name",
-            hint=f"there are: {known}" if known else "no store was archived here",
+            "no archived store has this name",
+            hint=f"the archived stores are: {known}" if known else "no store was archived here",
         )
     disk.check_directory(place)
     refuse_rollback_journal(place)
     strange = set(disk.names(place)) - {*STORE_FILES, PLAN, f"{PLAN}.tmp"}
-    if strange:  # what is left in it in the end would be deleted
+    # The replacement deletes the remaining files of the directory at its end.
+    if strange:
         raise NotRestorableError(
             f"{ARCHIVE}/{name} holds more than a store: {', '.join(sorted(strange)[:5])}",
             hint="move the other files away",
@@ -141,7 +142,7 @@ def _place(disk: Disk, directory: Path, name: str) -> Path:
 
 
 def require_whole(disk: Disk, place: Path, seen: JournalSeen | None) -> None:
-    """Check that the files in ``place`` belong together; keep one journal file and one index."""
+    """Check that the files in ``place`` form a store; reduce them to one journal and one index."""
     if seen is None:
         raise NotRestorableError(f"{place.name} holds no journal", hint="nothing can be restored")
     if os.path.lexists(place / f"{JOURNAL}-wal"):

@@ -1,19 +1,20 @@
-"""Backups: a directory with the files of a store at one commit, and their digests.
+"""Back up a store: a directory with the files of the store at one commit, and their digests.
 
 ``SHA256SUMS`` has a line for each file, in the format of sha256sum. It is written last: a directory
-without it is not a backup. It detects damage of a medium. It proves nothing against an attacker who
-can write the backup: the tags of the records, which are verified when the store is opened, prove
-that Keyhouse wrote them.
+without it is not a backup. The digests detect damage of a medium. They prove nothing against an
+attacker who can write the backup: only the tags of the records prove the author. A start verifies
+the tags.
 
-The files of the transparency log are in ``log/``, without digests: each start compares them
-with the journal.
+The files of the transparency log are in ``log/``, without digests: each start compares them with
+the journal.
 
-A backup has no keys of the platform, and not the file of a simulated machine, which is such a key.
+A backup has no keys of the platform. So it also lacks the file of a simulated machine, which is
+such a key.
 
-A coordinator may write to the store meanwhile. How its journal is copied:
-``journal/directory/journal_copy.py``. ``sealed_key`` and the index are read before and after too.
-They are replaced whole, never with equal bytes, and the key of an epoch is written before its first
-record.
+A coordinator may write to the store during the backup. ``journal/directory/journal_copy.py``
+explains the copy of the journal. ``sealed_key`` and the index are read before and after it. Both
+are always replaced as a whole, never by equal bytes, and the key of an epoch is written before the
+first record of the epoch. So if both reads are equal, key and index fit the journal.
 """
 
 import hashlib
@@ -48,9 +49,9 @@ from keyhouse.journal.offline.private_copy import copy_file
 from keyhouse.journal.store.protocol import Step, StoreDamagedError, StoreUnreadableError, no_step
 
 ATTEMPTS = 200
-"""Attempts to copy a changing store before the copy is refused."""
+"""Attempts to copy a changing store before the copy fails."""
 
-_PAUSE = 0.01  # seconds
+_PAUSE = 0.01  # seconds between two attempts
 _SMALL = (
     (SEALED_KEY, KEY_LIMIT),
     (INDEX, INDEX_LIMIT),
@@ -61,17 +62,18 @@ _SMALL = (
 DIGESTS = "SHA256SUMS"
 
 Verify = Callable[[Path], Awaitable[None]]
-"""Checks the files of a store in a directory, on a copy; raises if they must not be used."""
+"""Checks the files of a store on a copy; raises if they must not be used."""
 
 _FILES = (SEALED_KEY, INDEX, JOURNAL)
 _NEEDED = {INDEX, JOURNAL}
 _LINE = re.compile(rb"([0-9a-f]{64})  ([a-z_.]{1,40})")
 _DIGESTS_LIMIT = 4096
-_ASIDE = "before-restore"  # the archive name for a present store, which there is not
+# The archive name for a former store, which a restored directory does not have.
+_ASIDE = "before-restore"
 
 
 class StoreBusyError(UnavailableError):
-    """A store that changed during every attempt to copy it."""
+    """A store changed during every attempt to copy it."""
 
     code = "store-busy"
 
@@ -79,13 +81,13 @@ class StoreBusyError(UnavailableError):
 def copy_live_store(
     directory: Path, copy: Path, *, attempts: int = ATTEMPTS, step: Step = no_step
 ) -> None:
-    """Fill the empty directory ``copy`` with the store in ``directory`` as it was at one commit.
+    """Fill the empty directory ``copy`` with the store in ``directory`` at one commit.
 
-    A coordinator may run in ``directory``, but not in this process: SQLite would lose its locks
-    when the file is closed here. Nothing is written there. The last commit in the copy may be one
-    that was not yet synced or answered.
+    A coordinator may run in ``directory``, but not in this process: SQLite would release its locks
+    when this function closes the file. Nothing is written to ``directory``. The last commit in the
+    copy may not have been synced or answered yet.
 
-    ``step`` is called before each part that is read. Raises ``StoreBusyError``, and refusals of
+    ``step`` is called before each read of a part. Raises ``StoreBusyError``, and the refusals of
     files that other users can access.
     """
     disk = Disk(step)
@@ -99,7 +101,7 @@ def copy_live_store(
         time.sleep(_PAUSE)
     if replacement.is_committed(directory):
         raise StoreBusyError(
-            "a new store was being put in place here and that has not ended",
+            "the replacement of the store in this directory has not ended",
             hint="start the coordinator, which finishes it, or keep it running",
         )
     raise StoreBusyError(
@@ -109,7 +111,7 @@ def copy_live_store(
 
 
 def _copied(disk: Disk, directory: Path, copy: Path) -> bool:
-    """Copy everything once; return whether the copy is consistent."""
+    """Copy all files once; return True if the copy is consistent."""
     if replacement.is_committed(directory):
         return False
     small = _read_small(disk, directory)
@@ -132,9 +134,9 @@ def _read_small(disk: Disk, directory: Path) -> dict[str, bytes]:
 def copy_public_log(disk: Disk, source: Path, target: Path) -> None:
     """Copy the logs in the state directory ``source`` to ``target``, which exists.
 
-    A coordinator may append to them meanwhile: every file is a beginning of what it becomes. So
-    what is copied after a journal has all that this journal's base does not have. Raises
-    ``UnavailableError``, and refusals of files that other users can access.
+    A coordinator may append to the logs meanwhile: a file only grows. So a copy made after the copy
+    of a journal has all leaves before the base of that journal. Raises ``UnavailableError``, and
+    the refusals of files that other users can access.
     """
     for part in all_parts(disk, source):
         raw = disk.read(source / part, limit=LARGEST_OBJECT)
@@ -149,15 +151,16 @@ class NotEmptyError(RefusedError):
 
 
 async def make_backup(directory: Path, target: Path, verify: Verify) -> None:
-    """Make the directory ``target`` (0700), a backup of the store in ``directory``, or nothing.
+    """Create ``target`` (0700) as a backup of the store in ``directory``, or nothing.
 
     A coordinator may run there meanwhile. Raises ``NotEmptyError``, ``StoreBusyError``,
-    ``NotFoundError``, and refusals of a store that is damaged.
+    ``NotFoundError``, and the refusals of a damaged store.
     """
 
     async def fill(disk: Disk) -> None:
         copy_live_store(directory, target)
-        copy_public_log(disk, directory, target)  # after the journal
+        # The order matters: a log is copied after its journal.
+        copy_public_log(disk, directory, target)
 
     await make_backup_of(fill, target, verify)
 
@@ -165,7 +168,7 @@ async def make_backup(directory: Path, target: Path, verify: Verify) -> None:
 async def make_backup_of(
     fill: Callable[[Disk], Awaitable[None]], target: Path, verify: Verify
 ) -> None:
-    """Make the directory ``target`` (0700), a backup of what ``fill`` puts there, or nothing."""
+    """Create ``target`` (0700) as a backup of the files written by ``fill``, or nothing."""
     disk = Disk()
     _make(target)
     try:
@@ -185,10 +188,11 @@ async def make_backup_of(
 async def restore_backup(
     backup: Path, directory: Path, verify: Verify, *, step: Step = no_step
 ) -> None:
-    """Restore ``backup`` into ``directory``, which has no store; or leave it without one.
+    """Restore ``backup`` into ``directory``, which must not have a store.
 
-    Everything is checked before the commit, which is that of any new store: a crash leaves a
-    complete store or none. Raises ``NotEmptyError``, ``StoreLockedError``, ``StoreDamagedError``.
+    Everything is checked before the commit, which is the commit of any new store: a crash leaves a
+    complete store or no store. Raises ``NotEmptyError``, ``StoreLockedError``,
+    ``StoreDamagedError``.
     """
     disk = Disk(step)
     disk.check_directory(backup)
@@ -215,7 +219,7 @@ async def restore_backup(
 
 
 def _make(target: Path) -> None:
-    """Make the directory ``target`` (0700), which must not be there."""
+    """Create the directory ``target`` (0700), which must not exist."""
     try:
         target.mkdir(mode=0o700)
     except FileExistsError:
@@ -254,14 +258,16 @@ def _require_empty(disk: Disk, directory: Path) -> None:
 
 
 def _read_digests(disk: Disk, backup: Path) -> dict[str, str]:
-    """Return the digest of each file of the backup, hex."""
+    """Return the digest of each file of the backup, in hex."""
     raw = disk.read(backup / DIGESTS, limit=_DIGESTS_LIMIT)
     if raw is None:
-        raise NotFoundError(f"there is no {DIGESTS}: this is not a backup", hint="name a backup")
+        raise NotFoundError(f"{DIGESTS} is missing: this is not a backup", hint="name a backup")
     lines = [_LINE.fullmatch(line) for line in raw.splitlines()]
     found = {line[2].decode("ascii"): line[1].decode("ascii") for line in lines if line}
     if None in lines or len(found) != len(lines) or not _NEEDED <= set(found) <= set(_FILES):
-        raise StoreDamagedError(f"{DIGESTS} does not say what Keyhouse writes", hint=_ANOTHER)
+        raise StoreDamagedError(
+            f"{DIGESTS} does not have the lines that Keyhouse writes", hint=_ANOTHER
+        )
     return found
 
 
@@ -269,11 +275,13 @@ _ANOTHER = "use another backup"
 
 
 def _bring(disk: Disk, source: Path, target: Path, digest: str) -> None:
-    """Copy a file of the backup; refuse what does not have ``digest``."""
+    """Copy a file of the backup; refuse a file with another digest."""
     if not disk.check_file(source):
         raise StoreDamagedError(f"{source.name} is missing in the backup", hint=_ANOTHER)
     if copy_file(source, target, disks="both directories", durable=True) != digest:
-        raise StoreDamagedError(f"{source.name} is not what was backed up", hint=_ANOTHER)
+        raise StoreDamagedError(
+            f"{source.name} does not have its digest in {DIGESTS}", hint=_ANOTHER
+        )
 
 
 def _digest(path: Path) -> str:

@@ -1,12 +1,12 @@
-"""Transparency logs of state directories whose coordinator is stopped: checked, and restored.
+"""Check and restore the transparency logs of a state directory without a running coordinator.
 
-Checking needs no key: the first leaf names the key of its log, the directory of a log is named
-after that key, and the checkpoint that was written last is signed by it: so every file up to there
-is proven.
+A check needs no key from outside. The first leaf names the public key of its log. The directory
+name of the log derives from this key, and this key signs the last written checkpoint. So every file
+up to the checkpoint is proven.
 
-What the host has lost is restored from a mirror that anybody may serve. Everything is proven
-against the newer checkpoint of the mirror and of the state directory. The coordinator compares the
-end of it with its journal when it starts.
+Lost files are restored from a mirror, which anyone may operate. A mirror and a state directory both
+have a checkpoint, and all parts are verified against the newer of the two. A coordinator compares
+the end of the log with its journal at its start.
 """
 
 import os
@@ -29,20 +29,20 @@ from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, narrowed
 from keyhouse.transparency.tree import Frontier
 
 Mirror = Callable[[str], bytes | None]
-"""Returns the part of a mirror at this path; None: it has none."""
+"""Returns the part of a mirror at a path; None if the mirror lacks the part."""
 
 
 class LogSeen(NamedTuple):
-    """What was found of the log in the directory ``name``; ``problem``: why it is not whole."""
+    """The result of the check of the log ``name``; ``problem`` is the reason of a failure."""
 
     name: str
-    size: int = 0  # leaves, up to its checkpoint; 0: it has none
-    objects: frozenset[str] = frozenset()  # their names
+    size: int = 0  # number of leaves up to its checkpoint; 0 without a checkpoint
+    objects: frozenset[str] = frozenset()  # the names of the objects
     problem: str = ""
 
 
 def see_logs(directory: Path) -> Iterator[LogSeen]:
-    """Yield what is found of each log in the state directory, whose coordinator is stopped."""
+    """Yield the result of the check of each log. The coordinator must be stopped."""
     disk = Disk()
     if not os.path.lexists(directory / PUBLIC_LOG):
         return
@@ -61,7 +61,7 @@ def see_logs(directory: Path) -> Iterator[LogSeen]:
 
 def _see(files: LogFiles, name: str) -> LogSeen:
     note = files.checkpoint()
-    if note is None:  # it was never stopped cleanly: the journal has its end
+    if note is None:  # the coordinator has never stopped cleanly: the journal has the end
         return LogSeen(name, objects=_objects(files))
     key = _key(files, name)
     checkpoint = signed_checkpoint(note, key)
@@ -77,11 +77,11 @@ def _see(files: LogFiles, name: str) -> LogSeen:
 
 
 def _key(files: LogFiles, name: str) -> VerifierKey:
-    """Return the key that the first leaf names, which the directory is named after."""
+    """Return the key in the first leaf; the directory name must derive from it."""
     (entry,) = bundled(files.tile(Tile(ENTRIES, 0, 1)), 1)
     begun = read_leaf(entry)
     if not isinstance(begun, LogBegun) or log_name(begun.key) != name:
-        raise LogInvalidError("the log is not the one that its directory is named after")
+        raise LogInvalidError("the first leaf of the log names another key than its directory")
     return VerifierKey.read(begun.key)
 
 
@@ -102,20 +102,20 @@ def _objects(files: LogFiles) -> frozenset[str]:
 
 
 class Restored(NamedTuple):
-    """What the state directory has now."""
+    """The content of the state directory after a restore."""
 
-    size: int  # leaves
-    tiles: int  # that were written
-    objects: int  # that were written
-    missing: list[str]  # objects that are nowhere
-    entries: int  # of the line of the root in the mirror; 0: it has no line
+    size: int  # number of leaves
+    tiles: int  # number of written tiles
+    objects: int  # number of written objects
+    missing: list[str]  # objects that neither the mirror nor the directory has
+    entries: int  # entries in the mirror's line of the root; 0 without a line
 
 
 def restore_log(directory: Path, verifier: str, mirror: Mirror) -> Restored:
-    """Restore the log with the key ``verifier`` in a state directory whose coordinator is stopped.
+    """Restore the log with the key ``verifier``. The coordinator must be stopped.
 
-    Raises ``StoreLockedError``, ``LogInvalidError`` for what does not verify, ``RefusedError`` if
-    the mirror does not have what is missing.
+    Raises ``StoreLockedError``, ``LogInvalidError`` for a part that does not verify, and
+    ``RefusedError`` if the mirror lacks a lost part.
     """
     disk = Disk()
     disk.check_directory(directory)
@@ -154,10 +154,10 @@ class _Restoring:
         return Restored(target.size, self._tiles, self._objects, self._missing, entries)
 
     def _restore_line(self) -> int:
-        """Restore what proves the line of the root; return how many entries the mirror has of it.
+        """Restore the proofs of the line of the root; return the number of the mirror's entries.
 
         Mirrors of older versions have no line. A manifest that gave a secret its first value is not
-        an object, so a manifest that is nowhere is not missing.
+        an object. So a manifest without an object does not count as missing.
         """
         raw = self._mirror(LINE_FILE)
         if raw is None:
@@ -176,30 +176,30 @@ class _Restoring:
         try:
             return None if note is None else self._checkpoint(note)
         except LogInvalidError:
-            return None  # the host has damaged it
+            return None  # the host has damaged the checkpoint
 
     def _read(self, path: str) -> bytes:
-        """Return a part: from the mirror if it has all of it, else from the state directory."""
+        """Return a part from the mirror, or from the state directory if the mirror lacks it."""
         tile = Tile.read(path.removeprefix("tile/"))
         if not tile.is_in(self._there.size):
             try:
                 return self._files.tile(tile)
             except KeyhouseError:
                 raise RefusedError(
-                    f"the mirror has {self._there.size} leaves, and what came after is lost",
+                    f"the mirror has {self._there.size} leaves, and the later leaves are lost",
                     hint="use a newer mirror, or a backup",
                 ) from None
         wide = (self._there.size >> (8 * max(tile.level, 0))) - tile.index * WIDTH
         there = Tile(tile.level, tile.index, min(wide, WIDTH))
         raw = self._mirror(f"tile/{there.path}")
-        if raw is None:  # it has grown since its checkpoint was read
+        if raw is None:  # the mirror has grown since the read of its checkpoint
             raw = self._mirror(f"tile/{there.full.path}")
         if raw is None:
             raise RefusedError(f"the mirror has no tile/{there.path}", hint="use another mirror")
         return narrowed(raw, tile)
 
     def _write(self, growing: Growing) -> None:
-        """Write the tiles that differ from those in the state directory."""
+        """Write the tiles that differ from the tiles in the state directory."""
         tiles = list(growing.tiles())
         for tile in tiles:
             raw = growing.read(tile) or b""
@@ -218,7 +218,7 @@ class _Restoring:
                 self._missing.append(name)
 
     def _restore_object(self, name: str) -> bool:
-        """Restore an object; tell whether it is there now."""
+        """Restore an object; return True if the directory has the object now."""
         if self._object(name) is not None:
             return True
         raw = self._mirror(f"object/{name}")
@@ -233,5 +233,5 @@ class _Restoring:
     def _object(self, name: str) -> bytes | None:
         try:
             return self._files.object(name)
-        except KeyhouseError:  # other bytes are under its name
+        except KeyhouseError:  # the file has other bytes than its name says
             return None

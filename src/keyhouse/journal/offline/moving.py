@@ -1,16 +1,17 @@
-"""Moves the store of a deployment from a state directory into a database, and back out.
+"""Move the store of a deployment from a state directory into a database, and back.
 
-All its records are read from one place, and compared with what the other one then holds. The data
-key is not needed: chain values are hashes over sealed records. There are never two stores that
-could be written.
+All records are read from the source and written to the target. Then the target is read and
+compared. The data key is not needed: chain values are hashes over sealed records. At every moment,
+at most one of the two stores accepts writes.
 
-Out: the directory's store is complete and compared before the one in the database ends, and does
-not count until then. A crash between leaves neither: the move can be repeated, to the same
-directory.
+Out of a database: the target store in the directory is complete and compared first. Then the store
+in the database ends. Only then the store in the directory becomes valid. A crash between the last
+two steps leaves no valid store: repeat the move to the same directory.
 
-In: the directory's store moves to its ``archive/`` before the one in the database is served, and
-only ``sealed_key`` comes back, which a start without the database refuses. A crash between leaves
-neither: then the archived store can be restored, or the copy repeated after that.
+Into a database: the store in the directory moves to its ``archive/``. Then the database serves the
+store. Then ``sealed_key`` returns to the directory; a start without the database refuses a
+directory with only this file. A crash between the first two steps leaves no valid store: restore
+the archived store, and repeat the move if wanted.
 """
 
 import hashlib
@@ -57,11 +58,11 @@ from keyhouse.journal.store.protocol import (
 )
 from keyhouse.journal.store.sqlite import SqliteStore
 
-_ATTEMPTS = 8  # to read what a coordinator replaces meanwhile
+_ATTEMPTS = 8  # attempts to read a state that a coordinator replaces at the same time
 
 
 class Whole(msgspec.Struct, frozen=True):
-    """All records of the present epoch, chained and each in its place."""
+    """All records of the present epoch, with a complete chain."""
 
     start: EpochStart
     records: tuple[Sealed, ...]
@@ -69,9 +70,9 @@ class Whole(msgspec.Struct, frozen=True):
 
 
 async def read_whole(store: Store) -> Whole:
-    """Return what ``store`` holds, with its chain followed and compared with its end.
+    """Return the content of ``store``; check the chain and its end.
 
-    Others may append meanwhile. Raises ``StoreConflictError`` if they begin an epoch.
+    Other writers may append meanwhile. Raises ``StoreConflictError`` if they begin an epoch.
     """
     start = (await store.read(0)).start
     if start is None:
@@ -80,7 +81,9 @@ async def read_whole(store: Store) -> Whole:
     while True:
         batch = await store.read(place.sequence)
         if batch.start != start:
-            raise StoreConflictError("another began an epoch meanwhile", hint="try again")
+            raise StoreConflictError(
+                "another writer began an epoch during the read", hint="try again"
+            )
         for record in batch.records:
             place = _following(place, record, start)
         records += batch.records
@@ -91,7 +94,7 @@ async def read_whole(store: Store) -> Whole:
 
 
 async def read_database(database: PostgresDatabase) -> tuple[Whole, bytes]:
-    """Return the store that the database serves, and its recovery index, at one moment.
+    """Return the served store of the database and its recovery index, at one moment.
 
     Raises ``StoreEmptyError``, ``SupersededError``, ``StoreDamagedError``, ``UnavailableError``.
     """
@@ -116,7 +119,7 @@ async def read_database(database: PostgresDatabase) -> tuple[Whole, bytes]:
 
 
 def _following(place: Position, record: Sealed, start: EpochStart) -> Position:
-    """Return the place behind ``record``. Raises ``StoreDamagedError`` if it is not the next."""
+    """Return the place after ``record``; raise ``StoreDamagedError`` if it is not the next."""
     header = Header.decode(record.header)
     number = place.sequence + 1
     found = (header.store_id, header.epoch, header.sequence, record.sequence)
@@ -129,18 +132,18 @@ def _following(place: Position, record: Sealed, start: EpochStart) -> Position:
 
 
 class NoKeyError(RefusedError):
-    """A directory without the sealed key that would open the store there."""
+    """A directory lacks the sealed key that would open the store there."""
 
     code = "no-sealed-key"
 
 
 async def move_out(database: PostgresDatabase, path: Path, verify: Verify) -> bytes:
-    """Move the store in ``database``, which no coordinator serves, to the directory ``path``.
+    """Move the store in ``database`` to the directory ``path``; no coordinator may serve it.
 
-    That has been the directory of a coordinator that served it: only ``sealed_key`` is there.
-    Returns the store's id. Raises ``StoreLockedError``, ``NotEmptyError``,
-    ``NoKeyError``, ``OutcomeUnknownError`` (then repeat it), and refusals of a store that is
-    damaged: then nothing has changed.
+    ``path`` must be the directory of a coordinator that served the store: it has only
+    ``sealed_key``. Returns the store's id. After ``OutcomeUnknownError``, repeat the move. After
+    ``StoreLockedError``, ``NotEmptyError``, ``NoKeyError``, or the refusals of a damaged store,
+    nothing has changed.
     """
     disk = Disk()
     lock = await off_loop(acquire, path, disk)
@@ -180,10 +183,11 @@ async def move_out(database: PostgresDatabase, path: Path, verify: Verify) -> by
 async def back_up_database(
     database: PostgresDatabase, target: Path, key: Path | None, verify: Verify
 ) -> None:
-    """Make the directory ``target``, a backup of the store that ``database`` serves, or nothing.
+    """Create ``target`` as a backup of the store that ``database`` serves, or nothing.
 
-    ``key``: the ``sealed_key`` of a coordinator that serves it, for the backup; without one only
-    the recovery keys open it. Coordinators may run meanwhile. Raises as ``make_backup``.
+    ``key`` is the ``sealed_key`` of a coordinator that serves the store, for the backup. Without
+    it, only the recovery keys open the backup. Coordinators may run meanwhile. Errors as for
+    ``make_backup``.
     """
 
     async def fill(disk: Disk) -> None:
@@ -195,26 +199,30 @@ async def back_up_database(
 async def copy_database(
     database: PostgresDatabase, target: Path, key: Path | None, disk: Disk
 ) -> None:
-    """Fill the directory ``target`` with the store that ``database`` serves, compared with it.
+    """Fill the directory ``target`` with the served store of ``database``, and compare both.
 
-    ``key``: a sealed key to go with it; coordinators may run meanwhile.
+    ``key`` is a sealed key for the copy. Coordinators may run meanwhile.
     """
     for _ in range(_ATTEMPTS):
         raw = None if key is None else _read_key(disk, key)
         whole, index = await read_database(database)
-        # It has the place that its coordinator has seen: never one behind the records.
+        # The sealed key has a place that its coordinator has seen. If the key has not changed, the
+        # records reach at least to that place.
         if key is None or raw == _read_key(disk, key):
             break
     else:
-        raise UnavailableError(f"{SEALED_KEY} changes all the time", hint="try again")
+        raise UnavailableError(
+            f"{SEALED_KEY} changed during each of {_ATTEMPTS} reads", hint="try again"
+        )
     await _fill(target, disk, whole, index)
-    await copy_log_out(disk, database, target)  # after the journal
+    # The order matters: a log is copied after its journal.
+    await copy_log_out(disk, database, target)
     if raw is not None:
         disk.write(target / SEALED_KEY, raw)
 
 
 def _only_key(path: Path, disk: Disk) -> bytes:
-    """Return the bytes of ``sealed_key`` in ``path``, where there is nothing else of a store."""
+    """Return the bytes of ``sealed_key`` in ``path``; refuse other parts of a store."""
     present = survey(path, disk)
     others = [name for name in (*present, TOMBSTONE) if name != SEALED_KEY]
     others = [name for name in others if os.path.lexists(path / name)]
@@ -239,14 +247,14 @@ def _read_key(disk: Disk, path: Path) -> bytes:
 
 
 async def _fill(place: Path, disk: Disk, whole: Whole, index: bytes) -> None:
-    """Put journal and recovery index in the directory ``place``, synced, and compare."""
+    """Write journal and recovery index to the directory ``place``, synced, and compare them."""
     journal = place / JOURNAL
     store = await SqliteStore.open(journal, step=disk.step, fence=disk.fence, synced=False)
     try:
         await store.begin_epoch(None, whole.start, whole.records)
         if await read_whole(store) != whole:
             raise StoreDamagedError(
-                f"{JOURNAL} does not hold what was written to it", hint="look at its disk"
+                f"{JOURNAL} differs from the records written to it", hint="look at its disk"
             )
     finally:
         await store.close()
@@ -260,29 +268,30 @@ async def _end(database: PostgresDatabase, whole: Whole, to: str) -> None:
         await database.end_as_moved(whole.start.store_id, whole.head, to=to)
     except StoreConflictError:
         raise StoreLockedError(
-            "the database was written to meanwhile", hint="stop all coordinators that serve it"
+            "a coordinator wrote to the database during the move",
+            hint="stop all coordinators that serve it",
         ) from None
 
 
 class DatabaseInUseError(RefusedError):
-    """The database has a store already."""
+    """The database already has a store."""
 
     code = "database-in-use"
 
 
 class MovedIn(msgspec.Struct, frozen=True):
-    """What was moved, and where the directory keeps what it had."""
+    """The moved store, and the archive of the former content of the directory."""
 
     store_id: bytes
     position: Position
-    archive: str  # name under archive/
+    archive: str  # name of the directory under ``archive/``
 
 
 async def move_in(path: Path, database: PostgresDatabase) -> MovedIn:
-    """Move the store in the directory ``path``, which no coordinator uses, to ``database``.
+    """Move the store in the directory ``path`` to ``database``; no coordinator may use it.
 
-    Returns once it is served from there. Raises ``DatabaseInUseError``, and as a start does for a
-    directory that is not whole: then nothing has changed.
+    Returns after the database serves the store. After ``DatabaseInUseError``, or an error for an
+    incomplete directory as at a start, nothing has changed.
     """
     disk = Disk()
     lock = await off_loop(acquire, path, disk)
@@ -307,7 +316,7 @@ async def move_in(path: Path, database: PostgresDatabase) -> MovedIn:
 async def _require_unused(database: PostgresDatabase) -> None:
     if await database.current() is not None:
         raise DatabaseInUseError(
-            "the database has a store already",
+            "the database already has a store",
             hint="give the URL of a database that keyhouse store init has just prepared",
         )
 
@@ -322,13 +331,13 @@ async def _read_directory(path: Path, disk: Disk) -> tuple[Whole, bytes]:
 
 
 async def _write(url: Secret, whole: Whole, index: bytes) -> None:
-    """Write ``whole`` to the database, and read it back. An earlier attempt is replaced."""
+    """Write ``whole`` to the database and read it back; replace any earlier attempt."""
     target = await PostgresStore.open(url, whole.start.store_id)
     try:
         beside = Beside(index)
         await target.begin_epoch(await target.settle(), whole.start, whole.records, beside)
         if await read_whole(target) != whole:
-            raise BrokenError("the database does not hold what was written to it")
+            raise BrokenError("the database differs from the records written to it")
     finally:
         await target.close()
 

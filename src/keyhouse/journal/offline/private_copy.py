@@ -1,4 +1,4 @@
-"""A private copy of a store, to inspect it: opening a store changes it."""
+"""Copy a store to inspect it: opening a store changes the store."""
 
 import hashlib
 import os
@@ -21,11 +21,11 @@ _CHUNK = 1024 * 1024
 
 @contextmanager
 def private_copy(directory: Path) -> Iterator[Path]:
-    """Yield a copy (0700) of the store in ``directory``; it is removed afterwards.
+    """Yield a copy (0700) of the store in ``directory``, and remove the copy afterwards.
 
-    ``directory`` is not written to; a change that a crash interrupted is completed in the copy. All
-    secrets in it are encrypted, as in the store. Raises ``StoreLockedError`` while a coordinator
-    has the directory, and refusals of files that other users can access.
+    Nothing is written to ``directory``. The copy completes a change that a crash has interrupted.
+    All secrets in the copy are encrypted, as in the store. Raises ``StoreLockedError`` while a
+    coordinator has the directory, and the refusals of files that other users can access.
     """
     disk = Disk()
     with tempfile.TemporaryDirectory(prefix="keyhouse-") as name:
@@ -41,7 +41,7 @@ def private_copy(directory: Path) -> Iterator[Path]:
 
 
 def _folders(disk: Disk, directory: Path) -> list[Path]:
-    """Return the directories that the store is in: more than one while it is being replaced."""
+    """Return the directories of the store: several during the replacement of a store."""
     folders = [directory]
     for folder in (directory / INCOMING, replacement.origin(disk, directory)):
         if folder is not None and folder not in folders and os.path.lexists(folder):
@@ -52,7 +52,7 @@ def _folders(disk: Disk, directory: Path) -> list[Path]:
 def _copy(disk: Disk, source: Path, target: Path) -> None:
     disk.check_directory(source)
     refuse_rollback_journal(source)
-    target.parent.mkdir(mode=0o700, exist_ok=True)  # archive/
+    target.parent.mkdir(mode=0o700, exist_ok=True)  # creates archive/
     target.mkdir(mode=0o700)
     for name in (*STORE_FILES, TOMBSTONE, PLAN, PLANNED):
         if disk.check_file(source / name):
@@ -60,9 +60,9 @@ def _copy(disk: Disk, source: Path, target: Path) -> None:
 
 
 def copy_file(source: Path, target: Path, *, disks: str, durable: bool) -> str:
-    """Make the new file ``target`` hold what ``source`` does; return its SHA-256, hex.
+    """Copy ``source`` to the new file ``target``; return the SHA-256 of the content, in hex.
 
-    ``disks``: where to look if that fails.
+    ``disks`` names the disks for the hint of the error.
     """
     found = hashlib.sha256()
     try:

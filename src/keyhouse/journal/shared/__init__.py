@@ -1,4 +1,4 @@
-"""A state that several coordinators share: its journal is in a database."""
+"""Share one state between several coordinators, with the journal in a database."""
 
 from typing import Final
 
@@ -8,9 +8,9 @@ TRUSTED_FOR_FRESHNESS: Final = (
     "the database is trusted for freshness: an operator of the database can show a coordinator an"
     " old state, never a forged one"
 )
-"""What people have to know of a coordinator with a shared store."""
+"""The limit of trust that operators of a shared store have to know."""
 
 
 def kept_on(standbys: int) -> str:
-    """Return in words where what was acknowledged is, if so many standbys are awaited."""
+    """Return in words where acknowledged changes are, with this number of awaited standbys."""
     return f"an acknowledged change is on at least {standbys + 1} machines of the database"

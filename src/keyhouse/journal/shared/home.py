@@ -1,9 +1,17 @@
-"""A home that several coordinators share: the journal in PostgreSQL, sealed keys per machine.
+"""Store a state shared by several coordinators: journal in PostgreSQL, sealed keys per machine.
 
-Which of several stores in the database is served says the row ``current``. It changes by comparing,
-so of two that set a first manifest at once one succeeds, and the other learns of it. Claims only
-keep the others from showing roots of their own meanwhile: before there is a manifest one replica
-(``founder``) serves, and of those that cannot open the store one (``desk``) is in recovery mode.
+A database can have several stores. The row ``current`` names the served store. The row changes only
+by comparison with its old value. So if two replicas set a first manifest at once, only one of them
+succeeds. The second replica raises ``SupersededError`` and has to start again.
+
+A claim is an advisory lock of the database. Claims only keep replicas from serving different roots
+in the meantime. Before the first manifest, only the holder of the claim ``founder`` serves. Among
+replicas that cannot open the store, only the holder of the claim ``desk`` serves, in recovery mode.
+The lock numbers derive from the two words, so the words do not change between versions. No check of
+the state relies on a claim.
+
+A replica has three ways to the data key. Its machine has sealed the key, a serving replica hands
+the key over (``Join``), or holders of recovery keys recover it.
 """
 
 import asyncio
@@ -46,18 +54,21 @@ from keyhouse.journal.store.protocol import (
 )
 
 ALONE_FOR: Final = 3.0
-"""Seconds in which no other is seen to serve, before there is nobody to ask: one may just start."""
+"""Seconds without another serving replica before a replica may begin recovery mode.
+
+Another replica may be starting during this time.
+"""
 
 ASK_FOR: Final = 30.0
-"""Seconds for which others that serve are asked for the data key before recovery mode begins."""
+"""Seconds for which serving replicas are asked for the data key before recovery mode begins."""
 
-_EVERY = 1.0  # seconds between two looks of one that waits
-_ASKS = 5  # about a second each, for what others vouch for beyond the own seal
-_ATTEMPTS = 8  # to read what others replace meanwhile
+_EVERY = 1.0  # seconds between two polls of a waiting replica
+_ASKS = 5  # requests, about a second each, for votes that the own seal lacks
+_ATTEMPTS = 8  # attempts to read a state that changes during the read
 
 
 class SharedHome(SerialHome[OpenSharedStore]):
-    """A database, and a directory of this process. Calls wait for each other."""
+    """A database, and a directory of this process. Calls run in sequence."""
 
     def __init__(self, database: PostgresDatabase, keys: SealedKeys, lock: DirectoryLock) -> None:
         """Use ``open``."""
@@ -66,10 +77,10 @@ class SharedHome(SerialHome[OpenSharedStore]):
         self._keys = keys
         self._lock = lock
         self._store: PostgresStore | None = None
-        self._serving: bytes | None = None  # the store that was current when this was read
+        self._serving: bytes | None = None  # the current store at the last read
         self._known: Position | None = None  # the highest place that this machine has sealed
         self._join: Join | None = None
-        self.refusal = ""  # why the key that was handed over last is not used
+        self.refusal = ""  # the reason why the last offered key is not used
 
     @classmethod
     async def open(
@@ -82,8 +93,8 @@ class SharedHome(SerialHome[OpenSharedStore]):
     ) -> "SharedHome":
         """Acquire the directory ``path`` and reach the database at ``url``.
 
-        ``sealing_key``: as for ``DirectoryHome``; None on a platform that cannot seal. Raises as
-        that does, and ``BrokenError`` if the directory holds a state of its own.
+        ``sealing_key`` is as for ``DirectoryHome``; None on a platform that cannot seal. Errors as
+        for ``DirectoryHome``, and ``BrokenError`` if the directory holds another state.
         """
         disk = Disk()
         lock = await off_loop(acquire, path, disk)
@@ -102,37 +113,37 @@ class SharedHome(SerialHome[OpenSharedStore]):
         return home
 
     def ask_by(self, join: Join | None) -> None:
-        """Ask others for the data key by ``join`` from now on, or nobody."""
+        """Request the data key from serving replicas by ``join`` from now on; None: never."""
         self._join = join
 
     async def is_offered_a_key(self) -> bool:
-        """Tell whether others serve what does not open here, and offer the data key (``ask_by``).
+        """Tell whether serving replicas offer the data key of a state that does not open here.
 
-        Nothing is opened by this: a new start asks again. Raises ``UnavailableError``.
+        This opens nothing: a new start requests the key again. Raises ``UnavailableError``.
         """
         if self._join is None or not await self._database.others_present():
             return False
         return await self._join.offered(await self._current(), self._known) is not None
 
     async def show_presence(self) -> None:
-        """Let other replicas see that this one serves. Raises ``UnavailableError``."""
+        """Show to all replicas that this replica serves. Raises ``UnavailableError``."""
         await self._database.show_presence()
 
     async def archive(self) -> None:
-        """Refuse: a state that is shared is kept."""
+        """Refuse: a shared state is never archived."""
         raise _only_in_memory()
 
     async def destroy(self, time: int) -> None:
-        """Refuse: a state that is shared is kept."""
+        """Refuse: a shared state is never erased."""
         del time
         raise _only_in_memory()
 
     async def notes(self, kind: str, names: Sequence[bytes] | None = None) -> tuple[Note, ...]:
-        """Return notes beside the store that is served, as ``Notes.notes``."""
+        """Return notes beside the served store, as ``Notes.notes``."""
         return await self._database.notes(await self._current(), kind, names)
 
     async def put_note(self, note: Note) -> None:
-        """Leave ``note`` beside the store that is served."""
+        """Store ``note`` beside the served store."""
         await self._database.put_note(await self._current(), note)
 
     def log_parts(self, name: str) -> DatabaseParts:
@@ -140,13 +151,15 @@ class SharedHome(SerialHome[OpenSharedStore]):
         return DatabaseParts(self._database, name)
 
     async def _load(self) -> Fresh | Locked | Opened:
-        """Return what the database holds, once this replica may serve it.
+        """Return the content of the database, once this replica may serve it.
 
-        Without a store, or where it cannot be opened here, that is once no other replica does: it
-        waits for them, and looks again every second. A store that is not whole is refused by name.
+        If there is no store, or if the store does not open here, this replica has to claim
+        ``founder`` or ``desk`` first. While another replica holds the claim, this call polls every
+        second. An incomplete store is refused by name.
 
-        Where it cannot be opened here and others serve, they are asked for the data key first
-        (``ask_by``), for ``ASK_FOR`` seconds, and after that while another one is the desk.
+        If the store does not open here while a replica serves, this call first requests the data
+        key (``ask_by``) for ``ASK_FOR`` seconds. After that time, the requests continue while
+        another replica holds ``desk``.
         """
         loop = asyncio.get_running_loop()
         told, asks, began = "", False, loop.time()
@@ -168,16 +181,17 @@ class SharedHome(SerialHome[OpenSharedStore]):
             if claim is None or await self._database.claim(claim):
                 if claim != "founder" or await self._database.current() is None:
                     return found
-                continue  # another has founded it since this looked
+                continue  # another replica has set the first manifest since the read
             if told != claim:
                 log.warning(_WAITING[claim])
                 told = claim
             await asyncio.sleep(_EVERY)
 
     async def _establish(self, new: NewStore) -> Journal:
-        """Return the journal of ``new``; the one before (in recovery mode) has ended.
+        """Return the journal of ``new``. In recovery mode, the former store ends.
 
-        Raises ``SupersededError`` if another replica was first: then this one has to start again.
+        Raises ``SupersededError`` if another replica was first: this replica then has to start
+        again.
         """
         if new.after is not None:
             raise _only_in_memory()
@@ -213,7 +227,7 @@ class SharedHome(SerialHome[OpenSharedStore]):
         self._lock.release()
 
     async def _look(self) -> tuple[Fresh | Locked | Opened, str | None]:
-        """Return what is there, and what has to be claimed before it is served."""
+        """Return the stored state, and the claim that is needed before the state is served."""
         self._serving = await self._database.current()
         if self._serving is None:
             if await self._keys.has_file():
@@ -225,16 +239,17 @@ class SharedHome(SerialHome[OpenSharedStore]):
         for _ in range(_ATTEMPTS):
             try:
                 found = await self._open(self._serving)
-            except StoreConflictError:  # another began an epoch meanwhile
+            except StoreConflictError:  # another replica began an epoch during the read
                 await self._close_store()
             else:
                 return found, "desk" if isinstance(found, Locked) else None
         raise UnavailableError("the database changes faster than it can be read", hint="try again")
 
     async def _opened_by(self, locked: Locked, join: Join) -> Opened | None:
-        """Return the store, opened with what ``join`` was offered, if it was and may be used.
+        """Return the store if an offer from ``join`` opens it and may be used; else None.
 
-        What the host may have made up must not end this one: it asks again.
+        The host may have invented the offer. So no offer may end this process: the caller requests
+        the key again.
         """
         offer = await join.offered(locked.store_id, self._known)
         if offer is None:
@@ -245,7 +260,7 @@ class SharedHome(SerialHome[OpenSharedStore]):
             opened = await self._hold(start, offer.dek, offer.place, policy="", index=index)
             vouched = await join.accept(opened)
         except KeyhouseError as error:
-            if str(error) != self.refusal:  # others hand it over again, twice a second
+            if str(error) != self.refusal:  # serving replicas repeat the offer twice a second
                 log.warning("the data key that was handed over is not used", reason=str(error))
             self.refusal = str(error)
         except Exception as error:  # noqa: BLE001 data of the host may fail anywhere
@@ -256,10 +271,10 @@ class SharedHome(SerialHome[OpenSharedStore]):
         return None
 
     async def _vouched_by_others(self, opened: Opened, join: Join) -> Locked | Opened:
-        """Return the store as those that serve it vouch for it, where that is more than the seal.
+        """Return the store as vouched for by serving replicas, if the own seal proves less.
 
-        So votes that others took while this machine was stopped are kept. Without an answer the
-        store is returned as the own seal opens it.
+        So votes that serving replicas accepted while this machine was stopped are kept. Without an
+        answer, the own seal opens the store.
         """
         assert self._serving is not None  # noqa: S101 it was just opened
         if not (await join.is_better(opened) and await self._database.others_present()):
@@ -304,7 +319,7 @@ class SharedHome(SerialHome[OpenSharedStore]):
         return Opened(journal, replay, policy, index)
 
     async def _start_of(self, store: PostgresStore) -> tuple[EpochStart, bytes]:
-        """Return the epoch and its recovery index. Raises ``StoreConflictError``."""
+        """Return the start of the epoch and its recovery index. Raises ``StoreConflictError``."""
         start = (await store.read(0)).start
         if start is None:
             raise StoreEmptyError(
@@ -327,7 +342,7 @@ class SharedHome(SerialHome[OpenSharedStore]):
             await store.close()
 
     async def _keep_key(self) -> None:
-        """Seal the key here. A start without that is no failure: the next head makes up for it."""
+        """Seal the key here. After a failure, the start continues; the next head seals the key."""
         try:
             await self._require_open().write_head()
         except UnavailableError as error:
@@ -348,10 +363,10 @@ _WAITING = {
 
 
 def _key_of(seals: Iterable[Unsealed], start: EpochStart) -> tuple[EpochKey, Vouched | None] | None:
-    """Return the data key of the epoch, and what its seal says of the line.
+    """Return the data key of the epoch, and the line in the seal of that key.
 
-    Its number may be older: others begin epochs as well. Of several seals the newest counts: one
-    without a line is that of a version before it.
+    The epoch in a seal may be older: every replica can begin epochs. The newest seal with a line is
+    used. Without any line, the newest seal is used: an older version wrote it.
     """
     found = [
         (key, vouched)

@@ -1,4 +1,4 @@
-"""How a replica that cannot open the state gets the data key from one that has it."""
+"""Define how a replica that cannot open the state requests the data key from a serving replica."""
 
 from typing import Protocol
 
@@ -10,28 +10,28 @@ from keyhouse.journal.store.protocol import Position
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """A data key, of which nothing is proven, and a place that its journal has reached."""
+    """A data key and a place of its journal. Nothing about the two is proven."""
 
     dek: Secret
     place: Position
 
 
 class Join(Protocol):
-    """Asks for the data key, and says whether what it opens may be used."""
+    """Request the data key, and decide whether the opened state may be used."""
 
     async def offered(self, store_id: bytes, known: Position | None) -> Offer | None:
-        """Return an offer for the store; None if none came within about a second.
+        """Return an offer for the store; None if no offer arrives within about a second.
 
-        ``known``: the highest place of the journal that this machine has seen.
+        ``known`` is the highest place of the journal that this machine has seen.
         """
         ...
 
     async def is_better(self, opened: Opened) -> bool:
-        """Tell whether the own seal lacks something of ``opened`` that others can vouch for."""
+        """Tell whether serving replicas can vouch for more of ``opened`` than the own seal."""
         ...
 
     async def accept(self, opened: Opened) -> Vouched | None:
-        """Return how far the line of ``opened`` is proven by now, if it may be used.
+        """Return the proven part of the line of ``opened``, if the state may be used.
 
         Raises ``RefusedError`` or ``UnavailableError``.
         """

@@ -1,4 +1,4 @@
-"""The parts of a transparency log in a database, and how they move to a directory and back."""
+"""Store the parts of a transparency log in a database, and copy them to a directory and back."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _FILE: Final = re.compile(rf"{PUBLIC_LOG}/(?P<log>[0-9a-f]{{32}})/(?P<part>.+)",
 
 
 class DatabaseParts:
-    """The log ``name``, whose parts have the names of the files that a directory has."""
+    """The log ``name``. The names of its parts are the file names in a directory."""
 
     def __init__(self, database: PostgresDatabase, name: str) -> None:
         self._database = database
@@ -37,7 +37,7 @@ class DatabaseParts:
     async def write(
         self, work: Sequence[Grown], unsynced: Sequence[Tile], *, durable: bool
     ) -> None:
-        """Keep these tiles. Every change of a database is durable."""
+        """Store the tiles. Every change of a database is durable."""
         del unsynced, durable
         parts = {_path(grown.tile): grown.whole for grown in work}
         await self._database.put_log_parts(self._log, parts)
@@ -50,7 +50,7 @@ class DatabaseParts:
         return raw
 
     async def put_objects(self, objects: Sequence[bytes]) -> None:
-        """Keep ``objects`` under their names."""
+        """Store ``objects`` under their names."""
         parts = {_OBJECT + object_name(raw): raw for raw in objects}
         await self._database.put_log_parts(self._log, parts)
 
@@ -64,13 +64,13 @@ class DatabaseParts:
         await self._database.put_log_parts(self._log, {"checkpoint": note})
 
     async def remove(self) -> None:
-        """Keep it: a state that is shared is kept."""
+        """Do nothing: a shared state is never erased."""
 
 
 async def copy_log_in(disk: Disk, path: Path, database: PostgresDatabase) -> None:
     """Copy the logs in the state directory ``path`` to ``database``.
 
-    Raises ``StoreDamagedError`` for a file that is not a part of a log: nothing else is kept.
+    Raises ``StoreDamagedError`` for a file that is not a part of a log: nothing else may be there.
     """
     for file in await off_loop(lambda: list(all_parts(disk, path))):
         found = _FILE.fullmatch(file)
@@ -86,7 +86,7 @@ async def copy_log_in(disk: Disk, path: Path, database: PostgresDatabase) -> Non
 async def copy_log_out(disk: Disk, database: PostgresDatabase, target: Path) -> None:
     """Copy the logs in ``database`` to the state directory ``target``, durably.
 
-    Raises ``StoreDamagedError`` for a name of a part that the server has made up.
+    Raises ``StoreDamagedError`` for a name that is not the name of a part: the server invented it.
     """
     for log in await database.logs():
         for part in await database.log_part_names(log):

@@ -1,11 +1,11 @@
-"""An open store that others share: keeps the sealed key of this machine in step with its journal.
+"""Keep the sealed key of this machine consistent with a shared journal.
 
-Others begin epochs as well. So the epoch and its data key are those of the journal, always. What
-this machine has sealed is in the database, and in a file of the directory.
+Every replica can begin epochs. So the epoch and the data key of a seal always come from the
+journal. This machine stores its seal twice: in the database, and in a file of its directory.
 
-A machine is named by a value that only its sealing key gives, so it finds what it sealed before,
-also with another directory. The file is of use where the database is set back: the newest of both
-counts.
+The name of a machine is derived from its sealing key. So a machine finds its seal in the database
+also with another directory. The file serves if the database is set back: the newest seal of both is
+used.
 """
 
 from collections.abc import Callable
@@ -29,29 +29,29 @@ _POLICIES: Final = ("ProductKey", "UniqueKey")
 
 
 class Unsealed(msgspec.Struct, frozen=True):
-    """The content of a seal that opens here, with what it says of the line at each of its keys."""
+    """The content of a seal that opens here, with the line of each of its keys."""
 
     contents: Contents
     vouched: tuple[Vouched | None, ...]
 
 
 class MachineKeys:
-    """Reads and writes the sealed keys of this machine."""
+    """Read and write the sealed keys of this machine."""
 
     def __init__(
         self, database: PostgresDatabase, file: KeyFile, sealing_key: Callable[[str], Secret]
     ) -> None:
-        """``sealing_key``: as for ``KeyFile``."""
+        """Use ``sealing_key`` as ``KeyFile`` does."""
         self._database = database
         self._file = file
         self._sealing_key = sealing_key
 
     async def has_file(self) -> bool:
-        """Tell whether a key was sealed in the directory."""
+        """Tell whether the directory has a sealed key."""
         return await off_loop(self._file.read) is not None
 
     async def read(self, store_id: bytes) -> list[Unsealed]:
-        """Return what opens here, of the store ``store_id``.
+        """Return all seals of the store ``store_id`` that open here.
 
         Raises ``MixedDeploymentsError`` for a file of another store, ``StoreDamagedError`` and
         ``WrongPlatformError``.
@@ -77,16 +77,16 @@ class MachineKeys:
         return found
 
     async def rows(self, contents: Contents, store_id: bytes) -> tuple[tuple[bytes, bytes], ...]:
-        """Return the name of this machine and ``contents`` as it seals them, for the database."""
+        """Return the name of this machine and its seal of ``contents``, for the database."""
         machine = await self._machine(contents.keys[-1].policy, store_id)
         return ((machine, await self._file.seal(contents, store_id)),)
 
     async def write_file(self, contents: Contents, store_id: bytes) -> None:
-        """Make the file hold ``contents``, durably, all or nothing."""
+        """Write ``contents`` to the file, durably and atomically."""
         await self._file.write(contents, store_id)
 
     async def write(self, contents: Contents, store_id: bytes) -> None:
-        """Make file and database hold ``contents``, whose last key is that of the epoch."""
+        """Write ``contents`` to the file and the database. The last key is the key of the epoch."""
         await self._file.write(contents, store_id)
         for machine, raw in await self.rows(contents, store_id):
             await self._database.seal(store_id, machine, raw, epoch=contents.keys[-1].epoch)
@@ -98,19 +98,19 @@ class MachineKeys:
 
 
 class NoMachineKeys:
-    """Of a platform that cannot seal: nothing is kept, and each start needs the key from others."""
+    """The keys of a platform that cannot seal. Each start needs the key from another replica."""
 
     async def has_file(self) -> bool:
         """Return False."""
         return False
 
     async def read(self, store_id: bytes) -> list[Unsealed]:
-        """Return nothing."""
+        """Return an empty list."""
         del store_id
         return []
 
     async def rows(self, contents: Contents, store_id: bytes) -> tuple[tuple[bytes, bytes], ...]:
-        """Return nothing."""
+        """Return an empty tuple."""
         del contents, store_id
         return ()
 
@@ -125,7 +125,7 @@ SealedKeys = MachineKeys | NoMachineKeys
 
 
 class OpenSharedStore(SealedStore):
-    """Used by ``SharedHome`` only. ``policy`` is empty after a recovery, until ``reseal``."""
+    """The open store of a ``SharedHome``; ``policy`` is empty from a recovery to ``reseal``."""
 
     def __init__(self, journal: Journal, keys: SealedKeys, *, policy: str, index: bytes) -> None:
         super().__init__(journal)
@@ -135,7 +135,7 @@ class OpenSharedStore(SealedStore):
 
     @property
     def is_sealed(self) -> bool:
-        """Whether the next start on this machine opens the store without recovery."""
+        """True if the next start on this machine opens the store without a recovery."""
         return bool(self._policy)
 
     async def reseal(self, policy: str) -> None:
@@ -148,14 +148,15 @@ class OpenSharedStore(SealedStore):
             raise
 
     async def conclude_opening(self) -> None:
-        """Write the seal: that of another machine, or of an epoch before, may have opened this."""
+        """Write the seal: the seal of another machine or epoch may have opened the store."""
         if self.is_sealed:
             await self.write_head()
 
     async def begin_epoch(self, new: NewEpoch) -> Position:
-        """Return once ``new`` has replaced everything.
+        """Return after ``new`` has replaced everything.
 
-        The file has both keys before; the database gets the new one in the epoch's transaction.
+        Before the commit, the file receives both keys. The database receives the new key in the
+        transaction of the epoch.
         """
         journal = self.journal
         dek = journal.dek if new.dek is None else new.dek

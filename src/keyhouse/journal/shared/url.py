@@ -1,4 +1,4 @@
-"""The URL of a database, with the password from a file: it is never on a command line."""
+"""Build the URL of a database with the password from a file, never from a command line."""
 
 from pathlib import Path
 from typing import Final
@@ -14,13 +14,14 @@ from keyhouse.journal.store.postgres_address import (
     unusable,
 )
 
-_LONGEST: Final = 4096  # bytes of a password
+# The longest password file in bytes.
+_LONGEST: Final = 4096
 
 
 def store_url(text: str, password_file: Path | None, standbys: int = 0) -> Secret:
     """Return the URL ``text`` with the password in the first line of ``password_file``, if given.
 
-    ``standbys``: how many a commit has to wait for, at least. Raises ``StoreUrlError``.
+    ``standbys`` is the least number that a commit waits for. Raises ``StoreUrlError``.
     """
     parts = split_url(text)
     if STANDBYS in _parameters(parts):
@@ -31,7 +32,7 @@ def store_url(text: str, password_file: Path | None, standbys: int = 0) -> Secre
         parts = _with_password(parts, password_file)
     try:
         url = Secret(urlunsplit(parts).encode())
-    except UnicodeEncodeError:  # words of the command line that are not UTF-8
+    except UnicodeEncodeError:  # the command line has words that are not UTF-8
         raise unusable() from None
     address_of(url)
     return url
@@ -49,7 +50,7 @@ def _with_password(parts: SplitResult, password_file: Path) -> SplitResult:
 
 
 def has_password(text: str) -> bool:
-    """Tell whether ``text`` has a password, which everybody on the machine could see."""
+    """Tell whether ``text`` has a password, visible to everyone on the machine."""
     try:
         parts = urlsplit(text)
     except ValueError:
@@ -59,7 +60,7 @@ def has_password(text: str) -> bool:
 
 
 def _parameters(parts: SplitResult) -> set[str]:
-    """Return the names of the parameters, as the library will read them."""
+    """Return the names of the parameters, as the library reads them."""
     return {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
 
 

@@ -1,4 +1,4 @@
-"""A store in memory: for seal mode ``Disabled``."""
+"""Store the journal in memory, for the seal mode ``Disabled``."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -19,9 +19,10 @@ _BATCH_RECORDS = 1000
 
 
 class MemoryStore:
-    """Keeps the records of the present epoch in a list, for one writer.
+    """Keep the records of the present epoch in a list, for one writer.
 
-    Where tests have several, a turn does not hold the others back, and none is told of changes.
+    Tests use several writers. A turn does not hold back any writer then, and ``watch`` reports no
+    changes.
     """
 
     is_whole = True
@@ -32,7 +33,7 @@ class MemoryStore:
         self._head: Position | None = None
 
     async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
-        """Keep ``records``; raise ``StoreConflictError`` if the store ends elsewhere."""
+        """Append ``records``; raise ``StoreConflictError`` if the store ends elsewhere."""
         self._compare(expected)
         self._records.extend(records)
         self._head = head
@@ -45,7 +46,7 @@ class MemoryStore:
         return Batch(self._start, tuple(self._records[index : index + _BATCH_RECORDS]), self._head)
 
     async def head(self) -> Position | None:
-        """Return where the store ends."""
+        """Return the end of the store."""
         return self._head
 
     async def begin_epoch(
@@ -56,26 +57,26 @@ class MemoryStore:
         _beside: Beside = NOTHING,
         /,
     ) -> None:
-        """Replace everything by ``records``, which are consumed in a thread."""
+        """Replace everything by ``records``, consumed in a thread."""
         self._compare(expected)
         base, head = await asyncio.to_thread(_placed, start, records)
-        # Others may have written while the base was made.
+        # Another writer may have written while the thread consumed the base.
         self._compare(expected)
         self._start, self._records, self._head = start, base, head
 
     async def settle(self) -> Position | None:
-        """Return where the store ends: no write is ever under way."""
+        """Return the end of the store: every write ends at once."""
         return self._head
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Return a context that does nothing."""
+        """Return a context without an effect."""
         return nullcontext()
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Do nothing."""
 
     async def close(self) -> None:
-        """Do nothing: other journals may still use it, and its memory ends with the process."""
+        """Do nothing: another journal may still use the store."""
 
     def _compare(self, expected: Position | None) -> None:
         if self._head != expected:
@@ -83,6 +84,6 @@ class MemoryStore:
 
 
 def _placed(start: EpochStart, records: Iterable[Sealed]) -> tuple[list[Sealed], Position]:
-    """Return ``records``, which begin the epoch of ``start``, and the place behind them."""
+    """Return ``records``, which begin the epoch of ``start``, and the place after them."""
     base = list(records)
     return base, follow(start.before, *base)

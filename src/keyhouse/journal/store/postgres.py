@@ -1,4 +1,17 @@
-"""The shared store: a schema in PostgreSQL, for several writers."""
+"""Store the journal in a PostgreSQL schema, shared by several writers.
+
+Every write compares the end of the store: the head row of the store has epoch, sequence, chain
+value and fence. An append is one statement: it moves the head row from the expected place and
+inserts the records, or it does nothing. So of two writers at the same place one succeeds, and the
+second reports a conflict.
+
+The fence is a number in the head row. Each new writing connection raises the fence, and every write
+names the fence of its connection. A statement from an older connection may still arrive late, after
+its outcome was asked for. The statement then names an old fence and does nothing. So the end of the
+store, read on a new connection, is the outcome of all earlier writes.
+
+The decisions 0034, 0037 and 0059 have the reasons.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
@@ -33,7 +46,7 @@ from keyhouse.journal.store.protocol import (
 
 _PIECE_RECORDS = 1000
 _PIECE_BYTES = 1024 * 1024
-_EVERY = 1.0  # seconds between two looks of a watcher
+_EVERY = 1.0  # seconds between two calls of a watcher
 _CHANNEL = "keyhouse"
 _ONE_ROW = "INSERT 0 1"
 
@@ -46,8 +59,9 @@ _HEAD = """
 SELECT epoch, sequence, chain, fence, ended, current_setting('synchronous_standby_names')
 FROM keyhouse.head WHERE store_id = $1"""
 _HEAD_COLUMNS = 6
-# The message is committed after the head was read: when a standby has confirmed that commit, it was
-# not promoted when the head was read, so nothing newer was acknowledged elsewhere.
+# The commit of the message comes after the read of the head. If a standby confirms the commit, that
+# standby was not promoted when the head was read. So no new primary had acknowledged a later
+# change.
 _CONFIRMED_HEAD = """
 WITH confirmed AS MATERIALIZED (SELECT pg_logical_emit_message(true, 'keyhouse', ''))
 SELECT epoch, sequence, chain, fence, ended, current_setting('synchronous_standby_names')
@@ -70,7 +84,7 @@ _INSERT_NOTE = "INSERT INTO keyhouse.note VALUES ($1, $2, $3, $4)"
 _MOVE_HEAD = f"""
 UPDATE keyhouse.head SET epoch = $2, sequence = $3, chain = $4
 WHERE store_id = $1 RETURNING pg_notify('{_CHANNEL}', '')"""  # noqa: S608
-# One statement is one snapshot: start, records and head belong together.
+# One statement reads one snapshot: start, records and head belong together.
 _READ = """
 SELECT h.epoch, h.sequence, h.chain, h.ended, e.epoch, e.first, e.previous, e.key_check,
   r.sequence, r.header, r.nonce, r.ciphertext
@@ -82,7 +96,7 @@ LEFT JOIN LATERAL (
 ) AS r ON r.size - octet_length(r.ciphertext) < 4194304
 WHERE h.store_id = $1 ORDER BY r.sequence"""
 _READ_COLUMNS = 12
-# Whether the newest records of the epoch are all there, up to a thousand.
+# Compare the number of the newest records with the head, for at most a thousand records.
 _IS_WHOLE = """
 SELECT least(1000, h.sequence - e.first + 1) = (
   SELECT count(*) FROM keyhouse.record r WHERE r.store_id = $1
@@ -91,14 +105,17 @@ FROM keyhouse.head h JOIN keyhouse.epoch e ON e.store_id = h.store_id WHERE h.st
 
 
 class PostgresStore:
-    """One writer's way to the store ``store_id`` in a database that others write to as well.
+    """Access the store ``store_id`` in a database, for one of several writers.
 
-    Two connections, so that no read waits for a commit. Each begins with a commit: with a
-    synchronous standby it waits until the standby has all that is visible, so what is read
-    afterwards was acknowledged by both. On the connection that writes it raises the fence of the
-    head row, which every write compares: none that was sent before on another can take effect then.
-    On the one that reads it needs no lock. Both lead to one server, that of the newer connection. A
-    third one has the turns, once there are other writers.
+    The store has two connections, so that no read waits for a commit. Each connection begins with a
+    commit. With a synchronous standby, this commit waits until the standby has everything visible.
+    So later reads return only data that both servers have. The exception is a commit that an
+    administrator cancels while it waits (decision 0037).
+
+    The writing connection then raises the fence of the head row, in another commit. The reading
+    connection locks nothing. Both connections lead to the same server: a newer connection to a
+    different server drops the older connection. A third connection holds the turns, once another
+    writer exists.
     """
 
     def __init__(self, url: Secret, store_id: bytes) -> None:
@@ -114,11 +131,11 @@ class PostgresStore:
         self._checked = 0.0
         self.is_whole = True
         self._turns = Turns(url)
-        self._in_turn = False  # whether the next write need not regard the turns of others
+        self._in_turn = False  # True: the next write ignores turns of other writers
 
     @classmethod
     async def open(cls, url: Secret, store_id: bytes) -> "PostgresStore":
-        """Return the store in the database at ``url``, which must have the schema.
+        """Return the store in the database at ``url``. The database must have the schema.
 
         Raises ``StoreUnreadableError`` or ``StoreDamagedError``.
         """
@@ -131,11 +148,12 @@ class PostgresStore:
         return store
 
     async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
-        """Keep ``records`` behind ``expected``; any trouble makes the outcome unknown."""
+        """Append ``records`` after ``expected``. Any failure makes the outcome unknown."""
         place = (head.sequence, head.chain, expected.epoch, expected.sequence, expected.chain)
         async with self._writing:
             connection = await self._for_writing()
-            if not self._in_turn:  # its own last one would be in the way
+            # The lock of this writer's last turn would refuse this write.
+            if not self._in_turn:
                 await self._turns.ended()
             if self._in_turn:
                 self._turns.writing()
@@ -157,10 +175,11 @@ class PostgresStore:
         return batch
 
     async def head(self) -> Position | None:
-        """Return where the store ends.
+        """Return the end of the store.
 
-        Where commits have to wait for standbys, so does this: a primary whose standby was promoted
-        does not answer. Without that it could show an old end for as long as it runs.
+        Where commits wait for standbys, this call waits too. So a primary whose standby was
+        promoted does not answer. Without the wait, such a primary could return an old end for as
+        long as it runs.
         """
         async with self._asking() as connection:
             look = _CONFIRMED_HEAD if connection.standbys else _HEAD
@@ -177,8 +196,8 @@ class PostgresStore:
     ) -> None:
         """Replace everything by ``records``, consumed in threads while the head row is locked.
 
-        The bytes of older records are in dead rows, in the log and on standbys until PostgreSQL
-        removes them.
+        The bytes of older records stay in dead rows, in the write-ahead log and on standbys until
+        PostgreSQL removes them.
         """
         async with self._writing:
             connection = await self._for_writing()
@@ -192,13 +211,16 @@ class PostgresStore:
                 except ConnectionDroppedError:
                     raise
                 except BaseException:
-                    connection.drop()  # which rolls back
+                    connection.drop()  # The server rolls back.
                     raise
                 _require(connection, await connection.execute("COMMIT"), "COMMIT")
         self.is_whole = True
 
     async def settle(self) -> Position | None:
-        """Return where the store ends, on a new connection, which fences off the one before."""
+        """Return the end of the store, read on a new connection with a new fence.
+
+        The new fence stops all writes of the connection before.
+        """
         async with self._writing:
             if self._writer is not None:
                 self._writer.drop()
@@ -219,7 +241,7 @@ class PostgresStore:
             self._turns.end()
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call ``changed`` when others tell of a write, and every second."""
+        """Call ``changed`` after a notification from another writer, and every second."""
         self._changed = changed
         if self._ticking is None:
             self._tick_later()
@@ -235,10 +257,10 @@ class PostgresStore:
                 await connection.close()
 
     async def _check_tail(self, connection: Connection) -> None:
-        """Find out whether the newest records are there, every second at most.
+        """Check that the newest records exist, at most once a second.
 
-        A coordinator that has read them before does not read them again. It would append behind
-        the gap, and no later start could read past that.
+        A coordinator does not read records again that it has already read. So it would append after
+        a gap, and no later start could read past the gap.
         """
         now = asyncio.get_running_loop().time()
         if not self.is_whole or now < self._checked + _EVERY:
@@ -277,7 +299,7 @@ class PostgresStore:
         await connection.listen(_CHANNEL, self._heard)
 
     async def _connected(self, begin: Callable[[Connection], Awaitable[None]]) -> Connection:
-        """Return a new connection, on which ``begin`` was carried out."""
+        """Return a new connection after ``begin`` has run on it."""
         if self._closed:
             raise StoreUnreadableError("the store was closed")
         connection = await connect(self._url)
@@ -287,7 +309,8 @@ class PostgresStore:
         except BaseException:
             connection.drop()
             raise
-        for other in (self._writer, self._reader):  # of the two servers one is out of date
+        # If the servers differ, the server of the older connection is out of date.
+        for other in (self._writer, self._reader):
             if other is not None and other.server != connection.server:
                 other.drop()
         self._turns.stay_at(connection.server)
@@ -298,15 +321,16 @@ class PostgresStore:
         _, connection.fence = self._head(connection, rows)
 
     async def _learn_fence(self, connection: Connection) -> None:
-        """Take the fence that another writer's connection has raised.
+        """Read the fence that another writer's connection has raised.
 
-        What was sent on earlier connections has a lower one, which this connection had raised.
+        Statements of earlier connections of this writer name a lower fence: this connection raised
+        the fence after them.
         """
         rows = await connection.fetch(_HEAD, self._id, columns=_HEAD_COLUMNS)
         _, connection.fence = self._head(connection, rows)
 
     async def _lock_head(self, connection: Connection) -> Position | None:
-        """Return where the store ends, which no other can change until the transaction ends."""
+        """Lock the head row until the transaction ends, and return the end of the store."""
         await connection.execute("BEGIN")
         rows = await connection.fetch(_HEAD + " FOR UPDATE", self._id, columns=_HEAD_COLUMNS)
         head, connection.fence = self._head(connection, rows)
@@ -315,10 +339,11 @@ class PostgresStore:
     def _head(
         self, connection: Connection, rows: list[tuple[Any, ...]]
     ) -> tuple[Position | None, int]:
-        """Return where the store ends, and its fence. Raises ``SupersededError`` if it has ended.
+        """Return the end of the store and its fence.
 
-        If commits wait for too few standbys by now it is read no further, and the next write begins
-        with a new connection, which is refused.
+        Raises ``SupersededError`` if the store has ended. If commits now wait for too few standbys,
+        this raises ``StoreUnreadableError`` and drops the writing connection. The next write then
+        needs a new connection, and ``connect`` refuses it.
         """
         if len(rows) != 1 or not _has_types(rows[0], int, int, bytes, int, str, str):
             raise _damaged()
@@ -339,7 +364,7 @@ class PostgresStore:
         beside: Beside,
         records: Iterator[Sealed],
     ) -> None:
-        """Do all of ``begin_epoch`` that the journal consists of."""
+        """Replace the journal's own rows, for ``begin_epoch``."""
         for table in ("epoch", "record"):
             await connection.execute(
                 f"DELETE FROM keyhouse.{table} WHERE store_id = $1",  # noqa: S608 - constants
@@ -373,14 +398,14 @@ def _conflict() -> StoreConflictError:
 
 
 def _require(connection: Connection, done: str, expected: str) -> None:
-    """Check the tag of a command. What a server did that did something else is unknown."""
+    """Check the tag of a command. After another tag, the effect of the command is unknown."""
     if done != expected:
         connection.drop()
         raise ConnectionDroppedError
 
 
 def _piece(records: Iterator[Sealed], place: Position) -> tuple[list[Sealed], Position]:
-    """Return the next ``records``, a bounded number, and the place behind them."""
+    """Return the next ``records``, a bounded number, and the place after them."""
     piece, size = list[Sealed](), 0
     for record in records:
         piece.append(record)
@@ -425,7 +450,7 @@ def _batch(store_id: bytes, rows: list[tuple[Any, ...]]) -> Batch:
     epoch, first, previous, check = described
     if min(epoch, first) <= 0 or (len(previous), len(check)) != (CHAIN_SIZE, 32):
         raise _damaged()
-    # A row without a record is what the outer join makes of none.
+    # The outer join returns one row without a record if no record matches.
     found = [row[8:] for row in rows if row[8:] != (None,) * 4]
     if not all(_has_types(each, int, bytes, bytes, bytes) for each in found):
         raise _damaged()
@@ -444,7 +469,7 @@ def _require_current(ended: str) -> None:
 
 
 def _has_types(values: tuple[Any, ...], *types: type) -> bool:
-    """Tell whether ``values`` are what the columns hold: the server might say they hold others."""
+    """Tell whether ``values`` have the types of the columns: the server might send any types."""
     return len(values) == len(types) and all(map(isinstance, values, types))
 
 

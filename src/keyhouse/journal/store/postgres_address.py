@@ -1,9 +1,9 @@
-"""Where a database is and how it proves that: what the library is told, checked once.
+"""Read the URL of a database: the addresses of its servers, and their TLS settings.
 
-The library itself would take hosts and certificates from variables and files of the user, and would
-continue without TLS where a server declines it. A server that nobody has verified could ask for the
-password in the clear. So TLS verifies name and certificate of every server on a network. Without it
-only sockets and addresses of this machine can be used.
+The library would also use hosts and certificates from variables and files of the user, and would
+continue without TLS if a server declines TLS. An unverified server could request the password in
+clear text. So TLS verifies the name and the certificate of every server on a network. Without TLS,
+only sockets and addresses of this machine are accepted.
 """
 
 import re
@@ -27,25 +27,28 @@ _PEM: Final = "name files in PEM that can be read; a key is not encrypted and fi
 
 
 STANDBYS: Final = "standbys"
-"""The parameter of a URL that says how many standbys a commit has to wait for."""
+"""The URL parameter with the number of standbys that a commit has to wait for."""
 
 _AWAITED: Final = re.compile(r"(?:(?:FIRST|ANY)\s+)?([0-9]{1,9})\s*\(", re.ASCII | re.IGNORECASE)
 
 
 class StoreUrlError(RefusedError):
-    """The URL of a store cannot be used. The error quotes nothing of it."""
+    """The URL of a store cannot be used. The error does not quote the URL."""
 
     code = "store-url"
 
 
 class Address(NamedTuple):
-    """The servers of a database. ``url`` has what is left: user, password, database, settings."""
+    """The servers of a database.
+
+    ``url`` has the remaining parts: user, password, database and settings.
+    """
 
     url: Secret
     hosts: list[str]  # names, IP addresses, or directories of sockets
     ports: list[int]
-    tls: ssl.SSLContext | None  # for servers that are no sockets
-    standbys: int  # that a commit has to wait for, at least
+    tls: ssl.SSLContext | None  # not used for sockets; None: without TLS
+    standbys: int  # the least number that a commit waits for
 
 
 def split_url(text: str) -> SplitResult:
@@ -60,12 +63,12 @@ def split_url(text: str) -> SplitResult:
 
 
 def unusable() -> StoreUrlError:
-    """Return the refusal of a URL that cannot be read."""
+    """Return the error for a URL that cannot be read."""
     return StoreUrlError("the URL of the store cannot be read", hint=_FORM)
 
 
 def address_of(url: Secret) -> Address:
-    """Return what ``url`` names; its files are read. Raises ``StoreUrlError``."""
+    """Return the address in ``url``, and read its files. Raises ``StoreUrlError``."""
     parts = split_url(url.reveal().decode())
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     hosts, ports = _servers(parts, given)
@@ -86,7 +89,7 @@ def address_of(url: Secret) -> Address:
 
 
 def awaited(names: str) -> int:
-    """Return how many standbys commits wait for, from the setting synchronous_standby_names."""
+    """Return the number of standbys in the setting synchronous_standby_names."""
     counted = _AWAITED.match(names.strip())
     return int(counted[1]) if counted else int(bool(names.strip()))
 
@@ -133,7 +136,7 @@ def _is_local(host: str) -> bool:
 
 
 def _tls(given: Mapping[str, str], *, is_local: bool) -> ssl.SSLContext | None:
-    """Return what verifies the server; None where the URL may be used without TLS."""
+    """Return the context that verifies servers; None if the URL may be used without TLS."""
     mode, files = given.get("sslmode"), any(name in given for name in _FILES)
     if mode == "verify-full" or (mode is None and (files or not is_local)):
         return _context(given)
@@ -158,7 +161,7 @@ def _reading(names: str) -> Iterator[None]:
 
 
 def _context(given: Mapping[str, str]) -> ssl.SSLContext:
-    # Made by hand: the default context would obey SSLKEYLOGFILE.
+    # The default context would follow the variable SSLKEYLOGFILE.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if "sslrootcert" in given:
         with _reading("sslrootcert"):

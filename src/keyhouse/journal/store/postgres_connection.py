@@ -1,6 +1,6 @@
-"""A connection to PostgreSQL that is dropped at the first sign of trouble.
+"""Connect to PostgreSQL, and drop the connection at the first failure.
 
-Everything the server says is untrusted, and its texts are never shown: they may quote the password.
+All answers of the server are untrusted. Its texts are never shown: they may quote the password.
 """
 
 import asyncio
@@ -32,15 +32,16 @@ T = TypeVar("T")
 ADVISORY = 0x6B657968  # "keyh": the first key of all advisory locks
 _LOCK_NOT_AVAILABLE = "55P03"
 
-_CLOSING = 2  # seconds
+# Seconds for a clean close.
+_CLOSING = 2
 
 SUSPICIOUS = 1.0
-"""Seconds without an answer from which on a connection is compared with a new one."""
+"""Seconds without an answer after which a connection is compared with a new connection."""
 
 _BACKEND = "SELECT state FROM pg_stat_activity WHERE pid = $1"
-_WAITS = "idle"  # also the first word of the states in which a transaction waits for a statement
+_WAITS = "idle"  # also the first word of states with an open transaction that awaits a statement
 
-# ``client_min_messages``: a warning is all that tells of a commit that is on one machine only.
+# ``client_min_messages``: if only one machine has a commit, the server says so by a warning only.
 _SETTINGS = {
     "search_path": "",
     "synchronous_commit": "on",
@@ -49,11 +50,11 @@ _SETTINGS = {
     "default_transaction_deferrable": "off",
     "statement_timeout": "0",
     "lock_timeout": "0",
-    # Until another writer may go on where the network fails while an epoch begins.
+    # If the network fails while an epoch begins, another writer may continue after this time.
     "idle_in_transaction_session_timeout": "3s",
 }
-# The server notices within 20 seconds that a machine is gone, and gives its claims and locks back.
-# Not read back: they are 0 on a socket of the same machine.
+# The server notices within 20 seconds that a machine is gone, and releases its claims and locks.
+# These settings are not read back: they are 0 on a socket of the same machine.
 _ALIVE = {
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "5",
@@ -67,10 +68,10 @@ _SHOW = (
 
 
 class ConnectionDroppedError(Exception):
-    """The connection was dropped during a call: what was under way may still happen.
+    """The connection was dropped during a call. The effect of the call may still happen.
 
-    ``sqlstate``: what the server gave as the reason; empty if it gave none. It is untrusted: it
-    only chooses a text.
+    ``sqlstate`` is the reason from the server; empty if there is none. It is untrusted, and only
+    selects a text.
     """
 
     def __init__(self, reason: Reason | None = None, sqlstate: str = "") -> None:
@@ -80,17 +81,19 @@ class ConnectionDroppedError(Exception):
 
 
 class Connection:
-    """Runs one statement at a time. ``fence``: what the head row's must be for a write.
+    """Run one statement at a time.
 
     After an error, a warning, a cancelled call, or a call without an answer in time, the connection
-    is closed. ``standbys``: how many a commit has to wait for, at least. ``server``: tells the
-    server from others, and from itself before a restart.
+    is closed. ``fence`` is the value of the head row that a write requires. ``standbys`` is the
+    least number of standbys that a commit waits for. ``server`` identifies the server process: it
+    changes with a restart.
 
-    A call without an answer for ``SUSPICIOUS`` seconds has one of two causes. A server that is
-    slow, or waits for a standby, answers later: the connection is kept. A host that is gone never
-    answers. So a new connection is made as the first one was, with a commit, beside the call. The
-    old connection is dropped if the new one leads to another server, or if the server shows that
-    nothing is under way on the old one: then the request or the answer was lost.
+    A call without an answer for ``SUSPICIOUS`` seconds has one of two causes. A slow server, or a
+    server that waits for a standby, answers later: the connection is kept. A lost host never
+    answers. So a new connection is made beside the call, as the first connection was made, with a
+    commit. The old connection is dropped in two cases: the new connection leads to a different
+    server, or the server executes nothing on the old connection. In the second case the request or
+    the answer was lost.
     """
 
     def __init__(self, raw: Raw, standbys: int, url: Secret) -> None:
@@ -107,7 +110,7 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether no more calls are possible."""
+        """True if no more calls are possible."""
         return bool(self._raw.is_closed())
 
     async def execute(self, statement: str, *values: object) -> str:
@@ -115,9 +118,9 @@ class Connection:
         return str(await self._guarded(self._raw.execute(statement, *values)))
 
     async def lock(self, statement: str) -> bool:
-        """Run ``statement``, which begins a transaction; return whether it got its lock in time.
+        """Begin a transaction by ``statement``; return True if it acquired its lock in time.
 
-        If not, the transaction has ended. Raises ``ConnectionDroppedError``.
+        False: the transaction has ended. Raises ``ConnectionDroppedError``.
         """
 
         async def attempt() -> bool:
@@ -133,16 +136,17 @@ class Connection:
         return await self._guarded(attempt())
 
     async def fetch(self, statement: str, *values: object, columns: int) -> list[tuple[Any, ...]]:
-        """Return the rows, each with so many ``columns``. Raises ``ConnectionDroppedError``."""
+        """Return the rows, each with ``columns`` values. Raises ``ConnectionDroppedError``."""
         found = await self._guarded(self._raw.fetch(statement, *values))
         rows = [tuple(row) for row in found]
-        if any(len(row) != columns for row in rows):  # of a server that did something else
+        # Only a faulty or hostile server returns another number of columns.
+        if any(len(row) != columns for row in rows):
             self.drop()
             raise ConnectionDroppedError
         return rows
 
     async def value(self, statement: str, *values: object) -> Any:
-        """Return the one value that is the answer. Raises ``ConnectionDroppedError``."""
+        """Return the only value of the answer. Raises ``ConnectionDroppedError``."""
         rows = await self.fetch(statement, *values, columns=1)
         if len(rows) != 1:
             self.drop()
@@ -150,15 +154,18 @@ class Connection:
         return rows[0][0]
 
     async def standby_names(self) -> str:
-        """Return what commits wait for. Raises ``ConnectionDroppedError``."""
+        """Return the setting synchronous_standby_names. Raises ``ConnectionDroppedError``."""
         return str(await self.value("SELECT current_setting('synchronous_standby_names')"))
 
     async def commit_something(self) -> None:
-        """Commit what is nothing, and locks nothing: what was visible before has a standby then."""
+        """Commit an empty message, without a lock.
+
+        With a synchronous standby, the standby then has everything that was visible before.
+        """
         await self.execute("SELECT pg_logical_emit_message(true, 'keyhouse', '')")
 
     async def is_at_work(self, pid: int) -> bool:
-        """Tell whether a process of the server carries out a statement.
+        """Tell whether process ``pid`` of the server executes a statement.
 
         Raises ``ConnectionDroppedError``.
         """
@@ -166,16 +173,17 @@ class Connection:
         return any(not str(state).startswith(_WAITS) for (state,) in rows)
 
     async def listen(self, channel: str, heard: Callable[[int], None]) -> None:
-        """Call ``heard`` with the process that notifies. Raises ``ConnectionDroppedError``."""
+        """Call ``heard`` with the process id of a notifier. Raises ``ConnectionDroppedError``."""
         await self._guarded(self._raw.add_listener(channel, lambda _, pid, *__: heard(pid)))
 
     def drop(self) -> None:
-        """Close at once; the server may still finish what was under way."""
+        """Close at once. The server may still finish the running statement."""
         self._raw.terminate()
 
     async def close(self) -> None:
-        """Say goodbye, and close."""
-        with suppress(Exception):  # the library's own, and some of its base classes are its secret
+        """End the session, and close."""
+        # The library has no public base class for all of its errors.
+        with suppress(Exception):
             await self._raw.close(timeout=_CLOSING)
         self.drop()
 
@@ -200,8 +208,9 @@ class Connection:
         return answer
 
     async def _compare(self) -> None:
-        """Drop this connection if a new one shows that the answer to its call will not come."""
-        if not self.server:  # it is not in use yet: the other servers are tried in any case
+        """Drop this connection if a new connection shows that the awaited answer will not come."""
+        # Before its first use, all servers are tried in any case.
+        if not self.server:
             return
         with suppress(StoreUnreadableError, StoreDamagedError, ConnectionDroppedError):
             new = await connect(self._url)
@@ -218,7 +227,7 @@ class Connection:
 
 
 class _Comparison:
-    """Begins ``compare`` after ``SUSPICIOUS`` seconds, unless it has ended before."""
+    """Run ``compare`` after ``SUSPICIOUS`` seconds, unless ``end`` comes first."""
 
     def __init__(self, compare: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._compare = compare
@@ -226,7 +235,7 @@ class _Comparison:
         self._timer = asyncio.get_running_loop().call_later(SUSPICIOUS, self._begin)
 
     def end(self) -> None:
-        """End it; what it has connected is closed soon."""
+        """Cancel the comparison, which then closes its connection."""
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
@@ -237,7 +246,7 @@ class _Comparison:
 
 @contextmanager
 def unreadable() -> Iterator[None]:
-    """Raise ``StoreUnreadableError`` where the connection was dropped."""
+    """Raise ``StoreUnreadableError`` if the connection was dropped."""
     try:
         yield
     except ConnectionDroppedError as error:
@@ -256,7 +265,7 @@ def _no_answer(error: ConnectionDroppedError) -> StoreUnreadableError:
 
 @contextmanager
 def outcome_unknown() -> Iterator[None]:
-    """Raise ``OutcomeUnknownError`` where the connection was dropped."""
+    """Raise ``OutcomeUnknownError`` if the connection was dropped."""
     try:
         yield
     except ConnectionDroppedError:
@@ -267,11 +276,12 @@ def outcome_unknown() -> Iterator[None]:
 
 
 async def connect(url: Secret) -> Connection:
-    """Return a connection to a primary at ``url``, whose settings and schema were checked.
+    """Return a connection to a primary at ``url`` with checked settings and schema.
 
-    The primary has committed something on it: with a synchronous standby it has waited until that
-    standby had all that is visible. A former primary whose standby was promoted cannot do that, so
-    the next server of the URL is used. Raises ``StoreUnreadableError`` or ``StoreDamagedError``.
+    The primary has committed a message on the connection. With a synchronous standby, that commit
+    has waited until the standby had everything visible. A former primary whose standby was promoted
+    cannot commit, so the next server of the URL is used. Raises ``StoreUnreadableError`` or
+    ``StoreDamagedError``.
     """
 
     async def prepare(connection: Connection) -> None:
@@ -314,7 +324,7 @@ _NOT_CREATED = {
 async def _first_usable(
     url: Secret, prepare: Callable[[Connection], Awaitable[None]]
 ) -> Connection:
-    """Return a connection to the first server that passes all checks, those of ``prepare`` last."""
+    """Return a connection to the first server that passes all checks, last those of ``prepare``."""
 
     async def prepared(raw: Raw, address: Address) -> Connection:
         connection = Connection(raw, address.standbys, url)
@@ -332,7 +342,7 @@ async def _first_usable(
 
 
 async def _check_settings(connection: Connection) -> None:
-    """Make the settings, read them back, and refuse a pooler, which would not keep them."""
+    """Make the settings, read them back, and refuse a pooler, which would lose them."""
     if await connection.value("SELECT pg_backend_pid()") != connection.server_pid:
         raise StoreUnreadableError(
             "a connection pooler such as PgBouncer is between Keyhouse and the database",
@@ -352,9 +362,9 @@ async def _check_settings(connection: Connection) -> None:
 
 
 def require_standbys(number: int, names: str) -> None:
-    """Raise ``StoreUnreadableError`` unless commits wait for ``number`` standbys at least.
+    """Raise ``StoreUnreadableError`` unless commits wait for at least ``number`` standbys.
 
-    ``names``: the setting synchronous_standby_names.
+    ``names`` is the setting synchronous_standby_names.
     """
     if awaited(names) < number:
         raise StoreUnreadableError(

@@ -1,4 +1,7 @@
-"""What replicas share beside the journal: which store is served, claims, sealed keys and notes."""
+"""Store the shared data beside the journal.
+
+These are the id of the served store, claims, sealed keys, notes and parts of transparency logs.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -24,10 +27,10 @@ from keyhouse.journal.store.protocol import (
 )
 
 LARGEST_NOTE: Final = 64 * 1024
-"""Bytes of a note."""
+"""The largest note in bytes."""
 
 LARGEST_LOG_PART: Final = 32 * 1024 * 1024
-"""Bytes of a tile or an object of a transparency log."""
+"""The largest tile or object of a transparency log in bytes."""
 
 _LOG_ID = 16  # bytes
 
@@ -51,7 +54,7 @@ WHERE store_id = $1 AND epoch = $2 AND octet_length(recovery_index) <= 16777216"
 _SEALED = """
 SELECT raw FROM keyhouse.sealed
 WHERE store_id = $1 AND machine = ANY ($2::bytea[]) AND octet_length(raw) <= $3"""
-# The lock waits for an epoch that begins meanwhile, and sees whether it has.
+# The row lock waits for an epoch that begins at the same time, and then sees its number.
 _SEAL = """
 INSERT INTO keyhouse.sealed SELECT h.store_id, $2, $3 FROM (
   SELECT store_id FROM keyhouse.head WHERE store_id = $1 AND epoch = $4 AND ended = '' FOR SHARE
@@ -62,7 +65,7 @@ SELECT name, raw FROM keyhouse.note
 WHERE store_id = $1 AND kind = $2 AND octet_length(raw) <= $3 AND octet_length(name) <= $4
   AND ($6::bytea[] IS NULL OR name = ANY ($6))
 ORDER BY at DESC LIMIT $5"""
-# The parts of a log are notes of a kind of their own; the id of their store is the log's.
+# The parts of a log are notes of the kind ``log``. Their store id is the id of the log.
 _LOG_PART = """
 SELECT raw FROM keyhouse.note
 WHERE store_id = $1 AND kind = 'log' AND name = $2 AND octet_length(raw) <= $3"""
@@ -89,10 +92,10 @@ ON CONFLICT (store_id, kind, name) DO UPDATE SET raw = excluded.raw, at = now()"
 
 
 class PostgresDatabase:
-    """One replica's way to what a database has beside the journal. Nothing in it is trusted.
+    """Access the data beside the journal, for one replica. None of the data is trusted.
 
-    It has a connection of its own, so that neither writes nor reads of the journal wait for it.
-    Calls wait for each other; each raises ``StoreUnreadableError`` if the database does not answer.
+    The connection is separate, so no write or read of the journal waits for these calls. Calls run
+    one after the other. Each raises ``StoreUnreadableError`` if the database does not answer.
     """
 
     def __init__(self, url: Secret) -> None:
@@ -102,17 +105,16 @@ class PostgresDatabase:
         self._claimed: set[str] = set()
 
     async def current(self) -> bytes | None:
-        """Return the id of the store that is served; None before the first manifest."""
+        """Return the id of the served store; None before the first manifest."""
         rows = await self._fetch(_CURRENT)
         if not rows:
             return None
         return _bytes(rows[0][0], STORE_ID_SIZE, exactly=True)
 
     async def make_current(self, store_id: bytes, *, before: bytes | None) -> None:
-        """Let ``store_id`` be served in place of ``before``, which ends with that.
+        """Serve ``store_id`` in place of ``before``; the same statement ends ``before``.
 
-        Raises ``StoreConflictError`` if it is not ``before`` that is served, or
-        ``OutcomeUnknownError``.
+        Raises ``StoreConflictError`` if another store is served, or ``OutcomeUnknownError``.
         """
         async with self._asking() as connection:
             with outcome_unknown():
@@ -124,9 +126,10 @@ class PostgresDatabase:
             raise StoreConflictError("another coordinator has set a manifest first")
 
     async def end_as_moved(self, store_id: bytes, at: Position, *, to: str) -> None:
-        """End the store, which ends ``at`` that place: its records go ``to`` another one.
+        """End the store at the place ``at``: its records move to ``to``.
 
-        Raises ``StoreConflictError`` if it ends elsewhere, or ``OutcomeUnknownError``.
+        Raises ``StoreConflictError`` if the store ends at another place, or
+        ``OutcomeUnknownError``.
         """
         async with self._asking() as connection:
             with outcome_unknown():
@@ -137,14 +140,15 @@ class PostgresDatabase:
             raise StoreConflictError("the database does not end where it was read to")
 
     async def resume_move(self, store_id: bytes, *, to: str) -> None:
-        """Let the store be read again if it has ended as moved ``to`` there."""
+        """Permit reads of the store again if it has ended as moved to ``to``."""
         await self._execute(_RESUME, store_id, _moved(to))
 
     async def claim(self, word: str) -> bool:
-        """Tell whether this replica has what ``word`` names, and no other: from now on, or already.
+        """Acquire the claim ``word``; return True if this replica holds the claim.
 
-        It has it until ``close``, or until the connection is lost. Then ask again. A claim only
-        keeps replicas from doing the same at once: what must not happen twice compares.
+        A claim lasts until ``close``, or until the connection is lost. Then the caller claims
+        again. A claim is an advisory lock. It only keeps replicas from doing the same work at once.
+        A change that must not happen twice compares the stored state.
         """
         async with self._asking() as connection:
             if word in self._claimed:
@@ -157,12 +161,12 @@ class PostgresDatabase:
         return word in self._claimed
 
     async def standbys(self) -> int:
-        """Return how many standbys have a change before it is acknowledged."""
+        """Return the number of standbys that have a change before it is acknowledged."""
         async with self._asking() as connection:
             return awaited(await connection.standby_names())
 
     async def show_presence(self) -> None:
-        """Let other replicas see that this one serves, for as long as the connection lasts."""
+        """Show to other replicas that this replica serves, while the connection lasts."""
         async with self._asking() as connection:
             if _PRESENT not in self._claimed:
                 await connection.value(
@@ -171,11 +175,11 @@ class PostgresDatabase:
                 self._claimed.add(_PRESENT)
 
     async def others_present(self) -> bool:
-        """Tell whether another replica serves, as the database says."""
+        """Tell whether another replica serves, according to the database."""
         return bool(await self._fetch(_OTHERS, ADVISORY, _PRESENT_KEY))
 
     async def recovery_index(self, store_id: bytes, epoch: int) -> bytes | None:
-        """Return what the holders of recovery keys need in ``epoch``; None if there is none."""
+        """Return the recovery index of ``epoch``; None if it is missing."""
         rows = await self._fetch(_INDEX, store_id, epoch)
         return _bytes(rows[0][0], 16 * 1024 * 1024) if rows else None
 
@@ -185,13 +189,13 @@ class PostgresDatabase:
         return tuple(_bytes(raw, _LARGEST_SEALED) for (raw,) in rows)
 
     async def seal(self, store_id: bytes, machine: bytes, raw: bytes, *, epoch: int) -> None:
-        """Keep the sealed key of ``machine``. Nothing happens if the store is at another epoch."""
+        """Store the sealed key of ``machine``, or nothing if the store is at another epoch."""
         await self._execute(_SEAL, store_id, machine, raw, epoch)
 
     async def notes(
         self, store_id: bytes, kind: str, names: Sequence[bytes] | None = None
     ) -> tuple[Note, ...]:
-        """Return up to 200 notes of ``kind``, the newest first; with ``names`` those alone."""
+        """Return up to 200 notes of ``kind``, the newest first. With ``names``, only those."""
         wanted = None if names is None else list(names)
         limits = (LARGEST_NOTE, _LONGEST_NAME, _MOST_NOTES, wanted)
         rows = await self._fetch(_NOTES, store_id, kind, *limits, columns=2)
@@ -200,18 +204,18 @@ class PostgresDatabase:
         )
 
     async def put_note(self, store_id: bytes, note: Note) -> None:
-        """Leave ``note``. Those of its kind that are older than an hour go, except switches."""
+        """Store ``note``. Delete notes of its kind that are older than an hour, except switches."""
         if len(note.raw) > LARGEST_NOTE or len(note.name) > _LONGEST_NAME:
             raise ValueError("a note is too large")
         await self._execute(_PUT_NOTE, store_id, note.kind, note.name, note.raw)
 
     async def logs(self) -> list[bytes]:
-        """Return the ids, 16 bytes each, of the transparency logs that there are parts of."""
+        """Return the ids, 16 bytes each, of all transparency logs with parts in the database."""
         rows = await self._fetch(_LOGS)
         return [_bytes(log, _LOG_ID, exactly=True) for (log,) in rows]
 
     async def log_part(self, log: bytes, name: str) -> bytes | None:
-        """Return the part ``name`` of a transparency log; None if it is not there."""
+        """Return the part ``name`` of a transparency log; None if it is missing."""
         rows = await self._fetch(_LOG_PART, log, name.encode(), LARGEST_LOG_PART)
         return _bytes(rows[0][0], LARGEST_LOG_PART) if rows else None
 
@@ -222,14 +226,18 @@ class PostgresDatabase:
         return sorted(name.decode("ascii", "replace") for name in names)
 
     async def put_log_parts(self, log: bytes, parts: Mapping[str, bytes]) -> None:
-        """Keep parts of a transparency log, durably; one that begins with its new bytes stays."""
-        names = sorted(parts)  # in one order for all, who would otherwise wait for each other
+        """Store parts of a transparency log durably.
+
+        A stored part does not change if it begins with the new bytes: partial tiles only grow.
+        """
+        # All writers use one order of names. Otherwise two statements could wait for each other.
+        names = sorted(parts)
         raws = [parts[name] for name in names]
         if names:
             await self._execute(_PUT_LOG_PARTS, log, [name.encode() for name in names], raws)
 
     async def close(self) -> None:
-        """Close the connection, which gives claims back. It may be closed twice."""
+        """Close the connection, which releases the claims. May be repeated."""
         if self._connection is not None:
             await self._connection.close()
 
@@ -258,7 +266,7 @@ def _moved(to: str) -> str:
 
 
 def _bytes(value: object, most: int, *, exactly: bool = False) -> bytes:
-    """Return ``value`` if it is what the column holds: the server might send anything."""
+    """Return ``value`` if it fits the column: the server might send anything."""
     if not isinstance(value, bytes) or len(value) > most or (exactly and len(value) != most):
         raise StoreDamagedError(
             "the database does not hold what Keyhouse wrote",

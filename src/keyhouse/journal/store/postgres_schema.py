@@ -1,7 +1,8 @@
-"""The schema of a store in PostgreSQL, and the check that a database has exactly that.
+"""Create the schema of a store in PostgreSQL, and check that a database has exactly this schema.
 
-The server is not trusted, so the check is against accidents: a trigger, a rule or row security that
-discards what was acknowledged, an unlogged table, a column of another type.
+The server is untrusted, so the check protects only from accidents. Examples are a trigger, a rule
+or row security that discards acknowledged records, an unlogged table, or a column with another
+type.
 """
 
 CREATE = """
@@ -23,11 +24,15 @@ CREATE TABLE keyhouse.note (
   store_id bytea, kind text, name bytea, raw bytea NOT NULL, at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (store_id, kind, name));
 """
-"""``current``: the store that is served, no row before the first manifest. ``head``: a row for each
-store, also for an empty one, whose epoch is 0; ``ended`` is empty, ``archived``, or ``moved to``
-and the digest of the ``sealed_key`` in the directory that it went to. ``sealed``: the data key as
-each machine sealed it. ``note.at``: to tidy, trusted by nobody. Notes of the kind ``log`` are parts
-of the transparency log whose id ``store_id`` is."""
+"""The tables of the schema ``keyhouse``.
+
+``current`` has the id of the served store; it has no row before the first manifest. ``head`` has a
+row for each store, also for an empty store, whose epoch is 0. ``head.ended`` is empty,
+``archived``, or ``moved to`` and the digest of the ``sealed_key`` in the target directory.
+``sealed`` has the data key as sealed by each machine. ``note.at`` only serves to delete old notes;
+no check trusts it. Notes of the kind ``log`` are the parts of a transparency log; their
+``store_id`` is the id of the log.
+"""
 
 FOUND = """
 WITH relation AS (
@@ -49,7 +54,7 @@ UNION ALL SELECT concat_ws(' ', 'parent', r.relname, inhparent::regclass::text)
   FROM pg_inherits JOIN relation r ON inhrelid = r.oid OR inhparent = r.oid
 LIMIT 100
 """
-"""Describes what is in the schema, a text in each row, for a connection with no search path."""
+"""Describe the schema with one text per row, for a connection with an empty search path."""
 
 _COLUMNS = {
     "current": "one boolean, store_id bytea",
@@ -80,4 +85,4 @@ EXPECTED = sorted(
         *(f"constraint {table} {each}" for table, all_ in _CONSTRAINTS.items() for each in all_),
     ]
 )
-"""The rows of ``FOUND`` in a database as ``CREATE`` makes it, sorted."""
+"""The rows of ``FOUND`` in a database that ``CREATE`` prepared, sorted."""

@@ -1,14 +1,16 @@
-"""Connects to the servers that a URL names, each by an attempt of its own.
+"""Connect to the servers of a URL, with a separate attempt for each server.
 
-The library tries hosts one after the other within one time limit. A host that drops packets then
-uses up that time, and the others are never tried; one that accepts a connection and closes it ends
-the search. Here the next attempt starts as soon as the one before has failed, and after
-``STAGGER`` seconds in any case. The first server that passes the check of the caller is used, and
-the other connections are closed. An attempt that has failed is repeated as long as another one has
-not ended: a standby may be promoted while the former primary is silent.
+The library tries hosts one after the other within one time limit. So a host that drops packets uses
+up the time, and the library never tries the hosts after it. A host that accepts a connection and
+closes it ends the search.
 
-Texts of the server and of the library are never shown: they may quote the password. Errors are
-named by the SQLSTATE or by the kind of ``OSError``, in texts of Keyhouse's own.
+Here, the next attempt starts as soon as the attempt before has failed, and after ``STAGGER``
+seconds in any case. The first server that passes the caller's check wins, and all other connections
+are closed. A failed attempt is repeated while another attempt has not ended: a standby may be
+promoted while the former primary is silent.
+
+No error shows a text of the server or of the library: such a text may quote the password. Errors
+name the SQLSTATE or the kind of ``OSError``, in texts of Keyhouse.
 """
 
 import asyncio
@@ -28,17 +30,17 @@ from keyhouse.journal.store.protocol import StoreDamagedError, StoreUnreadableEr
 T = TypeVar("T")
 
 STAGGER: Final = 0.5
-"""Seconds until the next server is tried while the one before has not answered."""
+"""Seconds without an answer after which the next server is tried."""
 
 PATIENCE: Final = 15
-"""Seconds for a connection, and then for one answer of the server."""
+"""Seconds for a connection, and then for each answer of the server."""
 
 LARGEST_ANSWER: Final = 64 * 1024 * 1024
-"""Bytes; a batch is smaller."""
+"""The largest answer of a server in bytes; a batch is smaller."""
 
 
 class Reason(NamedTuple):
-    """Why a server cannot be used, and the next step."""
+    """The reason why a server cannot be used, and the next step."""
 
     text: str
     hint: str
@@ -97,7 +99,7 @@ _OTHER: Final = Reason("it cannot be used", "look at the log of the server")
 
 
 class Raw(asyncpg.Connection):  # type: ignore[misc] # the library has no types
-    """The library's connection, which accepts no more bytes than ``intake`` passes on."""
+    """The library's connection; ``intake`` limits the bytes that it accepts."""
 
     __slots__ = ("intake",)
 
@@ -107,10 +109,11 @@ class Raw(asyncpg.Connection):  # type: ignore[misc] # the library has no types
 
 
 async def first_usable(url: Secret, prepare: "Prepare[T]") -> T:
-    """Return what ``prepare`` makes of a connection to the first server for which it succeeds.
+    """Return the result of ``prepare`` for the first server for which it succeeds.
 
-    ``prepare`` closes the connection when it raises. Raises ``StoreDamagedError`` where a server
-    takes writes and does not hold a store, or ``StoreUnreadableError`` with the reason of each.
+    ``prepare`` closes the connection when it raises. Raises ``StoreDamagedError`` if a server takes
+    writes but does not have the schema, or ``StoreUnreadableError`` with the reason for each
+    server.
     """
     try:
         address = address_of(url)
@@ -122,7 +125,7 @@ async def first_usable(url: Secret, prepare: "Prepare[T]") -> T:
     attempts = [asyncio.create_task(race.attempt(number)) for number in range(len(address.hosts))]
     kept = None
     try:
-        # An attempt ends with an error only once each server has failed.
+        # An attempt raises only after all servers have failed.
         done, _ = await asyncio.wait(attempts, return_when=asyncio.FIRST_COMPLETED)
         kept = min(done, key=lambda attempt: attempt.exception() is not None)
         return kept.result()
@@ -131,7 +134,7 @@ async def first_usable(url: Secret, prepare: "Prepare[T]") -> T:
 
 
 Prepare = Callable[[Raw, Address], Awaitable[T]]
-"""Checks a new connection; returns an object with a method ``drop``."""
+"""Checks a new connection. The returned object has a method ``drop``."""
 
 
 class _Race(Generic[T]):
@@ -144,7 +147,7 @@ class _Race(Generic[T]):
         self._failed = [asyncio.Event() for _ in address.hosts]
 
     async def attempt(self, number: int) -> T:
-        """Return a connection to one server. Raises once none of all servers can be used."""
+        """Return a connection to one server. Raises after all servers have failed."""
         if number > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(number * STAGGER):
@@ -180,7 +183,7 @@ class _Race(Generic[T]):
 
 
 async def _close(attempts: Sequence["asyncio.Task[Any]"], kept: "asyncio.Task[Any] | None") -> None:
-    """End all attempts but ``kept``, and close what they have connected."""
+    """Cancel all attempts except ``kept``, and close their connections."""
     others = [attempt for attempt in attempts if attempt is not kept]
     for attempt in others:
         attempt.cancel()
@@ -196,7 +199,7 @@ def reason_of(error: BaseException) -> Reason:
     for kind, reason in _BY_ERROR:
         if isinstance(error, kind):
             return reason
-    if type(error) is ConnectionError:  # the library's own: the server declined TLS
+    if type(error) is ConnectionError:  # the library raises this if the server declines TLS
         return _NO_TLS
     return _NO_ROUTE if isinstance(error, OSError) else _OTHER
 
@@ -229,9 +232,9 @@ _CANNOT: Final = "the database cannot be reached"
 
 
 class _Intake(asyncio.Protocol):
-    """Passes on at most ``left`` bytes of what the server sends; then it ends the connection.
+    """Pass on at most ``left`` bytes from the server; then abort the connection.
 
-    What comes before the login has succeeded does not pass here.
+    Bytes before a successful login do not pass here.
     """
 
     def __init__(self, inner: asyncio.Protocol, transport: asyncio.Transport) -> None:
@@ -245,7 +248,7 @@ class _Intake(asyncio.Protocol):
         transport.set_protocol(self)
 
     def data_received(self, data: bytes) -> None:
-        """Pass ``data`` on if it is not too much."""
+        """Pass on ``data``, unless it exceeds the limit."""
         self.left -= len(data)
         if self.left < 0:
             self._transport.abort()

@@ -1,15 +1,19 @@
-"""Turns of writing: writers that outran each other queue for one, in the order of their requests.
+"""Queue writers that met conflicts, in the order of their requests.
 
-Each write compares where the store ends, so a turn is only a hint: it saves writers from preparing
-changes in vain. It must never cost others more than that. It is an advisory lock in a transaction
-without a change, on a connection that does nothing else. PostgreSQL ends a request for it, and a
-transaction that is idle, after ``LONGEST``: so a writer whose network fails, or is slow, stops the
-others for that long, once. Held by a row lock, a turn stopped them for as long as its transaction
-could be idle, which was ten seconds.
+Each write compares the end of the store. So a writer that takes long to prepare a change may lose
+again and again. A turn is time in which the other writers wait. A turn is only a hint: the
+comparison decides, and a turn must never cost a writer more than a bounded wait.
 
-A writer in a distant place needs its turn for several round trips. So that it leaves most of the
-time to the others, it has no other turn until ``REST`` times as long has passed. It ends its turn
-when it sends its write, and not when it has the answer: that would come too late.
+A turn is an advisory lock in a transaction without changes, on a connection for turns only. A
+writer without a turn requests the same lock, shared and without waiting. PostgreSQL ends a request
+for the lock, and an idle transaction, after ``LONGEST``. So a writer with a slow or failed network
+stops the store's writers for that long, once. The former design held a turn by a row lock. There, a
+turn stopped all writers for ten seconds: the time limit of an idle transaction.
+
+A distant writer needs a turn for several round trips. To leave most of the time to near writers, a
+distant writer rests after a turn for ``REST`` times the length of the turn. It ends the turn when
+it sends the write. To end the turn after the answer would hold the lock for another round trip. The
+decision 0059 has the rejected designs.
 """
 
 import asyncio
@@ -28,19 +32,23 @@ from keyhouse.journal.store.postgres_connection import (
 from keyhouse.journal.store.protocol import StoreDamagedError, StoreUnreadableError
 
 LONGEST: Final = 0.25
-"""Seconds that a writer waits for its turn, and that it may be idle in it."""
+"""The most seconds that a writer waits for a turn, and that its turn may be idle."""
 
 SILENT: Final = 1.0
-"""Seconds after which a writer no longer waits for the server to grant or refuse its turn."""
+"""The most seconds that a writer waits for the server to grant or refuse a turn."""
 
 DISTANT: Final = 0.025
-"""Seconds of a round trip from which on a writer is distant."""
+"""Seconds of a round trip above which a writer is distant."""
 
 REST: Final = 8
-"""Lengths of a turn until a distant writer may have another one: the others keep 8 of 9 parts."""
+"""The rest of a distant writer, in lengths of its turn: other writers keep 8 of 9 parts."""
 
 KEY: Final = (ADVISORY, crc32(b"turn") - 2**31)
-"""The advisory lock. A write that has no turn gets it shared, unless one has or awaits a turn."""
+"""The advisory lock.
+
+A write without a turn requests the lock shared. The server refuses while a writer has or awaits a
+turn.
+"""
 
 _MILLISECONDS = int(LONGEST * 1000)
 _LIMITS = (
@@ -63,9 +71,12 @@ class Turns:
         self._closed = False
 
     async def begin(self) -> bool:
-        """Return whether to write without regard to the turns of others, after ``LONGEST`` at most.
+        """Return True if the next write may ignore turns of other writers.
 
-        That is so in a turn, and where the wait for it was in vain. A writer that rests gives way.
+        Wait ``LONGEST`` at most, or ``SILENT`` if the server does not answer.
+
+        True: the writer has a turn, or the wait for a turn was in vain, or there is no connection
+        for turns yet. False: the writer is distant and rests.
         """
         await self.ended()
         if perf_counter() < self._resting_until:
@@ -83,24 +94,24 @@ class Turns:
         return True
 
     def writing(self) -> None:
-        """Take note that the write of this turn is sent now."""
+        """Record that the write of this turn is sent now. A distant writer then ends its turn."""
         if self._distant:
             self.end()
 
     def end(self) -> None:
-        """End the turn, if there is one; that takes place by itself."""
+        """End the turn, if there is one, in a task."""
         if self._began and self._connection is not None:
             held, self._began = perf_counter() - self._began, 0.0
             self._ending = asyncio.create_task(self._end(self._connection, held))
 
     async def ended(self) -> None:
-        """Return once the turn before has ended."""
+        """Return after the last turn has ended."""
         if self._ending is not None:
             await asyncio.wait([self._ending])
             self._ending = None
 
     def stay_at(self, server: str) -> None:
-        """Drop a connection that leads to another server than ``server``."""
+        """Drop a connection that leads to a different server than ``server``."""
         if self._connection is not None and self._connection.server != server:
             self._connection.drop()
 
@@ -119,7 +130,8 @@ class Turns:
         try:
             async with asyncio.timeout(LONGEST):
                 await connection.execute("COMMIT")
-        except (ConnectionDroppedError, TimeoutError):  # the server has ended it, or will
+        # The server has ended the turn, or ends it soon.
+        except (ConnectionDroppedError, TimeoutError):
             connection.drop()
         self._measured(began)
         if self._distant:
@@ -127,11 +139,11 @@ class Turns:
             self._resting_until = now + REST * (held + now - began)
 
     def _measured(self, began: float) -> None:
-        """Take note of a round trip that began then."""
+        """Measure a round trip that began at ``began``."""
         self._distant = perf_counter() - began > DISTANT
 
     def _connect(self) -> None:
-        """Connect, without a caller that waits: until then its writes need no turn."""
+        """Connect in a task. Until the connection exists, writes need no turn."""
         if not self._closed and (self._connecting is None or self._connecting.done()):
             self._connecting = asyncio.create_task(self._connected())
 

@@ -1,8 +1,16 @@
-"""The interface of a store, where the journal keeps its records, and what it is given to keep.
+"""Define the interface of a store, and the values that the journal stores.
 
-Records are sealed and chained; nothing that a store has is secret. The chain value behind a record
-is a hash of the record and of the chain value before it. So a place in the journal is the same
-place only where all records before it are the same.
+The journal writes sealed records; no part of a record is secret. Each record has a chain value: the
+SHA-256 hash of the chain value before the record, and of the record. So two places of a journal are
+equal only if all records before the places are equal.
+
+Every write names the place where the writer expects the end of the store. The store compares epoch,
+sequence number and chain value before it writes. So a writer never appends to a record that the
+writer has not read, and of two writers at one place only one succeeds.
+
+The answer to a write may be lost, for example with a connection. Then only ``settle`` can determine
+the outcome: it first makes sure that no earlier write of this writer takes effect any more, and
+then reads the end of the store. The decision 0034 has the reasons.
 """
 
 import hashlib
@@ -18,18 +26,22 @@ CHAIN_SIZE = 32
 STORE_ID_SIZE = 16
 
 KEPT_PLACES: Final = 1000
-"""Places that a ``Trail`` knows at least: the newest ones."""
+"""The least number of the newest places in a ``Trail``.
+
+Replicas compare places that clients have seen with them. The decision 0043 has the number.
+"""
 
 Step = Callable[[str], None]
-"""Called with a name before each durable step and once after the last: the crash points."""
+"""Receives a name before each durable step and after the last step. Tests crash the process there.
+"""
 
 
 Fence = Callable[[], None]
-"""Raises ``SupersededError`` if another process has taken the directory of the store."""
+"""Raises ``SupersededError`` if another process now owns the directory of the store."""
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """One encrypted record as the store keeps it."""
+    """One encrypted record as stored."""
 
     sequence: int
     header: bytes
@@ -38,7 +50,7 @@ class Sealed(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """A place in the journal: after the record ``sequence``, whose chain value is ``chain``."""
+    """A place in the journal: after the record ``sequence``, with the chain value ``chain``."""
 
     epoch: int
     sequence: int
@@ -48,26 +60,27 @@ class Position(msgspec.Struct, frozen=True):
 class EpochStart(msgspec.Struct, frozen=True):
     """The unencrypted description of the present epoch.
 
-    The store is not trusted with it: the tag of the first record authenticates ``previous`` and
-    ``first``, every tag ``store_id`` and ``epoch``. A wrong ``key_check`` only refuses a key.
+    The store is untrusted, so records authenticate the description. The tag of the first record
+    covers ``previous`` and ``first``; every tag covers ``store_id`` and ``epoch``. A wrong
+    ``key_check`` can only make the journal refuse a right key.
     """
 
     store_id: bytes  # 16 bytes
-    epoch: int  # from 1
+    epoch: int  # starts at 1
     first: int  # sequence of the epoch's first record
-    previous: bytes  # chain value before that record, 32 bytes
-    key_check: bytes  # tells whether a data key belongs to this epoch, 32 bytes
+    previous: bytes  # chain value before the first record, 32 bytes
+    key_check: bytes  # identifies the data key of this epoch, 32 bytes
 
     @property
     def before(self) -> Position:
-        """The place that the epoch's first record follows."""
+        """Return the place before the epoch's first record."""
         return Position(self.epoch, self.first - 1, self.previous)
 
 
 class Batch(msgspec.Struct, frozen=True):
     """One consistent read of the store. ``start`` is None only in an empty store.
 
-    ``head``: where the store ends, at the same moment; known at least in a batch without records.
+    ``head`` is the end of the store at the same moment. A batch without records always has it.
     """
 
     start: EpochStart | None
@@ -76,9 +89,10 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What a replica leaves in a shared store for others. Nothing in it is proven.
+    """A message between replicas, in a shared store. Nothing in a note is proven.
 
-    ``kind`` is ``ask``, ``give``, ``member`` or ``switch``. There is one of each kind and name.
+    ``kind`` is ``ask``, ``give``, ``member`` or ``switch``. A newer note replaces an older note of
+    the same kind and name.
     """
 
     kind: str
@@ -87,9 +101,9 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """What a shared store commits together with an epoch. One that has one writer keeps none of it.
+    """Data that a shared store commits with an epoch. A store of one writer ignores the data.
 
-    ``sealed``: the sealed data key of each machine that is named. ``notes`` replace those of their
+    ``sealed`` has pairs of a machine and its sealed data key. ``notes`` replace all notes of their
     kinds.
     """
 
@@ -107,14 +121,15 @@ def first_link(store_id: bytes) -> bytes:
 
 
 def link(chain: bytes, sealed: Sealed) -> bytes:
-    """Return the chain value behind ``sealed``, which follows the chain value ``chain``."""
+    """Return the chain value after ``sealed``, which follows the chain value ``chain``."""
     digest = hashlib.sha256(chain + sealed.header + sealed.nonce)
-    digest.update(sealed.ciphertext)  # by itself: a copy of a large one takes as long as its hash
+    # A concatenation would copy a large ciphertext, and take as long as the hash.
+    digest.update(sealed.ciphertext)
     return digest.digest()
 
 
 def follow(after: Position, *records: Sealed) -> Position:
-    """Return the place behind ``records``, which follow ``after``."""
+    """Return the place after ``records``, which follow ``after``."""
     chain = after.chain
     for sealed in records:
         chain = link(chain, sealed)
@@ -122,25 +137,26 @@ def follow(after: Position, *records: Sealed) -> Position:
 
 
 class Trail:
-    """The newest places of one journal. Of its own writes it knows the places behind them."""
+    """The newest places of one journal. Of one write, only the last place is recorded."""
 
     def __init__(self) -> None:
         self._places: dict[int, Position] = {}
 
     def passed(self, *places: Position) -> None:
-        """Take note of ``places``, which ascend."""
+        """Record ``places``, in ascending order."""
         for place in places:
             self._places[place.sequence] = place
-        if len(self._places) > 2 * KEPT_PLACES:  # rarely, and then many: most writes pay nothing
+        # Old places are dropped rarely and many at once, so most writes cost nothing here.
+        if len(self._places) > 2 * KEPT_PLACES:
             self._places = dict(list(self._places.items())[-KEPT_PLACES:])
 
     def at(self, sequence: int) -> Position | None:
-        """Return the place after the record ``sequence``; None if it is not known."""
+        """Return the place after the record ``sequence``; None if unknown."""
         return self._places.get(sequence)
 
 
 def no_fence() -> None:
-    """Do nothing: the ``Fence`` of a store that no other process can have."""
+    """Do nothing: the ``Fence`` of a store that no other process can open."""
 
 
 def no_step(_name: str) -> None:
@@ -148,7 +164,7 @@ def no_step(_name: str) -> None:
 
 
 class StoreConflictError(UnavailableError):
-    """Another writer was first; nothing was written. Catch up, and decide again."""
+    """Another writer wrote first; nothing was written. Catch up, and decide again."""
 
     code = "store-conflict"
 
@@ -160,7 +176,7 @@ class StoreFullError(UnavailableError):
 
 
 class StoreUnreadableError(UnavailableError):
-    """The store did not answer a read, or could not be opened; nothing was written."""
+    """The store did not answer a read, or cannot be opened; nothing was written."""
 
     code = "store-unreadable"
 
@@ -172,64 +188,64 @@ class StoreLockedError(UnavailableError):
 
 
 class OutcomeUnknownError(BrokenError):
-    """It is unknown whether the write is in the store: read it back before anything else."""
+    """A write may or may not be in the store. Call ``settle`` next."""
 
     code = "store-outcome-unknown"
 
 
 class SupersededError(BrokenError):
-    """Another process has taken the store; this one must neither answer nor write."""
+    """Another process owns the store now. This process must neither answer nor write."""
 
     code = "superseded"
 
 
 class StoreDamagedError(BrokenError):
-    """The stored bytes are not what Keyhouse wrote."""
+    """The stored bytes differ from the bytes that Keyhouse wrote."""
 
     code = "store-damaged"
 
 
 class StoreNewerError(BrokenError):
-    """Written by a newer version of Keyhouse; the message names both format versions."""
+    """A newer version of Keyhouse wrote the store. The message names both format versions."""
 
     code = "store-newer"
 
 
 class Store(Protocol):
-    """Durable, ordered, untrusted: it may lose, repeat or change what it is given.
+    """A durable and ordered store. It is untrusted: it may lose, repeat or change records.
 
-    Sequence numbers are global: they continue from one epoch to the next and never restart. Others
-    may write to the same store, also from other machines; each writer has an object of its own.
+    Sequence numbers continue from one epoch to the next and never restart. Several writers, also on
+    several machines, may write to the same store. Each writer has its own object.
 
-    ``is_whole`` is False from when the newest records were found to be missing until an epoch has
-    replaced all.
+    ``is_whole`` is False after the store has noticed that the newest records are missing. The next
+    epoch replaces all records and sets it to True.
 
-    Every call returns or raises in bounded time, and leaves the event loop free meanwhile. A call
-    that was cancelled or raised ``OutcomeUnknownError`` may still take effect, until ``settle`` has
+    Every call returns or raises in bounded time, and does not block the event loop. A call that was
+    cancelled or raised ``OutcomeUnknownError`` may still take effect, until ``settle`` has
     returned.
     """
 
     is_whole: bool
 
     async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
-        """Return once all ``records`` are durable, in one transaction.
+        """Return after all ``records`` are durable, in one transaction.
 
-        The store must end exactly at ``expected``, and then ends at ``head``. Raises
-        ``StoreConflictError`` if it ends elsewhere, ``StoreFullError`` (nothing was written), or
-        ``OutcomeUnknownError``.
+        Before the call the store must end at ``expected``; after the call it ends at ``head``.
+        Raises ``StoreConflictError`` if the store ends elsewhere, ``StoreFullError`` (nothing was
+        written), or ``OutcomeUnknownError``.
         """
         ...
 
     async def read(self, after_seq: int) -> Batch:
-        """Return the records of the present epoch after ``after_seq``, a bounded number of them.
+        """Return a bounded number of records of the present epoch after ``after_seq``.
 
-        Call it again with the last sequence received until a batch has no records, or its last one
-        is at its head.
+        To read everything, repeat the call with the last received sequence number. The end is a
+        batch without records, or a batch whose last record is at its head.
         """
         ...
 
     async def head(self) -> Position | None:
-        """Return where the store ends; None if it is empty."""
+        """Return the end of the store; None if the store is empty."""
         ...
 
     async def begin_epoch(
@@ -240,57 +256,60 @@ class Store(Protocol):
         beside: Beside = NOTHING,
         /,
     ) -> None:
-        """Replace everything older by ``records``, in one transaction.
+        """Replace all older records by ``records``, in one transaction.
 
-        ``expected``: as for ``append``, None for an empty store. ``records`` is consumed off the
-        event loop; an error of it undoes everything and is raised. The bytes of the older records
-        are gone from the live files when this returns, or, if the store could not do that now,
-        before its next write. Errors as for ``append``.
+        ``expected`` is as for ``append``; None for an empty store. ``records`` is consumed off the
+        event loop. An error of ``records`` undoes everything and is raised. The bytes of the older
+        records are removed from the live files before this returns. If the store cannot remove them
+        now, it does so before its next write. Errors as for ``append``.
         """
         ...
 
     async def settle(self) -> Position | None:
-        """Return where the store ends, and fence off what was begun before.
+        """Return the end of the store, after which no earlier write takes effect.
 
-        When this returns, no earlier write through this object can take effect any more, so what
-        the store holds now is the outcome of all of them. Raises ``UnavailableError`` if it cannot
-        be told now.
+        No earlier write through this object takes effect after this call. So the content of the
+        store is the outcome of all earlier writes. Raises ``UnavailableError`` if the outcome
+        cannot be determined now.
         """
         ...
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Return a context in which other writers most likely do not write.
+        """Return a context in which other writers probably do not write.
 
-        It is only a hint: a write in it may meet a conflict like any other. Nobody waits for it
-        longer than a quarter of a second, and it may end before the block. It raises nothing.
+        A turn is only a hint: a write in a turn may meet a conflict like any write. A writer waits
+        for the turn of another writer for a quarter of a second at most. A turn may end before the
+        block. Raises nothing.
         """
         ...
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call ``changed`` on the event loop whenever another writer may have written.
+        """Call ``changed`` on the event loop after a possible write of another writer.
 
-        As a hint, and every now and then in any case. A store that has one writer never calls it.
+        The call is a hint, and also comes from time to time without a write. A store with one
+        writer never calls ``changed``.
         """
         ...
 
     async def close(self) -> None:
-        """Release the store. It may be closed twice."""
+        """Release the store. May be repeated."""
         ...
 
 
 class Notes(Protocol):
-    """Where the replicas of one shared store leave notes for each other. Untrusted, like the store.
+    """The notes of the replicas of one shared store. Untrusted, like the store.
 
-    Both calls raise ``UnavailableError`` where the store does not answer.
+    Both calls raise ``UnavailableError`` if the store does not answer.
     """
 
     async def notes(self, kind: str, names: Sequence[bytes] | None = None) -> tuple[Note, ...]:
         """Return the notes of ``kind``, the newest first: a bounded number of bounded size.
 
-        With ``names`` only those of these names: a flood of others does not displace them.
+        With ``names``, return only notes with these names. So a flood of notes displaces none of
+        them.
         """
         ...
 
     async def put_note(self, note: Note) -> None:
-        """Leave ``note`` in place of the one of its kind and name; old ones of its kind may go."""
+        """Store ``note`` in place of the note with its kind and name; may delete old notes."""
         ...

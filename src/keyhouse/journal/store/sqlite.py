@@ -1,4 +1,9 @@
-"""The embedded store: one SQLite file, one connection, one thread."""
+"""Store the journal in one SQLite file, with one connection and one thread.
+
+The file has no chain values. The store hashes the records once after it opens the file, and
+remembers the end of the store as its *trail*. The file is locked, so no other process can write in
+the meantime.
+"""
 
 import sqlite3
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -38,11 +43,11 @@ _INSERT_EPOCH = (
 
 
 class SqliteStore:
-    """Keeps the records in a SQLite file in WAL mode; a commit is one sync of the WAL.
+    """Store the records in a SQLite file in WAL mode. A commit is one sync of the WAL.
 
-    After a write with an unknown outcome the connection is closed, so that the next call reads the
-    disk and not caches of this process. All calls run one after the other on one thread, so a write
-    that began before a ``settle`` has ended before it.
+    After a write with an unknown outcome the connection is closed. So the next call reads the disk
+    and not the caches of this process. All calls run one after the other on one thread. So every
+    earlier write has ended before a ``settle``.
     """
 
     is_whole = True
@@ -58,9 +63,9 @@ class SqliteStore:
         self._closed = False
         # True while the WAL may still contain bytes of an ended epoch.
         self._unscrubbed = True
-        # True after a commit that failed in an unknown way, until the file is known to be synced.
+        # True from a failed commit with an unknown outcome until the file is synced again.
         self._suspect = False
-        # How far the records were followed on this connection. No other can write meanwhile.
+        # The end of the hashed records on this connection. No other process can write meanwhile.
         self._trail: Position | None = None
 
     @classmethod
@@ -72,10 +77,10 @@ class SqliteStore:
         fence: Fence = no_fence,
         synced: bool = True,
     ) -> "SqliteStore":
-        """Return the checked store at ``path``; make an empty one if there is no file.
+        """Return the checked store at ``path``; create an empty store if the file is missing.
 
-        ``fence`` is called after each read and commit, before its result is told. Without
-        ``synced`` nothing is durable: the file is for one who syncs it after ``close``. Raises
+        ``fence`` is called after each read and commit, before the result is returned. Without
+        ``synced`` nothing is durable: the caller syncs the file after ``close``. Raises
         ``StoreDamagedError``, ``StoreNewerError``, ``StoreLockedError``, ``StoreFullError``, or
         ``StoreUnreadableError``.
         """
@@ -90,7 +95,7 @@ class SqliteStore:
     def append(
         self, expected: Position, records: Sequence[Sealed], head: Position
     ) -> Coroutine[Any, Any, None]:
-        """Keep ``records`` behind ``expected`` in one transaction."""
+        """Append ``records`` after ``expected`` in one transaction."""
         return self._worker.run(lambda: self._append(expected, records, head))
 
     async def read(self, after_seq: int) -> Batch:
@@ -98,11 +103,11 @@ class SqliteStore:
         return await self._worker.run(lambda: self._read(after_seq))
 
     async def start(self) -> EpochStart | None:
-        """Return how the present epoch begins, without its records; None: the store is empty."""
+        """Return the start of the present epoch without its records; None if the store is empty."""
         return await self._worker.run(self._start)
 
     async def head(self) -> Position | None:
-        """Return where the store ends."""
+        """Return the end of the store."""
         return await self._worker.run(self._head)
 
     async def begin_epoch(
@@ -117,18 +122,18 @@ class SqliteStore:
         await self._worker.run(lambda: self._begin_epoch(expected, start, records))
 
     async def settle(self) -> Position | None:
-        """Return where the store ends, once all earlier calls have ended."""
+        """Return the end of the store, after all earlier calls have ended."""
         return await self._worker.run(self._head)
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Return a context that does nothing: no other can write while the file is open."""
+        """Return a context without an effect: no other process can write to the open file."""
         return nullcontext()
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Do nothing: no other can write while the file is open."""
+        """Do nothing: no other process can write to the open file."""
 
     async def close(self) -> None:
-        """Fold the WAL into the file and release both."""
+        """Write the WAL back to the file and release both."""
         if not self._closed:
             self._closed = True
             await self._worker.run(self._drop)
@@ -142,8 +147,8 @@ class SqliteStore:
             try:
                 self._scrub(connection)
             except FAULTS as exc:
-                # A full disk prevents no reading, unless the last sync failed: then the WAL may
-                # be right in the page cache only, until the checkpoint has synced the file.
+                # A full disk does not prevent reads, unless the last sync failed. Then the WAL may
+                # be right only in the page cache, until the checkpoint has synced the file.
                 if self._suspect or not is_unwritten(exc):
                     connection.close()
                     raise read_error(exc, self._path) from None
@@ -165,7 +170,7 @@ class SqliteStore:
             connection.close()
 
     def _scrub(self, connection: sqlite3.Connection) -> None:
-        """Empty the WAL: the bytes of ended epochs are gone from the live files afterwards."""
+        """Empty the WAL. Afterwards the live files have no bytes of ended epochs."""
         if not self._unscrubbed:
             return
         self._step("truncate the WAL")
@@ -188,7 +193,7 @@ class SqliteStore:
         return self._look(self._end)
 
     def _look(self, at: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what ``at`` finds."""
+        """Return the result of the read ``at``."""
         connection = self._connected()
         try:
             found = at(connection)
@@ -223,12 +228,13 @@ class SqliteStore:
         try:
             self._scrub(self._connected())
         except (*FAULTS, OSError):
-            # The epoch is committed, so this is no failure: the next write, or the next start,
-            # empties the WAL before anything else.
+            # The epoch is committed, so this is not a failure. The next write, or the next start,
+            # empties the WAL first.
             self._drop()
 
     def _compare(self, connection: sqlite3.Connection, expected: Position | None) -> None:
-        # Every statement less makes an append faster: one compares where the trail has all records.
+        # Each statement makes an append slower. One statement is enough if the trail has reached
+        # all records.
         end = self._trail
         if end is None or _last(connection) != end.sequence:
             end = self._end(connection)
@@ -236,7 +242,7 @@ class SqliteStore:
             raise StoreConflictError(f"{self._path.name} does not end where this writer left it")
 
     def _follow(self, start: EpochStart | None, records: Sequence[Sealed]) -> None:
-        """Move the trail behind ``records``, in order of their numbers, if they follow it."""
+        """Move the trail after ``records``, if they follow the trail without a gap."""
         if start is None:
             return
         trail = self._trail
@@ -248,7 +254,7 @@ class SqliteStore:
         self._trail = trail
 
     def _end(self, connection: sqlite3.Connection) -> Position | None:
-        """Return where the file ends; read what the trail has not reached yet."""
+        """Return the end of the file; read the records after the trail."""
         start, last = _start(connection, self._path), _last(connection)
         if start is None:
             if last is not None:
@@ -266,7 +272,7 @@ class SqliteStore:
         return self._trail
 
     def _commit(self, put: Callable[[sqlite3.Connection], Position]) -> None:
-        """Run ``put`` in a transaction and commit it; the file then ends where ``put`` returns."""
+        """Run ``put`` in a transaction and commit; ``put`` returns the new end of the file."""
         connection = self._connected()
         try:
             self._scrub(connection)
@@ -309,9 +315,9 @@ class SqliteStore:
 
 
 def _leave_open(connection: sqlite3.Connection) -> None:
-    """Keep ``connection`` open until the process ends.
+    """Leave ``connection`` open until the process ends.
 
-    SQLite deletes the WAL by its name when the file is closed, and it is another process's now.
+    On a close, SQLite deletes the WAL by its name. That name now belongs to another process.
     """
     import ctypes
 
@@ -325,7 +331,7 @@ def _start(connection: sqlite3.Connection, path: Path) -> EpochStart | None:
     if not rows:
         return None
     store_id, epoch, first, previous, check = rows[0]
-    # STRICT is enforced on writes only, and others may have written this file.
+    # SQLite enforces STRICT on writes only, and another program may have written this file.
     numbers = all(isinstance(value, int) and value > 0 for value in (epoch, first))
     sizes = ((store_id, 16), (previous, 32), (check, 32))
     if len(rows) > 1 or not numbers or any(not _is_blob(*pair) for pair in sizes):
@@ -380,6 +386,6 @@ def _replace_epoch(connection: sqlite3.Connection, start: EpochStart, path: Path
 
 def _swallowed(path: Path) -> StoreDamagedError:
     return StoreDamagedError(
-        f"{path.name} did not change as it was told to",
+        f"{path.name} discarded a change without an error",
         hint="restore the state directory from a backup",
     )

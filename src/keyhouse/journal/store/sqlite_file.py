@@ -1,8 +1,8 @@
-"""Opening a SQLite file that an attacker may have written.
+"""Open a SQLite file that an attacker may have written.
 
-All settings are made and read back before the first table is used, and the schema must be exactly
-the expected one: a planted trigger could discard an INSERT without an error, and a view could
-replace a table.
+All settings are made and read back before the first use of a table. The schema must be exactly the
+expected schema. Otherwise a planted trigger could discard an INSERT without an error, and a view
+could replace a table.
 """
 
 import sqlite3
@@ -22,8 +22,9 @@ from keyhouse.journal.store.protocol import (
 APPLICATION_ID = 0x4B486A6C  # "KHjl"
 SCHEMA_VERSION = 1
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
-"""Errors of sqlite3 on a damaged file: its messages may quote bytes that are not UTF-8."""
-_LARGEST_VALUE = 32 * 1024 * 1024  # bytes; a record is smaller
+"""Errors of sqlite3 on a damaged file. Its messages may quote bytes that are not UTF-8."""
+# Bytes. A record is smaller.
+_LARGEST_VALUE = 32 * 1024 * 1024
 
 _EPOCH_TABLE = (
     "CREATE TABLE epoch (epoch INTEGER PRIMARY KEY, store_id BLOB NOT NULL,"
@@ -38,8 +39,9 @@ _SCHEMA = (
     ("table", "record", "record", _RECORD_TABLE),
 )
 
-# Exclusive locking before WAL: then the index of the WAL is in the memory of this process, and no
-# other process can open the file. Names, values to set, values as SQLite reads them back.
+# Exclusive locking comes before WAL. Then the index of the WAL is in the memory of this process,
+# and no other process can open the file. Each row has a name, the value to set, and the value that
+# SQLite reads back.
 _SETTINGS: tuple[tuple[str, str, object], ...] = (
     ("trusted_schema", "OFF", 0),
     ("cell_size_check", "ON", 1),
@@ -50,14 +52,14 @@ _SETTINGS: tuple[tuple[str, str, object], ...] = (
     ("journal_mode", "WAL", "wal"),
     ("synchronous", "FULL", 2),
 )
-# First, so that the file is not synced when it becomes one with a WAL, either.
+# The setting comes first: otherwise the change to WAL mode would sync the file.
 _NOT_SYNCED = (("synchronous", "OFF", 0), *_SETTINGS[:-1])
 
 
 def connect(path: Path, *, synced: bool = True) -> sqlite3.Connection:
-    """Return a connection to the checked store at ``path``, which is created (0600) if missing.
+    """Return a connection to the checked store at ``path``; create a missing file (0600).
 
-    Without ``synced`` no commit waits for the disk, and none is durable.
+    Without ``synced``, commits do not wait for the disk and are not durable.
 
     Raises ``StoreDamagedError``, ``StoreNewerError``, ``StoreLockedError``, ``StoreFullError`` or
     ``StoreUnreadableError``.
@@ -79,7 +81,7 @@ def connect(path: Path, *, synced: bool = True) -> sqlite3.Connection:
 
 
 def read_error(error: Exception, path: Path) -> KeyhouseError:
-    """Return the error for one of SQLite's, outside of a COMMIT."""
+    """Return the error of Keyhouse for an error of SQLite outside of a COMMIT."""
     code = primary_code(error)
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return StoreDamagedError(
@@ -98,7 +100,7 @@ def read_error(error: Exception, path: Path) -> KeyhouseError:
             f"{path.name} cannot be written", hint="free some space on its disk, or look at it"
         )
     if code in {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH, None}:
-        # Our statements fail like this only on tables that Keyhouse did not create.
+        # Statements of Keyhouse fail like this only on tables that Keyhouse did not create.
         return StoreDamagedError(
             f"{path.name} does not hold what Keyhouse wrote",
             hint="restore the state directory from a backup",
@@ -109,22 +111,22 @@ def read_error(error: Exception, path: Path) -> KeyhouseError:
 
 
 def primary_code(error: Exception) -> int | None:
-    """Return SQLite's primary result code, None if the error is not of the library."""
+    """Return SQLite's primary result code; None if the error is not from the library."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 
 
 def is_unwritten(error: Exception) -> bool:
-    """Tell whether a write to the file failed: for want of room, or for whatever the system says.
+    """Tell whether a write to the file failed, for lack of space or for another reason.
 
-    Gramine does not say ENOSPC. The last frame, which has the commit mark, was not written then.
+    Gramine does not report ENOSPC. The last frame, with the commit mark, was not written then.
     """
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return primary_code(error) == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE
 
 
 def _check_file(path: Path) -> None:
-    """Create the file if it is missing; refuse anything but a regular file."""
+    """Create the file if it is missing; refuse anything except a regular file."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -136,9 +138,11 @@ def _check_file(path: Path) -> None:
             ) from None
         return
     except OSError:
-        raise StoreUnreadableError(f"{path.name} cannot be looked at") from None
+        raise StoreUnreadableError(
+            f"{path.name} cannot be inspected", hint="look at its permissions"
+        ) from None
     if not stat.S_ISREG(found.st_mode):
-        raise StoreDamagedError(f"{path.name} is not a plain file")
+        raise StoreDamagedError(f"{path.name} is not a regular file")
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, *, synced: bool) -> None:
@@ -170,14 +174,14 @@ def _number(connection: sqlite3.Connection, pragma: str) -> int:
 
 
 def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Return True for a store of Keyhouse, False for an empty file; refuse others."""
+    """Return True for a store of Keyhouse, False for an empty file; refuse other files."""
     application = _number(connection, "application_id")
     version = _number(connection, "user_version")
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if (application, version, objects) == (0, 0, 0):
         return False
     if application != APPLICATION_ID:
-        raise StoreDamagedError(f"{path.name} is no journal of Keyhouse")
+        raise StoreDamagedError(f"{path.name} is not a journal of Keyhouse")
     if version > SCHEMA_VERSION:
         raise StoreNewerError(
             f"{path.name} has format {version}, this version of Keyhouse reads {SCHEMA_VERSION}",

@@ -1,4 +1,4 @@
-"""A thread for the blocking calls of one object."""
+"""Run the blocking calls of one object on a thread."""
 
 import asyncio
 import threading
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 class Worker:
-    """Runs calls one after the other on a thread of its own, which lives until ``close``.
+    """Run calls one after the other on one thread, which lives until ``close``.
 
-    Cheaper per call than ``asyncio.to_thread`` (no pool, no context copy), and all calls run on the
-    same thread.
+    A call costs less than with ``asyncio.to_thread``, which has a pool and copies the context. All
+    calls run on the same thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -23,7 +23,7 @@ class Worker:
         self._thread.start()
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Return what ``call`` returns, or raise what it raises. Cancelling does not stop it."""
+        """Return the result of ``call`` or raise its error. A cancellation does not stop it."""
         if self._closed:
             raise RuntimeError("the worker is closed")
         loop = asyncio.get_running_loop()
@@ -33,15 +33,15 @@ class Worker:
             try:
                 result = call()
             except BaseException as exc:  # noqa: BLE001 - all of it belongs to the caller
-                _tell(loop, done, exc, None)
+                _deliver(loop, done, exc, None)
             else:
-                _tell(loop, done, None, result)
+                _deliver(loop, done, None, result)
 
         self._calls.put(work)
         return await done
 
     async def close(self) -> None:
-        """Return once everything asked for has been done and the thread has ended."""
+        """Return after all submitted calls have run and the thread has ended."""
         if not self._closed:
             self._closed = True
             self._calls.put(None)
@@ -50,11 +50,11 @@ class Worker:
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
-            # Nothing may be left of a call while the thread waits: a write can have 20 MB.
+            # While the thread waits, it must not keep any part of a call: a write can have 20 MB.
             del call
 
 
-def _tell(
+def _deliver(
     loop: asyncio.AbstractEventLoop,
     done: "asyncio.Future[T]",
     error: BaseException | None,
@@ -71,5 +71,5 @@ def _tell(
     try:
         loop.call_soon_threadsafe(settle)
     except RuntimeError:
-        # The loop is gone, and with it everybody who could want to know.
+        # The loop is closed, so no task awaits the result.
         return

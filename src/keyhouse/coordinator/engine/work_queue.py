@@ -1,9 +1,9 @@
-"""What waits for the engine, with its callers: commands, recoveries, the audit buffer.
+"""Queue the engine's work with its callers: commands, recoveries and the audit buffer.
 
-In the buffer are activations that have happened and are not in the journal yet. No caller waits for
-them. They are committed together with the next change, or by themselves after a short delay. A
-crash loses what is in the buffer. While the disk accepts no write, the buffer fills; when it is
-full, activations are refused, because each one must be auditable.
+The audit buffer has activations that have happened but are not in the journal yet. No caller waits
+for their records. The next change commits them too, or a commit of their own after a short delay. A
+crash loses the activations in the buffer. While the disk accepts no writes, the buffer fills. A
+full buffer refuses activations, because each activation must be auditable.
 """
 
 import asyncio
@@ -19,28 +19,28 @@ from keyhouse.base.errors import BrokenError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.coordinator.core.commands import Command, RecordActivations
 from keyhouse.coordinator.core.events import Activated
-from keyhouse.coordinator.engine.batch import Decision, Waiting, goes_alone
+from keyhouse.coordinator.engine.batch import Decision, WaitingCommand, goes_alone
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.current import View
 from keyhouse.coordinator.engine.recover import Recovery
 
 DELAY: Final = 1.0
-"""Longest wait of an activation for its record, in seconds, while the disk accepts writes."""
+"""The longest delay of an activation's record in seconds, while the disk accepts writes."""
 
 MANY: Final = 128
-"""With this many activations in the buffer a record is written without further delay."""
+"""With this number of activations in the buffer, a record is written without further delay."""
 
 TOGETHER: Final = 256
-"""Activations in one record."""
+"""The most activations in one record."""
 
 MOST: Final = 10_000
-"""Capacity of the buffer."""
+"""The capacity of the buffer."""
 
 WAITING: Final = 1024
-"""Commands that may wait; one more is refused, to be retried."""
+"""The most waiting commands. A further command is refused and may be repeated."""
 
 BATCH: Final = 256
-"""Commands that share one append."""
+"""The most commands in one append."""
 
 
 class AuditBuffer:
@@ -54,7 +54,7 @@ class AuditBuffer:
         return len(self._waiting)
 
     def add(self, activated: Activated, now: float) -> bool:
-        """Add one; return whether the engine has to check again when the next record is due.
+        """Add an activation; return True if the engine has to compute its next wake-up again.
 
         Raises ``UnavailableError`` if the buffer is full.
         """
@@ -66,29 +66,29 @@ class AuditBuffer:
         return len(self._waiting) in {1, MANY}
 
     def due(self, now: float) -> bool:
-        """Tell whether a record has to be written even if there is no other change."""
+        """Tell whether a record has to be written even without another change."""
         return bool(self._waiting) and (now >= self._due or len(self._waiting) >= MANY)
 
     def due_at(self) -> float | None:
-        """Return when a record will be due; None while the buffer is empty."""
+        """Return the time of the next due record; None while the buffer is empty."""
         return self._due if self._waiting else None
 
     def oldest(self) -> RecordActivations:
-        """Return a record of the oldest ones. They stay in the buffer until ``recorded``."""
+        """Return a record of the oldest activations. They stay in the buffer until ``recorded``."""
         return RecordActivations(tuple(islice(self._waiting, TOGETHER)))
 
     def recorded(self, record: RecordActivations, now: float) -> None:
-        """Remove what ``record``, from ``oldest``, has made durable."""
+        """Remove the activations of ``record``, which ``oldest`` returned: they are durable."""
         for _ in record.activations:
             self._waiting.popleft()
         self._due = now + DELAY
 
-    def put_off(self, now: float) -> None:
-        """Try again after the delay: the disk accepts no write now."""
+    def postpone(self, now: float) -> None:
+        """Try again after the delay: the disk accepts no writes now."""
         self._due = now + DELAY
 
-    def give_up(self) -> int:
-        """Empty the buffer; return how many activations are lost."""
+    def discard(self) -> int:
+        """Empty the buffer; return the number of lost activations."""
         lost = len(self._waiting)
         self._waiting.clear()
         return lost
@@ -106,28 +106,28 @@ class WaitingRecovery(msgspec.Struct, frozen=True):
             self.answer.set_exception(error)
 
 
-class Intake:
-    """Takes what callers ask for until the engine works on it, or stops."""
+class WorkQueue:
+    """The queues of the engine, open until the engine stops."""
 
     def __init__(self, counts: EngineCounts) -> None:
         self._counts = counts
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingCommand] = deque()
         self._recoveries: deque[WaitingRecovery] = deque()
         self._audit_buffer = AuditBuffer()
         self._sleeping: asyncio.Future[None] | None = None
         self.stopping: Final = asyncio.Event()
-        self.behind = False  # whether others may have written what the view does not show
-        self.paused = False  # whether the store has not answered for long
+        self.behind = False  # True: other writers may have written after the view
+        self.paused = False  # True: the store has not answered for long
         self.broken: BrokenError | None = None
 
     @property
     def waiting(self) -> int:
-        """How many commands wait for the next batch."""
+        """Return the number of commands that wait for the next batch."""
         return len(self._waiting)
 
     @property
     def unrecorded(self) -> int:
-        """How many activations are in the audit buffer."""
+        """Return the number of activations in the audit buffer."""
         return len(self._audit_buffer)
 
     def add(self, command: Command) -> "asyncio.Future[Decision]":
@@ -139,7 +139,7 @@ class Intake:
             self._counts.changes["unavailable"] += 1
             raise UnavailableError("too many changes are waiting", hint="try again later")
         answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Waiting(command, answer))
+        self._waiting.append(WaitingCommand(command, answer))
         self._wake()
         return answer
 
@@ -159,18 +159,18 @@ class Intake:
             self._wake()
 
     def look(self) -> None:
-        """Let the engine take over soon what other writers of the store may have written."""
+        """Wake the engine to follow other writers of the store."""
         if not self.stopping.is_set():
             self.behind = True
             self._wake()
 
     def stop(self) -> None:
-        """Take nothing more; what waits is still worked on."""
+        """Accept nothing more. The engine still processes the waiting work."""
         self.stopping.set()
         self._wake()
 
     async def has_work(self) -> bool:
-        """Wait for something to do; return False when there is nothing and the engine stops."""
+        """Wait for work; return False if there is none and the engine stops."""
         while not (self._waiting or self._recoveries or self._is_record_due()):
             if self.stopping.is_set():
                 return len(self._audit_buffer) > 0
@@ -180,10 +180,11 @@ class Intake:
         return True
 
     async def _sleep(self) -> None:
-        """Return when there may be something to do."""
+        """Return when there may be work."""
         self._sleeping = asyncio.get_running_loop().create_future()
         due = self._audit_buffer.due_at()
-        if due is None:  # as mostly: each change would pay for a timer
+        # The common case. A timer would cost time in each change.
+        if due is None:
             await self._sleeping
             return
         with suppress(TimeoutError):
@@ -195,41 +196,41 @@ class Intake:
             self._sleeping.set_result(None)
 
     def take_recovery(self) -> WaitingRecovery | None:
-        """Take the recovery that waits longest; None if none does."""
+        """Remove and return the recovery that waits longest; None without a recovery."""
         return self._recoveries.popleft() if self._recoveries else None
 
-    def take(self) -> list[Waiting]:
-        """Take the waiting commands, up to a batch; one that ``goes_alone`` is its own batch."""
-        batch: list[Waiting] = []
+    def take(self) -> list[WaitingCommand]:
+        """Remove and return the next batch. A command that ``goes_alone`` is its own batch."""
+        batch: list[WaitingCommand] = []
         while self._waiting and len(batch) < BATCH:
             if goes_alone(self._waiting[0].command):
                 return batch or [self._waiting.popleft()]
             batch.append(self._waiting.popleft())
         if self._audit_buffer and (batch or self._must_record()):
-            batch.append(Waiting(self._audit_buffer.oldest(), None))
+            batch.append(WaitingCommand(self._audit_buffer.oldest(), None))
         return batch
 
     def recorded(self, command: RecordActivations) -> None:
-        """Remove from the audit buffer what ``command`` has made durable."""
+        """Remove the activations of ``command`` from the audit buffer: they are durable."""
         self._audit_buffer.recorded(command, asyncio.get_running_loop().time())
 
-    def fail(self, batch: Iterable[Waiting], error: Exception) -> None:
-        """Answer ``batch`` with ``error``, and count that."""
+    def fail(self, batch: Iterable[WaitingCommand], error: Exception) -> None:
+        """Answer ``batch`` with ``error``, and count the failures."""
         for waiting in batch:
             self._counts.failed(error)
             if waiting.answer is None:
-                self._put_off()
+                self._postpone()
             elif not waiting.answer.done():
                 waiting.answer.set_exception(error)
 
     def pause(self) -> None:
-        """Refuse what waits and what comes, as long as ``paused``."""
+        """Refuse waiting and new commands while ``paused``."""
         self.paused = True
         self.fail(self._waiting, _paused())
         self._waiting.clear()
 
     def close(self) -> None:
-        """Refuse what waits and what comes: no caller may wait for an engine that does not run."""
+        """Refuse waiting and new work: no caller may wait for an engine that does not run."""
         self.stopping.set()
         error = self.broken or _stopping()
         self.fail(self._waiting, error)
@@ -245,7 +246,7 @@ class Intake:
             raise _stopping()
 
     def _must_record(self) -> bool:
-        """Tell whether the audit buffer has to be written even if there is no other change."""
+        """Tell whether the audit buffer has to be written even without another change."""
         return self._is_record_due() or self.stopping.is_set()
 
     def _is_record_due(self) -> bool:
@@ -253,10 +254,10 @@ class Intake:
         buffer = self._audit_buffer
         return len(buffer) > 0 and buffer.due(asyncio.get_running_loop().time())
 
-    def _put_off(self) -> None:
-        """Write the audit buffer later; if the engine stops, its content is lost."""
-        self._audit_buffer.put_off(asyncio.get_running_loop().time())
-        if self.stopping.is_set() and (lost := self._audit_buffer.give_up()):
+    def _postpone(self) -> None:
+        """Write the audit buffer later. If the engine stops, the activations are lost."""
+        self._audit_buffer.postpone(asyncio.get_running_loop().time())
+        if self.stopping.is_set() and (lost := self._audit_buffer.discard()):
             log.error("activations were not recorded", lost=lost)
 
 
@@ -265,5 +266,5 @@ def _stopping() -> UnavailableError:
 
 
 def _paused() -> UnavailableError:
-    """Return what callers are told while the outcome of a write before is not known."""
+    """Return the error for new changes while the outcome of an earlier write is unknown."""
     return UnavailableError("the store does not answer", hint="try again later")

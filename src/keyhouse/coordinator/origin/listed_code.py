@@ -1,4 +1,4 @@
-"""The code that a manifest lists for its replicas."""
+"""Find the code of a quote among the replicas in a manifest."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""The entries that a start adds to the line of the root, and the proofs that a new log keeps."""
+"""Make the entries of a start for the line of the root, and collect the proofs for a new log."""
 
 from collections.abc import Sequence
 
@@ -12,27 +12,29 @@ from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
 
 
-async def line_of_start(
+async def start_line_events(
     origin: Origin | None,
     state: Running,
     context: Context,
     begun: LogBegun | None,
     holders: Sequence[str] = (),
 ) -> tuple[Event, ...]:
-    """Return the event that extends the line of ``state``, which is proven; none if nothing does.
+    """Return the event that extends the line of the proven ``state``; no event without entries.
 
-    The line of an old state begins here, but where coordinators of older versions may share the
-    store: they would stop at this event (``Engine.begin_line``).
+    The line of an old state begins here. The exception is a store that coordinators of older
+    versions may share: they would stop at this event (``Engine.begin_line``).
     """
     if origin is None:
         return ()
     replaced = begun is not None and state.public_log is not None
     new_log = begun.verifier.partition("+")[0] if begun is not None and replaced else ""
     try:
-        if origin.adopts(state):
-            items = () if context.shares_store else await origin.adopted(state, context.now)
+        if origin.needs_adoption(state):
+            items = (
+                () if context.shares_store else await origin.adoption_entries(state, context.now)
+            )
         else:
-            items = await origin.started(state, context.now, holders=holders, new_log=new_log)
+            items = await origin.start_entries(state, context.now, holders=holders, new_log=new_log)
     except UnavailableError as error:
         log.warning("this start is not in the line of the root", reason=error.message)
         return ()
@@ -40,10 +42,10 @@ async def line_of_start(
 
 
 async def line_objects(state: Running, writer: JournalWriter) -> list[bytes]:
-    """Return the objects that prove the line of ``state``, as far as they can be read.
+    """Return the objects that prove the line of ``state``, as far as they are readable.
 
-    Manifests are among them: one of them may admit the code that made a later entry. A manifest
-    that gave a secret its first value is not an object, so a missing one is not lost.
+    Manifests are included: a manifest may admit the code of a later entry. A manifest that gave a
+    secret its first value is not an object. So a missing manifest does not count as lost.
     """
     found: list[bytes] = []
     line = line_of(state)

@@ -15,7 +15,7 @@ from keyhouse.authority import expiry
 from keyhouse.base.errors import BrokenError, ForbiddenError, UnavailableError
 from keyhouse.base.tally import Tally
 from keyhouse.coordinator import Running, StaleError, prepare_upload, user_expiry, warn_of_expiry
-from keyhouse.coordinator.certificate_ends import MOST_NAMED, NOTICE_DAYS, secret_expiry
+from keyhouse.coordinator.certificate_expiry import MOST_NAMED, NOTICE_DAYS, secret_expiry
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.wire.secret_types import UserSecret
 
