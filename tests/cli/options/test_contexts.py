@@ -252,7 +252,7 @@ def test_one_that_is_named_comes_before_the_variable_and_that_before_the_one_in_
 def test_context_in_use_does_not_speak_for_other_coordinators() -> None:
     keep(simulation_root="/sim.pem")
 
-    with pytest.raises(WrongUsageError, match="is not applied: it is for"):
+    with pytest.raises(WrongUsageError, match="does not apply: its address is"):
         Target(host="other:4433").settled()
     with pytest.raises(WrongUsageError, match="is for"):
         Target(host="other:4433", context="prod").settled()
@@ -297,7 +297,7 @@ def test_variable_that_is_not_set_does_not_mean_the_context_in_use(words: tuple[
     ended = typed("status", *words)
 
     assert ended.exit_code == 2
-    assert "it is empty" in ended.stderr
+    assert "the value is empty" in ended.stderr
     assert "/a.json" in typed("status").stderr  # the identity of the context
 
 

@@ -81,7 +81,7 @@ WRONG = {
     "no such file": (("gone.json",), "cannot read gone.json"),
     "an output that is there": (
         ("recovery.json", "--name", "ann", "-o", "ben.key"),
-        "is not overwritten",
+        "do not overwrite files",
     ),
 }
 

@@ -123,7 +123,7 @@ def _moment(text: str) -> datetime:
     except (ValueError, OverflowError):
         pass
     raise RefusedError(
-        f"--at {text!r} is not a date, or a time with a zone",
+        f"--at {text!r} is not a date or a time with a zone, from 1970 on",
         hint="examples: 2026-03-01, and 2026-03-01T12:00:00Z for UTC",
     )
 
