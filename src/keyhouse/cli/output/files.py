@@ -63,7 +63,7 @@ class NewFile:
             with self._file as file:
                 file.write(content)
                 sync(file)
-            sync_directory(os.path.dirname(self.path) or ".")  # noqa: PTH120 the path as the user wrote it
+            sync_directory(os.path.dirname(self.path) or ".")  # noqa: PTH120 the path as typed
         except BaseException as error:  # also a signal to stop
             self.give_up()
             if isinstance(error, OSError):
