@@ -391,7 +391,7 @@ def test_names_that_are_not_text_make_no_manifest(option: str) -> None:
     ended = run("manifest", "template", *words)
 
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err.startswith("error: a name is not text")
+    assert ended.err.startswith("error: a name is not UTF-8")
 
 
 def test_names_that_are_not_text_are_escaped_in_json() -> None:

@@ -44,7 +44,7 @@ def key(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the key of the log, which the attested root has signed.
+    """Print the key of the log, signed by the attested root.
 
     Witnesses and monitors need the key in their configuration. So the command prints the key before
     any witness has seen the log, even with --witness-policy.
