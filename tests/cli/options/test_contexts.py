@@ -120,10 +120,10 @@ def test_contexts_that_are_added_at_the_same_time_are_all_kept() -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("add", "prod"), "there is a context"),
+        (("add", "prod"), "already exists"),
         (("add", "../x"), "cannot name a context"),
         (("add", "none"), "cannot name a context"),
-        (("add", "x", "--cert", "c"), "go together"),
+        (("add", "x", "--cert", "c"), "--cert or --key is missing"),
         (("add", "x", "--address", "https://x"), "not host:port"),
         (("add", "x", "--log-max-age", "60"), "--log-max-age has no effect here"),
         (("add", "x", "--cert", "c", "--key", "k", "--pkcs12", "p"), "two users"),
@@ -391,13 +391,13 @@ def test_name_that_looks_like_a_host_stands_before_the_host(
 def test_name_that_is_treated_as_another_host_is_told(option: str) -> None:
     keep()
 
-    with pytest.raises(WrongUsageError, match="read as an address") as refused:
+    with pytest.raises(WrongUsageError, match="looks like an address") as refused:
         split_words(["a", "db.password"], TrustOptions(context=option))
     assert refused.value.hint.endswith(f"db.password {HOST}")
 
 
 def test_without_a_context_one_word_names_no_secret() -> None:
-    with pytest.raises(WrongUsageError, match="no secret"):
+    with pytest.raises(WrongUsageError, match="no name of a secret"):
         split_words(["h"], TrustOptions())
 
 

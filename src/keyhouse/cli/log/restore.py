@@ -43,11 +43,11 @@ def restore(
     stopped: Stopped = False,
     as_json: AsJson = False,
 ) -> None:
-    """Restore missing files of the log in a state directory, from a mirror.
+    """Restore missing files of a log from a mirror.
 
-    SOURCE is a directory or a URL with a mirror of the log, from keyhouse log mirror or any other
-    source. The command verifies all parts. It also restores the quotes of the root's line, if the
-    mirror has them.
+    The files belong to a state directory. SOURCE is a directory or a URL with a mirror of the log,
+    from keyhouse log mirror or any other source. The command verifies all parts. It also restores
+    the quotes of the root's line, if the mirror has them.
 
     Example: keyhouse log restore keyhouse-data /srv/log
     """
