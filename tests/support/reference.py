@@ -41,6 +41,7 @@ from keyhouse.server.metrics.names import METRICS
 from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.server.process.settings import SETTINGS
 from keyhouse.wire.plan import Effect
+from support import command_reference
 from support.trusted_code import section
 
 __all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed"]
@@ -248,6 +249,7 @@ SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
     "journal values": _journal_values,
     "sql": _sql,
     "pragmas": _pragmas,
+    **command_reference.SECTIONS,
 }
 
 DOCUMENTS: Final[Mapping[str, Callable[[], str]]] = {

@@ -118,7 +118,8 @@ def get(
         bool,
         Option(
             "--raw",
-            help="print exactly the bytes of a single secret; a certificate as PEM with its key",
+            help="print exactly the bytes of a single secret, a certificate as PEM"
+            " with its key; binary values need -o or a pipe",
         ),
     ] = False,
     as_json: AsJson = False,

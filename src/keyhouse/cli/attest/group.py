@@ -85,7 +85,11 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
 def explain(
     quote: Annotated[
         Path,
-        Argument(metavar="QUOTE", help="file with a quote, binary or base64; - for standard input"),
+        Argument(
+            metavar="QUOTE",
+            help="file with a quote, binary or base64, with or without the 16-byte header; - for"
+            " standard input",
+        ),
     ],
     appraisal: AppraisalOptions,
     *,

@@ -1,7 +1,6 @@
 """Commands and groups of commands: option groups, examples in the help, errors with exit codes.
 
-Data go to standard output, messages to standard error. Exit codes: 0 done, 1 refused, 2 wrong
-usage, 3 unreachable or busy, 4 trust failed (scripts must not retry).
+Data go to standard output, messages to standard error.
 """
 
 import inspect
@@ -33,6 +32,16 @@ REFUSED: Final = 1
 USAGE: Final = 2
 UNREACHABLE: Final = 3
 TRUST_FAILED: Final = 4
+
+EXIT_CODES: Final[Mapping[int, str]] = {
+    0: "done",
+    REFUSED: "refused by the coordinator, or because of an invalid file or manifest",
+    USAGE: "wrong usage",
+    UNREACHABLE: "unreachable, or the coordinator requests a later retry",
+    TRUST_FAILED: "trust failed: the quote or the certificate differs from the expectation; scripts"
+    " must not retry",
+}
+"""The meanings of the exit codes, for man pages and the reference."""
 
 ANY_WORDS: Final = {"ignore_unknown_options": True, "allow_extra_args": True}
 """Settings of a command that accepts any words after its name."""

@@ -82,6 +82,8 @@ def upload(
     The command decrypts and signs the secret with --key or with a token. If the key is on another
     machine, pass the signature from there with --signature. The deployment must have the
     certificate of --root, or must be the remembered deployment at this address.
+
+    keyhouse recover FILE HOST is the same command.
     """
     from keyhouse.cli.recover.files import ShareUnreadableError, shares_in, signature_in
 
