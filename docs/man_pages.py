@@ -1,26 +1,19 @@
-"""Writes the man pages, made from the commands, into a folder: `scripts/man` runs it.
+"""Write the man pages of all commands into a folder; `scripts/man` runs this program.
 
-One page for each command that stands alone and for each group: ``keyhouse-manifest.1``.
+The folder has a page for each single command and for each group: ``keyhouse-manifest.1``.
 """
 
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from keyhouse import __version__
 from keyhouse.cli.commands import ROOT
-
-_CODES: Final = (
-    ("0", "done"),
-    ("1", "refused: by the coordinator, or because a file or a manifest is not right"),
-    ("2", "wrong usage"),
-    ("3", "unreachable, or asked to come again later"),
-    ("4", "trust failed: scripts must not try again"),
-)
+from keyhouse.cli.parser.command import EXIT_CODES
 
 
 def pages() -> dict[str, str]:
@@ -35,8 +28,8 @@ def _first(summary: str, commands: dict[str, Any]) -> str:
     for name, one in commands.items():
         lines += [".TP", rf"\fBkeyhouse\-{_escaped(name)}\fR(1)", _escaped(_summary(one))]
     lines += [".SH EXIT STATUS"]
-    for code, meaning in _CODES:
-        lines += [".TP", code, _escaped(meaning)]
+    for code, meaning in EXIT_CODES.items():
+        lines += [".TP", str(code), _escaped(meaning)]
     return "\n".join(lines) + "\n"
 
 
@@ -85,7 +78,7 @@ def _summary(command: Any) -> str:
 
 
 def _help(text: str) -> list[str]:
-    """Return paragraphs; one that begins with a backspace stays as it is."""
+    """Return paragraphs; a paragraph that begins with a backspace is literal."""
     lines = []
     for paragraph in text.split("\n\n"):
         if paragraph.startswith("\b"):
@@ -107,14 +100,14 @@ def _options(command: Any) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Return ``text`` so that roff shows it: nothing in it is a request."""
+    """Return ``text`` escaped for roff: no part of the text is a request."""
     shown = text.replace("\\", r"\e").replace("-", r"\-").replace('"', r"\(dq")
     shown = shown.replace("'", r"\(aq").replace("`", r"\(ga").replace("~", r"\(ti")
     return "\n".join(rf"\&{line}" if line.startswith(".") else line for line in shown.split("\n"))
 
 
 def main(folder: Path) -> None:
-    """Write all pages into ``folder``, which is made if it is missing."""
+    """Write all pages into ``folder``; create a missing folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (folder / name).write_text(text, encoding="utf-8")

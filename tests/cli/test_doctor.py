@@ -66,7 +66,7 @@ def test_missing_packed_code_is_told_with_the_command_that_makes_it(tmp_path: Pa
         assert (found.level, found.found.partition(":")[0]) == ("ok", "missing")
         assert found.fix.endswith(f"{sys.executable} -I -m keyhouse.base.process.pack_code")
     launch.touch()
-    assert check_packed_code((serve, launch)) == Finding("packed code", "ok", "here")
+    assert check_packed_code((serve, launch)) == Finding("packed code", "ok", "present")
 
 
 def test_limits_are_judged_for_a_coordinator() -> None:
@@ -106,12 +106,12 @@ def test_a_users_files_that_are_wrong_are_told_what_is(tmp_path: Path) -> None:
     found = looked_at(cert, key)
     assert levels(found)[1:] == [("user key", "problem"), ("user key", "problem")]
     assert [each.found for each in found[1:]] == [
-        "others may open it (0644)",
+        "other users may open it (0644)",
         "belongs to another certificate",
     ]
     assert [each.found for each in looked_at(key, cert)] == [
-        f"{key} holds no certificate",
-        f"{cert} holds no key that can be used",
+        f"{key} is not a certificate",
+        f"{cert} is not a usable private key",
     ]
     missing = looked_at(tmp_path / "none", tmp_path / "none")
     assert [each.level for each in missing] == ["problem", "problem"]
@@ -125,8 +125,8 @@ def test_a_users_key_of_a_kind_that_nobody_takes_is_told(tmp_path: Path) -> None
     other.write_bytes(user("alice").key_pem)
     other.chmod(0o600)
 
-    assert [each.found for each in looked_at(None, key)] == [f"{key} holds no key that can be used"]
-    assert looked_at(cert, other)[-1].found == "is of a key that cannot be used"
+    assert [each.found for each in looked_at(None, key)] == [f"{key} is not a usable private key"]
+    assert looked_at(cert, other)[-1].found == "has a key of an unusable type"
 
 
 def test_a_file_of_contexts_that_cannot_be_looked_at_is_a_problem(tmp_path: Path) -> None:
@@ -179,7 +179,10 @@ def test_people_are_told_how_to_fix_each_problem(tmp_path: Path) -> None:
     ended = run("doctor", "--key", str(key), env={"HOME": str(tmp_path)}, folder=tmp_path)
 
     assert (ended.code, ended.err) == (1, "1 problem\n")
-    assert "problem  user key: others may open it (0666)\n         fix: chmod 600 it" in ended.out
+    assert (
+        "problem  user key: other users may open it (0666)\n         fix: chmod 600 FILE"
+        in ended.out
+    )
     assert "PRIVATE KEY" not in ended.out
 
 
@@ -188,7 +191,7 @@ def test_people_are_told_how_to_fix_each_problem(tmp_path: Path) -> None:
     [
         (("--store-standbys", "1"), "--store-standbys has no effect here"),
         (("--store-password-file", "password"), "--store-password-file has no effect here"),
-        (("--store", "postgresql://u@h/d", "--store-standbys", "100"), "has an invalid value"),
+        (("--store", "postgresql://u@h/d", "--store-standbys", "100"), "100 is too large"),
     ],
 )
 def test_words_about_a_database_without_one_are_refused(words: tuple[str, ...], told: str) -> None:

@@ -83,7 +83,7 @@ def test_every_command_names_a_file_that_is_not_a_quote(
 
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.startswith("error: wrong.quote: the quote is malformed: ")
-    assert "hint: a quote is binary, or base64" in ended.err
+    assert "hint: pass the file with the quote, binary or base64" in ended.err
 
 
 def test_a_program_gets_code_line_and_column(tmp_path: Path) -> None:

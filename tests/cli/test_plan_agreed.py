@@ -22,7 +22,7 @@ def test_a_coordinator_that_knows_no_plans_is_sent_nothing_unless_that_is_wanted
         serving(peer, tmp_path) as address,
         Coordinator.connect(address, trust_in_peer(peer), timeout=10) as coordinator,
     ):
-        with pytest.raises(RefusedError, match="there is no plan") as refused:
+        with pytest.raises(RefusedError, match="returned no plan") as refused:
             ReviewOptions().plan(coordinator, b"{}", quiet=True)
         assert "--no-plan" in refused.value.hint
         assert ReviewOptions(no_plan=True).plan(coordinator, b"{}", quiet=True) is None
@@ -100,12 +100,12 @@ def test_a_plan_has_signs_a_summary_and_its_dangers_last() -> None:
         "    - note",
         "  Users",
         "    + alice",
-        "and, as every such update does:",
+        "every update of this kind also changes:",
         "  X",
         "    ~ the CA is renewed",
         "summary: 1 to add, 3 to change, 1 to remove, 1 value lost",
-        "secrets that stay: 2",
-        "of these not uploaded yet: b",
+        "unchanged secrets: 2",
+        "of these, not uploaded yet: b",
         "note: it is final",
         "warning: A: looks odd",
         "agreement: 2 of alice, bob; alice agreed already",

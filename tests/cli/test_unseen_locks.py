@@ -44,7 +44,7 @@ def test_offline_commands_are_refused_unless_the_user_says_that_it_is_stopped(
 def test_a_person_is_asked_and_only_yes_continues(state: Path, keys: str, *, does: bool) -> None:
     code, shown = on_a_terminal("store", "verify", str(state), environment={}, keys=keys)
     assert f"{state}: whether a coordinator uses it cannot be seen" in shown
-    assert "Is its coordinator stopped? [y/N]: " in shown
+    assert "Is the coordinator stopped? [y/N]: " in shown
     assert (code == 0, "journal.db      ok" in shown) == (does, does), shown
     if keys.endswith("\n"):
         assert ("nothing was done" in shown) != does

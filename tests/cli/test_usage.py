@@ -8,10 +8,14 @@ from support.process.command_tree import typed
 MISTAKES = [
     ("statsu", "unknown command statsu", "did you mean status?"),
     ("manifest chek m.json", "unknown command chek", "did you mean check?"),
-    ("zzzz", "unknown command zzzz", "keyhouse --help lists what there is"),
+    ("zzzz", "unknown command zzzz", "keyhouse --help lists commands and options"),
     ("status --attestatoin a", "unknown option --attestatoin", "did you mean --attestation?"),
-    ("status --insecur", "unknown option --insecur", "keyhouse status --help lists what there is"),
-    ("status -x", "unknown option -x", "keyhouse status --help lists what there is"),
+    (
+        "status --insecur",
+        "unknown option --insecur",
+        "keyhouse status --help lists commands and options",
+    ),
+    ("status -x", "unknown option -x", "keyhouse status --help lists commands and options"),
     ("manifest template --format ymal", "--format: unknown value ymal", "did you mean yaml?"),
     ("manifest template --format x", "--format: unknown value x", "known are yaml, json"),
     ("collateral fetch --tee x", "--tee: unknown value x", "known are sgx, tdx"),
@@ -25,7 +29,7 @@ MISTAKES = [
     (
         "status h --json=1",
         "--json takes no value",
-        "keyhouse status --help lists what there is",
+        "keyhouse status --help lists commands and options",
     ),
     (
         "manifest schema more",
@@ -50,16 +54,16 @@ MISTAKES = [
     ("collateral fetch --tee", "--tee needs a value", "--tee sgx|tdx"),
     (
         "evidence proof a b c -o p",
-        "too many words",
+        "3 words, expected at most 2",
         "keyhouse evidence proof HOST INDEX -o FILE",
     ),
-    ("log mirror a b c", "too many words", "keyhouse log mirror HOST DIR"),
+    ("log mirror a b c", "3 words, expected at most 2", "keyhouse log mirror HOST DIR"),
     ("evidence verify --root f", "unknown option --root", "did you mean --root-fingerprint?"),
     ("stat h", "unknown command stat", "did you mean status?"),
     (
         "status --context=",
-        "--context: it is empty: leave it out for the context in use",
-        "keyhouse status --help lists what there is",
+        "--context: the value is empty: omit it for the context in use",
+        "keyhouse status --help lists commands and options",
     ),
 ]
 

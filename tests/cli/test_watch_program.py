@@ -22,7 +22,7 @@ def test_it_gets_the_alert_and_its_failure_is_told(tmp_path: Path) -> None:
     told = program(tmp_path, f"cat > {kept}; exit $(wc -l < {kept})")
     assert run_program(told, b"{}", 60) == ""
     assert kept.read_bytes() == b"{}"
-    assert run_program(told, b"{}\n", 60) == f"{told} has failed"
+    assert run_program(told, b"{}\n", 60) == f"{told} ended with code 1"
     assert run_program(program(tmp_path, "exit 0"), b"x" * 1_000_000, 60) == ""
     for missing in (tmp_path / "none", tmp_path):
         with pytest.raises(RefusedError, match="cannot run"):
@@ -37,7 +37,8 @@ def test_one_that_hangs_is_killed_with_what_it_has_started(tmp_path: Path) -> No
     hangs = program(tmp_path, f"exec 3> {pipe}", "sleep 100000 &", "wait")
     for content in (b"{}", b"x" * 1_000_000):  # more than it ever reads
         assert (
-            run_program(hangs, content, 0.5) == f"{hangs} did not end within 0.5 s, and was killed"
+            run_program(hangs, content, 0.5)
+            == f"{hangs} did not end within 0.5 s, and the command killed it"
         )
         os.set_blocking(reader, True)
         assert os.read(reader, 1) == b""

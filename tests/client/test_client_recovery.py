@@ -222,11 +222,11 @@ def test_coordinator_that_is_under_another_root_afterwards_is_not_trusted(tmp_pa
     scene.peer.replies[UPLOAD_PATH] = success({"remaining": 0, "message": "recovered"})
     ended = scene.upload("--key", "ann.key", "--root", "root.pem")  # it still shows the temporary
     assert ended.code == 4
-    assert "recovered under another root than it had offered" in ended.err
+    assert "the coordinator's root differs from the root of its recovery offer" in ended.err
 
 
 FILES: dict[str, tuple[dict[str, bytes], tuple[str, ...], str]] = {
-    "no key and no signature": ({}, (), "nothing signs the recovery secret"),
+    "no key and no signature": ({}, (), "no key and no signature for the recovery secret"),
     "key is none": (
         {"ann.key": b"no key"},
         ("--key", "ann.key"),
@@ -237,8 +237,8 @@ FILES: dict[str, tuple[dict[str, bytes], tuple[str, ...], str]] = {
         ("--key", "ann.key"),
         "not encrypted to this recovery key",
     ),
-    "no such name": ({}, ("--key", "ann.key", "--name", "ben"), 'holds no recovery secret "ben"'),
-    "no secrets": ({"recovery.json": b"{}"}, ("--key", "ann.key"), "holds no recovery secrets"),
+    "no such name": ({}, ("--key", "ann.key", "--name", "ben"), 'has no recovery secret "ben"'),
+    "no secrets": ({"recovery.json": b"{}"}, ("--key", "ann.key"), "has no recovery secrets"),
     "not JSON": ({"recovery.json": b"{"}, ("--key", "ann.key"), "invalid JSON"),
     "root is none": (
         {"root.pem": b"no root"},

@@ -118,7 +118,7 @@ def test_every_command_has_a_row_in_the_reference() -> None:
     page = (_ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
     shown = [f"keyhouse {words}" for words, leaf in leaves().items() if not leaf.command.hidden]
 
-    assert [words for words in shown if f"| `{words}" not in page] == []
+    assert [words for words in shown if f"| [`{words}`](#" not in page] == []
 
 
 def test_words_of_the_search_belong_to_pages_that_exist() -> None:

@@ -43,6 +43,7 @@ from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.server.process.settings import SETTINGS
 from keyhouse.wire.plan import Effect
 from support.description.document import openapi
+from support import command_reference
 from support.trusted_code import section
 
 __all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed", "served_openapi"]
@@ -251,6 +252,7 @@ SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
     "journal values": _journal_values,
     "sql": _sql,
     "pragmas": _pragmas,
+    **command_reference.SECTIONS,
 }
 
 DOCUMENTS: Final[Mapping[str, Callable[[], str]]] = {

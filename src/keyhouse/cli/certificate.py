@@ -1,4 +1,4 @@
-"""`keyhouse certificate root | intermediate | chain`: those of a coordinator that was verified."""
+"""`keyhouse certificate root | intermediate | chain`: certificates of a verified coordinator."""
 
 import ssl
 from collections.abc import Callable
@@ -24,7 +24,7 @@ Output = Annotated[
 def root(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
     """Print the root certificate of the deployment, PEM.
 
-    Updates do not change it.
+    An update does not change this certificate.
 
     Example: keyhouse certificate root localhost:4433 --attestation attestation.json
     --simulation-root simulation/root.pem -o root.pem
@@ -34,7 +34,9 @@ def root(target: Target, output: Output = "", *, as_json: AsJson = False) -> Non
 
 @app.command("intermediate")
 def intermediate(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
-    """Print the intermediate certificate, which issues others, PEM.
+    """Print the intermediate certificate, PEM.
+
+    This certificate issues the other certificates.
 
     Example: keyhouse certificate intermediate localhost:4433 --attestation attestation.json
     --simulation-root simulation/root.pem -o intermediate.pem

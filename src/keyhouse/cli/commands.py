@@ -1,4 +1,7 @@
-"""Every command with its module, which is imported when the command is typed; runs that command."""
+"""List every command with its module, import the module of the given command, and run it.
+
+A start imports only the module of its command: an import of all modules takes much longer.
+"""
 
 import os
 import sys
@@ -15,41 +18,45 @@ from keyhouse.cli.parser import ANY_WORDS, REFUSED, Root, Sections
 
 
 class Entry(NamedTuple):
-    """A command, or a group of commands, and where it is defined."""
+    """A command, or a group of commands, and the place of its definition."""
 
     name: str
-    place: str  # module below keyhouse.cli, and what it is called there
-    summary: str = ""  # as the first page shows it; what has none is not shown there
+    place: str  # module below keyhouse.cli, and the name in this module
+    summary: str = ""  # for the first page of the help; the page omits entries without a summary
 
 
 _OF_ENCLAVE: Final = "Print the identity of a signed enclave or a quote"
 
 COMMANDS: Final = {
     "Start": (
-        Entry("dev", "dev.command:dev", "Run a SIMULATED coordinator to try things on"),
+        Entry("dev", "dev.command:dev", "Run a SIMULATED coordinator for tests and first steps"),
         Entry("dev-machine", "dev_machine:dev_machine", "Make another SIMULATED machine"),
-        Entry("console", "console:console", "Show deployments in a browser, and decide there"),
-        Entry("doctor", "doctor.command:doctor", "Look for what is wrong, and say how to fix it"),
-        Entry("context", "context:app", "Name deployments: where, who they must be, who you are"),
-        Entry("completion", "completion:completion", "Print what completes commands in a shell"),
+        Entry("console", "console:console", "Show deployments in a browser, and approve updates"),
+        Entry("doctor", "doctor.command:doctor", "Search for problems, and print how to fix them"),
+        Entry("context", "context:app", "Store the options of deployments under names"),
+        Entry("completion", "completion:completion", "Print a completion script for a shell"),
         Entry("version", "version:version", "Print the version of this program or a coordinator"),
     ),
     "Deployment": (
         Entry("status", "status:status", "Verify the coordinator's quote, then print its state"),
         Entry("manifest", "manifest.group:app", "Check, set, read and update manifests"),
         Entry("certificate", "certificate:app", "Get the certificates of a verified coordinator"),
-        Entry("recover", "recover.group:app", "Bring back a state whose machine is lost"),
+        Entry("recover", "recover.group:app", "Restore a state after the loss of its machine"),
         Entry("recover-with-signature", "recover.group:with_signature_app"),
         Entry("log", "log.group:app", "Copy transparency logs, and check policies of witnesses"),
         Entry("evidence", "evidence:app", "Prove a deployment's history to outsiders"),
-        Entry("watch", "watch.command:watch", "Follow transparency logs, and tell what is new"),
-        Entry("trust", "trust:app", "See, accept and forget what is remembered of coordinators"),
+        Entry(
+            "watch",
+            "watch.command:watch",
+            "Follow transparency logs, and print new leaves and alerts",
+        ),
+        Entry("trust", "trust:app", "Show, accept and forget remembered coordinators"),
     ),
     "Secrets": (Entry("secret", "secret:app", "Read and upload secrets"),),
     "Workloads": (
-        Entry("workload", "workload:app", "List workloads that have joined, or were refused"),
+        Entry("workload", "workload:app", "List activations and refused activations of workloads"),
         Entry("run", "commands:launch", "Join a deployment as a workload, then become a program"),
-        Entry("attest", "attest.group:app", "Explain quotes, and rehearse how they are judged"),
+        Entry("attest", "attest.group:app", "Explain quotes, and rehearse their appraisal"),
         Entry("package-info", "attest.package_info:package_info", _OF_ENCLAVE),
     ),
     "Operate a coordinator": (
@@ -57,7 +64,7 @@ COMMANDS: Final = {
         Entry("store", "store.group:app", "Prepare, copy, check, list and restore stores"),
         Entry("backup", "store.group:backup", "Make a backup of a state directory"),
         Entry("restore", "store.group:restore_backup", "Put a backup into a state directory"),
-        Entry("collateral", "attest.collateral:app", "Fetch, show and check what verifies quotes"),
+        Entry("collateral", "attest.collateral:app", "Fetch, show and check collateral for quotes"),
     ),
     "": (
         Entry("install", "unsupported:install"),
@@ -66,7 +73,7 @@ COMMANDS: Final = {
         Entry("check", "unsupported:check"),
     ),
 }
-"""By the section of the help, in its order."""
+"""Commands by section of the help, in the order of the help."""
 
 _ENTRIES: Final = {entry.name: entry for section in COMMANDS.values() for entry in section}
 
@@ -86,15 +93,15 @@ launch = click.Command(
 
 
 class _Keyhouse(Root):
-    """All commands. The module of one is imported when it is typed."""
+    """All commands. The module of a command is imported when the command runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, hidden ones too."""
+        """Return the names of all commands, including hidden commands."""
         del ctx
         return list(_ENTRIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of this name, if there is one."""
+        """Return the command with this name, or None."""
         del ctx
         entry = _ENTRIES.get(cmd_name)
         if entry is None:
@@ -106,7 +113,7 @@ class _Keyhouse(Root):
         return found
 
     def sections(self) -> Sections:
-        """Return the commands that the help shows; none is imported for that."""
+        """Return the commands in the help, without an import of their modules."""
         shown = {
             section: [(entry.name, entry.summary) for entry in entries if entry.summary]
             for section, entries in COMMANDS.items()
@@ -121,14 +128,14 @@ ROOT: Final = _Keyhouse(
 
 
 def leave_out() -> None:
-    """Let this process import no optional module that libraries import, and no command needs.
+    """Prevent imports of optional modules by libraries, because no command needs these modules.
 
-    httpx imports ``pygments`` and ``rich`` for a command of its own. Where another program has
-    installed both, this takes as long as importing httpx itself. httpcore imports ``h2`` for
-    HTTP/2, which no command speaks. httpcore also tries to import ``sniffio`` several times for
-    each request: where it is not installed, each attempt searches all directories of modules, a
-    quarter of the cost of a request. Both libraries work without these modules, and neither has
-    a setting for that. A module that is ``None`` in ``sys.modules`` counts as not installed:
+    httpx imports ``pygments`` and ``rich`` for its own command. If both are installed, their import
+    takes as long as the import of httpx itself. httpcore imports ``h2`` for HTTP/2, which no
+    command uses. httpcore also tries to import ``sniffio`` several times for each request. If
+    ``sniffio`` is missing, each attempt searches all directories of modules; this costs a quarter
+    of a request. Both libraries work without these modules, and neither library has a setting to
+    omit them. A module that is ``None`` in ``sys.modules`` counts as not installed:
     https://docs.python.org/3/reference/import.html#the-module-cache
     """
     for name in ("pygments", "h2", "sniffio"):
@@ -136,9 +143,9 @@ def leave_out() -> None:
 
 
 def run() -> None:
-    """Run the command that was typed and end the process; no traceback is ever shown."""
+    """Run the command of the command line and end the process, never with a traceback."""
     stand_in_streams()
-    warnings.simplefilter("ignore")  # libraries warn of odd certificates in words of their own
+    warnings.simplefilter("ignore")  # libraries print their own warnings about unusual certificates
     leave_out()
     try:
         try:
@@ -146,11 +153,11 @@ def run() -> None:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        # What could not be written is still in the buffer: Python would try again at exit.
+        # The unwritten output is still in the buffer. Python would write it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):  # whoever reads has seen enough, as in | head
-            write_error(f"error: the output cannot be written: {os_reason(error)}\n")
-    except Exception as error:  # noqa: BLE001 the last resort, which shows no text of the error
+        if not isinstance(error, BrokenPipeError):  # a closed pipe is normal, as in | head
+            write_error(f"error: cannot write the output: {os_reason(error)}\n")
+    except Exception as error:  # noqa: BLE001 the last handler, which hides the error's text
         from keyhouse.base.process.last_resort import UnexpectedError
 
         write_error(error_text(UnexpectedError.of(error)))

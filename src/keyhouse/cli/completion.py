@@ -1,4 +1,4 @@
-"""`keyhouse completion`: what lets a shell complete commands and options."""
+"""`keyhouse completion`: print a script for the completion of commands and options in a shell."""
 
 from typing import Annotated, Literal
 
@@ -17,18 +17,21 @@ def completion(
     *,
     as_json: AsJson = False,
 ) -> None:
-    r"""Print what completes commands in a shell.
+    """Print a completion script for a shell.
+
+    The script completes commands, options, contexts and files. It also completes names of secrets
+    and recovery keys from manifest.json or manifest.yaml in the current folder.
 
     Example: source <(keyhouse completion bash)
 
-    To have it always: put that line into ~/.bashrc or ~/.zshrc, or the output of
-    keyhouse completion fish into ~/.config/fish/completions/keyhouse.fish.
+    To load the script in every shell, add that line to ~/.bashrc or ~/.zshrc, or write the output
+    of keyhouse completion fish to ~/.config/fish/completions/keyhouse.fish.
     """
     from click.shell_completion import get_completion_class
 
     of_shell = get_completion_class(shell)
     if of_shell is None:
-        raise RefusedError(f"the library completes nothing in {shell}")
+        raise RefusedError(f"completion is not supported for {shell}", hint="use bash, zsh or fish")
     command = click.get_current_context().find_root().command
     script = of_shell(command, {}, "keyhouse", "_KEYHOUSE_COMPLETE").source()
     if as_json:

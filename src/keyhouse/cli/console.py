@@ -1,4 +1,4 @@
-"""`keyhouse console`: deployments in a browser, for the people who decide about them."""
+"""`keyhouse console`: show deployments in a browser to the people who approve updates."""
 
 import sys
 import webbrowser
@@ -30,31 +30,35 @@ def console(
             metavar="NAME",
             check=not_empty,
             complete=known_contexts,
-            help="begin with this one (default: $KEYHOUSE_CONTEXT, or the one in use)",
+            help="the first context (default: $KEYHOUSE_CONTEXT, or the context in use)",
         ),
     ] = "",
     port: Annotated[
-        int, Option("--port", range=(0, 65535), help="of 127.0.0.1, the only address; 0: any")
+        int, Option("--port", range=(0, 65535), help="port on 127.0.0.1; 0: a free port")
     ] = 0,
     idle: Annotated[
         int,
         Option(
-            "--idle", metavar="SECONDS", range=(60, 86_400), help="lock after so long without use"
+            "--idle",
+            metavar="SECONDS",
+            range=(60, 86_400),
+            help="lock the console after this time without use",
         ),
     ] = 900,
     *,
     read_only: Annotated[
-        bool, Option("--read-only", help="show only: no key is read, nothing can be changed")
+        bool, Option("--read-only", help="only show deployments: read no key, and change nothing")
     ] = False,
     no_browser: Annotated[
-        bool, Option("--no-browser", help="print the link, and open no browser")
+        bool, Option("--no-browser", help="print the link without opening a browser")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show deployments in a browser, and decide there.
+    """Show deployments in a browser, and approve updates.
 
-    It shows what your contexts name, with the keys that they name. Each coordinator is verified
-    first. The console listens on this machine only, for your programs only, and ends with Ctrl-C.
+    The console shows the deployments of your contexts, and uses the keys in your contexts. It
+    verifies each coordinator first. The console listens on 127.0.0.1 only, and accepts only
+    programs of your user. Ctrl-C ends the console.
 
     Example: keyhouse console --read-only
     """
@@ -64,7 +68,10 @@ def console(
 
 
 def _serving() -> Callable[..., None]:
-    """Return what serves the console. Raises ``ConsoleMissingError`` without the extra."""
+    """Return the function that serves the console.
+
+    Raises ``ConsoleMissingError`` without the extra packages.
+    """
     try:
         from keyhouse.console.serve import serve
     except ModuleNotFoundError as missing:
@@ -72,13 +79,13 @@ def _serving() -> Callable[..., None]:
             raise
         raise ConsoleMissingError(
             f"the console needs {missing.name}",
-            hint="in a clone of Keyhouse: pip install '.[console]'",
+            hint="run pip install '.[console]' in a clone of Keyhouse",
         ) from None
     return serve
 
 
 def _telling(*, opens: bool, as_json: bool) -> Callable[[str], None]:
-    """Return what prints each link; the first one is opened in a browser if ``opens``."""
+    """Return a function that prints each link; with ``opens``, it opens the first in a browser."""
     told: list[str] = []
 
     def tell(link: str) -> None:

@@ -1,4 +1,4 @@
-"""`keyhouse context`: name a deployment once, instead of typing its address and identity."""
+"""`keyhouse context`: store the address, the identity and the user of a deployment under a name."""
 
 import os
 from collections.abc import Callable
@@ -29,10 +29,11 @@ from keyhouse.client import contexts
 
 
 class ContextOptions(OptionGroup, frozen=True, kw_only=True):
-    """A deployment, as it was typed."""
+    """The options of a deployment on the command line."""
 
     address: Annotated[
-        str, Option("--address", metavar="HOST", help="its Client API: HOST or HOST:PORT")
+        str,
+        Option("--address", metavar="HOST", help="address of the Client API: HOST or HOST:PORT"),
     ] = ""
     attestation: Annotated[
         Path | None,
@@ -51,13 +52,15 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
     cert: UserCertificate = None
     key: UserKey = None
     pkcs12: Annotated[
-        Path | None, Option("--pkcs12", help="both in one file; its password is not kept")
+        Path | None,
+        Option("--pkcs12", help="file with certificate and key; the context stores no password"),
     ] = None
     pkcs11_config: Annotated[
         Path | None,
         Option(
             "--pkcs11-config",
-            help="the token with your key: as a user if no other is named, and for recoveries",
+            help="the token with your key, for recoveries, and for you as a user unless --cert and"
+            " --key or --pkcs12 name a user",
         ),
     ] = None
     pkcs11_key_id: TokenKeyId = ""
@@ -65,7 +68,7 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
     memory: MemoryOption = ""
 
     def as_context(self) -> contexts.Context:
-        """Return the context, its paths absolute.
+        """Return the context with absolute paths.
 
         Raises ``WrongUsageError`` or ``ClientSetupError``.
         """
@@ -73,10 +76,13 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
 
         if (self.key and not self.cert) or (self.cert and not (self.key or self.pkcs11_config)):
             raise WrongUsageError(
-                "--cert and --key go together", hint="or --pkcs11-config, for a token"
+                "--cert or --key is missing", hint="pass both, or --pkcs11-config for a token"
             )
         if self.cert is not None and self.pkcs12 is not None:
-            raise WrongUsageError("two users", hint="--pkcs12, or --cert with --key")
+            raise WrongUsageError(
+                "two users: --pkcs12 excludes --cert and --key",
+                hint="pass --pkcs12, or --cert with --key",
+            )
         if self.log_max_age is not None and self.witness_policy is None:
             raise WrongUsageError.no_effect("--log-max-age", "use it with --witness-policy")
         if self.address:
@@ -104,7 +110,7 @@ def _kept(value: object) -> str | list[str]:
 
 
 def _absolute(path: Path) -> str:
-    return os.path.abspath(path)  # noqa: PTH100 links are followed when it is read, not now
+    return os.path.abspath(path)  # noqa: PTH100 the reader follows links later
 
 
 app = Group()
@@ -122,26 +128,27 @@ def add(
     replace: Annotated[bool, Option("--replace", help="replace NAME if it exists")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a deployment under a name.
+    """Store the options of a deployment under a name.
 
-    The first one is in use at once.
+    The first context becomes the context in use.
 
-    Example: keyhouse context add prod --address keyhouse.example.com:4433
-    --attestation attestation.json --pccs https://pccs.example.com:8081 --cert me.crt --key me.key
+    Example: keyhouse context add prod --address keyhouse.example.com:4433 --attestation
+    attestation.json --pccs https://pccs.example.com:8081 --cert me.crt --key me.key
 
-    Files are named, not copied: what they hold counts when a command runs. No password is kept.
+    A context stores the paths of files, not their contents: each command reads the files again. A
+    context never stores a password.
     """
     if not contexts.NAMES.fullmatch(name) or name == "none":
         raise WrongUsageError(
             f"{name!r} cannot name a context",
-            hint="letters, digits, dots, dashes and underlines; up to 64; not none",
+            hint="use up to 64 letters, digits, dots, dashes and underlines, but not none",
         )
     made = described.as_context()
 
     def step(known: contexts.Contexts) -> contexts.Contexts:
         if name in known.contexts and not replace:
             raise contexts.ContextUnusableError(
-                f"there is a context {name!r}", hint="--replace it, or name another"
+                f"the context {name!r} already exists", hint="pass --replace, or another name"
             )
         return contexts.Contexts(known.current or name, {**known.contexts, name: made})
 
@@ -150,9 +157,9 @@ def add(
 
 @app.command("use")
 def use(name: NameArgument, *, as_json: AsJson = False) -> None:
-    """Use this context for commands without --context.
+    """Use a context for commands without --context.
 
-    The name none: use none.
+    The name none means that commands use no context.
 
     Example: keyhouse context use prod
     """
@@ -169,7 +176,7 @@ def use(name: NameArgument, *, as_json: AsJson = False) -> None:
 
 @app.command("list")
 def list_(*, as_json: AsJson = False) -> None:
-    """List the contexts; * marks the one in use.
+    """List the contexts; * marks the context in use.
 
     Example: keyhouse context list
     """
@@ -183,7 +190,7 @@ def list_(*, as_json: AsJson = False) -> None:
         ]
         show_table(("", "NAME", "ADDRESS", "TRUST", "USER"), rows)
     else:
-        click.echo("there is no context; keyhouse context add makes one", err=True)
+        click.echo("there is no context; create a context with keyhouse context add", err=True)
 
 
 @app.command("show")
@@ -191,13 +198,15 @@ def show(
     name: Annotated[
         str,
         Argument(
-            metavar="NAME", help="name of the context; the one in use", complete=known_contexts
+            metavar="NAME",
+            help="name of the context (default: the context in use)",
+            complete=known_contexts,
         ),
     ] = "",
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Print everything in a context.
+    """Print all options in a context.
 
     Example: keyhouse context show prod
     """
@@ -205,14 +214,14 @@ def show(
     name = name or known.current
     if not name:
         raise contexts.ContextUnusableError(
-            "no context is in use", hint="name one; keyhouse context list"
+            "no context is in use", hint="pass a name from keyhouse context list"
         )
     _show(name, contexts.context_named(known, name), current=name == known.current, as_json=as_json)
 
 
 @app.command("remove")
 def remove(name: NameArgument, *, as_json: AsJson = False) -> None:
-    """Forget a context. The files that it names stay.
+    """Remove a context, but not the files of its options.
 
     Example: keyhouse context remove prod
     """

@@ -1,4 +1,4 @@
-"""`keyhouse dev-machine`: another simulated machine, for a second coordinator on this computer."""
+"""`keyhouse dev-machine`: make another simulated machine for a second coordinator."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -16,21 +16,29 @@ _UNIQUE_ID: Final = 32  # bytes
 
 @command
 def dev_machine(
-    directory: Annotated[Path, Argument(metavar="DIR", help="state directory of the new one")],
+    directory: Annotated[Path, Argument(metavar="DIR", help="state directory for the new machine")],
     *,
     beside: Annotated[
         Path,
-        Option("--beside", metavar="DIR", help="state directory of a simulated coordinator"),
+        Option(
+            "--beside", metavar="DIR", help="state directory of an existing simulated coordinator"
+        ),
     ],
     unique_id: Annotated[
-        str, Option("--unique-id", metavar="HEX", help="other code is to run there, with this id")
+        str,
+        Option(
+            "--unique-id",
+            metavar="HEX",
+            help="identity of different code on the new machine (default: the same code)",
+        ),
     ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Make another SIMULATED machine.
 
-    It is to try several coordinators: those on both machines verify each other's quotes,
-    and neither can open what the other has sealed. It protects nothing.
+    Use the command to try several coordinators on a computer. Coordinators on both machines verify
+    each other's quotes. A machine cannot decrypt the sealed data of the other machine. The
+    simulation protects nothing.
 
     Example: keyhouse dev-machine two --beside one
     """
@@ -38,7 +46,7 @@ def dev_machine(
     if folder.exists():
         raise RefusedError(
             f"{quoted(str(directory))} already has a simulated machine",
-            hint="name another directory",
+            hint="pass another directory",
         )
     own = simulation()(simulated_folder(beside, must_exist=True), upkeep=False).coordinator
     code = own.measurements
@@ -56,6 +64,7 @@ def _read_unique_id(given: str) -> bytes:
         found = b""
     if len(found) != _UNIQUE_ID or len(given) != 2 * _UNIQUE_ID:
         raise WrongUsageError(
-            "--unique-id: it is not a UniqueID", hint=f"give {2 * _UNIQUE_ID} hex digits"
+            f"--unique-id {given!r} is not a UniqueID",
+            hint=f"a UniqueID has {2 * _UNIQUE_ID} hex digits",
         )
     return found

@@ -1,4 +1,4 @@
-"""`keyhouse evidence`: what a deployment's history proves, in a file."""
+"""`keyhouse evidence`: write and verify the history of a deployment in an evidence file."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -40,14 +40,16 @@ Earlier = Annotated[
     Option(
         "--earlier",
         metavar="FILE",
-        help="evidence file of the same log, whose checkpoints are kept for their times",
+        help="earlier evidence file of the same log: include its checkpoints with their times",
     ),
 ]
 HideAnchors = Annotated[
     bool,
-    Option("--hide-anchors", help="only hashes of entries that say where the journal stood"),
+    Option(
+        "--hide-anchors", help="include only the hashes of entries about positions of the journal"
+    ),
 ]
-Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="new file, 0600")]
+Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="new file (0600)")]
 
 
 @app.command("export")
@@ -59,10 +61,11 @@ def export(
     hide_anchors: HideAnchors = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a deployment's whole history into an evidence file.
+    """Write the whole history of a deployment into an evidence file.
 
-    It has the log's entries, what they name, the last checkpoint and a quote, with what verifies
-    it, so it is verified without a network, by people who never had access here.
+    The file contains the entries of the log with their objects, the last checkpoint, and a quote
+    with its collateral. So an auditor without access to the deployment verifies the file without a
+    network.
 
     Example: keyhouse evidence export localhost:4433 -o deployment.evidence.json
     """
@@ -88,7 +91,9 @@ def export(
     }
     _show_file(found, as_json=as_json)
     if not as_json:
-        click.echo("who gets the file needs the SHA-256 of the root from elsewhere", err=True)
+        click.echo(
+            "send the SHA-256 of the root to the auditor on another way than the file", err=True
+        )
 
 
 def _show_file(found: Mapping[str, object], *, as_json: bool) -> None:
@@ -97,7 +102,7 @@ def _show_file(found: Mapping[str, object], *, as_json: bool) -> None:
 
 @contextmanager
 def _written(path: str) -> Iterator[NewFile]:
-    """Give a new file, which is removed again if the block fails."""
+    """Yield a new file; remove the file if the block fails."""
     file = NewFile(path)
     try:
         yield file
@@ -117,39 +122,52 @@ def _session(target: Target, *, quiet: bool) -> "Iterator[Coordinator]":
         yield coordinator
 
 
-_MOST_ROWS: Final = 200
+_MOST_ROWS: Final = 200  # rows of the table on a terminal; --html and --json have all rows
 _FINGERPRINT: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 EvidenceFile = Annotated[
-    str, Argument(metavar="FILE", help="evidence file, also compressed by gzip; - is stdin")
+    str,
+    Argument(metavar="FILE", help="evidence file, also compressed by gzip; - for standard input"),
 ]
-Page = Annotated[str, Option("--html", metavar="FILE", help="new file: the report as a page")]
+Page = Annotated[str, Option("--html", metavar="FILE", help="new file for the report as a page")]
 
 
 class Trusted(OptionGroup, frozen=True, kw_only=True):
-    """What an auditor has from elsewhere than the file."""
+    """The auditor's own expectations, which must not come from the evidence file."""
 
     section = "Trust"
 
     attestation: Annotated[
-        Path, Option("--attestation", help="attestation file: code that vouches for the end")
+        Path,
+        Option(
+            "--attestation",
+            help="attestation file: identity of the code that runs at the end of the history",
+        ),
     ]
     accept_code: Annotated[
         list[Path],
-        Option("--accept-code", help="attestation file: code that may have started before, too"),
+        Option("--accept-code", help="attestation file: other code that may have started before"),
     ] = msgspec.field(default_factory=list)
     root_fingerprint: Annotated[
-        str, Option("--root-fingerprint", metavar="HEX", help="SHA-256 of the root certificate")
+        str,
+        Option(
+            "--root-fingerprint", metavar="HEX", help="SHA-256 of the deployment's root certificate"
+        ),
     ] = ""
     manifest_fingerprint: Annotated[
         str,
-        Option("--manifest-fingerprint", metavar="HEX", help="SHA-256 of the first manifest"),
+        Option(
+            "--manifest-fingerprint",
+            metavar="HEX",
+            help="SHA-256 of the deployment's first manifest",
+        ),
     ] = ""
     policy: Annotated[
-        Path | None, Option("--policy", help="witnesses that are trusted (C2SP tlog-policy)")
+        Path | None,
+        Option("--policy", help="policy file with the trusted witnesses (C2SP tlog-policy)"),
     ] = None
     no_witnesses: Annotated[
-        bool, Option("--no-witnesses", help="trust none: then a fork is NOT excluded")
+        bool, Option("--no-witnesses", help="trust no witnesses: then a fork is NOT excluded")
     ] = False
     max_age: Annotated[
         int | None,
@@ -157,19 +175,22 @@ class Trusted(OptionGroup, frozen=True, kw_only=True):
             "--max-age",
             metavar="SECONDS",
             range=(1, 315_360_000),
-            help="refuse a file whose last witness time is older",
+            help="refuse a file with an older last time of the witnesses",
         ),
     ] = None
     simulation_root: Annotated[
         Path | None,
-        Option("--simulation-root", help="root (PEM) of a SIMULATED platform: proves nothing"),
+        Option(
+            "--simulation-root",
+            help="root certificate (PEM) of a SIMULATED platform: proves nothing",
+        ),
     ] = None
     allow: Annotated[
         list[str],
         Option(
             "--allow",
             metavar="NAME",
-            help="accept a file in which this could not be checked; errors name the gaps",
+            help="accept a file with this gap, a check that is not possible; errors name the gaps",
         ),
     ] = msgspec.field(default_factory=list)
     before: Annotated[
@@ -177,12 +198,12 @@ class Trusted(OptionGroup, frozen=True, kw_only=True):
         Option(
             "--before",
             metavar="FILE",
-            help="evidence file of the log that this log replaces; of several the oldest first",
+            help="evidence file of the log before this log; with several logs, the oldest first",
         ),
     ] = msgspec.field(default_factory=list)
 
     def pins(self) -> "tuple[Pins, tuple[GivenFile, ...]]":
-        """Return what the options pin, and the files that they name.
+        """Return the pins of the options, and the files of the options.
 
         Raises ``WrongUsageError`` and ``RefusedError``.
         """
@@ -190,14 +211,17 @@ class Trusted(OptionGroup, frozen=True, kw_only=True):
 
         files = _Files()
         if bool(self.root_fingerprint) == bool(self.manifest_fingerprint):
+            found = "two deployments" if self.root_fingerprint else "no deployment"
             raise WrongUsageError(
-                "no deployment: pass --root-fingerprint or --manifest-fingerprint",
-                hint="without one any deployment could be shown; its operator tells it to you",
+                f"{found}: pass either --root-fingerprint or --manifest-fingerprint",
+                hint="ask the operator for the fingerprint; without it, the file could show any"
+                " deployment",
             )
         if (self.policy is None) != self.no_witnesses:
+            found = "no witnesses" if self.policy is None else "contradicting options"
             raise WrongUsageError(
-                "no witnesses: pass --policy, or --no-witnesses",
-                hint="without witnesses nobody can exclude that others were shown another history",
+                f"{found}: pass either --policy or --no-witnesses",
+                hint="without witnesses, other people may have received a different history",
             )
         if self.max_age is not None and self.policy is None:
             raise WrongUsageError.no_effect(
@@ -217,7 +241,7 @@ class Trusted(OptionGroup, frozen=True, kw_only=True):
         return pins, tuple(files.read)
 
     def _allowed(self) -> "frozenset[Gap]":
-        """Return the allowed gaps: ``--no-witnesses`` names one. Raises ``WrongUsageError``."""
+        """Return the allowed gaps, also for ``--no-witnesses``. Raises ``WrongUsageError``."""
         from keyhouse.evidence.gaps import Gap, read_gaps
 
         try:
@@ -237,10 +261,12 @@ def verify(
 ) -> None:
     """Verify an evidence file; needs no network.
 
-    Exit code 0 if the file proves everything that evidence files can prove, but the gaps that
-    --allow names. Exit code 4 if not; with gaps alone, the report is printed nevertheless.
+    Exit code 0: the file proves everything that an evidence file can prove, except for the gaps
+    that --allow names. Exit code 4: it does not. If only gaps prevent the proof, the command still
+    prints the report.
 
-    After --begin-new-log, --before verifies the old log as well, and that the new one continues it.
+    After keyhouse serve --begin-new-log, pass the evidence file of the old log with --before. The
+    command then also verifies the old log, and that the new log continues it.
 
     Example: keyhouse evidence verify deployment.evidence.json --attestation attestation.json
     --root-fingerprint HEX --policy witnesses.policy
@@ -256,10 +282,10 @@ def verify(
 
 @app.command("show")
 def show(file: EvidenceFile, html: Page = "", *, as_json: AsJson = False) -> None:
-    """Print what an evidence file says; nobody vouches for it.
+    """Print the contents of an evidence file without verification.
 
-    That is what verify does. Its form, the tree, the log's signatures and the order of the history
-    are checked.
+    The command checks the format of the file, the tree, the log's signatures and the order of the
+    history. It does not check the origin of the log: use keyhouse evidence verify.
 
     Example: keyhouse evidence show deployment.evidence.json
     """
@@ -275,7 +301,7 @@ def proof(
         list[str],
         Argument(
             metavar="HOST INDEX",
-            help="address of the Client API, which a context may name; then the number of the"
+            help="address of the Client API (optional with a context), then the number of the"
             " entry, from 0",
         ),
     ],
@@ -284,9 +310,9 @@ def proof(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Write the proof that one entry is in the log (C2SP tlog-proof).
+    """Write the proof that the log contains an entry (C2SP tlog-proof).
 
-    Any program for such proofs verifies it. The entry is in its line "extra".
+    Any program for such proofs can verify the file. Its line "extra" contains the entry.
 
     Example: keyhouse evidence proof localhost:4433 2 -o start.tlog-proof
     """
@@ -307,7 +333,7 @@ def proof(
 def _examined(
     pins: "Pins | None", *files: str, quiet: bool
 ) -> "tuple[Verified, tuple[GivenFile, ...]]":
-    """Return what the first of ``files`` proves, after those of logs before; and their hashes."""
+    """Return the result for the first of ``files``, after files of former logs; and all hashes."""
     from keyhouse.evidence import verify as verifying
     from keyhouse.evidence.bundle import MOST_BYTES, read_evidence
     from keyhouse.views.audit.given import GivenFile
@@ -351,7 +377,7 @@ def _show(verified: "Verified", given: "Given", html: str, *, as_json: bool) -> 
     ]
     show_table(("ENTRY", "CLAIMED (UTC)", "WITNESSED", "WHAT"), cells[-_MOST_ROWS:])
     if len(cells) > _MOST_ROWS:
-        click.echo(f"({len(cells) - _MOST_ROWS} rows before these: --html or --json has all)")
+        click.echo(f"({len(cells) - _MOST_ROWS} earlier rows: use --html or --json for all)")
     click.echo("\nNOT PROVEN:")
     for each in gaps_of(verified):
         click.echo(f"- {printable(each)}")
@@ -359,7 +385,7 @@ def _show(verified: "Verified", given: "Given", html: str, *, as_json: bool) -> 
 
 def _result(verified: "Verified") -> str:
     if verified.pins is None:
-        return "NOT VERIFIED: this is what the file says"
+        return "NOT VERIFIED: only the contents of the file"
     if verified.not_allowed:
         return f"NOT PROVEN: gaps that are not allowed: {', '.join(verified.not_allowed)}"
     found = "PROVEN"
@@ -372,12 +398,14 @@ def _result(verified: "Verified") -> str:
 
 def _fingerprint(option: str, text: str) -> str:
     if text and not _FINGERPRINT.fullmatch(text):
-        raise WrongUsageError(f"invalid {option}", hint="64 hexadecimal digits")
+        raise WrongUsageError(
+            f"{option} {text!r} is not a fingerprint", hint="a fingerprint has 64 hex digits"
+        )
     return text.lower()
 
 
 class _Files:
-    """Reads the files that options name, each once; ``read`` has their hashes."""
+    """Read the files of options, each once; ``read`` has their hashes."""
 
     def __init__(self) -> None:
         self.read: list[GivenFile] = []

@@ -1,4 +1,4 @@
-"""The former name of ``keyhouse.base.process.pack_code``, which installations may run."""
+"""The former name of ``keyhouse.base.process.pack_code``, which installations may still use."""
 
 import sys
 

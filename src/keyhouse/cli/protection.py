@@ -1,4 +1,4 @@
-"""What protects a coordinator from a rollback: notes on its manifest, and its witnesses."""
+"""The protection of a coordinator against a rollback: notes on its manifest, and its witnesses."""
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -10,21 +10,20 @@ if TYPE_CHECKING:
     from keyhouse.wire.client_api import Status
 
 RUNNING: Final = 3
-"""The number of the phase in which a manifest is in force."""
+"""The code of the phase in which a manifest is in force."""
 
 
 class Protection(NamedTuple):
-    """How far a coordinator is protected from a rollback by its host.
+    """The protection of a coordinator against a rollback by its host.
 
-    ``note``: the remaining danger; empty if there is none. ``witnesses``: None if the manifest
-    names none.
+    ``note`` is the remaining danger, or "". ``witnesses`` is None for a manifest without witnesses.
     """
 
     note: str = ""
     witnesses: "Witnesses | None" = None
 
     def rows(self) -> dict[str, str]:
-        """Return names and values for people."""
+        """Return rows for people."""
         from keyhouse.views.witnesses import witness_rows
 
         rows = {"rollback": self.note} if self.note else {}
@@ -51,7 +50,7 @@ def protection_under(raw: bytes, coordinator: "Coordinator", status: "Status") -
 
     try:
         manifest = decode(raw)
-    except InvalidError:  # of a later version
-        return Protection("not known: this version cannot read the manifest")
+    except InvalidError:  # the manifest of a later version
+        return Protection("unknown: this version cannot read the manifest")
     witnesses = witnesses_of(coordinator, manifest, status.lease)
     return Protection(manifest.config.rollback_note, witnesses)

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from keyhouse.client import Coordinator, SecretObject
 
 
-_UPLOAD = "keyhouse secret set uploads one"
+_UPLOAD = "upload a value with keyhouse secret set"
 
 
 def raw_value(name: str, secret: "SecretObject", *, to_terminal: bool) -> bytes:
-    """Return exactly the bytes of a key or of data; of a certificate PEM, then its private key.
+    """Return exactly the bytes of a key or of data; for a certificate PEM, then its private key.
 
-    Raises ``RefusedError`` if there is no value, or if a terminal cannot show it.
+    Raises ``RefusedError`` for a missing value, and for a value that a terminal cannot show.
     """
     if secret.private is None and not secret.cert:
         raise RefusedError(f"secret {quoted(name)} has no value yet", hint=_UPLOAD)
@@ -45,14 +45,14 @@ def raw_value(name: str, secret: "SecretObject", *, to_terminal: bool) -> bytes:
         return (certificate_pem(secret.cert) + key).encode()
     if to_terminal and not _is_text(value.removesuffix(b"\n")):
         raise RefusedError(
-            f"secret {quoted(name)} is binary, and no terminal can show it",
-            hint="-o FILE for a new file, or a pipe",
+            f"secret {quoted(name)} is binary, and a terminal cannot show it",
+            hint="pass -o FILE for a new file, or use a pipe",
         )
     return value
 
 
 def shown_values(fields: Mapping[str, object]) -> dict[str, str]:
-    """Return the fields of a secret as text; a value that is private and public comes once."""
+    """Return the fields of a secret as text; equal private and public values become one row."""
     rows = {name: _shown(value) for name, value in fields.items()}
     private, public = fields.get("private"), fields.get("public")
     if "cert" in fields or private != public:
@@ -99,30 +99,45 @@ def get(
         Argument(
             metavar="NAME... HOST",
             complete=names_of("Secrets"),
-            help="names of secrets, then the address (see status)",
+            help="names of secrets, then the address of the Client API. With a context, the last"
+            " word is the address only if it has a dot or a colon, or is localhost; write a secret"
+            " with such a name before HOST",
         ),
     ],
     trusting: TrustOptions,
     user: User,
     output: Output = "",
     *,
-    show: Annotated[bool, Option("--show", help="print secrets on a terminal")] = False,
+    show: Annotated[
+        bool,
+        Option(
+            "--show", help="print secrets on a terminal; without this option, the command refuses"
+        ),
+    ] = False,
     raw: Annotated[
-        bool, Option("--raw", help="exactly the bytes of one secret; of a certificate PEM")
+        bool,
+        Option(
+            "--raw",
+            help="print exactly the bytes of a single secret, a certificate as PEM"
+            " with its key; binary values need -o or a pipe",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print secrets that you may read: all of them, or none.
 
-    Example: keyhouse secret get apiToken localhost:4433 --cert bob.crt --key bob.key
-    --attestation attestation.json --simulation-root root.pem -o secrets.json
+    Example: keyhouse secret get apiToken localhost:4433 --cert bob.crt --key bob.key --attestation
+    attestation.json --simulation-root root.pem -o secrets.json
 
-    With -o or --json they are one JSON object, values in base64; with --raw the value alone.
+    With -o or --json, the output is a JSON object with values in base64. With --raw, the output is
+    the value alone.
     """
     _require_no_watcher(output, show=show)
     names, target = split_words(words, trusting)
     if raw and (as_json or len(set(names)) > 1):
-        raise WrongUsageError("--raw is for one secret, and not for JSON", hint="leave out --raw")
+        raise WrongUsageError(
+            "--raw prints a single secret, and no JSON", hint="omit --raw, or pass one name"
+        )
     with coordinator_of(target, user) as coordinator, _knowing(coordinator, names):
         found = coordinator.secrets(names)
     if raw:
@@ -137,7 +152,7 @@ def get(
 
 
 class OneSecret(OptionGroup, frozen=True, kw_only=True):
-    """Where the value of one secret comes from, in place of a file of many."""
+    """Sources of the value of a single secret, instead of a JSON file with several secrets."""
 
     from_pem: Annotated[
         str,
@@ -145,7 +160,7 @@ class OneSecret(OptionGroup, frozen=True, kw_only=True):
             "--from-pem",
             metavar="NAME",
             complete=names_of("Secrets"),
-            help="FILE is PEM, a certificate with its private key if there is one: set it as NAME",
+            help="FILE is a PEM certificate, optionally with its private key: set it as NAME",
         ),
     ] = ""
     from_file: Annotated[
@@ -154,20 +169,23 @@ class OneSecret(OptionGroup, frozen=True, kw_only=True):
     ] = ""
     value: Annotated[
         str,
-        Option("--value", metavar="-", help="- sets NAME to standard input; a terminal is asked"),
+        Option(
+            "--value",
+            metavar="-",
+            help="-: set NAME to the bytes of standard input (on a terminal, the command asks)",
+        ),
     ] = ""
 
     def given(self, name: str) -> Secret | None:
-        """Return the value for the secret ``name``; None: in the file of many, or in PEM."""
+        """Return the value of the secret ``name``, or None if it is in the JSON or PEM file."""
         if sum(map(bool, (self.from_pem, self.from_file, self.value))) > 1:
             raise WrongUsageError(
-                "the value comes from two places", hint="--from-file, --value or --from-pem"
+                "two options name the value", hint="pass --from-file, --value or --from-pem"
             )
         if self.value not in {"", "-"}:
             raise WrongUsageError(
-                "--value takes no value from the command line, which other users of the machine"
-                " see",
-                hint="--value - reads standard input, or asks; --from-file FILE",
+                "--value accepts only -, because other users of the machine see command lines",
+                hint="pass --value - for standard input, or --from-file FILE",
             )
         if self.from_file:
             return Secret(read_file(self.from_file))
@@ -177,7 +195,9 @@ class OneSecret(OptionGroup, frozen=True, kw_only=True):
             return Secret(read_file("-"))
         typed = password_for(f"value of {printable(name)}", None)
         if typed is None:
-            raise WrongUsageError("no value was typed", hint="type one, or --from-file FILE")
+            raise WrongUsageError(
+                "the typed value is empty", hint="type a value, or pass --from-file FILE"
+            )
         return typed
 
 
@@ -188,8 +208,8 @@ def set_secrets(
         Argument(
             metavar="FILE|NAME",
             complete=names_of("Secrets"),
-            help='JSON {"name": {"key": base64} ...}, or - for standard input; with --from-file or'
-            " --value the name of one secret",
+            help='JSON file {"name": {"key": base64} ...}; - for standard input; with --from-file'
+            " or --value, the name of a single secret",
         ),
     ],
     target: Target,
@@ -200,11 +220,12 @@ def set_secrets(
 ) -> None:
     """Upload user-defined secrets: all of them, or none.
 
-    Example: keyhouse secret set apiToken localhost:4433 --from-file token.txt --cert bob.crt
-    --key bob.key --attestation attestation.json --simulation-root root.pem
+    Example: keyhouse secret set apiToken localhost:4433 --from-file token.txt --cert bob.crt --key
+    bob.key --attestation attestation.json --simulation-root root.pem
 
-    One secret takes exactly the bytes that are given, a line end included; one that is a
-    certificate takes PEM, with its private key. Many take a JSON file.
+    A single secret receives exactly the given bytes, including a line end. A certificate is PEM,
+    with its private key. The JSON file of several secrets is {"name": {"key": base64}}. For a
+    certificate, the fields are cert, private and public (DER or PEM, in base64).
     """
     from keyhouse.views.secrets import read_pem_secret, read_secret_file, upload_of
 
@@ -229,10 +250,11 @@ def set_secrets(
 def list_secrets(target: Target, *, as_json: AsJson = False) -> None:
     """List the secrets of the manifest in force.
 
-    It says their types, and who may read and write them.
+    The list has the types of the secrets, the origin of their values, and the users who may read
+    and write them.
 
-    Example: keyhouse secret list localhost:4433 --attestation attestation.json
-    --simulation-root root.pem
+    Example: keyhouse secret list localhost:4433 --attestation attestation.json --simulation-root
+    root.pem
     """
     from keyhouse.views.secrets import described_secrets
 
@@ -252,22 +274,23 @@ def list_secrets(target: Target, *, as_json: AsJson = False) -> None:
 def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Target]:
     """Return names and coordinator of ``NAME... HOST``.
 
-    In a context that has an address HOST may be left out; then the last word is one only if it
-    looks like one: with a colon or a dot, or ``localhost``. Raises ``WrongUsageError`` without a
-    name, and for a word that looks like one and is not said to be another coordinator.
+    With a context that has an address, HOST is optional. Then the last word is an address only if
+    it contains a colon or a dot, or is ``localhost``. Raises ``WrongUsageError`` without a name.
+    Also raised for such a word that differs from the context's address, unless options name the
+    identity of another coordinator.
     """
     named = context_for(trusting.context)
     last = words[-1]
     is_host = named is None or not named.context.address or _looks_like_address(last)
     names = words[:-1] if is_host and (len(words) > 1 or named is None) else words
     if not names:
-        raise WrongUsageError("no secret is named", hint="keyhouse secret get NAME... HOST")
+        raise WrongUsageError("no name of a secret", hint="keyhouse secret get NAME... HOST")
     host = last if len(names) < len(words) else ""
     if named is not None and trusting.attestation is None and is_of_another(named, host):
         raise WrongUsageError(
-            f"{host} is read as an address, and the context {named.name!r} is for"
+            f"{host} looks like an address, and the context {named.name!r} is for"
             f" {named.context.address}",
-            hint=f"if it is a secret, name the address, too: keyhouse secret get ... {host}"
+            hint=f"if {host} is a secret, add the address: keyhouse secret get ... {host}"
             f" {named.context.address}",
         )
     return names, Target.at(host, trusting)
@@ -282,16 +305,16 @@ def _is_shown(output: str) -> bool:
 
 
 def _require_no_watcher(output: str, *, show: bool) -> None:
-    """Return if secrets may be printed: not on a terminal, where someone may look on."""
+    """Refuse to print secrets on a terminal, where other people may see them."""
     if sys.stdout.isatty() and not output and not show:
         raise WrongUsageError(
-            "secrets are not printed on a terminal",
-            hint="-o FILE for a new file, a pipe, or --show to see them here",
+            "the command does not print secrets on a terminal",
+            hint="pass -o FILE for a new file, use a pipe, or pass --show to print them here",
         )
 
 
 def _object(secret: "SecretObject") -> dict[str, object]:
-    """Return the fields that a secret has; this is where values leave their ``Secret``."""
+    """Return the existing fields of a secret. Here values leave their ``Secret``."""
     fields: dict[str, object] = {"type": secret.type, "userDefined": secret.user_defined}
     if secret.size:
         fields["size"] = secret.size
@@ -304,9 +327,10 @@ def _object(secret: "SecretObject") -> dict[str, object]:
 
 @contextmanager
 def _knowing(coordinator: "Coordinator", names: Iterable[str]) -> Iterator[None]:
-    """Say which of the ``names`` the manifest does not have, if the coordinator refuses the block.
+    """Name an unknown secret among ``names`` if the coordinator refuses a call of the block.
 
-    To it, an unknown name is one without a permission. Raises ``NotFoundError`` instead.
+    For the coordinator, an unknown name is a name without a permission. Raises ``NotFoundError``
+    instead.
     """
     from keyhouse.client import CallRefusedError
     from keyhouse.views.secrets import unknown_secret

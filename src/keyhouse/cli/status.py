@@ -1,4 +1,4 @@
-"""`keyhouse status`: verify a coordinator, then say how it is."""
+"""`keyhouse status`: verify a coordinator, then print its state."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Seen(NamedTuple):
-    """A coordinator as it proved to be, and what it said."""
+    """A verified coordinator, and its answers."""
 
     proven: "TrustedCoordinator"
     status: "Status"
-    manifest: bytes = b""  # in force; empty: none
+    manifest: bytes = b""  # the manifest in force, or empty
     protection: Protection = Protection()
-    news: tuple[str, ...] = ()  # of manifests that the memory did not know
+    news: tuple[str, ...] = ()  # about manifests that are new for the memory
 
 
 @command
@@ -32,15 +32,21 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
     Example: keyhouse status localhost:4433 --attestation keyhouse-data/simulation/attestation.json
     --simulation-root keyhouse-data/simulation/root.pem
 
-    It says of each check whether it was done. A quote does not show who began the deployment:
-    --first-manifest compares that.
+    The output states for each check whether it was done. It also states whether witnesses prevent a
+    rollback: then it names the witnesses that have cosigned, the last cosignature and the rest of
+    the lease. With --json, the field notProtected states the remaining danger of a rollback if a
+    manifest is in force, and witnesses has their cosignatures. A quote does not show the first
+    manifest of the deployment: --first-manifest compares that.
     """
     simulated = target.settled().simulation_root is not None
-    seen = _seen(target) or _seen(target)  # an update may have come between two answers
+    seen = _seen(target) or _seen(target)  # an update between two answers causes None
     if seen is None:
         from keyhouse.client import TrustError
 
-        raise TrustError("the manifest in force is not the last one in the line of the root")
+        raise TrustError(
+            "the manifest in force is not the last manifest in the line of the root",
+            hint="try again; if the error stays, do not trust the coordinator",
+        )
     if as_json:
         show_json(_object(seen, simulated=simulated))
         return
@@ -61,7 +67,7 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
 
 
 def _seen(target: Target) -> Seen | None:
-    """Return what is there; None: the manifest in force is not the last one in the line."""
+    """Return the coordinator's state; None if the manifest in force is not the last in the line."""
     from keyhouse.client import Coordinator
 
     proven = trusted(target)

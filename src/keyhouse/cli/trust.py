@@ -1,4 +1,4 @@
-"""`keyhouse trust show | accept | forget`: what is remembered of coordinators."""
+"""`keyhouse trust show | accept | forget`: the remembered coordinators."""
 
 import hashlib
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +23,8 @@ app = Group()
 def show(memory: MemoryOption = "", *, as_json: AsJson = False) -> None:
     """Print the remembered coordinators.
 
-    Of each its address, the SHA-256 of its root, its newest state, and the newest head of its log.
+    For each coordinator, the output has its address, the SHA-256 of its root, its newest state, and
+    the newest head of its log.
 
     Example: keyhouse trust show
     """
@@ -32,7 +33,7 @@ def show(memory: MemoryOption = "", *, as_json: AsJson = False) -> None:
         show_json({"coordinators": [_object(memories, where) for where in sorted(memories.roots)]})
         return
     if not memories.roots:
-        click.echo("no coordinator is remembered; --memory FILE names another memory", err=True)
+        click.echo("no coordinator is remembered; pass --memory FILE for another memory", err=True)
     for where in sorted(memories.roots):
         show_rows({name: value for name, value in _object(memories, where).items() if value})
 
@@ -41,8 +42,9 @@ def show(memory: MemoryOption = "", *, as_json: AsJson = False) -> None:
 def accept(target: Target, *, as_json: AsJson = False) -> None:
     """Accept every manifest that was ever in force at HOST.
 
-    It prints those that were not accepted before, and which of them let more people or code learn
-    the keys. --accepted-manifests-only refuses manifests that are neither accepted nor named.
+    The command prints the manifests that were not accepted before, and those that let more people
+    or code learn the keys. Other commands with --accepted-manifests-only then admit these
+    manifests.
 
     Example: keyhouse trust accept localhost:4433 --attestation attestation.json
     """
@@ -54,7 +56,8 @@ def accept(target: Target, *, as_json: AsJson = False) -> None:
     line = proven.line
     if line is None:
         raise NotFoundError(
-            "there is no line of manifests to accept", hint="keyhouse status says why"
+            "the coordinator has no line of manifests to accept",
+            hint="see the reason in keyhouse status",
         )
     seen = memory.read().lines.get(hashlib.sha256(proven.root_der).hexdigest())
     before = 0 if seen is None else seen.accepted
@@ -69,18 +72,20 @@ def accept(target: Target, *, as_json: AsJson = False) -> None:
 
 @app.command("forget")
 def forget(
-    host: Annotated[str, Argument(metavar="HOST", help="its address: HOST or HOST:PORT")],
+    host: Annotated[
+        str, Argument(metavar="HOST", help="address of the coordinator: HOST or HOST:PORT")
+    ],
     memory: MemoryOption = "",
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Forget the deployment that was seen at HOST.
+    """Forget the deployment at HOST.
 
-    The next one that proves what it is will be accepted there.
+    Afterwards, commands accept the next verified deployment at this address.
 
     Example: keyhouse trust forget localhost:4433
 
-    For a deployment that was set up again, or an older copy that was restored, on purpose.
+    Use this command after a new setup, or after a restore of an older copy.
     """
     from keyhouse.client import forgotten, parse_address
 
@@ -95,7 +100,7 @@ def forget(
     _required(memory).change(step)
     if not lost:
         raise NotFoundError(
-            f"nothing is remembered of {address}", hint="keyhouse trust show lists all"
+            f"the memory has no entry for {address}", hint="list all with keyhouse trust show"
         )
     show_result({"forgotten": lost}, {"forgotten": ", ".join(lost)}, as_json=as_json)
 
@@ -103,7 +108,7 @@ def forget(
 def _required(option: str) -> "StateMemory":
     memory = memory_of(option)
     if memory is None:
-        raise NotFoundError("there is no memory", hint="--memory FILE names one")
+        raise NotFoundError("there is no memory", hint="pass --memory FILE")
     return memory
 
 

@@ -1,4 +1,4 @@
-"""`keyhouse version`: of this program, and of a coordinator."""
+"""`keyhouse version`: the version of this program, and of a coordinator."""
 
 from typing import Annotated
 
@@ -12,13 +12,16 @@ from keyhouse.cli.parser import Argument, AsJson, command
 @command
 def version(
     trusting: TrustOptions,
-    host: Annotated[str, Argument(metavar="HOST", help="ask the coordinator there, too")] = "",
+    host: Annotated[
+        str,
+        Argument(metavar="HOST", help="also print the version of the coordinator at this address"),
+    ] = "",
     *,
     as_json: AsJson = False,
 ) -> None:
     """Print the version of this program or a coordinator.
 
-    With a HOST or a --context it prints that of the coordinator, too.
+    With HOST or --context, the command verifies the coordinator, and prints its version, too.
 
     Example: keyhouse version
     """

@@ -1,4 +1,4 @@
-"""`keyhouse workload`: who has joined, what was counted of them, and who was refused."""
+"""`keyhouse workload`: list activations with their counters, and refused activations."""
 
 import sys
 import time
@@ -25,11 +25,19 @@ if TYPE_CHECKING:
 app = Group()
 
 _HEAD: Final = ("time", "type", "package", "TCB", "uuid", "names", "")
-_ALWAYS: Final = 6  # columns that are shown even if they are empty
+_ALWAYS: Final = 6  # columns that the table shows even if they are empty
 _LIMITS: Final = ("type", "package", "activations")
 _REFUSED: Final = ("newest", "times", "type", "package", "uuid", "reason")
 _SHOWN: Final = 3  # counters of a workload in the table
-_WIDTHS: Final = (24, 12, 12, 18, 36, 0, 0)  # of columns that grow, without a table
+_WIDTHS: Final = (
+    24,
+    12,
+    12,
+    18,
+    36,
+    0,
+    0,
+)  # widths of the columns with --watch, which prints no table
 
 
 @app.command("list")
@@ -38,25 +46,26 @@ def list_workloads(
     user: User,
     *,
     everything: Annotated[
-        bool, Option("--all", help="all that the coordinator keeps, not the newest 1,000 alone")
+        bool, Option("--all", help="list all stored activations, not only the newest 1,000")
     ] = False,
     watch: Annotated[
-        bool, Option("--watch", "-w", help="stay, and print who joins; ended with Ctrl+C")
+        bool, Option("--watch", "-w", help="continue, and print new activations until Ctrl-C")
     ] = False,
     interval: Annotated[
-        int, Option("--interval", metavar="SECONDS", help="how often to ask", range=(1, 3600))
+        int, Option("--interval", metavar="SECONDS", help="time between requests", range=(1, 3600))
     ] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """List who has joined, oldest first, with counters and limits.
+    """List activations, oldest first, with counters and limits.
 
-    It answers users who may update the manifest.
+    The list has the newest 1,000 activations. The coordinator answers only users who may update the
+    manifest.
 
-    Example: keyhouse workload list localhost:4433 --cert alice.crt --key alice.key
-    --attestation attestation.json --simulation-root root.pem
+    Example: keyhouse workload list localhost:4433 --cert alice.crt --key alice.key --attestation
+    attestation.json --simulation-root root.pem
 
-    The package is that of the type in the manifest in force. With --watch and --json each
-    activation is an object on a line of its own. With --watch no counters are shown.
+    The package is the package of the type in the manifest in force. With --watch and --json, each
+    activation is an object on its own line. With --watch, the command prints no counters.
     """
     with coordinator_of(target, user) as coordinator:
         found = _Trail(coordinator, 0 if everything else None)
@@ -73,16 +82,16 @@ def list_workloads(
 
 @app.command("refused")
 def list_refused(target: Target, user: User, *, as_json: AsJson = False) -> None:
-    """List activations that were refused, with reasons, newest first.
+    """List refused activations with their reasons, newest first.
 
-    It answers users who may update the manifest.
+    The coordinator answers only users who may update the manifest.
 
-    Example: keyhouse workload refused localhost:4433 --cert alice.crt --key alice.key
-    --attestation attestation.json --simulation-root root.pem
+    Example: keyhouse workload refused localhost:4433 --cert alice.crt --key alice.key --attestation
+    attestation.json --simulation-root root.pem
 
-    They are those that the coordinator which answers has refused since it was started; of several
-    coordinators each knows its own. Equal ones are counted. A type without a package is not in the
-    manifest.
+    The list has the refusals by the answering coordinator since its start. Each of several
+    coordinators has its own list. Equal refusals are counted. A type without a package is not in
+    the manifest.
     """
     with coordinator_of(target, user) as coordinator:
         found = coordinator.refused_activations()
@@ -90,7 +99,7 @@ def list_refused(target: Target, user: User, *, as_json: AsJson = False) -> None
         show_json(found)
         return
     if not found.refused:
-        sys.stdout.write(f"nothing was refused since {printable(found.since)}\n")
+        sys.stdout.write(f"no activation was refused since {printable(found.since)}\n")
         return
     show_table(_REFUSED, [_refused_row(each) for each in found.refused])
 
@@ -101,14 +110,14 @@ def _refused_row(each: "RefusedActivation") -> tuple[str, ...]:
 
 
 class _Trail:
-    """The activations from number ``start`` on (None: the newest page), each once."""
+    """The activations from number ``start`` on, each once; None means the newest page."""
 
     def __init__(self, coordinator: "Coordinator", start: int | None) -> None:
         self._coordinator = coordinator
         self._next = self.start = start
 
     def until_now(self) -> "Iterator[Activation]":
-        """Yield those that are new since the last call."""
+        """Yield the new activations since the last call."""
         while True:
             page = self._coordinator.activations(self._next)
             self._next = page.next
@@ -138,7 +147,7 @@ class _Counted(NamedTuple):
 
 
 def _counted(coordinator: "Coordinator", start: int | None) -> _Counted:
-    """Return what was counted of the workloads from number ``start`` on, as in ``_Trail``."""
+    """Return the counters of the workloads from number ``start`` on, as in ``_Trail``."""
     found: dict[tuple[str, str], WorkloadCounters] = {}
     while True:
         page = coordinator.counters(start)

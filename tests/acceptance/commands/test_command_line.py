@@ -318,7 +318,7 @@ def test_output_that_cannot_be_written_is_a_failure_without_a_traceback(
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr == b"error: the output cannot be written: no space left on device\n"
+    assert done.stderr == b"error: cannot write the output: no space left on device\n"
 
 
 @pytest.mark.parametrize("words", [("version",), ("manifest", "schema")])
@@ -333,8 +333,8 @@ def test_a_reader_that_has_gone_is_told_nothing(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("words", "closed", "code", "said"),
     [
-        ("version", ">&-", 1, b"error: the output cannot be written: bad file descriptor\n"),
-        ("version --json", ">&- <&-", 1, b"error: the output cannot be written: bad file desc"),
+        ("version", ">&-", 1, b"error: cannot write the output: bad file descriptor\n"),
+        ("version --json", ">&- <&-", 1, b"error: cannot write the output: bad file desc"),
         ("manifest check -", "<&-", 1, b"<standard input>:1:1: error: is empty"),
         ("manifest template", "<&-", 1, b"error: not a terminal"),
         ("manifest check none", "2>&-", 1, b""),
@@ -391,7 +391,7 @@ def test_names_that_are_not_text_make_no_manifest(option: str) -> None:
     ended = run("manifest", "template", *words)
 
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err.startswith("error: a name is not text")
+    assert ended.err.startswith("error: a name is not UTF-8")
 
 
 def test_names_that_are_not_text_are_escaped_in_json() -> None:

@@ -75,10 +75,13 @@ def test_every_next_step_works_as_printed_and_the_next_start_continues(tmp_path:
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
 
-    assert "running: workloads that the manifest" in printed["verify it, and see its state"]
+    assert (
+        "running: workloads that the manifest"
+        in printed["verify the coordinator, and print its state"]
+    )
     assert "hello" in printed["read a secret, as dev"]
-    assert printed["become a workload"] == "a token of 32 digits\n"
-    assert (second.code, "a coordinator runs in keyhouse-dev already" in second.err) == (1, True)
+    assert printed["join as a workload"] == "a token of 32 digits\n"
+    assert (second.code, "a coordinator already runs in keyhouse-dev" in second.err) == (1, True)
     assert (tmp_path / "errors").read_text() == "ended\n"
     assert contexts(tmp_path) == "\n"
     host, _, port = ready["clientApi"].partition(":")
@@ -159,7 +162,7 @@ def test_a_manifest_of_ones_own_is_set_at_once_with_a_user_who_has_its_secrets(
         assert process.wait(PATIENCE) == 1
 
     told_last = json.loads((tmp_path / "errors").read_text())["error"]["message"]
-    assert told_last == "the coordinator has ended by itself (SIGKILL)"
+    assert told_last == "the coordinator ended without a request (SIGKILL)"
     refused = run("dev", "--manifest", str(other), *_ANY_PORTS, env=env, folder=tmp_path)
     assert (refused.code, refused.out) == (1, "")
     assert "has another manifest" in refused.err
@@ -235,7 +238,7 @@ def test_its_terminal_tells_what_happens_in_colour(tmp_path: Path) -> None:
         (("--listen", "192.0.2.1"), "error: cannot listen at 192.0.2.1: "),
         (("--listen", "not an address"), "error: cannot listen at not an address: it is not an"),
         (("--no-user", "--ephemeral"), "error: --no-user has no effect here"),
-        (("--folder", "x", "--ephemeral"), "error: --ephemeral keeps nothing in a folder"),
+        (("--folder", "x", "--ephemeral"), "error: --folder has no effect with --ephemeral"),
     ],
     ids=[
         "no file",

@@ -44,7 +44,7 @@ def test_a_coordinator_that_is_well(running: Server, tmp_path: Path) -> None:
     for check in ("state", "its version", "root certificate", "intermediate certificate"):
         assert found[check]["level"] == "ok", found[check]
     assert "no witnesses: " in found["rollback"]["found"]
-    assert found["state directory"]["found"] != "private, and nobody is using it"
+    assert found["state directory"]["found"] != "private, and not in use"
 
 
 def test_a_coordinator_that_cannot_be_reached_or_lost_its_state(

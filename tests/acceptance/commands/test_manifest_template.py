@@ -44,7 +44,10 @@ def test_parts_from_flags_make_a_manifest_that_passes(files: Path) -> None:
 
     ended = run("manifest", "template", *words, folder=files)
 
-    assert (ended.code, ended.err) == (0, "next: edit it, then keyhouse manifest check FILE\n")
+    assert (ended.code, ended.err) == (
+        0,
+        "next: edit the manifest, then keyhouse manifest check FILE\n",
+    )
     assert "PRIVATE KEY" not in ended.out
     made = run("manifest", "check", "-", stdin=ended.out.encode())
     assert made.code == 0, made.err
@@ -57,7 +60,7 @@ def test_the_output_is_a_new_file(files: Path) -> None:
 
     ended = run(*words, folder=files)
 
-    assert ended == Ended(0, "", "next: edit it, then keyhouse manifest check m.yaml\n")
+    assert ended == Ended(0, "", "next: edit the manifest, then keyhouse manifest check m.yaml\n")
     assert run("manifest", "check", "m.yaml", folder=files).code == 0
     again = run(*words, folder=files)
     assert again.code == 1
@@ -112,7 +115,7 @@ def test_on_a_terminal_it_asks_again_until_an_answer_is_right(files: Path) -> No
         ("packages", f"app=signer:{_ID},product:{'9' * 5000},version:1", "neither a UniqueID nor"),
         ("secrets", "a=aes", '"aes" is not a type of secret'),
         ("users", "alice=nowhere.pem", "cannot read nowhere.pem"),
-        ("users", f"alice={__file__}", "holds no PEM block CERTIFICATE"),
+        ("users", f"alice={__file__}", "has no PEM block CERTIFICATE"),
     ],
 )
 def test_a_part_that_is_typed_wrong_is_named(option: str, text: str, problem: str) -> None:

@@ -403,8 +403,8 @@ def test_a_plan_is_printed_for_people_and_for_programs_and_changes_nothing(
         'user "carol" is removed',
         'marble "app": its arguments differ',
         "a lost state cannot be recovered",
-        "secrets that stay: 2",
-        "of these not uploaded yet: note",
+        "unchanged secrets: 2",
+        "of these, not uploaded yet: note",
         "agreement: 2 of alice, bob, carol",
     ):
         assert line in printed

@@ -170,7 +170,7 @@ def test_the_first_manifest_can_be_pinned_instead(exported: Exported) -> None:
         (("--no-witnesses",), False, "--root-fingerprint or --manifest-fingerprint"),
         (("--no-witnesses", "--max-age", "1"), True, "only witnesses prove a time"),
         (("--no-witnesses", "--manifest-fingerprint", "0" * 64), True, "no deployment"),
-        (("--no-witnesses", "--manifest-fingerprint", "0"), False, "64 hexadecimal digits"),
+        (("--no-witnesses", "--manifest-fingerprint", "0"), False, "64 hex digits"),
     ],
 )
 def test_what_is_trusted_has_to_be_said(

@@ -191,7 +191,7 @@ def test_only_what_verifies_is_restored(watched: Watched) -> None:
     bundle.write_bytes(whole)
     (watched.mirror / "key").unlink()
     ended = run("log", "restore", data, str(watched.mirror))
-    assert "the mirror does not tell the key of its log" in ended.err
+    assert "has no file with the key of its log" in ended.err
     ended = run("log", "restore", data, f"http://{watched.host}/nothing")
     assert ended.code == 3
 

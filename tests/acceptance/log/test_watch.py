@@ -95,7 +95,7 @@ def test_every_new_leaf_is_told_once(watcher: Watcher, tmp_path: Path) -> None:
         assert (
             " 7 secrets-uploaded: writer uploaded: note, claimed by the coordinator\n" in ended.out
         )
-        assert "witness-silent: the witness at http://w.example cannot be asked" in ended.out
+        assert "witness-silent: the witness at http://w.example does not answer" in ended.out
         assert (mirror / "checkpoint").exists()
     alerts = [json.loads(line) for line in watcher.alerts.read_text().splitlines()]
     assert [each["index"] for each in alerts] == [5, 6]
@@ -144,10 +144,10 @@ def test_witnesses_tell_what_was_withheld(watcher: Watcher) -> None:
         shutil.copytree(older, watcher.server.data)
         with watcher.server:
             (alert,) = told(watcher.look(*words), "withheld")
-            assert "has seen 13 leaves, and 4 are shown here" in alert["text"]
+            assert "has seen 13 leaves, expected at most 4" in alert["text"]
             watcher.upload(9)
             (alert,) = told(watcher.look(*words), "withheld")
-            assert "has seen another log of 13 leaves" in alert["text"]
+            assert "has seen a different log of 13 leaves" in alert["text"]
             assert witness.told == other.told == [200, 409, 409]
 
 
@@ -190,7 +190,7 @@ def test_a_log_that_does_not_continue_is_kept_and_others_are_watched(watcher: Wa
         (kept,) = watcher.state.parent.glob("*.broken-*")
         (line,) = ended.out.splitlines()
         assert (ended.code, line[0]) == (4, "!")
-        assert f"{watcher.host} ended: {broken} (what was served is kept in {kept};" in line
+        assert f"{watcher.host} ended: {broken} (the evidence is in {kept};" in line
         assert broken in ended.err
         assert watcher.state.read_bytes() == before
         same = watcher.host.replace("127.0.0.1", "localhost")  # of which nothing is known
@@ -211,4 +211,4 @@ def test_a_log_that_does_not_continue_is_kept_and_others_are_watched(watcher: Wa
         watcher.state.chmod(0o620)
         planted = watcher.look()
     assert (ended.code, "is damaged" in ended.err) == (1, True)
-    assert (planted.code, "others can write" in planted.err) == (1, True)
+    assert (planted.code, "other users can write" in planted.err) == (1, True)

@@ -149,7 +149,7 @@ def test_a_store_whose_sealed_key_is_lost_is_kept_and_comes_back_for_the_recover
     data, backup, target = (tmp_path / name for name in ("data", "backup", "restored"))
     shutil.copytree(place / "data", data)
     (data / "sealed_key").unlink()
-    assert "it cannot be decrypted here" in refused("backup", data, backup, *_SIMULATION)
+    assert "the store cannot be decrypted here" in refused("backup", data, backup, *_SIMULATION)
     for words in (("backup", data, backup), ("restore", backup, target)):
         found = command(*words)["checked"]
         assert (found["ok"], found["decrypted"]) == (False, False)

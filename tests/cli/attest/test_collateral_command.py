@@ -74,7 +74,7 @@ def test_a_bundle_is_fetched_for_a_quote_and_checks(air: Air, tmp_path: Path) ->
     assert "SIMULATION" in checked.out
     again = run("collateral", "fetch", air.quote, *to_pccs, "-o", output)
     assert again.code == 1
-    assert "not overwritten" in again.err
+    assert "do not overwrite files" in again.err
 
 
 def test_a_bundle_is_fetched_for_an_fmspc_to_standard_output(air: Air) -> None:
@@ -145,7 +145,7 @@ def test_collateral_of_another_vendor_is_not_written(air: Air, tmp_path: Path) -
     [
         (("quote",), "no PCCS: pass --pccs"),
         (("--pccs", "https://a"), "no platform: pass"),
-        (("quote", "--fmspc", "511151115111", "--pccs", "https://a"), "no platform: pass"),
+        (("quote", "--fmspc", "511151115111", "--pccs", "https://a"), "two platforms: pass"),
         (("--fmspc", "5111", "--pccs", "https://a"), "invalid --fmspc"),
         (("--fmspc", "511151115111", "--pccs", "http://a"), "address of the PCCS"),
         (("--fmspc", "511151115111", "--pccs", "https://a", "--pccs-ca", "/dev/null"), "is empty"),

@@ -88,15 +88,15 @@ def test_digests_of_other_algorithms_are_passed_over() -> None:
         (b"", "it ends inside its header"),
         (b"junk" * 40, "it ends inside its header"),
         (event(1, 4, b""), "it ends inside its header"),
-        (header((SHA256, 32)), "no digests of SHA-384"),
-        (header((SHA384, 32)), "no digests of SHA-384"),
-        (header((SHA384, 48)).replace(b"Event03", b"Event02"), "is not that of an event log"),
+        (header((SHA256, 32)), "does not list SHA-384"),
+        (header((SHA384, 32)), "does not list SHA-384"),
+        (header((SHA384, 48)).replace(b"Event03", b"Event02"), "is not the header of an event log"),
         (LOG[:-1], "it ends inside its event"),
-        (LOG + b"\xff" * 40 + b"\1", "does not name"),
-        (LOG + event(5, 4, b""), "in no register"),
-        (LOG + event(0, 4, b""), "in no register"),
-        (LOG + struct.pack("<IIII", 1, 4, 0, 0), "in no register"),
-        (LOG + struct.pack("<IIIH", 1, 4, 1, SHA256) + bytes(32), "does not name"),
+        (LOG + b"\xff" * 40 + b"\1", "outside the header's list"),
+        (LOG + event(5, 4, b""), "does not extend RTMR0 to RTMR3"),
+        (LOG + event(0, 4, b""), "does not extend RTMR0 to RTMR3"),
+        (LOG + struct.pack("<IIII", 1, 4, 0, 0), "does not extend RTMR0 to RTMR3"),
+        (LOG + struct.pack("<IIIH", 1, 4, 1, SHA256) + bytes(32), "outside the header's list"),
     ],
 )
 def test_what_is_no_event_log_is_refused(raw: bytes, problem: str) -> None:
@@ -151,4 +151,4 @@ def test_only_a_confidential_vm_has_registers(tmp_path: Path) -> None:
     ended = typed("attest", "events", str(log), "--quote", str(quote))
 
     assert ended.exit_code == 1
-    assert "not of a confidential VM" in ended.stderr
+    assert "not a quote of a TDX VM" in ended.stderr

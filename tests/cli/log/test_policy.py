@@ -44,7 +44,7 @@ def test_a_policy_that_allows_a_fork_says_so(tmp_path: Path) -> None:
     shown = typed("log", "policy", "check", file).stdout
     found = json.loads(typed("log", "policy", "check", file, "--json").stdout)
 
-    assert "although no witness lies" in shown
+    assert "even if no witness lies" in shown
     assert found == {
         "witnesses": [
             {"name": name, "key": str(each.verifier), "url": f"https://{name}.example"}

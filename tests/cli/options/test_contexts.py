@@ -120,10 +120,10 @@ def test_contexts_that_are_added_at_the_same_time_are_all_kept() -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("add", "prod"), "there is a context"),
+        (("add", "prod"), "already exists"),
         (("add", "../x"), "cannot name a context"),
         (("add", "none"), "cannot name a context"),
-        (("add", "x", "--cert", "c"), "go together"),
+        (("add", "x", "--cert", "c"), "--cert or --key is missing"),
         (("add", "x", "--address", "https://x"), "not host:port"),
         (("add", "x", "--log-max-age", "60"), "--log-max-age has no effect here"),
         (("add", "x", "--cert", "c", "--key", "k", "--pkcs12", "p"), "two users"),
@@ -252,7 +252,7 @@ def test_one_that_is_named_comes_before_the_variable_and_that_before_the_one_in_
 def test_context_in_use_does_not_speak_for_other_coordinators() -> None:
     keep(simulation_root="/sim.pem")
 
-    with pytest.raises(WrongUsageError, match="is not applied: it is for"):
+    with pytest.raises(WrongUsageError, match="does not apply: its address is"):
         Target(host="other:4433").settled()
     with pytest.raises(WrongUsageError, match="is for"):
         Target(host="other:4433", context="prod").settled()
@@ -297,7 +297,7 @@ def test_variable_that_is_not_set_does_not_mean_the_context_in_use(words: tuple[
     ended = typed("status", *words)
 
     assert ended.exit_code == 2
-    assert "it is empty" in ended.stderr
+    assert "the value is empty" in ended.stderr
     assert "/a.json" in typed("status").stderr  # the identity of the context
 
 
@@ -391,13 +391,13 @@ def test_name_that_looks_like_a_host_stands_before_the_host(
 def test_name_that_is_treated_as_another_host_is_told(option: str) -> None:
     keep()
 
-    with pytest.raises(WrongUsageError, match="read as an address") as refused:
+    with pytest.raises(WrongUsageError, match="looks like an address") as refused:
         split_words(["a", "db.password"], TrustOptions(context=option))
     assert refused.value.hint.endswith(f"db.password {HOST}")
 
 
 def test_without_a_context_one_word_names_no_secret() -> None:
-    with pytest.raises(WrongUsageError, match="no secret"):
+    with pytest.raises(WrongUsageError, match="no name of a secret"):
         split_words(["h"], TrustOptions())
 
 

@@ -75,13 +75,13 @@ def test_secret_is_encrypted_to_the_coordinator(folder: Path) -> None:
 
 
 WRONG = {
-    "several secrets and no name": (("recovery.json",), '--name one of: "ann", "ben"'),
+    "several secrets and no name": (("recovery.json",), 'pass --name with one of: "ann", "ben"'),
     "no such name": (("recovery.json", "--name", "cleo"), 'no recovery secret "cleo"'),
     "a secret of another": (("recovery.json", "--name", "ben"), "not encrypted to this"),
     "no such file": (("gone.json",), "cannot read gone.json"),
     "an output that is there": (
         ("recovery.json", "--name", "ann", "-o", "ben.key"),
-        "is not overwritten",
+        "do not overwrite files",
     ),
 }
 
@@ -99,7 +99,7 @@ def test_wrong_use_is_refused_and_nothing_printed(
 @pytest.mark.parametrize(
     ("key", "said", "code"),
     [
-        (b"no key", "holds no PEM public key", 1),
+        (b"no key", "is not a PEM public key", 1),
         (_pem(ANN.key), "not an RSA key of 4096 bits", 4),
     ],
     ids=["no key", "weak key"],

@@ -1,1 +1,1 @@
-"""The commands about quotes: ``keyhouse attest``, ``collateral`` and ``package-info``."""
+"""Commands for quotes: ``keyhouse attest``, ``collateral`` and ``package-info``."""

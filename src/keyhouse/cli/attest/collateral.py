@@ -1,4 +1,8 @@
-"""`keyhouse collateral`: fetch bundles for sites without a PCCS, look at them, check them."""
+"""`keyhouse collateral`: fetch, show and check bundles of collateral.
+
+A bundle is a file with the collateral of a kind of platform. Sites without a PCCS verify quotes
+with such a file.
+"""
 
 import asyncio
 import re
@@ -21,12 +25,12 @@ if TYPE_CHECKING:
 
 app = Group()
 
-BundleFile = Annotated[str, Argument(metavar="FILE", help="a bundle, or - for stdin")]
+BundleFile = Annotated[str, Argument(metavar="FILE", help="a bundle; - for standard input")]
 Root = Annotated[
     Path | None,
     Option(
         "--simulation-root",
-        help="root certificate (PEM) of a SIMULATED platform's vendor; without it Intel's",
+        help="root certificate (PEM) of a SIMULATED platform's vendor (default: Intel's root)",
     ),
 ]
 
@@ -34,29 +38,32 @@ _FMSPC = re.compile(r"[0-9a-fA-F]{12}")
 
 
 class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
-    """A kind of platform: by a quote of it, or by name."""
+    """A kind of platform, named by a quote of such a platform or by its FMSPC."""
 
     quote: Annotated[str, Argument(metavar="QUOTE", help="file with a quote of the platform")] = ""
     fmspc: Annotated[
-        str, Option("--fmspc", metavar="HEX", help="kind of platform, without a quote of it")
+        str, Option("--fmspc", metavar="HEX", help="family of the platform, instead of a quote")
     ] = ""
-    tee: Annotated[Literal["sgx", "tdx"], Option("--tee", help="with --fmspc")] = "sgx"
+    tee: Annotated[Literal["sgx", "tdx"], Option("--tee", help="with --fmspc: the kind of TEE")] = (
+        "sgx"
+    )
     ca: Annotated[
         Literal["platform", "processor"],
-        Option("--ca", help="with --fmspc: platform is for servers"),
+        Option("--ca", help="with --fmspc: the CA of its PCK certificates; platform for servers"),
     ] = "platform"
 
     def kind(self, root_ca: bytes) -> "PlatformKind":
-        """Return the kind, of a quote under ``root_ca``.
+        """Return the named kind; the PCK chain of a quote must end in ``root_ca``, DER.
 
-        Raises ``RefusedError`` if there is none.
+        Raises ``RefusedError`` unless exactly one of the quote and ``--fmspc`` is named.
         """
         from keyhouse.attestation import PckCa, PlatformKind, Tee, platform_kind
 
         if bool(self.quote) == bool(self.fmspc):
+            found = "two platforms" if self.quote else "no platform"
             raise RefusedError(
-                "no platform: pass a file with its quote, or --fmspc",
-                hint="such as: keyhouse collateral fetch coordinator.quote --pccs URL",
+                f"{found}: pass either a file with its quote or --fmspc",
+                hint="example: keyhouse collateral fetch coordinator.quote --pccs URL",
             )
         if self.quote:
             from keyhouse.cli.attest.quote_file import reading_quote
@@ -64,7 +71,9 @@ class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
             with reading_quote(self.quote) as raw:
                 return platform_kind(raw, root_ca)
         if not _FMSPC.fullmatch(self.fmspc):
-            raise RefusedError("invalid --fmspc", hint="12 hexadecimal digits")
+            raise RefusedError(
+                f"invalid --fmspc {self.fmspc!r}", hint="an FMSPC has 12 hexadecimal digits"
+            )
         return PlatformKind(Tee(self.tee), self.fmspc.lower(), PckCa(self.ca))
 
 
@@ -80,13 +89,13 @@ def fetch(
     *,
     early: Annotated[
         bool,
-        Option("--early", help="with a TCB recovery that is not in force yet: to rehearse it"),
+        Option("--early", help="include a TCB recovery that is not in force yet, for a rehearsal"),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch the collateral of one kind of platform, and check it.
+    """Fetch the collateral of a kind of platform, and check it.
 
-    The file is a bundle, also for sites without a network.
+    The result is a bundle file. Sites without a network can use the file, too.
 
     Example: keyhouse collateral fetch coordinator.quote --pccs https://pccs.example:8081 -o
     collateral.json
@@ -95,7 +104,7 @@ def fetch(
 
     root_ca = vendor_root(simulation_root)
     if not pccs:
-        raise RefusedError("no PCCS: pass --pccs", hint="name it: --pccs https://name:port")
+        raise RefusedError("no PCCS: pass --pccs", hint="example: --pccs https://pccs.example:8081")
     kind = named.kind(root_ca)
     fetched = _fetched(pccs, ca_of(pccs_ca), kind, root_ca, early=early)
     with long_work("fetching collateral", quiet=as_json):
@@ -110,9 +119,9 @@ def fetch(
 
 @app.command("show")
 def show(file: BundleFile, *, as_json: AsJson = False) -> None:
-    """Print what a bundle says of itself; nothing is checked.
+    """Print the contents of a bundle without a check.
 
-    It says for which platform it is, and until when.
+    The output names the kind of platform and the time of expiry.
 
     Example: keyhouse collateral show collateral.json
     """
@@ -128,13 +137,15 @@ def show(file: BundleFile, *, as_json: AsJson = False) -> None:
 def check(
     file: BundleFile,
     quote: Annotated[
-        Path | None, Option("--quote", help="a quote that has to verify with it")
+        Path | None, Option("--quote", help="also verify this quote with the bundle")
     ] = None,
     simulation_root: Root = None,
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Check the signatures of a bundle, and that it is in its time.
+    """Check the signatures, revocation lists and times of a bundle.
+
+    With --quote, the command also verifies the quote with the bundle.
 
     Example: keyhouse collateral check collateral.json --quote coordinator.quote
     """

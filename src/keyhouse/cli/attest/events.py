@@ -1,14 +1,19 @@
-"""`keyhouse attest events`: what the registers of a confidential VM stand for, by its event log.
+"""`keyhouse attest events`: print the boot measurements of a confidential VM from its event log.
 
-It is in the ACPI table CCEL: one header in the old form of TPMs, then events in the new one. ::
+Firmware and boot loader extend the registers RTMR0 to RTMR3 with the digest of each measured
+object. A register shows only the result. The event log lists each digest. A replay of
+the log computes the registers, so a verified quote with equal registers proves the digests.
+
+The ACPI table CCEL contains the log: a header in the format of TPM 1.2, then events in the format
+of TPM 2.0. ::
 
     header   register 4 | type 4 | digest 20 | length 4 | "Spec ID Event03" NUL | 8 bytes
              | count 4 | { algorithm 2, size 2 } for each | length 1, vendor's bytes
     event    register 4 | type 4 | count 4 | { algorithm 2, digest } for each | length 4, data
 
-Numbers are little-endian; register 1 is RTMR0. The table may be longer than the log, filled with
-one byte. Sources: TCG PC Client Platform Firmware Profile, "Event Logging"; UEFI, "Confidential
-Computing".
+Numbers are little-endian; register 1 is RTMR0. The table may be longer than the log: the same byte,
+0xFF or 0, fills the rest. Sources: TCG PC Client Platform Firmware Profile, "Event Logging"; UEFI,
+"Confidential Computing".
 """
 
 import hashlib
@@ -34,7 +39,7 @@ _SHA384: Final = 0x0C
 _SIZE: Final = 48
 _REGISTERS: Final = {number + 1: f"RTMR{number}" for number in range(4)}
 _NO_ACTION: Final = 3
-_MOST_TEXT: Final = 200  # characters
+_MOST_TEXT: Final = 200  # characters of an event's text; the rest is cut
 _KINDS: Final = {
     0x01: "POST_CODE",
     0x04: "SEPARATOR",
@@ -66,9 +71,10 @@ class EventLogUnusableError(RefusedError):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One measurement. ``text`` is what the log says of it; only ``digest`` is in the register.
+    """One measurement of the boot.
 
-    ``proven``: the digest is that of the data that the text is from.
+    Only ``digest`` extends the register. ``text`` is a description from the data of the event.
+    ``proven`` is true if ``digest`` is the SHA-384 of these data.
     """
 
     register: str  # RTMR0 to RTMR3
@@ -79,7 +85,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 def read_event_log(raw: bytes) -> list[Event]:
-    """Return what was measured, in order. Raises ``EventLogUnusableError``."""
+    """Return the measurements in their order. Raises ``EventLogUnusableError``."""
     fields = ByteReader(raw, "little")
     try:
         sizes = _digest_sizes(fields)
@@ -96,7 +102,11 @@ def read_event_log(raw: bytes) -> list[Event]:
 
 
 def replayed(events: Sequence[Event]) -> dict[str, str]:
-    """Return the value of each register that ``events`` extend, in hex."""
+    """Return the value of each register that ``events`` extend, in hex.
+
+    Registers begin with zeros. An event replaces a value by the SHA-384 of the value and the
+    digest.
+    """
     values: dict[str, bytes] = {}
     for event in events:
         before = values.get(event.register, bytes(_SIZE))
@@ -110,7 +120,7 @@ def _digest_sizes(fields: ByteReader) -> dict[int, int]:
     fields.take(20, "header")
     header = ByteReader(fields.framed(4, "header"), "little")
     if kind != _NO_ACTION or header.take(len(_SIGNATURE), "header") != _SIGNATURE:
-        raise LayoutError("its header is not that of an event log")
+        raise LayoutError("its header is not the header of an event log")
     header.take(8, "header")
     count = header.number(4, "header")
     pairs = header.take(4 * count, "header")
@@ -119,25 +129,25 @@ def _digest_sizes(fields: ByteReader) -> dict[int, int]:
     numbers = [int.from_bytes(pairs[at : at + 2], "little") for at in range(0, len(pairs), 2)]
     sizes = dict(zip(numbers[::2], numbers[1::2], strict=True))
     if sizes.get(_SHA384) != _SIZE:
-        raise LayoutError("it has no digests of SHA-384")
+        raise LayoutError("its header does not list SHA-384 digests of 48 bytes")
     return sizes
 
 
 def _only_fills(raw: bytes, at: int) -> bool:
-    """Tell whether there is no event at ``at`` any more, only what fills the table."""
+    """Return whether only the fill bytes of the table follow after position ``at``."""
     begin = raw[at : at + 8]
     return any(not begin.strip(fill) and not raw[at:].strip(fill) for fill in (b"\xff", b"\0"))
 
 
 def _event(fields: ByteReader, sizes: dict[int, int]) -> Event | None:
-    """Return the next event; None for one that is in no register."""
+    """Return the next event, or None for an event that extends no register (EV_NO_ACTION)."""
     index, kind = fields.number(4, "event"), fields.number(4, "event")
     digests = dict(_digests(fields, sizes))
     data = fields.framed(4, "event")
     if kind == _NO_ACTION:
         return None
     if index not in _REGISTERS or _SHA384 not in digests:
-        raise LayoutError("an event is in no register of a confidential VM")
+        raise LayoutError("an event does not extend RTMR0 to RTMR3 with a SHA-384 digest")
     digest = digests[_SHA384]
     return Event(
         register=_REGISTERS[index],
@@ -152,12 +162,12 @@ def _digests(fields: ByteReader, sizes: dict[int, int]) -> Iterator[tuple[int, b
     for _ in range(min(fields.number(4, "event"), len(sizes) + 1)):
         algorithm = fields.number(2, "event")
         if algorithm not in sizes:
-            raise LayoutError("an event has a digest that its header does not name")
+            raise LayoutError("an event has a digest with an algorithm outside the header's list")
         yield algorithm, fields.take(sizes[algorithm], "event")
 
 
 def _text(data: bytes) -> str:
-    """Return data that is text, of ASCII or UTF-16, as text; else its size."""
+    """Return ASCII or UTF-16 data as text, or the size of other data."""
     for encoding in ("ascii", "utf-16-le"):
         try:
             text = data.decode(encoding).rstrip("\0")
@@ -170,24 +180,25 @@ def _text(data: bytes) -> str:
 
 def events(
     log: Annotated[
-        Path, Argument(metavar="LOG", help="the ACPI table CCEL of a confidential VM, a file")
+        Path, Argument(metavar="LOG", help="file with the ACPI table CCEL of a confidential VM")
     ],
     *,
     quote: Annotated[
-        Path | None, Option("--quote", help="a quote of the VM: compare its registers")
+        Path | None, Option("--quote", help="a quote of the VM: compare the registers")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a confidential VM measured while it booted.
+    """Print the boot measurements of a confidential VM.
 
-    That is its event log, and the registers that it gives.
+    The command reads the event log, and computes the registers that result from the log.
 
-    The log proves nothing alone: with --quote, its registers have to be those of the quote.
+    The log alone proves nothing. With --quote, the command compares the registers with those of the
+    quote. The command does not verify the quote: use keyhouse attest explain.
 
     Example: keyhouse attest events CCEL --quote vm.quote
 
-    In the column of what was measured, (as logged) marks what the digest is not the plain SHA-384
-    of. Exit code 4: a register of the quote is not what the log gives.
+    The mark (as logged) means that the digest is not the plain SHA-384 of the described data. Exit
+    code 4: a register of the quote differs.
     """
     found = read_event_log(read_file(str(log)))
     registers = replayed(found)
@@ -218,10 +229,12 @@ def _compared(equal: bool | None) -> str:  # noqa: FBT001  private
 
 
 def _registers(quote: str) -> dict[str, str]:
-    """Return the registers of a quote, which is not verified. Raises ``RefusedError``."""
+    """Return the registers in a quote, without verification. Raises ``RefusedError``."""
     with reading_quote(quote) as content:
         td = read_report(read_form(content)).td
     if td is None:
-        raise RefusedError("the quote is not of a confidential VM", hint="name another file")
+        raise RefusedError(
+            "the quote is not a quote of a TDX VM", hint="pass a quote of the VM with this log"
+        )
     values: dict[str, str] = msgspec.to_builtins(identity_of(td))
     return values

@@ -1,4 +1,4 @@
-"""`keyhouse attest explain`: a quote in words, and which packages would admit it, at any time."""
+"""`keyhouse attest explain`: show a quote in words, and the packages that admit it at a time."""
 
 import sys
 from collections.abc import Mapping
@@ -26,43 +26,47 @@ app.command("events")(events)
 
 
 class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
-    """The time of an appraisal, and what a quote is checked against."""
+    """The time of an appraisal, the collateral, and the manifest with the packages."""
 
     collateral: Annotated[
         Path | None,
         Option(
             "--collateral",
-            help="what verifies it: a bundle file (default with --simulation-root:"
-            " collateral.json beside it)",
+            help="bundle file to verify the quote (default with --simulation-root:"
+            " collateral.json in the same folder)",
         ),
     ] = None
     amd_collateral: Annotated[
         Path | None,
         Option(
             "--amd-collateral",
-            help="what verifies a report of SEV-SNP: a file as AMD gives it out, or a directory of"
-            " them (default with --simulation-root: amd.pem beside it)",
+            help="file in AMD's format to verify a report of SEV-SNP, or a directory of such files"
+            " (default with --simulation-root: amd.pem in the same folder)",
         ),
     ] = None
     at: Annotated[
         str,
         Option(
-            "--at", metavar="TIME", help="judge at this time: 2026-03-01 or 2026-03-01T12:00:00Z"
+            "--at",
+            metavar="TIME",
+            help="verify for this time (default: now): 2026-03-01 or 2026-03-01T12:00:00Z",
         ),
     ] = ""
     manifest: Annotated[
         Path | None,
-        Option("--manifest", help="manifest file: say what each of its packages makes of it"),
+        Option("--manifest", help="manifest file: state whether each package admits the quote"),
     ] = None
     simulation_root: Annotated[
         Path | None,
         Option(
-            "--simulation-root", help="the root certificate of a SIMULATED platform instead (PEM)"
+            "--simulation-root",
+            help="root certificate (PEM) of a SIMULATED platform's vendor, instead of Intel's and"
+            " AMD's",
         ),
     ] = None
 
     def explain(self, quote: bytes) -> Explanation:
-        """Return what there is to say about ``quote``."""
+        """Return the explanation of ``quote`` by these options."""
         from keyhouse.manifest.check import check
 
         moment = _moment(self.at)
@@ -81,19 +85,24 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
 def explain(
     quote: Annotated[
         Path,
-        Argument(metavar="QUOTE", help="file of a quote, binary or base64; - for standard input"),
+        Argument(
+            metavar="QUOTE",
+            help="file with a quote, binary or base64, with or without the 16-byte header; - for"
+            " standard input",
+        ),
     ],
     appraisal: AppraisalOptions,
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a quote says, and which packages would admit it.
+    """Print the contents of a quote, and the packages that would admit it.
 
-    It says whether the quote verifies, and of each package that does not admit it why.
+    The output states whether the quote verifies, and for each package the reasons of a refusal.
 
     Example: keyhouse attest explain quote.bin --collateral tomorrow.json --manifest manifest.json
 
-    Exit code 4: it does not verify, or was not verified. 1: no package of the manifest admits it.
+    Exit code 4: the quote does not verify, or you named no collateral for its kind. Exit code 1: no
+    package of the manifest admits the quote.
     """
     with reading_quote(str(quote)) as content:
         explanation = appraisal.explain(content)
@@ -106,7 +115,7 @@ def explain(
 
 
 def _moment(text: str) -> datetime:
-    """Return the time that was given; a date is its first moment, UTC."""
+    """Return the given time; a date without a time means 00:00 UTC. Raises ``RefusedError``."""
     if not text:
         return datetime.now(UTC)
     try:
@@ -118,7 +127,8 @@ def _moment(text: str) -> datetime:
     except (ValueError, OverflowError):
         pass
     raise RefusedError(
-        "--at is not a time with a zone", hint="2026-03-01, or 2026-03-01T12:00:00Z for UTC"
+        f"--at {text!r} is not a date or a time with a zone, from 1970 on",
+        hint="examples: 2026-03-01, and 2026-03-01T12:00:00Z for UTC",
     )
 
 
@@ -133,7 +143,11 @@ def _bundle(appraisal: AppraisalOptions) -> attestation.Collateral | None:
 
 
 def _amd_roots(appraisal: AppraisalOptions) -> Mapping[str, bytes]:
-    """Return AMD's roots, or that of the simulated vendor of AMD's, which is for one line."""
+    """Return AMD's roots by product line, or the root of the simulated AMD.
+
+    The simulated vendor has a single product line. The folder of the simulated root may lack a root
+    for AMD: then the result is empty.
+    """
     if appraisal.simulation_root is None:
         return attestation.AMD_ROOTS
     path = appraisal.simulation_root.with_name(SIMULATED_AMD.root)
@@ -172,7 +186,7 @@ def _rows(explanation: Explanation) -> dict[str, str]:
         rows |= rows_of_vm(said.vm)
     if said.service_td.strip("0"):
         rows["service TD"] = said.service_td
-    rows["debug"] = "YES: anybody can read its memory" if said.debug else "no"
+    rows["debug"] = "YES: the host can read its memory" if said.debug else "no"
     packages = explanation.packages.items()
     kind = "enclave" if said.vm is None else "confidential VM"
     return rows | {f"package {name}": _package(appraised, kind) for name, appraised in packages}
@@ -180,7 +194,7 @@ def _rows(explanation: Explanation) -> dict[str, str]:
 
 def _platform(verdict: attestation.Verdict) -> dict[str, str]:
     if verdict.tcb_status is None or verdict.tcb_date is None:
-        status = "AMD states no status: MinimumTCB of a package says what is admitted"
+        status = "none: AMD states no status; MinimumTCB of a package decides"
         return {"TCB status": status, "platform": f"CHIP_ID {verdict.ppid.hex()}"}
     return {
         "TCB status": verdict.tcb_status,

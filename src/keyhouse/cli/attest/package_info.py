@@ -1,4 +1,8 @@
-"""`keyhouse package-info`: who a signed enclave or a quote is of, as a manifest wants it."""
+"""`keyhouse package-info`: print the identity in a signed enclave or a quote, as a package.
+
+SIGSTRUCT is the enclave's signature by its vendor (Intel SDM, volume
+3D). It contains MRENCLAVE, the public key, and the product and security versions.
+"""
 
 import hashlib
 from pathlib import Path
@@ -31,13 +35,13 @@ _NOT_VERIFIED: Final = {"verified": "NO: keyhouse attest explain verifies a quot
 
 
 class SigstructUnusableError(RefusedError):
-    """The bytes are no enclave's signature, or it is not true."""
+    """The bytes are not an enclave's signature, or the signature does not verify."""
 
     code = "sigstruct-unusable"
 
 
 class Signed(msgspec.Struct, frozen=True):
-    """The identity that was signed."""
+    """The identity that an enclave's signature covers."""
 
     unique_id: bytes  # MRENCLAVE, 32 bytes
     signer_id: bytes  # MRSIGNER, 32 bytes
@@ -47,14 +51,14 @@ class Signed(msgspec.Struct, frozen=True):
 
 
 def read_sigstruct(raw: bytes) -> Signed:
-    """Return what ``raw`` says, once its signature is verified.
+    """Return the identity in ``raw`` after verification of its signature.
 
     Raises ``SigstructUnusableError``.
     """
     if len(raw) != SIZE or raw[:16] != _HEADER or raw[24:40] != _HEADER_2:
         raise SigstructUnusableError(
-            "the file is not the signature of an enclave (SIGSTRUCT), and not a quote",
-            hint=f"Gramine writes a signature, of {SIZE} bytes, as APP.sig",
+            f"the file ({len(raw)} bytes) is not an enclave's signature (SIGSTRUCT) or a quote",
+            hint=f"Gramine writes an enclave's signature of {SIZE} bytes as APP.sig",
         )
     modulus = raw[128:512]
     signature = int.from_bytes(raw[516:900], "little").to_bytes(384, "big")
@@ -74,7 +78,7 @@ def read_sigstruct(raw: bytes) -> Signed:
 
 
 class NoEnclaveError(RefusedError):
-    """There is no signed enclave at the path."""
+    """The path does not name a single enclave signature."""
 
     code = "no-enclave"
 
@@ -85,8 +89,8 @@ def package_info(
         Path,
         Argument(
             metavar="PATH",
-            help="the enclave's signature (SIGSTRUCT, .sig), or the directory it is in;"
-            " or a quote, binary or base64",
+            help="file with an enclave's signature (SIGSTRUCT, .sig), or its directory;"
+            " or file with a quote, binary or base64",
         ),
     ],
     *,
@@ -94,14 +98,14 @@ def package_info(
 ) -> None:
     """Print the identity of a signed enclave or a quote.
 
-    That is what a manifest names as a package: with --json, ready to paste.
+    A manifest names a package by this identity. With --json, the output is ready for the manifest.
 
     Example: keyhouse package-info app.sig
 
-    An enclave's signature is checked: the signer had the key whose digest is SignerID. Gramine
-    writes such a file beside the manifest; it tells what was signed, not what is running. Of a
-    quote, such as that of a confidential VM, it prints what is in it; keyhouse attest explain
-    verifies it.
+    For an enclave, the command verifies the signature: the signer had the key with the digest
+    SignerID. Gramine writes the .sig file beside its manifest. The file identifies signed code, not
+    running code. For a quote, the command prints the contents without verification; keyhouse attest
+    explain verifies a quote.
     """
     content = read_file(str(_file(path)))
     form = None if content.startswith(_HEADER) else _quote_form(content)
@@ -132,7 +136,10 @@ def _signed(report: Report) -> Signed:
 
 
 def _vm(form: QuoteForm, report: Report) -> VmIdentity | None:
-    """Return who a VM is. Raises ``QuoteRefusedError`` for one that no package can admit."""
+    """Return the identity of a VM, or None for an enclave.
+
+    Raises ``QuoteRefusedError`` for a VM that no package can admit.
+    """
     if report.snp is not None:
         require_sound_snp(report.snp)
         return snp_identity_of(claimed_snp(form))
@@ -163,6 +170,6 @@ def _file(path: Path) -> Path:
         return path
     found = sorted(path.glob("*.sig"))
     if len(found) != 1:
-        hint = "name one of them" if found else "name the file of a signature, or of a quote"
-        raise NoEnclaveError(f"{path} has {len(found)} signatures (*.sig)", hint=hint)
+        hint = "pass the path of one file" if found else "pass the file of a signature or a quote"
+        raise NoEnclaveError(f"{path} has {len(found)} signatures (*.sig), expected 1", hint=hint)
     return found[0]

@@ -1,4 +1,4 @@
-"""What a quote says, whether it is true at some time, and which packages would admit it."""
+"""Explain a quote: its contents, its verification at a time, and the packages that admit it."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -32,7 +32,7 @@ _OF_THE_PLATFORM = {Rule.TCB_STATUS, Rule.ADVISORIES}
 
 
 class Said(msgspec.Struct, frozen=True, rename="camel"):
-    """What the quote's report says. Byte strings are lower-case hex."""
+    """The contents of the quote's report. Byte strings are lower-case hex."""
 
     tee: str
     debug: bool
@@ -49,12 +49,12 @@ class Said(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def vm(self) -> VmIdentity | None:
-        """Who the confidential VM is, if it is one."""
+        """The identity of the confidential VM, or None for an enclave."""
         return self.tdx if self.snp is None else self.snp
 
 
 class Unverified(msgspec.Struct, frozen=True):
-    """Why the quote is not known to be true."""
+    """The reason why the quote is not verified."""
 
     reason: str
     message: str
@@ -62,10 +62,10 @@ class Unverified(msgspec.Struct, frozen=True):
 
 
 class Appraised(msgspec.Struct, frozen=True, rename="camel"):
-    """What a package makes of the quote; what the quote binds is not looked at.
+    """The result of a package's appraisal of the quote; the report data is not checked.
 
-    ``is_enclave``: the enclave or confidential VM is the package's; if it is not admitted then, its
-    platform's state is why.
+    ``is_enclave`` is true if the package describes this enclave or confidential VM. If such a
+    package refuses the quote, the reason is the state of the platform.
     """
 
     admitted: bool
@@ -75,16 +75,16 @@ class Appraised(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
-    """Everything about a quote at one time."""
+    """All statements about a quote at a given time."""
 
     at: datetime
     said: Said
-    verdict: Verdict | None  # None: it is not known to be true
+    verdict: Verdict | None  # None: the quote is not verified
     unverified: Unverified | None
     packages: dict[str, Appraised]  # empty without a manifest, or without a verdict
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``--json`` prints."""
+        """Return the object for ``--json``."""
         return {
             "at": self.at,
             "verified": self.verdict is not None,
@@ -96,7 +96,10 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """What a quote is verified with; without the collateral of its kind it is not verified."""
+    """The roots and the collateral for verification.
+
+    Without the collateral for its kind of TEE, a quote stays unverified.
+    """
 
     root_ca: bytes
     collateral: Collateral | None
@@ -107,9 +110,9 @@ class Trust(msgspec.Struct, frozen=True):
 def explain_quote(
     quote: bytes, trust: Trust, at: datetime, manifest: "Manifest | None"
 ) -> Explanation:
-    """Return what ``quote`` says and what would be made of it at ``at``.
+    """Return the contents of ``quote``, its verdict at ``at``, and the appraisal by each package.
 
-    Raises ``QuoteRefusedError`` only if the bytes are no whole quote.
+    Raises ``QuoteRefusedError`` only if the bytes are not a whole quote.
     """
     said = _said(read_form(quote), trust.amd_collateral)
     try:
@@ -118,7 +121,7 @@ def explain_quote(
         why = Unverified(refused.reason, refused.message, refused.hint)
         return Explanation(at, said, None, why, {})
     if verdict is None:
-        why = Unverified("no-collateral", "it was not verified: no collateral was named")
+        why = Unverified("no-collateral", "not verified: no collateral for this kind of quote")
         return Explanation(at, said, None, why, {})
     packages = {} if manifest is None else _appraised(verdict, manifest)
     return Explanation(at, said, verdict, None, packages)

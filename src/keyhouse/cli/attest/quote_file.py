@@ -1,4 +1,4 @@
-"""Files of quotes, binary or base64."""
+"""Read files with quotes, binary or base64."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,10 @@ from keyhouse.wire.base64_text import decode_base64
 
 
 def quote_of_file(content: bytes) -> bytes:
-    """Return the quote of a file. No quote is base64: it begins with a byte that is no letter."""
+    """Return the quote in a file's content, which is binary or base64.
+
+    A binary quote is never valid base64: its first byte is not a base64 character.
+    """
     try:
         return decode_base64(content.decode("ascii").strip())
     except (UnicodeDecodeError, BadRequestError):
@@ -20,9 +23,10 @@ def quote_of_file(content: bytes) -> bytes:
 
 @contextmanager
 def reading_quote(path: str) -> Iterator[bytes]:
-    """Give the quote in the file ``path``; the block's refusal of a malformed one names the file.
+    """Yield the quote in the file ``path``; ``-`` is standard input.
 
-    ``-`` is standard input. Raises ``FileUnreadableError``, and what the block raises.
+    If the block refuses the quote as malformed, the refusal names the file. Raises
+    ``FileUnreadableError``, and each exception of the block.
     """
     content = read_file(path)
     try:
@@ -34,5 +38,5 @@ def reading_quote(path: str) -> Iterator[bytes]:
         raise QuoteRefusedError(
             refused.reason,
             f"{name}: {refused.message}",
-            hint=refused.hint or "a quote is binary, or base64 of that: is it the right file?",
+            hint=refused.hint or "pass the file with the quote, binary or base64",
         ) from None

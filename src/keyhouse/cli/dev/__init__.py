@@ -1,1 +1,1 @@
-"""The command ``keyhouse dev``: a simulated coordinator to try things on."""
+"""The command ``keyhouse dev``: run a simulated coordinator for tests and first steps."""

@@ -1,6 +1,7 @@
-"""`keyhouse dev`: a simulated coordinator to try things on, ready with a manifest and a user.
+"""`keyhouse dev`: run a simulated coordinator with a manifest, a user and a context.
 
-What happens at it is told in lines for people, from the entries of its log.
+The coordinator runs in a child process. The command translates the entries of its log into lines
+for people.
 """
 
 import signal
@@ -28,11 +29,11 @@ from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.output.show import coloured, show_json, show_rows
 from keyhouse.cli.parser import AsJson, Option, OptionGroup, WrongUsageError, command
 
-_WIDTH: Final = 9  # of the first word
+_WIDTH: Final = 9  # columns of the first word
 
 
 class Line(NamedTuple):
-    """A word on what has happened, its colour, and the rest."""
+    """A word for an event, its colour, and the details."""
 
     word: str
     colour: str
@@ -63,13 +64,13 @@ _REFUSALS: Final = {
     "a call was refused": "{call}  by {user}: {reason}",
     "a TLS handshake was refused": "a TLS handshake: {reason}",
 }
-_OF_LAUNCHERS: Final = "keyhouse run: "  # on how they join, which the coordinator tells, too
+_OF_LAUNCHERS: Final = "keyhouse run: "  # the log has activations, too
 _NOTABLE: Final = {"warning": "yellow", "error": "red"}
 _OF_ENTRIES: Final = frozenset({"event", "level", "timestamp"})
 
 
 def line_of(entry: Mapping[str, Any]) -> Line | None:
-    """Return what to tell of ``entry``; None: nothing."""
+    """Return the line for ``entry`` of the log, or None for an entry without interest to people."""
     if "service" in entry:
         quiet = entry["text"].startswith(_OF_LAUNCHERS)
         return None if quiet else Line(entry["service"], "magenta", entry["text"])
@@ -87,7 +88,7 @@ def line_of(entry: Mapping[str, Any]) -> Line | None:
 
 
 def show_line(at: str, line: Line) -> None:
-    """Print ``line``, which happened ``at`` a time of day."""
+    """Print ``line`` with the time of day ``at``."""
     word = line.word.ljust(_WIDTH)
     shown = click.style(word, fg=line.colour) if coloured(sys.stdout) else word
     sys.stdout.write(f"{at}  {shown} {printable(line.text)}\n")
@@ -102,67 +103,80 @@ _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class DevOptions(OptionGroup, frozen=True, kw_only=True):
-    """What is tried, and where."""
+    """The manifest, the folder and the addresses of a development coordinator."""
 
     manifest: Annotated[
-        Path | None, Option("--manifest", help="set this manifest, JSON or YAML")
+        Path | None,
+        Option("--manifest", help="set this manifest, JSON or YAML, with the additional user dev"),
     ] = None
     folder: Annotated[
         Path | None,
-        Option("--folder", metavar="DIR", help="keep everything here (default: keyhouse-dev)"),
+        Option(
+            "--folder",
+            metavar="DIR",
+            help="folder of the state (default: keyhouse-dev, or keyhouse-example)",
+        ),
     ] = None
     listen: Annotated[
-        str, Option("--listen", metavar="IP", help="listen on this address of the machine")
+        str, Option("--listen", metavar="IP", help="IPv4 address of this machine for the listeners")
     ] = "127.0.0.1"
     client_port: Annotated[
         int | None,
-        Option(range=(0, 65535), help="of the Client API; 0: any (default: 4433, or any if taken)"),
+        Option(
+            range=(0, 65535),
+            help="port of the Client API; 0: a free port (default: 4433, or a free port)",
+        ),
     ] = None
     workload_port: Annotated[
         int | None,
         Option(
-            range=(0, 65535), help="of the workload API; 0: any (default: 2001, or any if taken)"
+            range=(0, 65535),
+            help="port of the workload API; 0: a free port (default: 2001, or a free port)",
         ),
     ] = None
     example: Annotated[
-        bool, Option("--example", help="run a shop of two services, too; in keyhouse-example")
+        bool, Option("--example", help="also run a shop of two services; in keyhouse-example")
     ] = False
     ephemeral: Annotated[
-        bool, Option("--ephemeral", help="keep nothing: a temporary folder, removed at the end")
+        bool, Option("--ephemeral", help="use a temporary folder, which is removed at the end")
     ] = False
-    no_user: Annotated[
-        bool, Option("--no-user", help="set the manifest as it is, without the user dev")
-    ] = False
+    no_user: Annotated[bool, Option("--no-user", help="set the manifest without the user dev")] = (
+        False
+    )
 
-    console: Annotated[bool, Option("--console", help="open the console in a browser, too")] = False
+    console: Annotated[bool, Option("--console", help="also open the console in a browser")] = False
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsageError`` if an option has no effect beside the others."""
+        """Raise ``WrongUsageError`` for an option without effect, and for contradicting options."""
         del beside
         if self.manifest is None and self.no_user:
             raise WrongUsageError.no_effect("--no-user", "use it with --manifest")
         if self.manifest is not None and self.example:
             raise WrongUsageError(
-                "--example has a manifest of its own", hint="leave --manifest out"
+                "--example and --manifest both name a manifest", hint="omit one of them"
             )
         if self.ephemeral and self.folder is not None:
             raise WrongUsageError(
-                "--ephemeral keeps nothing in a folder", hint="leave --folder or --ephemeral out"
+                "--folder has no effect with --ephemeral, which uses a temporary folder",
+                hint="omit --folder or --ephemeral",
             )
 
     def kept_in(self) -> Path | None:
-        """Return the folder; None: one that is removed at the end."""
+        """Return the folder of the state, or None for a temporary folder."""
         usual = Path("keyhouse-example" if self.example else "keyhouse-dev")
         return None if self.ephemeral else self.folder or usual
 
 
 @command
 def dev(chosen: DevOptions, *, as_json: AsJson = False) -> None:
-    """Run a SIMULATED coordinator to try things on.
+    """Run a SIMULATED coordinator for tests and first steps.
 
-    It has a manifest, a user and a context. It tells what can be typed next, and then what happens:
-    who joins, who is refused and why, who reads what. Ctrl-C ends it; the next start in the same
-    folder continues with the same state.
+    The coordinator has a manifest, a user and a context. The command prints commands to try next,
+    then the events: joined workloads, refusals with their reasons, secrets read by users. Ctrl-C
+    (SIGINT), SIGTERM or SIGHUP ends the command with exit code 0. The next start in the same folder
+    continues with the same state. With --manifest, the command adds the user dev to the manifest;
+    this user may read and write its secrets. With --json, the command prints an object when the
+    coordinator is ready, and no events.
 
     Example: keyhouse dev
     """
@@ -191,7 +205,7 @@ def dev(chosen: DevOptions, *, as_json: AsJson = False) -> None:
 
 
 def _checked(path: Path) -> bytes:
-    """Return the manifest in the file at ``path``. Raises ``InvalidError``, with every problem."""
+    """Return the manifest in the file ``path``. Raises ``InvalidError`` with every problem."""
     given = open_manifest(str(path))
     with given.explained():
         problems_of(given.raw)
@@ -199,23 +213,23 @@ def _checked(path: Path) -> bytes:
 
 
 def _require_simulation() -> None:
-    """Raise ``PlatformMissingError``, with what to install, if there is no simulated platform."""
+    """Raise ``PlatformMissingError`` with the installation command if the simulation is missing."""
     try:
         simulation()
     except PlatformMissingError as missing:
         raise PlatformMissingError(
             f"keyhouse dev cannot start: {missing.message}",
-            hint="in a clone of Keyhouse: scripts/setup runtime, or pip install ./simulation",
+            hint="run scripts/setup runtime or pip install ./simulation in a clone of Keyhouse",
         ) from None
 
 
 class _SignalledError(Exception):
-    """A signal came that ends the command."""
+    """A signal arrived that ends the command."""
 
 
 @contextmanager
 def _until_signalled() -> Iterator[None]:
-    """End what is inside, in order, at the first signal to end; further ones change nothing."""
+    """End the block in order at the first signal; ignore later signals."""
 
     def end(_number: int, _frame: FrameType | None) -> None:
         for number in _ENDS:
@@ -245,12 +259,12 @@ def _tell(ready: Deployment, places: Places, *, as_json: bool) -> None:
         sys.stdout.write(f"\n{first}\n")
     for step in ready.steps():
         sys.stdout.write(f"\n# {step.what}\n{step.command}\n")
-    sys.stdout.write("\nCtrl-C ends it. What happens:\n\n")
+    sys.stdout.write("\nCtrl-C ends the coordinator. Events:\n\n")
     sys.stdout.flush()
 
 
 def _watched(serving: Serving, *, quiet: bool) -> BrokenError:
-    """Tell what happens until the coordinator ends by itself; return the error to report."""
+    """Print events until the coordinator ends without a request; return the error to report."""
     said = []
     for entry in serving.entries():
         if "text" in entry:

@@ -1,4 +1,7 @@
-"""The context of a development coordinator: there while it runs, so that commands are short."""
+"""The context of a development coordinator, which exists while the coordinator runs.
+
+With the context, commands need no options for the coordinator.
+"""
 
 import os
 from collections.abc import Iterator
@@ -11,14 +14,14 @@ from keyhouse.client import contexts
 
 
 class Named(NamedTuple):
-    """A context, and whether commands without ``--context`` are in it."""
+    """The name of a context; ``is_in_use`` if commands without ``--context`` use the context."""
 
     name: str
     is_in_use: bool
 
 
 def context_for(folder: Folder, address: str, *, has_user: bool) -> contexts.Context:
-    """Return the context of the coordinator at ``address``; with the user ``dev``, if it has."""
+    """Return the context of the coordinator at ``address``, as the user ``dev`` if there is one."""
     cert, key = (folder.certificate, folder.key) if has_user else (None, None)
     return contexts.Context(
         address=address,
@@ -32,11 +35,11 @@ def context_for(folder: Folder, address: str, *, has_user: bool) -> contexts.Con
 
 @contextmanager
 def in_contexts(context: contexts.Context) -> Iterator[Named]:
-    """Have ``context`` among the user's until the block is left; yield its name.
+    """Store ``context`` among the user's contexts during the block; yield its name.
 
-    That is ``dev``, or ``dev-2`` and so on if another deployment has the name: nothing that is
-    there is replaced, but for what an earlier run in the same folder could not remove. It is in use
-    if no other is. Raises ``ContextUnusableError``.
+    The name is ``dev``, or ``dev-2`` and so on if another deployment has the name. The function
+    replaces no context except the remains of an earlier run in the same folder. The context becomes
+    the context in use if there is none. Raises ``ContextUnusableError``.
     """
     path = contexts.own_contexts_path()
     names: list[str] = []
@@ -48,7 +51,7 @@ def in_contexts(context: contexts.Context) -> Iterator[Named]:
 
     def remove(known: contexts.Contexts) -> contexts.Contexts:
         if known.contexts.get(names[0]) != context:
-            return known  # someone has changed it
+            return known  # the user has changed the context
         rest = {name: each for name, each in known.contexts.items() if name != names[0]}
         return contexts.Contexts("" if known.current == names[0] else known.current, rest)
 
@@ -57,9 +60,8 @@ def in_contexts(context: contexts.Context) -> Iterator[Named]:
         named = os.environ.get("KEYHOUSE_CONTEXT", "") or current
         yield Named(names[0], is_in_use=named == names[0])
     finally:
-        with suppress(
-            contexts.ContextUnusableError
-        ):  # it names nothing that exists; the next start replaces it
+        # A context that stays names no running coordinator. The next start replaces the context.
+        with suppress(contexts.ContextUnusableError):
             contexts.change(path, remove)
 
 

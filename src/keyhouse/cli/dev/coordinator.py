@@ -1,4 +1,4 @@
-"""A coordinator as a process below this one: started, waited for, ended."""
+"""Run a coordinator as a child process: start it, wait until it serves, end it."""
 
 import ctypes
 import errno
@@ -23,21 +23,22 @@ from keyhouse.cli.parser import WrongUsageError
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 _PR_SET_PDEATHSIG: Final = 1
-_ENDING: Final = 15.0  # seconds for an end in order; longer than the coordinator's own grace
+# A time for an orderly end, in seconds; longer than the coordinator's own grace period.
+_ENDING: Final = 15.0
 
 
 @contextmanager
 def process_below(
     words: Sequence[str], hear: Callable[[bytes], None], folder: Path | None = None
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run ``words`` in ``folder`` while the context lasts; ``hear`` each line of its output.
+    """Run ``words`` in ``folder`` during the block; call ``hear`` with each line of its output.
 
-    ``hear`` is called on another thread, at last with no bytes. Ctrl-C on the terminal is for this
-    process alone, which then ends that one.
+    ``hear`` runs on another thread. Its last call has no bytes. The child has a session of its own,
+    so Ctrl-C on the terminal reaches only this process, which then ends the child.
     """
     process = subprocess.Popen(  # noqa: S603 our own interpreter and words
         words,
-        preexec_fn=_ends_with_this_process(),  # noqa: PLW1509 a system call, and nothing else
+        preexec_fn=_ends_with_this_process(),  # noqa: PLW1509 a system call only
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -54,7 +55,7 @@ def process_below(
 
 
 def _ends_with_this_process() -> Callable[[], None]:
-    """Return what makes a child get SIGTERM when this process ends, in whatever way."""
+    """Return a function for the child: the kernel sends SIGTERM to it when this process ends."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def ask() -> None:
@@ -65,7 +66,7 @@ def _ends_with_this_process() -> Callable[[], None]:
 
 def _listen(process: "subprocess.Popen[bytes]", hear: Callable[[bytes], None]) -> None:
     source = process.stdout
-    assert source is not None  # noqa: S101 it was asked for
+    assert source is not None  # noqa: S101 ``Popen`` has a pipe
     with source:
         for line in source:
             hear(line)
@@ -81,38 +82,40 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-_PATIENCE: Final = 60.0  # seconds until a start is given up
+_PATIENCE: Final = 60.0  # seconds between lines of the log during a start
 _ERROR: Final = "error: "
 _HERE: Final = "127.0.0.1"
 _APIS: Final = {"serving the Client API": "client", "serving the workload API": "workload"}
 
 
 Entry = dict[str, Any]
-"""One entry of the log; another line is its ``text``, with the ``service`` that said it."""
+"""An entry of the log. Other output is the ``text`` of an entry, with its ``service`` if known.
+"""
 Heard = queue.Queue[Entry | None]
 """Entries, then None when the coordinator has ended."""
 
 
 class Places(NamedTuple):
-    """Where to listen: an address, and a port for each of the interfaces."""
+    """The address and the ports for the listeners."""
 
     host: str
     client: int
     workload: int
-    notes: tuple[str, ...] = ()  # on ports that are not the usual ones
+    notes: tuple[str, ...] = ()  # about ports that differ from the usual ports
 
 
 def places_at(host: str, client: int | None, workload: int | None) -> Places:
-    """Return where to listen at the address ``host``; None: the usual port, or any if it is taken.
+    """Return the places for the listeners at the address ``host``.
 
-    Raises ``WrongUsageError`` for an address that is not one of this machine.
+    A port of None means the usual port, or a free port if the usual port is in use. Raises
+    ``WrongUsageError`` for an address that this machine does not have.
     """
     notes: list[str] = []
 
     def port(name: str, wanted: int | None, usual: int) -> int:
         if wanted is not None or can_listen(host, usual):
             return usual if wanted is None else wanted
-        notes.append(f"port {usual} is in use: the {name} has another")
+        notes.append(f"port {usual} is in use: the {name} has another port")
         return 0
 
     ports = (
@@ -123,29 +126,29 @@ def places_at(host: str, client: int | None, workload: int | None) -> Places:
 
 
 def can_listen(host: str, port: int) -> bool:
-    """Return whether nobody else listens at ``port``."""
+    """Return whether ``port`` is free. Raises ``WrongUsageError`` for an unusable address."""
     try:
         socket.create_server((host, port)).close()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             return False
-        unknown = (error.errno or 0) < 0  # those of look-ups are not errors of the system
+        unknown = (error.errno or 0) < 0  # an error of a look-up, not of the system
         reason = "it is not an address" if unknown else os_reason(error)
         raise WrongUsageError(
             f"cannot listen at {host}: {reason}",
-            hint="--listen names an IPv4 address of this machine",
+            hint="pass an IPv4 address of this machine with --listen",
         ) from None
     return True
 
 
 class StartRefusedError(RefusedError):
-    """The coordinator said why it does not start."""
+    """The coordinator printed an error and did not start."""
 
     code = "start-refused"
 
 
 class Serving(NamedTuple):
-    """A coordinator that answers. Addresses are ``HOST:PORT``, for this machine."""
+    """A coordinator that answers. Addresses are ``HOST:PORT``, for clients on this machine."""
 
     process: subprocess.Popen[bytes]
     client: str
@@ -153,24 +156,25 @@ class Serving(NamedTuple):
     heard: "Heard"
 
     def entries(self) -> Iterator[Entry]:
-        """Yield what it logs from now on, until it ends by itself."""
+        """Yield the new entries of the log until the coordinator ends without a request."""
         return iter(self.heard.get, None)
 
     def ended(self, said: Sequence[str]) -> BrokenError:
-        """Wait until the coordinator has ended; return the error, with the lines it ``said``."""
+        """Wait for the end of the coordinator; return an error with the errors among ``said``."""
         code = self.process.wait()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         why = "".join(f": {each.removeprefix(_ERROR)}" for each in said if each.startswith(_ERROR))
         return BrokenError(
-            f"the coordinator has ended by itself ({how}){why}", hint="start it again: keyhouse dev"
+            f"the coordinator ended without a request ({how}){why}",
+            hint="start it again: keyhouse dev",
         )
 
 
 @contextmanager
 def coordinator_at(folder: Folder, find: Callable[[], Places]) -> Iterator[tuple[Serving, Places]]:
-    """Serve at the places that ``find`` returns, found again if a port was taken meanwhile.
+    """Serve at the places that ``find`` returns; find places again if another process took a port.
 
-    Raises what ``_below`` does.
+    Raises the errors of ``_below``.
     """
     places = find()
     with ExitStack() as ends:
@@ -186,18 +190,20 @@ def coordinator_at(folder: Folder, find: Callable[[], Places]) -> Iterator[tuple
 
 @contextmanager
 def _below(folder: Folder, places: Places) -> Iterator[Serving]:
-    """Serve from the state in ``folder`` on the simulated platform while the context lasts.
+    r"""Serve from the state in ``folder`` on the simulated platform during the block.
 
-    A port of 0 is any that is free. What the coordinator logs is in the file for it, too.
+    A port of 0 means any free port. The folder's log file contains each entry of the coordinator's
+    log.
 
     Raises:
-        StartRefusedError, UnavailableError: it refuses to start, or does not serve in time.
+        StartRefusedError, UnavailableError: the coordinator refuses to start, or does not serve
+            within 60 seconds.
     """
     words = ["-I", "-B", "-m", "keyhouse.cli", "serve", "--platform", "simulation"]
     words += ["--data-dir", str(folder.state), "--log-format", "json", "--log-level", "debug"]
     words += ["--client-addr", f"{places.host}:{places.client}"]
     words += ["--mesh-addr", f"{places.host}:{places.workload}"]
-    words += ["--confirm-clock"]  # it protects nothing, so an old version may be tried out, too
+    words += ["--confirm-clock"]  # an old version may run, too: the simulation protects nothing
     heard: Heard = queue.Queue()
     with ExitStack() as ends:
         log = ends.enter_context(_new_log(folder.log))
@@ -211,12 +217,16 @@ def _below(folder: Folder, places: Places) -> Iterator[Serving]:
 
 
 def _new_log(path: Path) -> BinaryIO:
-    """Return the file ``path``, emptied. Raises ``FolderUnusableError``, also for a link."""
+    """Return the empty file ``path``, opened for writing.
+
+    Raises ``FolderUnusableError``, also for a symbolic link.
+    """
     try:
         return open(path, "wb", buffering=0, opener=without_links)
     except OSError as error:
         raise FolderUnusableError(
-            f"cannot write {path}: {os_reason(error)}", hint="remove it, or name another --folder"
+            f"cannot write {path}: {os_reason(error)}",
+            hint="remove the file, or name another --folder",
         ) from None
 
 
@@ -237,7 +247,10 @@ def _served(process: "subprocess.Popen[bytes]", heard: Heard) -> Serving:
         try:
             entry = heard.get(timeout=_PATIENCE)
         except queue.Empty:
-            raise UnavailableError("the coordinator does not serve in time") from None
+            raise UnavailableError(
+                f"the coordinator does not serve after {_PATIENCE:.0f} s",
+                hint="see coordinator.log in the folder, then start again",
+            ) from None
         if entry is None:
             raise _not_started(lines)
         if "text" in entry:
@@ -248,9 +261,9 @@ def _served(process: "subprocess.Popen[bytes]", heard: Heard) -> Serving:
 
 
 def _from_here(address: str) -> str:
-    """Return ``HOST:PORT`` as a client on this machine names it."""
+    """Return ``HOST:PORT`` for a client on this machine."""
     host, _, port = address.rpartition(":")
-    return f"{_HERE if host in {'0.0.0.0', '*'} else host}:{port}"  # noqa: S104 no listening
+    return f"{_HERE if host in {'0.0.0.0', '*'} else host}:{port}"  # noqa: S104 not a listener
 
 
 def _not_started(lines: list[str]) -> StartRefusedError | BrokenError:
@@ -258,5 +271,5 @@ def _not_started(lines: list[str]) -> StartRefusedError | BrokenError:
     error = next((each for each in lines if each.startswith(_ERROR)), "")
     hint = next((each for each in lines if each.startswith("hint: ")), "")
     if not error:
-        return BrokenError("the coordinator ended before it served, and did not say why")
+        return BrokenError("the coordinator ended before it served, without an error message")
     return StartRefusedError(error.removeprefix(_ERROR), hint=hint.removeprefix("hint: "))

@@ -1,6 +1,6 @@
-"""What a development coordinator enforces: verified first, then its first manifest is set.
+"""The manifest of a development coordinator: verify the coordinator, then set the manifest.
 
-That is a sample, or the user's own manifest with the user ``dev``.
+The manifest is a sample, or the user's own manifest with the additional user ``dev``.
 """
 
 import json
@@ -23,18 +23,18 @@ from keyhouse.manifest.source.json_source import canonical_json
 from keyhouse.manifest.source.yaml_text import read_yaml, write_yaml
 
 GREETING: Final = "greeting"
-"""The secret of the sample that has a value from the beginning."""
+"""The sample's secret with an initial value."""
 
 _READER: Final = "dev-reads"
 _WRITER: Final = "dev-writes"
 
 _SAMPLE: Final = """\
-# Who may run: enclaves with this measurement. Here it is the simulated machine's own.
+# Packages admit code: here, enclaves with the measurement of the simulated machine.
 Packages:
   app:
     UniqueID: "{unique_id}"
 
-# What runs: a workload gets its secrets in files and variables.
+# Marbles are types of workloads. A workload receives its secrets in files and variables.
 Marbles:
   web:
     Package: app
@@ -46,7 +46,7 @@ Secrets:
   token: {{Type: symmetric-key, Size: 128, Shared: true}}  # generated
   greeting: {{Type: plain, UserDefined: true}}  # uploaded by a user
 
-# Who may do what: users are certificates.
+# Users are certificates. Roles decide what they may do.
 Users:
   {user}:
     Roles: [reads, writes, updates]
@@ -66,7 +66,7 @@ def sample_manifest(unique_id: str, certificate_pem: str) -> str:
 
 
 def with_shop(sample: str, shop: bytes) -> str:
-    """Return ``sample`` with all that the manifest ``shop`` (JSON) has."""
+    """Return ``sample`` with all entries of the manifest ``shop`` (JSON)."""
     content: dict[str, Any] = read_yaml(sample.encode()).tree
     for section, entries in json.loads(shop).items():
         content[section].update(entries)
@@ -74,16 +74,16 @@ def with_shop(sample: str, shop: bytes) -> str:
 
 
 def with_user(raw: bytes, certificate_pem: str) -> bytes:
-    """Return ``raw``, a checked manifest, with the user ``dev``: who may do all to its secrets.
+    """Return ``raw``, a checked manifest, with the user ``dev`` and access to all its secrets.
 
-    All that a manifest allows: read the shared and the uploaded ones, write the uploaded ones.
-    Raises ``ConflictError`` if a name that this takes is in it.
+    A manifest allows users to read shared and user-defined secrets, and to write user-defined
+    secrets. Raises ``ConflictError`` if the manifest has the name of the user or of an added role.
     """
     meant = decode(raw)
     if USER in meant.users or {_READER, _WRITER} & meant.roles.keys():
         raise ConflictError(
             f"the manifest has a user {USER!r}, or a role {_READER!r} or {_WRITER!r}",
-            hint="--no-user sets it as it is",
+            hint="rename them, or pass --no-user to set the manifest without changes",
         )
     written = [name for name, secret in meant.secrets.items() if secret.user_defined]
     read = [name for name, secret in meant.secrets.items() if secret.user_defined or secret.shared]
@@ -102,7 +102,7 @@ def with_user(raw: bytes, certificate_pem: str) -> bytes:
 
 
 def _section(content: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the section ``name``, in whatever case it is written; made if missing."""
+    """Return the section ``name`` in any case of letters; create a missing section."""
     spelled = next((each for each in content if each.lower() == name.lower()), name)
     if content.get(spelled) is None:
         content[spelled] = {}
@@ -114,27 +114,30 @@ _ACCEPTING, _RUNNING = 2, 3  # codes of the status
 
 
 class Enforced(msgspec.Struct, frozen=True):
-    """The manifest in force. Empty: there is no such thing."""
+    """The manifest in force. An empty string means that the value does not exist."""
 
     fingerprint: str
     is_sample: bool
-    manifest: str = ""  # the file that it was set from
-    recovery_secrets: str = ""  # the file with them, if it has recovery keys
+    manifest: str = ""  # the manifest's file
+    recovery_secrets: str = (
+        ""  # the file with the recovery secrets, for a manifest with recovery keys
+    )
 
 
 class Wanted(NamedTuple):
-    """What is to be enforced: a manifest of one's own, or else the sample."""
+    """The requested manifest: the user's own manifest, or else the sample."""
 
     raw: bytes | None
-    has_user: bool  # the user dev is added to it; the sample has it always
-    shop: bytes | None  # the manifest of the example, for the sample
+    has_user: bool  # the manifest receives the user dev; the sample always has this user
+    shop: bytes | None  # the example's manifest, which is added to the sample
 
 
 def prepare(folder: Folder, address: str, wanted: Wanted) -> Enforced:
-    """Verify the coordinator, and let it enforce what is ``wanted``.
+    """Verify the coordinator, and set the ``wanted`` manifest.
 
-    What a restarted coordinator enforces stays. Raises ``ConflictError`` if that is another
-    manifest, or its state cannot be opened, and what verifying it and setting a manifest raises.
+    A restarted coordinator keeps its manifest. Raises ``ConflictError`` if that is a different
+    manifest, or if the coordinator cannot open its state. Also raises the errors of the
+    verification and of setting a manifest.
     """
     user = user_in(folder) if wanted.has_user else None
     if wanted.raw is not None and user is not None:
@@ -150,8 +153,8 @@ def prepare(folder: Folder, address: str, wanted: Wanted) -> Enforced:
                 return _kept(folder, coordinator, wanted)
             case _:
                 raise ConflictError(
-                    f"the state in {folder.path} cannot be opened any more",
-                    hint=f"rm -r {folder.path} to begin with a new one",
+                    f"the coordinator cannot open the state in {folder.path}",
+                    hint=f"rm -r {folder.path}, then start again with a new state",
                 )
 
 
@@ -162,7 +165,7 @@ def _set(
     if wanted.raw is not None:
         replace_file(path, wanted.raw)
     else:
-        assert user is not None  # noqa: S101 the sample has a user always
+        assert user is not None  # noqa: S101 the sample always has a user
         sample = _sample(folder, user)
         text = sample if wanted.shop is None else with_shop(sample, wanted.shop)
         replace_file(path, text.encode())
@@ -186,8 +189,8 @@ def _kept(folder: Folder, coordinator: Coordinator, wanted: Wanted) -> Enforced:
     if is_other or not _shop_in(wanted) <= decode(found.manifest).marbles.keys():
         raise ConflictError(
             f"the coordinator in {folder.path} has another manifest",
-            hint="without --manifest and --example it continues with that one, which keyhouse"
-            f" manifest update apply changes; to begin again: rm -r {folder.path}, --folder or"
+            hint="omit --manifest and --example to continue with that manifest, and change it with"
+            f" keyhouse manifest update apply; for a new state: rm -r {folder.path}, --folder or"
             " --ephemeral",
         )
     sample = folder.sample
@@ -197,7 +200,7 @@ def _kept(folder: Folder, coordinator: Coordinator, wanted: Wanted) -> Enforced:
 
 
 def _shop_in(wanted: Wanted) -> AbstractSet[str]:
-    """Return the types of the example's workloads, if it is wanted."""
+    """Return the types of the example's workloads, or none without the example."""
     return decode(wanted.shop).marbles.keys() if wanted.shop is not None else frozenset()
 
 
@@ -207,7 +210,7 @@ def _sample(folder: Folder, user: ClientIdentity) -> str:
 
 
 def _trust(folder: Folder) -> Trust:
-    """Return trust in the simulated machine that this command has made."""
+    """Return trust in the simulated machine of this folder."""
     collateral: Path = folder.machine / "collateral.json"
     return Trust(
         expected=read_expected_identity(folder.attestation.read_bytes()),

@@ -1,7 +1,7 @@
-"""What runs beside a development coordinator: the services of the example, and the console.
+"""Programs beside a development coordinator: the services of the example, and the console.
 
-Programs and manifest come with the simulated platform. Each service is started by a launcher, as a
-workload of its own identity: what the simulated machine measures is told to it.
+The simulated platform's package has the programs and the manifest. A launcher starts each service
+as a workload with its own identity. The launcher receives the simulated identity from a file.
 """
 
 import socket
@@ -29,9 +29,9 @@ def shop() -> Path:
 
 @contextmanager
 def services(folder: Folder, serving: Serving) -> Iterator[str]:
-    """Run both while the context lasts; yield ``HOST:PORT`` of the one that customers ask.
+    """Run both services during the block; yield ``HOST:PORT`` of the service for customers.
 
-    What they print is among the entries of ``serving``.
+    Their output becomes entries of ``serving``.
     """
     orders, stock = (str(_port(usual)) for usual in (_ORDERS, _STOCK))
     with ExitStack() as ends:
@@ -54,7 +54,7 @@ def services(folder: Folder, serving: Serving) -> Iterator[str]:
 
 @contextmanager
 def console_of(context: str, serving: Serving) -> Iterator[None]:
-    """Run the console of ``context`` while the context lasts; its links are among the entries."""
+    """Run the console of ``context`` during the block; its links become entries of ``serving``."""
 
     def hear(line: bytes) -> None:
         if line:
@@ -78,7 +78,7 @@ def _launching(name: str, names: str, folder: Folder, serving: Serving) -> list[
 
 
 def _port(usual: int) -> int:
-    """Return ``usual``, or a port that is free."""
+    """Return the port ``usual``, or a free port if ``usual`` is in use."""
     if can_listen(_HERE, usual):
         return usual
     with socket.create_server((_HERE, 0)) as found:

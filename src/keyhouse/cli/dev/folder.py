@@ -1,14 +1,14 @@
-"""The folder of a development coordinator: its state, its user, and what is written about it.
+r"""The folder of a development coordinator: its state, its user, and the facts about it.
 
 ::
 
-    data/             the state directory of the coordinator; simulation/ in it is its machine
+    data/             the coordinator's state directory; data/simulation/ is its machine
     dev.pem dev.key   the user: certificate and private key (0600)
-    manifest.yaml     the sample manifest as it was set; manifest.json: one of the user's own
-    root.pem          the root certificate of the coordinator, which was verified
-    memory.json       the states that it was seen in
-    coordinator.log   what it has logged since its last start, a JSON object on each line
-    .gitignore        so that none of it is committed by accident
+    manifest.yaml     the sample manifest as set; manifest.json: the user's own manifest
+    root.pem          the root certificate of the verified coordinator
+    memory.json       the states in which commands saw the coordinator
+    coordinator.log   the log since the last start, a JSON object on each line
+    .gitignore        excludes all files from commits
 """
 
 import os
@@ -33,19 +33,19 @@ _WRITABLE_BY_OTHERS: Final = 0o022
 
 
 class FolderUnusableError(RefusedError):
-    """The folder is in use, or cannot be made."""
+    """The folder is in use, or cannot be created or used."""
 
     code = "folder-unusable"
 
 
 class Folder:
-    """Where everything is, below ``path``: as it was typed, for what is typed next."""
+    """The paths below ``path``, in the spelling of the command line, for commands to copy."""
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
         self.state: Final = path / "data"
         self.machine: Final = self.state / "simulation"
-        self.attestation: Final = self.machine / "attestation.json"  # who the coordinator must be
+        self.attestation: Final = self.machine / "attestation.json"  # the expected identity
         self.simulation_root: Final = self.machine / "root.pem"  # of the simulated vendor
         self.sample: Final = path / "manifest.yaml"
         self.root: Final = path / "root.pem"
@@ -57,10 +57,11 @@ class Folder:
 
 @contextmanager
 def opened(path: Path | None) -> Iterator[Folder]:
-    """Yield the folder at ``path``, which is made if it is missing; None: one that is removed.
+    """Yield the folder at ``path``, created if missing, or a temporary folder for None.
 
-    Raises ``FolderUnusableError`` if another process has its state, if it cannot be made, or if
-    other users can write to it: they could plant the key of the user, or links to other files.
+    Raises ``FolderUnusableError`` if another process uses its state, if the folder cannot be
+    created, or if other users can write to the folder. Such users could plant the key of the user,
+    or links to other files.
     """
     if path is None:
         with tempfile.TemporaryDirectory(prefix="keyhouse-dev-") as name:
@@ -76,11 +77,11 @@ def opened(path: Path | None) -> Iterator[Folder]:
     found = Folder(path)
     try:
         with unused(found.state):
-            pass  # only asked: the coordinator takes it
+            pass  # only a test: the coordinator locks the state itself
     except StoreLockedError as locked:
         raise FolderUnusableError(
-            f"a coordinator runs in {path} already: {locked.message}",
-            hint="use that one; or name another place with --folder, or --ephemeral",
+            f"a coordinator already runs in {path}: {locked.message}",
+            hint="use that coordinator, or pass another --folder or --ephemeral",
         ) from None
     yield found
 
@@ -92,30 +93,32 @@ def _make(path: Path) -> None:
 
 
 def _require_own(path: Path) -> None:
-    """Raise ``FolderUnusableError`` unless this user alone can write to the folder at ``path``."""
+    """Raise ``FolderUnusableError`` unless only this user can write to the folder at ``path``."""
     found = path.lstat()
     mode = stat.S_IMODE(found.st_mode)
     if not stat.S_ISDIR(found.st_mode):
         raise FolderUnusableError(
             f"cannot use the folder {path}: it is not a directory",
-            hint="name a directory with --folder; a link to one is not followed",
+            hint="pass a directory with --folder; a symbolic link is not followed",
         )
     if found.st_uid != os.geteuid():
         raise FolderUnusableError(
             f"{path} belongs to the user {found.st_uid}, but it must belong to {os.geteuid()}",
-            hint="name another place with --folder, or --ephemeral",
+            hint="pass another --folder, or --ephemeral",
         )
     if mode & _WRITABLE_BY_OTHERS:
         raise FolderUnusableError(
             f"{path} has mode {mode:04o}, so other users can put keys and links into it",
-            hint=f"see what is in it, then: chmod 700 {path}",
+            hint=f"check the files in the folder, then: chmod 700 {path}",
         )
 
 
 def user_in(folder: Folder) -> ClientIdentity:
-    """Return the user ``dev``, made if there is none yet."""
+    """Return the user ``dev``; create a missing user."""
     if not folder.certificate.exists():
         made = make_user(USER)
         replace_file(folder.key, made.key.reveal())
-        replace_file(folder.certificate, made.certificate)  # last: with it the user is complete
+        replace_file(
+            folder.certificate, made.certificate
+        )  # last: the certificate marks a complete user
     return ClientIdentity(folder.certificate, folder.key)

@@ -1,4 +1,4 @@
-"""What to type next with a development coordinator: commands that can be copied as they are."""
+"""The next commands for a user of a development coordinator, ready to copy."""
 
 import os
 import shlex
@@ -15,16 +15,16 @@ from keyhouse.cli.dev.deployment import Enforced
 from keyhouse.cli.dev.folder import USER, Folder
 
 _NAME: Final = "keyhouse"
-_SPECIAL: Final = frozenset('"$`\\!')  # to a shell between double quotes
+_SPECIAL: Final = frozenset('"$`\\!')  # characters with a meaning between double quotes in a shell
 
 
 def called_as() -> tuple[str, ...]:
     """Return the words before a subcommand, for another shell.
 
-    ``keyhouse`` where the shell finds this very program by that name, else the place of it: in a
-    clone it is in an environment that is not on PATH. An environment of uvx is on the PATH of
-    what runs in it only. The words do not install it by its name: what a package index has under
-    that name may be another program.
+    The result is ``keyhouse`` if a shell finds this program under that name, else the program's
+    path. In a clone, the program is in an environment that is not on PATH. The environment of uvx
+    is on the PATH of its child processes only. The words never install a package by the name
+    ``keyhouse``: a package index may have another program under that name.
     """
     called, found = Path(sys.argv[0]), shutil.which(_NAME)
     if called.name == "__main__.py":
@@ -36,14 +36,17 @@ def called_as() -> tuple[str, ...]:
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One command of a shell, and what it is for."""
+    """A shell command and its purpose."""
 
     what: str
     command: str
 
 
 class Deployment(msgspec.Struct, frozen=True, rename="camel"):
-    """Where everything of a development coordinator is. Empty: there is no such thing."""
+    """The paths and addresses of a development coordinator.
+
+    An empty string means that the value does not exist.
+    """
 
     folder: str
     client_api: str
@@ -54,8 +57,8 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
     simulation_root: str
     root: str
     fingerprint: str  # of the manifest in force
-    has_sample: bool  # it is the sample
-    manifest: str = ""  # the file that it was set from
+    has_sample: bool  # the manifest in force is the sample
+    manifest: str = ""  # the manifest's file
     user: str = ""
     certificate: str = ""
     key: str = ""
@@ -73,7 +76,7 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
         has_user: bool,
         shop: str,
     ) -> Self:
-        """Return what is where."""
+        """Return the facts about the deployment in ``folder``."""
         return cls(
             folder=str(folder.path),
             client_api=serving.client,
@@ -94,11 +97,11 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
         )
 
     def rows(self) -> dict[str, str]:
-        """Return what a person wants to know of it."""
+        """Return the facts for people."""
         found = {
             "Client API": self.client_api,
             "workload API": self.workload_api,
-            "manifest": self.manifest or f"as it was, {self.fingerprint[:16]}...",
+            "manifest": self.manifest or f"unchanged, {self.fingerprint[:16]}...",
             "user": self.user,
             "recovery": self.recovery_secrets,
             "shop": self.shop,
@@ -108,11 +111,11 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
         return {name: value for name, value in found.items() if value}
 
     def where(self) -> str:
-        """Return where commands with files have to be typed, as words; empty: anywhere."""
+        """Return the place for commands with files, as words; "" if every directory is possible."""
         return "" if Path(self.folder).is_absolute() else ", in this directory"
 
     def first(self) -> str:
-        """Return the line that another shell has to be told first; empty: nothing."""
+        """Return the line that prepares another shell, or ""."""
         words, lines = called_as(), []
         if words != (_NAME,):
             command = shlex.join(words)
@@ -123,9 +126,9 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
         return "; ".join(lines)
 
     def steps(self) -> list[Step]:
-        """Return what can be typed next, in order."""
-        state = Step("verify it, and see its state", _command("status"))
-        manifest = Step("print the manifest that it enforces", _command("manifest", "get"))
+        """Return the next commands, in order."""
+        state = Step("verify the coordinator, and print its state", _command("status"))
+        manifest = Step("print the manifest in force", _command("manifest", "get"))
         if not self.has_sample:
             return [state, manifest]
         upload = "printf 'good morning' | " + _command("secret", "set", "greeting", "--value", "-")
@@ -134,7 +137,7 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
             Step(f"read a secret, as {self.user}", _command("secret", "get", "greeting", "--show")),
             Step("upload another value", upload),
             manifest,
-            Step("become a workload", self._launching()),
+            Step("join as a workload", self._launching()),
             *([Step("buy an apple in the shop", self._buying())] if self.shop else []),
         ]
 

@@ -1,4 +1,4 @@
-"""`keyhouse doctor`: what is wrong here, and how to fix it."""
+"""`keyhouse doctor`: search for problems, and print how to fix them."""
 
 import os
 import sys
@@ -19,15 +19,19 @@ from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.cli.parser import REFUSED, AsJson, Option, OptionGroup, command
 from keyhouse.client.contexts import contexts_path
 
-_MOST_STANDBYS: Final = 99
+_MOST_STANDBYS: Final = 99  # the same limit as for `keyhouse serve`
 _SHADES: Final = {"ok": "green", "warning": "yellow", "problem": "red", "skipped": "bright_black"}
 
 
 class LocalOptions(OptionGroup, frozen=True, kw_only=True):
-    """Files on this machine that are checked."""
+    """Files on this machine for the checks."""
 
-    cert: Annotated[Path | None, Option("--cert", "-c", help="your certificate (PEM)")] = None
-    key: Annotated[Path | None, Option("--key", "-k", help="its private key (PEM)")] = None
+    cert: Annotated[
+        Path | None, Option("--cert", "-c", help="your certificate as a user (PEM)")
+    ] = None
+    key: Annotated[Path | None, Option("--key", "-k", help="the private key of --cert (PEM)")] = (
+        None
+    )
     data_dir: Annotated[
         Path | None,
         Option(
@@ -42,7 +46,7 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
         Option(
             "--store",
             metavar="URL",
-            help="the database of coordinators that share a state: postgresql://USER@HOST/DATABASE",
+            help="database of coordinators with a shared state: postgresql://USER@HOST/DATABASE",
         ),
     ] = ""
     store_password_file: Annotated[
@@ -58,24 +62,24 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
         Option(
             "--store-standbys",
             metavar="NUMBER",
-            help="how many standbys have to keep each change before it is acknowledged",
+            help="number of standbys that must store each change before its acknowledgement",
         ),
     ] = 0
 
     def require_fitting(self) -> None:
-        """Refuse what has no effect without ``--store``, as `keyhouse serve` does."""
+        """Refuse options that have no effect without ``--store``, as `keyhouse serve` does."""
         if self.store_standbys > _MOST_STANDBYS:
             raise RefusedError(
-                "--store-standbys has an invalid value",
+                f"--store-standbys {self.store_standbys} is too large",
                 hint=f"a whole number from 0 to {_MOST_STANDBYS}",
             )
         file, standbys = self.store_password_file, self.store_standbys
         if not self.store and (file or standbys):
             flag = "--store-password-file" if file else "--store-standbys"
-            raise RefusedError.no_effect(flag, "it goes with --store")
+            raise RefusedError.no_effect(flag, "use it with --store")
 
     def with_context(self, context: str, host: str) -> "LocalOptions":
-        """Return the options, certificate and key those of the context if neither is given."""
+        """Return the options, with certificate and key of the context if neither is given."""
         named = context_for(context, host) if not (self.cert or self.key) else None
         if named is None:
             return self
@@ -89,16 +93,19 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
 def doctor(
     trusting: TrustOptions, local: LocalOptions, host: HostArgument = "", *, as_json: AsJson = False
 ) -> None:
-    """Look for what is wrong, and say how to fix it.
+    """Search for problems, and print how to fix them.
 
-    It ends with exit code 1 if there is a problem.
+    The command checks this machine (versions, platforms, limits, ports), your files, a state
+    directory, the coordinator at HOST after its verification, a shared database, and the PCCS with
+    its clock. It changes only the memory of the coordinator, needs no root privileges, and prints
+    no secret.
 
-    It looks at this machine, at your files, at the coordinator at HOST (after verifying it) and at
-    the PCCS. It changes nothing but what is remembered of the coordinator, needs no other rights
-    than yours, and prints no secret.
+    Each finding is ok, warning, problem or skipped (unknown). Exit code 1: there is a problem.
 
-    Example: keyhouse doctor localhost:4433 --attestation attestation.json
-    --simulation-root root.pem --cert alice.pem --key alice.key
+    With --json, the object is {"ok", "findings": [{"check", "level", "found", "fix"}]}.
+
+    Example: keyhouse doctor localhost:4433 --attestation attestation.json --simulation-root
+    root.pem --cert alice.pem --key alice.key
     """
     local.require_fitting()
     target = Target.at(host, trusting).settled(required=False)
@@ -131,11 +138,11 @@ def _findings(target: Target, local: LocalOptions) -> Iterator[Finding]:
         yield from coordinator_findings(target, now)
     else:
         fix = "pass HOST and --attestation, or --context"
-        yield Finding("coordinator", "skipped", "no HOST and no expected identity", fix)
+        yield Finding("coordinator", "skipped", "no HOST or no expected identity", fix)
     if target.pccs:
         yield from pccs_findings(target.pccs, target.pccs_ca, now)
     else:
-        yield Finding("PCCS", "skipped", "none is named", "name one, for its clock, too: --pccs")
+        yield Finding("PCCS", "skipped", "no --pccs", "pass --pccs URL; this also compares clocks")
 
 
 def _show(finding: Finding) -> None:

@@ -1,4 +1,4 @@
-"""What `keyhouse doctor` looks at in files: yours, and a coordinator's state directory."""
+"""Checks of files: the user's files, and a coordinator's state directory."""
 
 import os
 import shutil
@@ -24,11 +24,11 @@ from keyhouse.base.secret import Secret
 from keyhouse.cli.doctor.finding import Finding, check_expiry, check_mode, check_start, failed
 
 _LITTLE_SPACE: Final = 256 << 20  # bytes
-_RENEW: Final = "make a new certificate, and put it into the manifest by an update"
+_RENEW: Final = "create a new certificate, and add it to the manifest by an update"
 
 
 def user_findings(cert: Path | None, key: Path | None, now: datetime) -> Iterator[Finding]:
-    """Yield what is found about a user's certificate and key."""
+    """Yield the findings about a user's certificate and key."""
     certificate = None
     if cert is None and key is None:
         fix = "pass --cert and --key (PEM)"
@@ -39,8 +39,8 @@ def user_findings(cert: Path | None, key: Path | None, now: datetime) -> Iterato
         except KeyhouseError as error:
             yield failed("user certificate", error)
         except ValueError:
-            fix = "name the certificate, PEM"
-            yield Finding("user certificate", "problem", f"{cert} holds no certificate", fix)
+            fix = "pass the certificate as PEM"
+            yield Finding("user certificate", "problem", f"{cert} is not a certificate", fix)
     if certificate is not None:
         early = check_start("user certificate", certificate.not_valid_before_utc, now)
         end = certificate.not_valid_after_utc
@@ -54,11 +54,11 @@ def _key(path: Path, certificate: x509.Certificate | None) -> Iterator[Finding]:
         seen = path.stat()
         key = load_pem_private_key(Secret(read_file(str(path))).reveal(), None)
     except (OSError, KeyhouseError):
-        yield Finding("user key", "problem", f"{path} cannot be read", "name another file")
+        yield Finding("user key", "problem", f"{path} cannot be read", "pass a readable file")
         return
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        fix = "name the private key, PEM, not encrypted"
-        yield Finding("user key", "problem", f"{path} holds no key that can be used", fix)
+        fix = "pass the private key as PEM without encryption"
+        yield Finding("user key", "problem", f"{path} is not a usable private key", fix)
         return
     yield check_mode("user key", stat.S_IMODE(seen.st_mode), mine=seen.st_uid == os.getuid())
     if certificate is not None:
@@ -70,37 +70,37 @@ def _pair(key: PrivateKeyTypes, certificate: x509.Certificate) -> Finding:
     try:
         certified = certificate.public_key().public_bytes(*form)
     except (ValueError, UnsupportedAlgorithm):
-        fix = "make one for a key of another kind, such as ECDSA P-256"
-        return Finding("user certificate", "problem", "is of a key that cannot be used", fix)
+        fix = "create a certificate for another type of key, such as ECDSA P-256"
+        return Finding("user certificate", "problem", "has a key of an unusable type", fix)
     if key.public_key().public_bytes(*form) == certified:
         return Finding("user key", "ok", "belongs to the certificate")
-    fix = "name the key and the certificate that were made together"
+    fix = "pass a certificate and its own key"
     return Finding("user key", "problem", "belongs to another certificate", fix)
 
 
 def directory_findings(path: Path, *, named: bool) -> Iterator[Finding]:
-    """Yield what is found about a state directory; ``named``: someone asked for this one."""
+    """Yield the findings about a state directory; ``named``: an option names the directory."""
     from keyhouse.journal import check_state_directory
 
     if not path.exists() and not named:
-        yield Finding("state directory", "skipped", f"there is no {path}", "name one: --data-dir")
+        yield Finding("state directory", "skipped", f"there is no {path}", "pass --data-dir DIR")
         return
     try:
         user = check_state_directory(path)
     except KeyhouseError as error:
         yield failed("state directory", error)
         return
-    yield Finding("state directory", "ok", user or "private, and nobody is using it")
+    yield Finding("state directory", "ok", user or "private, and not in use")
     free = shutil.disk_usage(path if path.exists() else path.absolute().parent).free
     if free < _LITTLE_SPACE:
-        fix = "make room: a full disk stops every change"
+        fix = "free space: a full disk stops every change"
         yield Finding("disk space", "warning", f"{free >> 20} MiB are free", fix)
     else:
         yield Finding("disk space", "ok", f"{free >> 20} MiB are free")
 
 
 def remembered_findings(files: dict[str, Path | None]) -> Iterator[Finding]:
-    """Yield what is found about files that say who is trusted, if they are there."""
+    """Yield the findings about existing files that decide who is trusted."""
     for check, path in files.items():
         if path is None:
             continue
@@ -109,7 +109,7 @@ def remembered_findings(files: dict[str, Path | None]) -> Iterator[Finding]:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            fix = "see that you may read it"
+            fix = "check the permissions of the file"
             yield Finding(check, "problem", f"{path} cannot be used: {os_reason(error)}", fix)
             continue
         yield check_mode(check, stat.S_IMODE(seen.st_mode), mine=seen.st_uid == os.getuid())

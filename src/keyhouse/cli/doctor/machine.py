@@ -1,4 +1,4 @@
-"""What `keyhouse doctor` looks at on the machine itself: versions, platforms, limits, ports."""
+"""Checks of the machine: versions, platforms, limits and ports."""
 
 import errno
 import resource
@@ -17,12 +17,12 @@ from keyhouse.cli.doctor.finding import Finding
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 _OLDEST_PYTHON: Final = (3, 11)
-_FEW_DESCRIPTORS: Final = 4096
+_FEW_DESCRIPTORS: Final = 4096  # each connection needs a descriptor
 _PORTS: Final = {CLIENT_API_PORT: "--client-addr", WORKLOAD_API_PORT: "--mesh-addr"}
 
 
 def machine_findings() -> Iterator[Finding]:
-    """Yield what is found; nothing here needs a coordinator or another right than to look."""
+    """Yield the findings. The checks need no coordinator and no special privileges."""
     yield from _versions()
     yield from _platforms()
     yield check_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
@@ -45,7 +45,7 @@ def _versions() -> Iterator[Finding]:
     if ssl.OPENSSL_VERSION_INFO >= (3,):
         yield Finding("openssl", "ok", both)
     else:
-        yield Finding("openssl", "warning", both, "take a Python that was built with OpenSSL 3")
+        yield Finding("openssl", "warning", both, "install a Python with OpenSSL 3")
 
 
 def _platforms() -> Iterator[Finding]:
@@ -54,10 +54,10 @@ def _platforms() -> Iterator[Finding]:
 
     found = False
     try:
-        yield Finding(f"platform {platform_name('auto')}", "ok", "here")
+        yield Finding(f"platform {platform_name('auto')}", "ok", "present")
         found = True
     except PlatformMissingError as missing:
-        fix = "a coordinator needs one; commands that talk to a coordinator do not"
+        fix = "only coordinators and workloads need a platform; other commands do not"
         yield Finding("platform", "skipped", missing.message, fix)
     except PlatformUnusableError as unusable:
         yield Finding("platform", "problem", unusable.message, unusable.hint)
@@ -67,36 +67,38 @@ def _platforms() -> Iterator[Finding]:
         yield Finding("simulation", "ok", missing.message)
         return
     level: Literal["ok", "warning"] = "warning" if found else "ok"
-    fix = "leave it out of production" if found else ""
+    fix = "remove the simulation from production machines" if found else ""
     yield Finding("simulation", level, "installed", fix)
 
 
 def check_packed_code(files: Iterable[Path]) -> Finding:
-    """Return whether the code of a start is in ``files``, of which installing by pip makes none."""
+    """Return a finding about the packed code in ``files``, which speeds up a start.
+
+    An installation by pip does not create these files.
+    """
     check = "packed code"
     if all(file.is_file() for file in files):
-        return Finding(check, "ok", "here")
-    fix = (
-        f"as who installed it: {shlex.quote(sys.executable)} -I -m keyhouse.base.process.pack_code"
-    )
+        return Finding(check, "ok", "present")
+    packing = f"{shlex.quote(sys.executable)} -I -m keyhouse.base.process.pack_code"
+    fix = f"run as the installing user: {packing}"
     return Finding(check, "ok", "missing: `keyhouse serve` and `run` start slower", fix)
 
 
 def check_descriptors(most: int) -> Finding:
-    """Return whether a process may open enough files: each connection is one."""
+    """Return a finding about the limit for open files; each connection is an open file."""
     if most == resource.RLIM_INFINITY:
         return Finding("open files", "ok", "no limit")
     if most < _FEW_DESCRIPTORS:
         fix = "raise the hard limit: ulimit -Hn, or LimitNOFILE=65536 of the systemd unit"
-        return Finding("open files", "warning", f"at most {most}, one for each connection", fix)
+        return Finding("open files", "warning", f"at most {most}; each connection needs one", fix)
     return Finding("open files", "ok", f"at most {most}")
 
 
 def check_locked_memory(most: int) -> Finding:
-    """Return whether a process may lock its memory; ``most`` in bytes."""
+    """Return a finding about the limit for locked memory; ``most`` in bytes."""
     if most == resource.RLIM_INFINITY:
         return Finding("locked memory", "ok", "no limit")
-    fix = "LimitMEMLOCK=infinity of the systemd unit, or a machine without swap"
+    fix = "set LimitMEMLOCK=infinity in the systemd unit, or use a machine without swap"
     found = f"at most {most} bytes: a coordinator's secrets may be swapped out"
     return Finding("locked memory", "warning", found, fix)
 
@@ -109,6 +111,6 @@ def _port(port: int, flag: str) -> Finding:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             used = error.errno == errno.EADDRINUSE
-            found = "in use: a coordinator, or something else" if used else "may not be used"
-            return Finding(check, "warning", found, f"another one for serve: {flag}")
+            found = "in use, perhaps by a coordinator" if used else "not permitted"
+            return Finding(check, "warning", found, f"pass another port to serve: {flag}")
     return Finding(check, "ok", "free")

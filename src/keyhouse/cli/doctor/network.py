@@ -1,4 +1,4 @@
-"""What `keyhouse doctor` asks others: the coordinator, once it is verified, and the PCCS."""
+"""Checks over the network: the coordinator after its verification, a database, and the PCCS."""
 
 import asyncio
 import ssl
@@ -20,12 +20,15 @@ from keyhouse.cli.protection import RUNNING, Protection, protection_of
 from keyhouse.cli.store.database import connected
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS, kept_on
 
-_PATIENCE: Final = 10.0
+_PATIENCE: Final = 10.0  # seconds for each answer
 _QE_IDENTITY: Final = "sgx/certification/v4/qe/identity"
 
 
 def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
-    """Yield what is found about the coordinator; one that proves nothing is asked nothing else."""
+    """Yield the findings about the coordinator.
+
+    An unverified coordinator receives no further request.
+    """
     from keyhouse.cli.options.connect import trusted
     from keyhouse.client import Coordinator
 
@@ -49,21 +52,21 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
     ):
         certificate = x509.load_der_x509_certificate(der)
         early = check_start(check, certificate.not_valid_before_utc, now)
-        fix = "set up a new deployment in time"
+        fix = "set up a new deployment before that date"
         yield early or check_expiry(check, certificate.not_valid_after_utc, now, fix)
 
 
 def _protection(found: Protection) -> Iterator[Finding]:
-    """Yield what protects from a rollback, and how long the lease of the witnesses lasts."""
+    """Yield the findings about the protection from a rollback and about the witnesses' lease."""
     from keyhouse.views.witnesses import cosigned_in_words, lease_in_words, seen_in_words
 
     if found.note:
-        fix = "name witnesses in the manifest, with Serve Witnessed"
+        fix = "add witnesses to the manifest, with Serve Witnessed"
         yield Finding("rollback", "warning", found.note, fix)
     witnesses = found.witnesses
     if witnesses is None:
         return
-    fix = "see its log: it names each witness that does not cosign, and why"
+    fix = "see the coordinator's log: it names each failing witness, with the reason"
     missing = any(each.time is None for each in witnesses.cosignatures)
     yield Finding(
         "witnesses",
@@ -80,14 +83,14 @@ def _protection(found: Protection) -> Iterator[Finding]:
 
 
 def pccs_findings(url: str, pccs_ca: Path | None, now: datetime) -> Iterator[Finding]:
-    """Yield whether the PCCS answers as one, and what its clock says."""
+    """Yield the findings about the answer of the PCCS and about its clock."""
     import httpx
 
     from keyhouse.attestation.collateral.pccs import Pccs
     from keyhouse.base.services import tls_context
 
     try:
-        Pccs(url, ca_of(pccs_ca))  # refuses addresses and authorities that cannot be used
+        Pccs(url, ca_of(pccs_ca))  # refuses unusable addresses and CAs
         context = tls_context(ca_of(pccs_ca))
         with (
             httpx.Client(verify=context, trust_env=False, timeout=_PATIENCE) as client,
@@ -98,12 +101,12 @@ def pccs_findings(url: str, pccs_ca: Path | None, now: datetime) -> Iterator[Fin
         yield failed("PCCS", error)
         return
     except (httpx.HTTPError, ssl.SSLError, OSError):
-        fix = "check address, CA (--pccs-ca) and network, and that it runs"
+        fix = "check that the PCCS runs; check its address, its CA (--pccs-ca) and the network"
         yield Finding("PCCS", "problem", "no answer over trusted TLS", fix)
         return
     if code != httpx.codes.OK:
-        fix = "make sure that it is a PCCS, and look at its own log"
-        yield Finding("PCCS", "problem", f"answers {code}", fix)
+        fix = "check that the address is a PCCS, and see its log"
+        yield Finding("PCCS", "problem", f"answers HTTP status {code}", fix)
     else:
         yield Finding("PCCS", "ok", "answers")
     yield _clock_by(date, now)
@@ -113,17 +116,17 @@ def _clock_by(date: str, now: datetime) -> Finding:
     try:
         told = parsedate_to_datetime(date)
     except ValueError:
-        return Finding("clock", "skipped", "the PCCS did not tell its time")
+        return Finding("clock", "skipped", "the PCCS did not state its time")
     theirs = told if told.tzinfo else told.replace(tzinfo=UTC)
     return check_clock("clock", now, theirs, "the PCCS")
 
 
 def check_state(code: int, message: str) -> Finding:
-    """Return what is found about the phase and the words of a status."""
+    """Return the finding about the code and the message of a status."""
     if code == RUNNING and not message.startswith("held: "):
         return Finding("state", "ok", f"{code}  {message}")
     if code == RUNNING:
-        fix = "make sure that this is the newest state, and that it reaches the witnesses"
+        fix = "check that this is the newest state, and that the coordinator reaches the witnesses"
         return Finding("state", "warning", f"{code}  {message}", fix)
     fix = "keyhouse recover" if code == 1 else "keyhouse manifest set"
     return Finding("state", "warning", f"{code}  {message}", fix)
@@ -133,17 +136,17 @@ def _version(described: bytes) -> Finding:
     try:
         theirs = str(msgspec.json.decode(described)["info"]["version"])
     except (msgspec.DecodeError, KeyError, TypeError):
-        return Finding("its version", "skipped", "it does not tell")
+        return Finding("its version", "skipped", "not stated by the coordinator")
     if theirs == VERSION:
         return Finding("its version", "ok", f"{theirs}, as here")
-    fix = "take the same version on both sides, where you can"
-    return Finding("its version", "warning", f"{theirs}; here it is {VERSION}", fix)
+    fix = "use the same version on both sides, if possible"
+    return Finding("its version", "warning", f"{theirs}; this machine has {VERSION}", fix)
 
 
 def database_findings(url: str, password_file: Path | None, needed: int) -> Iterator[Finding]:
-    """Yield what is found about the database at ``url``. Nothing in it changes.
+    """Yield the findings about the database at ``url``. The checks do not change the database.
 
-    ``needed``: how many standbys have to keep each change.
+    ``needed`` is the number of standbys that must store each change.
     """
 
     async def look() -> tuple[bytes | None, int]:
@@ -156,11 +159,11 @@ def database_findings(url: str, password_file: Path | None, needed: int) -> Iter
         yield failed("database", error)
         return
     holds = "no store yet" if current is None else f"the store {current.hex()}"
-    yield Finding("database", "ok", f"it answers, and holds {holds}")
+    yield Finding("database", "ok", f"answers, and contains {holds}")
     yield Finding("database", "ok", TRUSTED_FOR_FRESHNESS)
     if standbys:
         yield Finding("standby", "ok", kept_on(standbys))
     else:
         fix = "set synchronous_standby_names in the configuration of the server"
-        lost = "no standby is awaited: a failover may lose the newest changes"
+        lost = "commits wait for no standby: a failover may lose the newest changes"
         yield Finding("standby", "warning", lost, fix)

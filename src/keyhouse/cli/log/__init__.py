@@ -1,1 +1,1 @@
-"""`keyhouse log`: transparency logs, and policies about their witnesses."""
+"""`keyhouse log`: copy transparency logs, and check policies of witnesses."""

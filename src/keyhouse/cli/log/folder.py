@@ -1,8 +1,9 @@
-"""A mirror of a log: files that any web server can serve, as C2SP tlog-tiles spells their paths.
+"""A mirror of a log: files for any web server, with the paths of C2SP tlog-tiles.
 
-``checkpoint``, ``tile/...``, ``object/<hex>``, ``key``: the verifier key of the log, and ``line``:
-the line of the root (``transparency.mirrored_line``). What is not complete yet is named in
-``size``; readers go by ``checkpoint``, which is replaced last.
+The files are ``checkpoint``, ``tile/...``, ``object/<hex>``, ``key`` (the verifier key of the log)
+and ``line`` (the line of the root, ``transparency.mirrored_line``). Readers follow ``checkpoint``,
+so the writer replaces this file last. During a copy, ``size`` has the number of leaves in the
+files; the checkpoint may state fewer.
 """
 
 import os
@@ -24,11 +25,11 @@ from keyhouse.transparency.leaf import object_name
 from keyhouse.transparency.mirrored_line import LINE_FILE, MirroredLine, read_mirrored_line
 from keyhouse.transparency.tiles import WIDTH, Tile, frontier_of, narrowed
 
-_PUBLIC: Final = 0o644  # a web server reads them
+_PUBLIC: Final = 0o644  # readable for web servers
 
 
 class MirrorFolder:
-    """The mirror in ``path``; a missing one is made with the first file."""
+    """The mirror in ``path``; the first file creates a missing directory."""
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
@@ -44,23 +45,26 @@ class MirrorFolder:
             raise _unwritable(self.path, error) from None
 
     def require_key(self, verifier: str) -> None:
-        """Require that this is a mirror of the log with this key, or a new one."""
+        """Require a mirror of the log with this key, or a new mirror. Raises ``RefusedError``."""
         known = self._read("key")
         if known is None and any(each.name != "mirror.lock" for each in self.path.iterdir()):
-            raise RefusedError(f"{self.path} is not empty and not a mirror of a log")
+            raise RefusedError(
+                f"{self.path} is not empty and is not a mirror of a log",
+                hint="pass a new directory, or the directory of a mirror",
+            )
         if known is not None and known != f"{verifier}\n".encode():
             raise RefusedError(
-                f"{self.path} is a mirror of another log", hint="name another directory"
+                f"{self.path} is a mirror of a different log", hint="pass another directory"
             )
         self._write("key", f"{verifier}\n".encode())
 
     def checkpoint(self, verifier: str) -> LogCheckpoint | None:
-        """Return the newest checkpoint; None: there is none yet. Raises ``LogInvalidError``."""
+        """Return the newest checkpoint, or None for a new mirror. Raises ``LogInvalidError``."""
         note = self._read("checkpoint")
         return None if note is None else checkpoint_in(note, verifier)
 
     def growing(self, checkpoint: LogCheckpoint | None) -> Growing:
-        """Return the log as far as it is here. Raises ``RefusedError`` if files are damaged."""
+        """Return the copied part of the log. Raises ``RefusedError`` for damaged files."""
         size = self._read("size")
         known = 0 if checkpoint is None else checkpoint.size
         damaged = RefusedError(
@@ -76,7 +80,7 @@ class MirrorFolder:
         return found
 
     def put(self, growing: Growing, *, partial: bool) -> None:
-        """Write what ``growing`` has: complete tiles, and ``partial`` ones."""
+        """Write the complete tiles of ``growing``, and with ``partial`` the partial tiles."""
         complete = []
         for tile in growing.tiles():
             raw = growing.read(tile)
@@ -88,45 +92,45 @@ class MirrorFolder:
         growing.drop(complete)
 
     def begin(self, growing: Growing) -> None:
-        """Keep how far the files are, without a checkpoint that says so."""
+        """Record the progress of an unfinished copy, without a new checkpoint."""
         self.put(growing, partial=True)
         self._write("size", b"%d" % growing.size)
 
     def publish(self, growing: Growing, note: bytes) -> None:
-        """Let readers see all of ``growing``, whose checkpoint is ``note``."""
+        """Show all of ``growing`` to readers, with its checkpoint ``note``."""
         self.put(growing, partial=True)
         self._write("checkpoint", note)
         (self.path / "size").unlink(missing_ok=True)
 
     def object(self, name: str) -> bytes | None:
-        """Return an object; None: it is not here."""
+        """Return an object, or None if the mirror lacks it."""
         return self._read(f"object/{name}")
 
     def put_object(self, name: str, raw: bytes) -> None:
-        """Keep an object. Raises ``LogInvalidError`` if it is another one than its name says."""
+        """Store an object. Raises ``LogInvalidError`` unless its hash equals its name."""
         if object_name(raw) != name:
-            raise LogInvalidError(f"the object {name} is another one than its name says")
+            raise LogInvalidError(f"the object {name} has the hash {object_name(raw)}")
         self._write(f"object/{name}", raw)
 
     def line(self) -> MirroredLine | None:
-        """Return the line of the root; None: no run has copied it. Raises ``LogInvalidError``."""
+        """Return the root's line, or None if no run has copied it. Raises ``LogInvalidError``."""
         raw = self._read(LINE_FILE)
         return None if raw is None else read_mirrored_line(raw)
 
     def put_line(self, line: MirroredLine) -> None:
-        """Keep ``line``, whose objects are here."""
+        """Store ``line``. The caller has stored its objects."""
         self._write(LINE_FILE, line.encode())
 
     def _tile(self, tile: Tile) -> bytes:
         raw = self._read(f"tile/{tile.path}")
-        if raw is None:  # the run that completed it did not come to its end
+        if raw is None:  # an unfinished run has completed the tile
             raw = self._read(f"tile/{tile.full.path}")
         if raw is None:
             raise LogInvalidError("a tile is missing")
         return narrowed(raw, tile)
 
     def _remove_beginnings(self, tile: Tile) -> None:
-        """Remove the partial tiles of ``tile``, which is here whole: readers take that instead."""
+        """Remove the partial tiles of the complete ``tile``; readers use the complete tile."""
         folder = self.path / f"tile/{tile.path}.p"
         if folder.is_dir():
             try:
@@ -141,7 +145,7 @@ class MirrorFolder:
             return None
 
     def _write(self, name: str, raw: bytes) -> None:
-        """Make the file hold ``raw``, whole for every reader, and durably."""
+        """Replace the file by ``raw``, durably; every reader sees a complete file."""
         path = self.path / name
         if self._read(name) == raw:
             return
@@ -150,7 +154,7 @@ class MirrorFolder:
             path.parent.mkdir(parents=True, exist_ok=True)
             beside.unlink(missing_ok=True)
             write_new(beside, raw)
-            os.chmod(beside, _PUBLIC)  # noqa: PTH101 not of a link
+            os.chmod(beside, _PUBLIC)  # noqa: PTH101 not a link
             rename(beside, path)
             sync_directory(path.parent)
         except OSError as error:

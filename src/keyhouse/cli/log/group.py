@@ -1,4 +1,4 @@
-"""`keyhouse log`: its commands."""
+"""The commands of `keyhouse log`."""
 
 from keyhouse.cli.log.mirror import key, mirror
 from keyhouse.cli.log.policy import policy_app

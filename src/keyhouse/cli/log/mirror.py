@@ -1,4 +1,4 @@
-"""`keyhouse log key` and `mirror`: the log of a verified coordinator, for those who watch it."""
+"""`keyhouse log key` and `mirror`: a verified coordinator's log, for witnesses and monitors."""
 
 import base64
 from pathlib import Path
@@ -27,7 +27,7 @@ Words = Annotated[
     list[str],
     Argument(
         metavar="HOST DIR",
-        help="address of the Client API, which a context may name; then the directory",
+        help="address of the Client API (optional with a context), then the directory",
     ),
 ]
 
@@ -38,14 +38,16 @@ def key(
     *,
     omniwitness: Annotated[
         bool,
-        Option("--omniwitness", help="print a file for its --additional_logs instead"),
+        Option(
+            "--omniwitness", help="print a configuration file for omniwitness (--additional_logs)"
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the key of the log, which the attested root has signed.
+    """Print the key of the log, signed by the attested root.
 
-    Witnesses and monitors are configured with it, so it is printed before any witness has seen the
-    log, whatever --witness-policy demands.
+    Witnesses and monitors need the key in their configuration. So the command prints the key before
+    any witness has seen the log, even with --witness-policy.
 
     Example: keyhouse log key localhost:4433 --omniwitness
     """
@@ -63,22 +65,23 @@ def key(
 
 
 class Mirrored(NamedTuple):
-    """What a mirror has, and what is new of it."""
+    """The size of a mirror, and the result of a run."""
 
     size: int
     new: int
-    missing: list[str]  # objects that the coordinator does not have
+    missing: list[str]  # objects that the coordinator lacks
     unread: int  # new leaves that this version cannot read
-    entries: int  # of the line of the root
-    no_line: str  # why there is no line; empty: there is one
+    entries: int  # entries in the line of the root
+    no_line: str  # the reason for a missing line, or ""
 
 
 @command
 def mirror(words: Words, trusting: TrustOptions, *, as_json: AsJson = False) -> None:
     """Copy the log into a directory for any web server.
 
-    It continues where it stopped. What is copied is verified first, and that it continues what DIR
-    has. The quotes that prove the line of the root are copied too: a recovery needs them.
+    The command first verifies each part, and that the log continues the copy in DIR. A repeated
+    command continues the copy. The command also copies the quotes that prove the line of the root:
+    a recovery needs these quotes.
 
     Example: keyhouse log mirror localhost:4433 /srv/log
     """
@@ -100,9 +103,9 @@ def mirror(words: Words, trusting: TrustOptions, *, as_json: AsJson = False) -> 
 
 
 def mirrored(coordinator: "Coordinator", folder: "MirrorFolder") -> Mirrored:
-    """Bring ``folder`` up to the newest checkpoint of ``coordinator``.
+    """Copy the log up to the newest checkpoint of ``coordinator`` into ``folder``.
 
-    Raises ``TrustError`` if the log does not continue what the mirror has.
+    Raises ``TrustError`` if the log does not continue the mirror.
     """
     from keyhouse.client import TrustError
     from keyhouse.transparency.reading import entries_after
@@ -127,12 +130,12 @@ def mirrored(coordinator: "Coordinator", folder: "MirrorFolder") -> Mirrored:
         except LogInvalidError as error:
             raise TrustError(
                 f"the log does not continue the mirror {folder.path}: {error.message}",
-                hint="keep both: the log was forked, or what was served is damaged",
+                hint="keep the mirror as evidence: the log was forked, or its answers are damaged",
             ) from None
         line = _line(coordinator, folder)
         if isinstance(line, MirroredLine):
             missing += _copy_objects(coordinator, folder, line.proofs())
-            # A manifest that gave a secret its first value is not an object.
+            # The first manifest with a value of a secret may not be an object of the log.
             tuple(_copy_objects(coordinator, folder, line.line.manifests))
             folder.put_line(line)
         cosigned = coordinator.witnessed_checkpoint()
@@ -142,9 +145,10 @@ def mirrored(coordinator: "Coordinator", folder: "MirrorFolder") -> Mirrored:
 
 
 def _line(coordinator: "Coordinator", folder: "MirrorFolder") -> MirroredLine | str:
-    """Return the line of the root; or a text that says why there is none.
+    """Return the line of the root, or the reason why there is none.
 
-    Raises ``TrustError`` if it does not continue that of the mirror, or the line that was verified.
+    Raises ``TrustError`` if the line does not continue the line in the mirror, or the verified
+    line.
     """
     from keyhouse.client import CallRefusedError, TrustError
     from keyhouse.client.errors import CallUnknownError
@@ -161,15 +165,19 @@ def _line(coordinator: "Coordinator", folder: "MirrorFolder") -> MirroredLine | 
         if known is None:
             return f"none: the coordinator serves no line ({refused.message})"
         raise TrustError(
-            f"the mirror {folder.path} has the line of the root, the coordinator serves none"
+            f"the mirror {folder.path} has the line of the root, but the coordinator serves none",
+            hint="keep the mirror as evidence: the coordinator hides the line",
         ) from None
     verified = coordinator.trusted.line
     if verified is not None and not line.line.continues(len(verified.raw), verified.last_hash):
-        raise TrustError("the line of the root is not the one that a quote has bound before")
+        raise TrustError(
+            "the line of the root does not continue the line that the quote has bound",
+            hint="try again; if the error stays, do not trust the coordinator",
+        )
     if known is not None and not line.continues(known):
         raise TrustError(
-            f"the line of the root does not continue the one in the mirror {folder.path}",
-            hint="keep both: the manifests of this deployment were shown differently before",
+            f"the line of the root does not continue the line in the mirror {folder.path}",
+            hint="keep the mirror as evidence: it has different manifests of this deployment",
         )
     return line
 
@@ -177,7 +185,7 @@ def _line(coordinator: "Coordinator", folder: "MirrorFolder") -> MirroredLine | 
 def _copy_objects(
     coordinator: "Coordinator", folder: "MirrorFolder", names: "Iterable[str]"
 ) -> "Iterator[str]":
-    """Copy the objects ``names``; yield those that the coordinator does not have."""
+    """Copy the objects ``names``; yield the objects that the coordinator lacks."""
     from keyhouse.client import CallRefusedError
 
     for name in names:

@@ -1,4 +1,9 @@
-"""`keyhouse log policy check`: what a policy of witnesses bears."""
+"""`keyhouse log policy check`: check a policy of witnesses, and print its tolerance for faults.
+
+A policy has a quorum rule over witnesses. Two quorums that always share a witness exclude a fork,
+unless the shared witnesses lie. A quorum that needs fewer witnesses survives more outages, but
+tolerates fewer liars.
+"""
 
 from typing import Annotated, Final
 
@@ -14,21 +19,21 @@ from keyhouse.transparency.policy import Policy, Witness
 
 policy_app = Group(help="Check policies of witnesses.")
 
-_FORK: Final = "two contradicting checkpoints can both have a quorum although no witness lies"
+_FORK: Final = "two contradicting checkpoints can both have a quorum even if no witness lies"
 
 
 @policy_app.command("check")
 def check(
     file: Annotated[
-        str, Argument(metavar="FILE", help="policy (C2SP tlog-policy), or - for stdin")
+        str, Argument(metavar="FILE", help="policy (C2SP tlog-policy); - for standard input")
     ],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Check a policy of witnesses, and print what it bears.
+    """Check a policy of witnesses: how many may lie, how many may fail.
 
-    Liars: witnesses that may cosign contradicting checkpoints before a fork has a quorum. Outages:
-    witnesses that may fail, whichever they are, with a quorum left.
+    Liars: with so many lying witnesses, two contradicting checkpoints still cannot both have a
+    quorum. Outages: if any so many witnesses fail, the others still form a quorum.
 
     Example: keyhouse log policy check witnesses.policy
     """
@@ -61,18 +66,18 @@ def check(
 
 
 def read_policy(file: str) -> Policy:
-    """Return the policy in ``file``, "-" is standard input. Raises ``RefusedError``."""
+    """Return the policy in ``file``; "-" is standard input. Raises ``RefusedError``."""
     return policy_in(read_file(file))
 
 
 def policy_in(raw: bytes) -> Policy:
-    """Return the policy that is ``raw``. Raises ``RefusedError``."""
+    """Return the policy in ``raw``. Raises ``RefusedError``."""
     try:
         return Policy.read(raw.decode())
     except UnicodeDecodeError:
-        raise RefusedError("the policy is not UTF-8") from None
+        raise RefusedError("the policy is not UTF-8", hint="save the file as UTF-8") from None
     except LogInvalidError as fault:
-        hint = "lines are: witness NAME KEY URL, group NAME NUMBER MEMBERS, quorum NAME"
+        hint = "valid lines: witness NAME KEY URL, group NAME NUMBER MEMBERS, quorum NAME"
         raise RefusedError(fault.message, hint=hint) from None
 
 

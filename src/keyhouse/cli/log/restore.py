@@ -1,4 +1,4 @@
-"""`keyhouse log restore`: what the host has lost of a log, from a mirror."""
+"""`keyhouse log restore`: restore lost files of a log in a state directory, from a mirror."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 T = TypeVar("T", bytes, bytearray)
 
 _LARGEST: Final = 32 << 20  # bytes of an object
-_SECONDS: Final = 30.0
+_SECONDS: Final = 30.0  # for each step of an HTTP request
 _NO_LINE: Final = (
-    "none: the mirror has no line of the root. Quotes of the line that were lost are still"
-    " missing, and a recovery needs them: mirror again, or use a backup"
+    "none: the mirror has no line of the root. Lost quotes of the line stay lost, and a recovery"
+    " needs them: mirror again, or use a backup"
 )
 
 
@@ -29,19 +29,25 @@ _NO_LINE: Final = (
 def restore(
     directory: Directory,
     source: Annotated[
-        str, Argument(metavar="SOURCE", help="a mirror: a directory, or its address (https://...)")
+        str, Argument(metavar="SOURCE", help="a mirror: a directory or a URL (https://...)")
     ],
     *,
     log_key: Annotated[
-        str, Option("--log-key", metavar="FILE", help="key of the log (default: key in SOURCE)")
+        str,
+        Option(
+            "--log-key",
+            metavar="FILE",
+            help="file with the key of the log (default: the file key in SOURCE)",
+        ),
     ] = "",
     stopped: Stopped = False,
     as_json: AsJson = False,
 ) -> None:
-    """Restore what a state directory has lost of its log.
+    """Restore missing files of a log from a mirror.
 
-    SOURCE is a mirror, of keyhouse log mirror or of anyone else. All of it is verified. What proves
-    the line of the root comes back too, if the mirror has it.
+    The files belong to a state directory. SOURCE is a directory or a URL with a mirror of the log,
+    from keyhouse log mirror or any other source. The command verifies all parts. It also restores
+    the quotes of the root's line, if the mirror has them.
 
     Example: keyhouse log restore keyhouse-data /srv/log
     """
@@ -54,8 +60,8 @@ def restore(
     key = (read_file(log_key) if log_key else read("key") or b"").decode("ascii", "replace").strip()
     if not key:
         raise RefusedError(
-            "the mirror does not tell the key of its log",
-            hint="--log-key; keyhouse log key HOST prints it",
+            f"the mirror {source} has no file with the key of its log",
+            hint="pass --log-key FILE, with the key of keyhouse log key HOST",
         )
     with long_work("restoring the log", quiet=as_json):
         found = restore_log(directory, key, read)
@@ -108,7 +114,10 @@ def _fetching(url: str) -> Callable[[str], bytes | None]:
                 if answer.status_code == httpx.codes.NOT_FOUND:
                     return None
                 if answer.status_code != httpx.codes.OK:
-                    raise UnavailableError(f"the mirror answers {answer.status_code} for {path}")
+                    raise UnavailableError(
+                        f"the mirror answers {answer.status_code} for {path}, expected 200",
+                        hint="check the address of the mirror",
+                    )
                 raw = bytearray()
                 for part in answer.iter_bytes():
                     raw += part
@@ -116,7 +125,8 @@ def _fetching(url: str) -> Callable[[str], bytes | None]:
                 return bytes(raw)
         except (httpx.HTTPError, httpx.InvalidURL):
             raise UnavailableError(
-                f"the mirror does not give {path}", hint="check its address, and that it runs"
+                f"the mirror does not answer for {path}",
+                hint="check the address of the mirror, and its web server",
             ) from None
 
     return read
@@ -124,5 +134,7 @@ def _fetching(url: str) -> Callable[[str], bytes | None]:
 
 def _bounded(raw: T) -> T:
     if len(raw) > _LARGEST:
-        raise RefusedError(f"a part of the mirror has more than {_LARGEST} bytes")
+        raise RefusedError(
+            f"a part of the mirror has more than {_LARGEST} bytes", hint="check SOURCE"
+        )
     return raw

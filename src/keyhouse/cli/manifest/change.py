@@ -1,4 +1,4 @@
-"""`keyhouse manifest set` and `update`: the first manifest, and changes that users agree on."""
+"""`keyhouse manifest set` and `update`: set the first manifest, and change it together."""
 
 import shlex
 from pathlib import Path
@@ -21,7 +21,7 @@ from keyhouse.manifest import fingerprint
 if TYPE_CHECKING:
     from keyhouse.client import Pending, PlanData, UpdateAnswer
 
-update_app = Group(help="Change the manifest, together with others.")
+update_app = Group(help="Change the manifest together with other users.")
 
 
 @command
@@ -34,7 +34,8 @@ def set_manifest(
 ) -> None:
     """Set the first manifest of a coordinator.
 
-    The coordinator is verified before, and the manifest is read back.
+    The command verifies the coordinator first. Afterwards it reads the manifest back, and compares
+    it.
 
     Example: keyhouse manifest set manifest.json localhost:4433 --attestation attestation.json
     --simulation-root root.pem -r recovery.json
@@ -55,7 +56,7 @@ def set_manifest(
     if target.coordinator_cert:
         keep(proven, target.coordinator_cert)
     if recoverydata == "-" and shares:
-        return  # standard output holds the secrets alone
+        return  # standard output has only the secrets
     if as_json:
         show_json(
             {"fingerprint": fingerprint(raw), "recoveryKeys": sorted(shares), "recoveryFile": path}
@@ -79,13 +80,15 @@ def apply(
 ) -> None:
     """Upload an update.
 
-    It is raised security versions, or a complete new manifest.
+    An update is a manifest with only raised security versions, or a complete new manifest.
 
-    Example: keyhouse manifest update apply new.json localhost:4433 --cert alice.crt
-    --key alice.key --attestation attestation.json --simulation-root root.pem
+    Example: keyhouse manifest update apply new.json localhost:4433 --cert alice.crt --key alice.key
+    --attestation attestation.json --simulation-root root.pem
 
-    What it would change is shown first, and it is refused if by then something else would happen.
-    It is in force at once if nobody else has to agree; otherwise it waits for them.
+    The command first shows the plan of the update (with --json, only if it asks for your
+    confirmation). Unless you pass --no-plan, the coordinator refuses the update if its effects have
+    changed since the plan. Your key (ECDSA, RSA or Ed25519) signs the update if the coordinator has
+    a log. The update is in force at once, or waits for the agreement of other users.
     """
     _send(file, target, user, reviewed, recoverydata, is_pending=False, as_json=as_json)
 
@@ -100,12 +103,14 @@ def acknowledge(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Agree to the pending update: to exactly the bytes in FILE.
+    """Agree to the pending update, with exactly the bytes in FILE.
 
-    Example: keyhouse manifest update acknowledge new.json localhost:4433 --cert bob.crt
-    --key bob.key --attestation attestation.json --simulation-root root.pem
+    Example: keyhouse manifest update acknowledge new.json localhost:4433 --cert bob.crt --key
+    bob.key --attestation attestation.json --simulation-root root.pem
 
-    What it would change is shown first, and it is refused if by then something else would happen.
+    The command shows the plan and signs the acknowledgement as keyhouse manifest update apply does.
+    Unless you pass --no-plan, the coordinator refuses the acknowledgement if the effects of the
+    update have changed since the plan.
     """
     _send(file, target, user, reviewed, recoverydata, is_pending=True, as_json=as_json)
 
@@ -120,7 +125,7 @@ def _send(
     is_pending: bool,
     as_json: bool,
 ) -> None:
-    """Upload the update, or agree to it if it ``is_pending``, once its plan is confirmed."""
+    """Upload the update, or agree to the pending update, after the confirmation of its plan."""
     given = open_manifest(str(file))
     raw = given.raw
     with given.explained(), coordinator_of(target, user) as coordinator:
@@ -143,19 +148,20 @@ def get(
     ] = "",
     *,
     missing: Annotated[
-        bool, Option("--missing", help="print who has not agreed, instead of the manifest")
+        bool,
+        Option(
+            "--missing", help="print the users who have not agreed yet, instead of the manifest"
+        ),
     ] = False,
     as_yaml: AsYaml = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the manifest that waits for acknowledgements.
+    """Print the pending update, which waits for acknowledgements.
 
-    It is printed byte for byte.
+    The output has exactly the bytes of the manifest; on a terminal it is indented.
 
     Example: keyhouse manifest update get localhost:4433 --attestation attestation.json
     --simulation-root root.pem -o pending.json
-
-    On a terminal it is indented.
     """
     with coordinator_of(target) as coordinator:
         pending = pending_update(coordinator)
@@ -176,14 +182,15 @@ def get(
 def cancel(target: Target, user: User, *, as_json: AsJson = False) -> None:
     """Cancel the pending update.
 
-    Every user with UpdateManifest may.
+    Every user with the permission UpdateManifest may cancel the update. Your key
+    signs the request as keyhouse manifest update apply does.
 
     Example: keyhouse manifest update cancel localhost:4433 --cert bob.crt --key bob.key
     --attestation attestation.json --simulation-root root.pem
     """
     with coordinator_of(target, user) as coordinator:
         coordinator.cancel()
-    rows = {"state": "cancelled: the manifest in force stays"}
+    rows = {"state": "cancelled: the manifest in force is unchanged"}
     show_result({"cancelled": True}, rows, as_json=as_json)
 
 
@@ -196,7 +203,7 @@ def _show(
     as_json: bool,
 ) -> None:
     if answer.recovery_secrets and place.path is None:
-        return  # standard output holds the secrets alone
+        return  # standard output has only the secrets
     if as_json:
         show_json(
             {
@@ -211,7 +218,11 @@ def _show(
             }
         )
         return
-    rows = {"state": "the update is in force" if answer.applied else "the update waits"}
+    rows = {
+        "state": "the update is in force"
+        if answer.applied
+        else "the update waits for acknowledgements"
+    }
     rows["fingerprint"] = fingerprint(raw)
     rows["signed"] = "by the user's key" if answer.signed else "no"
     if not answer.applied:

@@ -1,4 +1,4 @@
-"""How changes look on a terminal: a sign before each (``+ - ~``), and dangers last."""
+"""Format changes for a terminal: a sign before each change (``+ - ~``), dangers at the end."""
 
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,10 @@ _SHADES: Final = {"+": "green", "-": "red", "~": "yellow"}
 
 
 def wrapped(head: str, text: str, indent: str = "  ") -> list[str]:
-    """Return ``head`` and ``text`` on lines of up to 100 columns; nothing can forge a line."""
+    """Return ``head`` and ``text`` on lines of up to 100 columns.
+
+    Control characters are escaped, so ``text`` cannot forge a line.
+    """
     return textwrap.wrap(
         printable(text),
         _WIDTH,
@@ -29,9 +32,9 @@ def wrapped(head: str, text: str, indent: str = "  ") -> list[str]:
 def section_lines(
     changes: Iterable[SignedChange], *, colour: bool, wraps: bool = True
 ) -> Iterator[str]:
-    """Yield each section, then its changes, with a sign in front.
+    """Yield each section, then its changes with their signs.
 
-    Unless it ``wraps``, each text is on one line, with its spaces as they are.
+    Without ``wraps``, each text is on a single line with its spaces unchanged.
     """
     for section, inside in groupby(changes, lambda each: each.section):
         head = f"  {printable(section)}"
@@ -43,7 +46,7 @@ def section_lines(
 
 
 def danger_lines(texts: Iterable[str], *, colour: bool) -> Iterator[str]:
-    """Yield what cannot be undone, loud; nothing if there is nothing."""
+    """Yield lines with the irreversible effects, marked as a danger; nothing without effects."""
     lines = [line for text in texts for line in wrapped("  ! ", text, "    ")]
     if lines:
         for line in ("DANGER: this cannot be undone", *lines):

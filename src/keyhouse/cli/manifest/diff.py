@@ -1,4 +1,4 @@
-"""`keyhouse manifest diff`: what differs between two manifests, by meaning."""
+"""`keyhouse manifest diff`: print the differences between two manifests by meaning."""
 
 import re
 import sys
@@ -19,9 +19,13 @@ from keyhouse.manifest import Manifest, decode, fingerprint
 from keyhouse.manifest.diff import Change, diff
 
 _Side = Annotated[
-    str, Argument(metavar="OLD", help="manifest file (or -), or HOST: what is in force there")
+    str,
+    Argument(
+        metavar="OLD",
+        help="manifest file (- for standard input), or HOST: the manifest in force there",
+    ),
 ]
-_OtherSide = Annotated[str, Argument(metavar="NEW", help="the same")]
+_OtherSide = Annotated[str, Argument(metavar="NEW", help="manifest file, -, or HOST")]
 _FILE_NAME: Final = re.compile(r"-|.*/.*|.*\.(json|ya?ml)", re.IGNORECASE | re.DOTALL)
 
 
@@ -32,14 +36,18 @@ def compare(
     trusting: TrustOptions,
     *,
     exit_code: Annotated[
-        bool, Option("--exit-code", help="end with 1 if they differ, as git diff does")
+        bool,
+        Option(
+            "--exit-code", help="end with exit code 1 if the manifests differ, as git diff does"
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say which entries and fields of two manifests differ.
+    """Print the differences between two manifests by meaning.
 
-    A file is what is there, contains a slash, or ends in .json, .yaml or .yml; anything else is the
-    address of a coordinator, which is verified before its manifest is read.
+    The output has + for an addition, - for a removal, ~ for a change. An argument is a file if it
+    exists, contains a slash, or ends in .json, .yaml or .yml. Any other argument is the address of
+    a coordinator. The command verifies this coordinator, and reads its manifest in force.
 
     Example: keyhouse manifest diff old.json new.yaml
     """
@@ -50,13 +58,13 @@ def compare(
         target = Target.at(side, trusting)
         try:
             expected = target.settled(required=False).attestation
-        except WrongUsageError as error:  # of the context
+        except WrongUsageError as error:  # an error of the context
             raise WrongUsageError(
                 f"{side} is not a file, and {error.message}", hint=error.hint
             ) from None
         if expected is None:
             raise RefusedError(
-                f"{side} is not a file, and without --attestation no coordinator is asked",
+                f"{side} is not a file, and there is no --attestation for a coordinator {side}",
                 hint="correct the name, or pass --attestation or --context",
             )
         with coordinator_of(target) as coordinator:
@@ -73,7 +81,7 @@ def compare(
 
 
 def _checked(path: str) -> Manifest:
-    """Return the manifest in ``path``. Raises ``FileInvalidError``, which names it."""
+    """Return the manifest in ``path``. Raises ``FileInvalidError`` with the file's name."""
     given = open_manifest(path)
     raw = given.raw
     with given.explained():
@@ -95,7 +103,7 @@ def _show(before: Manifest, after: Manifest, changes: tuple[Change, ...]) -> Non
 
     if not changes:
         same = before.raw == after.raw
-        words = "equal" if same else "equal in meaning; written otherwise: other fingerprints"
+        words = "equal" if same else "equal in meaning, but the bytes and the fingerprints differ"
         click.echo(words, err=True)
         return
     colour = coloured(sys.stdout)

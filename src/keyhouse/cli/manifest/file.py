@@ -1,9 +1,10 @@
-"""A manifest file, JSON or YAML, and the bytes that are uploaded for it.
+"""A manifest file, JSON or YAML, and the uploaded bytes for it.
 
-JSON goes up byte for byte. YAML becomes one JSON text first (``json_source.canonical_json``): the
-coordinator, fingerprints, signatures and acknowledgements know nothing but those bytes.
+JSON is uploaded byte for byte. YAML is first converted into a JSON text
+(``json_source.canonical_json``). The coordinator, fingerprints, signatures and acknowledgements use
+only the uploaded bytes.
 
-Of one in the current folder a shell completes names; nothing asks a network for that.
+A shell completes names from a manifest in the current folder, without a network.
 """
 
 import functools
@@ -28,18 +29,18 @@ if TYPE_CHECKING:
 
 
 _FILES: Final = ("manifest.json", "manifest.yaml", "manifest.yml")
-_LARGEST: Final = 1 << 20  # bytes: nobody waits for a larger one to be parsed
+_LARGEST: Final = 1 << 20  # bytes; the parse of a larger file would delay the completion
 
 
 def names_of(section: Literal["Secrets", "RecoveryKeys"]) -> Callable[[], list[str]]:
-    """Return what gives the names in a section of the manifest; none if it cannot be read."""
+    """Return a function for the names in a section of the manifest; none if it is unreadable."""
 
     def names() -> list[str]:
         for file in _FILES:
             try:
                 if Path(file).is_file():
                     return _names_in(Path(file), section)
-            except (KeyhouseError, OSError):  # anyone who presses Tab cannot read an error
+            except (KeyhouseError, OSError):  # a shell shows no error when the user presses Tab
                 return []
         return []
 
@@ -63,21 +64,21 @@ _FORMATS: Final[dict[str, Literal["json", "yaml"]]] = {
 
 
 FileArgument = Annotated[
-    Path, Argument(metavar="FILE", help="manifest file, or - for standard input")
+    Path, Argument(metavar="FILE", help="manifest file, JSON or YAML; - for standard input")
 ]
 SourceArgument = Annotated[
-    Path, Argument(metavar="FILE", help="manifest file, JSON or YAML, or - for stdin")
+    Path, Argument(metavar="FILE", help="manifest file, JSON or YAML; - for standard input")
 ]
 NewFileOption = Annotated[
-    str, Option("--output", "-o", metavar="FILE", help="new file instead of stdout")
+    str, Option("--output", "-o", metavar="FILE", help="new file instead of standard output")
 ]
 AsYaml = Annotated[
-    bool, Option("--yaml", help="as YAML: what it says, not the bytes that are signed")
+    bool, Option("--yaml", help="as YAML without comments; these are not the signed bytes")
 ]
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
-    """A manifest as its author wrote it. ``name`` is the path as it was typed."""
+    """A manifest as its author wrote it. ``name`` is the path from the command line."""
 
     name: str
     form: Literal["json", "yaml"]
@@ -85,7 +86,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
     @property
     def raw(self) -> bytes:
-        """What is uploaded: the JSON text. Raises ``FileInvalidError`` if there is none."""
+        """The uploaded JSON text. Raises ``FileInvalidError`` for an invalid file."""
         if self.form == "json":
             with self.explained():
                 read_json(self.written)
@@ -100,7 +101,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
     @property
     def source(self) -> "SourceText":
-        """What was written, and where its parts stand."""
+        """The written text with the places of its parts."""
         from keyhouse.cli.output.source_text import SourceText
         from keyhouse.manifest.source.json_source import json_places
 
@@ -111,7 +112,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Show the problems of a manifest that is refused in the block where they stand."""
+        """Add the places in the file to the problems of a manifest that the block refuses."""
         try:
             yield
         except RefusedError as refusal:
@@ -127,7 +128,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
 @functools.lru_cache(maxsize=1)
 def _yaml_of(written: bytes) -> "YamlRead":
-    """Return what a YAML text says: read once, for it may take seconds."""
+    """Return the parsed YAML text. The cache prevents a second parse, which may take seconds."""
     from keyhouse.manifest.source.yaml_text import read_yaml
 
     return read_yaml(written)
@@ -136,8 +137,8 @@ def _yaml_of(written: bytes) -> "YamlRead":
 def open_manifest(path: str) -> ManifestFile:
     """Return the file at ``path``; ``-`` is standard input.
 
-    The name's ending tells what it is: ``.json``, or ``.yaml`` and ``.yml``. With another name it
-    is JSON if its first character is ``{``, or if there is none. Raises ``FileUnreadableError``.
+    The suffix selects the format: ``.json``, ``.yaml`` or ``.yml``. Without such a suffix, a text
+    is JSON if its first character is ``{``, or if it is empty. Raises ``FileUnreadableError``.
     """
     written = read_file(path)
     first = written.lstrip(b" \t\r\n\xef\xbb\xbf")[:1]
@@ -146,11 +147,11 @@ def open_manifest(path: str) -> ManifestFile:
 
 
 def read_manifest(path: str) -> bytes:
-    """Return the bytes that are uploaded for the file at ``path``; ``-`` is standard input.
+    r"""Return the uploaded bytes for the file at ``path``; ``-`` is standard input.
 
     Raises:
-        FileUnreadableError: it cannot be read.
-        FileInvalidError: it is not JSON or YAML that is accepted; with every problem.
+        FileUnreadableError: the file cannot be read.
+        FileInvalidError: the file is not accepted JSON or YAML; with every problem.
     """
     return open_manifest(path).raw
 
@@ -158,8 +159,9 @@ def read_manifest(path: str) -> bytes:
 def write_manifest(raw: bytes, output: str, *, as_yaml: bool) -> None:
     """Write the manifest ``raw`` to the new file ``output``, or to standard output.
 
-    Exactly its bytes, but indented on a terminal, which is not to be copied from. ``as_yaml``: a
-    text that means the same. Raises ``FileUnwritableError``.
+    The output has exactly the bytes of ``raw``. On a terminal it is indented and escaped, so do not
+    copy it from there. ``as_yaml`` selects YAML with the same meaning. Raises
+    ``FileUnwritableError``.
     """
     on_terminal = not output and sys.stdout.isatty()
     shown = raw

@@ -1,4 +1,4 @@
-"""`keyhouse manifest`: commands about manifests."""
+"""The commands of `keyhouse manifest`."""
 
 from keyhouse.cli.manifest import change, diff, offline, plan, read, template
 from keyhouse.cli.parser import Group

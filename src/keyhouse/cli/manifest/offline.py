@@ -1,4 +1,4 @@
-"""`keyhouse manifest check | convert | signature | schema`: what needs no coordinator."""
+"""`keyhouse manifest check | convert | signature | schema`: commands without a coordinator."""
 
 import json
 import sys
@@ -28,13 +28,17 @@ def check(
     *,
     dns_names: Annotated[
         str,
-        Option(metavar="NAMES", help="names of the coordinator: certificates may not take them"),
+        Option(
+            metavar="NAMES", help="names of the coordinator, which certificates must not contain"
+        ),
     ] = "localhost",
     as_json: AsJson = False,
 ) -> None:
-    """Check a manifest as the coordinator would.
+    """Check a manifest as the coordinator does.
 
-    It prints all problems at once, with their lines.
+    The command prints all problems with their lines, or the fingerprint of the manifest. With
+    --json, each problem has line and column from 1, or null without a place. The command never
+    prints a line that may contain the value of a secret (Private).
 
     Example: keyhouse manifest check manifest.yaml
     """
@@ -64,12 +68,12 @@ def convert(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Print the bytes that are uploaded for a manifest.
+    """Print the uploaded bytes for a manifest file.
 
-    Of YAML that is its JSON; JSON stays as it is.
+    For YAML, the output is JSON. JSON stays unchanged.
 
-    They are what the coordinator keeps, and what fingerprints and signatures are of. A coordinator
-    that sets its manifest at its start (serve --startup-manifest) is given this file.
+    The coordinator stores these bytes. Fingerprints and signatures cover them. The option
+    --startup-manifest of keyhouse serve needs a file with this output.
 
     Example: keyhouse manifest convert manifest.yaml -o manifest.json
     """
@@ -89,11 +93,10 @@ def signature(
 ) -> None:
     """Print the fingerprint of a manifest, in hex.
 
-    It is the SHA-256 of what is uploaded.
+    The fingerprint is the SHA-256 of the uploaded bytes: of a JSON file byte for byte, or of the
+    output of keyhouse manifest convert for a YAML file.
 
     Example: keyhouse manifest signature manifest.json
-
-    That is a JSON file byte for byte, and of a YAML file what manifest convert prints.
     """
     found = fingerprint(read_manifest(str(file)))
     if as_json:
@@ -117,10 +120,10 @@ def schema(*, as_json: AsJson = False) -> None:
 
 
 def problems_of(raw: bytes, dns_names: str = "localhost") -> tuple[Problem, ...]:
-    """Return the warnings of a manifest that a coordinator with these names would accept.
+    """Return the warnings about a manifest that a coordinator with these names accepts.
 
-    Raises ``InvalidError`` with every problem of a manifest that it would refuse, and
-    ``WrongUsageError`` for invalid names.
+    Raises ``InvalidError`` with every problem of a refused manifest, and ``WrongUsageError`` for
+    invalid names.
     """
     from keyhouse.authority import make_coordinator_keys
     from keyhouse.coordinator import check_fully
@@ -138,7 +141,7 @@ def _names(dns_names: str) -> "tuple[tuple[str, ...], tuple[str, ...]]":
 
     try:
         return parse_names(dns_names)
-    except InvalidError as invalid:  # the fault is in the option, not in the manifest
+    except InvalidError as invalid:  # the option is invalid, not the manifest
         first = invalid.problems[0]
         raise WrongUsageError(
             f"entry {first.at} of --dns-names {first.problem}", hint=first.hint

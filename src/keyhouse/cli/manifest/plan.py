@@ -1,4 +1,9 @@
-"""The plan of an update: `keyhouse manifest plan`, and its review before an update is sent."""
+"""The plan of an update: `keyhouse manifest plan`, and its review before an update.
+
+The coordinator computes the effects of an update, and a digest of these effects. A user reviews the
+plan, and sends the digest with the update. The coordinator refuses the update if the effects have
+changed since the review.
+"""
 
 import re
 import sys
@@ -34,16 +39,16 @@ def plan(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Print what an update would change; nothing is changed.
+    """Print the effects of an update, without a change.
 
-    It answers users who may make the update.
+    The coordinator answers only users who may make the update.
 
     Example: keyhouse manifest plan new.json localhost:4433 --cert alice.crt --key alice.key
     --attestation attestation.json --simulation-root root.pem
 
-    The last line is the plan's digest. It stays the same for all who review the update until
-    something else would happen; `manifest update apply` and `acknowledge` can be bound to it with
-    --expect-plan.
+    The last line is the digest of the plan. All reviewers get the same digest, until the effects of
+    the update change. With --expect-plan DIGEST, keyhouse manifest update apply and acknowledge
+    require this plan.
     """
     given = open_manifest(str(file))
     with given.explained(), coordinator_of(target, user) as coordinator, _sending(quiet=as_json):
@@ -55,31 +60,41 @@ def plan(
 
 
 class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
-    """Whether the plan was reviewed before, is confirmed now, or is not wanted."""
+    """Options about the review of the plan: done before, done now, or omitted."""
 
     expect_plan: Annotated[
         str,
         Option(
             "--expect-plan",
             metavar="DIGEST",
-            help="the plan that you have reviewed: refused if by now something else would happen",
+            help="digest of the reviewed plan: the coordinator refuses the update if its"
+            " effects have changed",
         ),
     ] = ""
-    yes: Annotated[bool, Option("--yes", "-y", help="apply the changes without asking")] = False
+    yes: Annotated[
+        bool,
+        Option(
+            "--yes",
+            "-y",
+            help="apply the changes without a question; without a terminal, --yes or"
+            " --expect-plan is required",
+        ),
+    ] = False
     no_plan: Annotated[
         bool,
         Option(
             "--no-plan",
-            help="neither show nor bind: for coordinators that know no plans, and plans too large",
+            help="show no plan, and send no digest: for coordinators without plans, and for too"
+            " large plans",
         ),
     ] = False
 
     def plan(self, coordinator: "Coordinator", raw: bytes, *, quiet: bool) -> "PlanData | None":
-        """Show the plan of ``raw`` on standard error; return it once it is confirmed.
+        """Show the plan of ``raw`` on standard error; return the plan after its confirmation.
 
-        ``quiet``: show it only if confirmation is asked for. None with ``--no-plan``. Raises
-        ``ConflictError`` if it is not the expected plan, ``RefusedError`` if it is not confirmed,
-        and the coordinator's refusals.
+        ``quiet``: show the plan only for a confirmation. The result is None with ``--no-plan``.
+        Raises ``ConflictError`` for another plan than expected, ``RefusedError`` without a
+        confirmation, and the coordinator's refusals.
         """
         if self.no_plan:
             return None
@@ -95,26 +110,24 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
         return found
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsageError`` for options that exclude each other, and for an invalid digest.
+        """Raise ``WrongUsageError`` for contradicting options and for an invalid digest.
 
-        Also if the plan would have to be confirmed, and there is no terminal.
+        Also raised if a confirmation is necessary and there is no terminal.
         """
         del beside
         if not (self.expect_plan or self.yes or self.no_plan or sys.stdin.isatty()):
             raise WrongUsageError(
-                "not a terminal: the plan of the update cannot be confirmed",
-                hint="--expect-plan DIGEST, of a plan that was reviewed; or --yes",
+                "not a terminal: you cannot confirm the plan of the update",
+                hint="pass --expect-plan DIGEST with a reviewed plan, or --yes",
             )
         if not self.expect_plan:
             return
         if self.no_plan:
-            raise WrongUsageError(
-                "--expect-plan contradicts --no-plan", hint="leave one of the two out"
-            )
+            raise WrongUsageError("--expect-plan contradicts --no-plan", hint="omit one of the two")
         if not _DIGEST.fullmatch(self.expect_plan):
             raise WrongUsageError(
-                "--expect-plan is not the digest of a plan",
-                hint="64 hex digits: the last line of keyhouse manifest plan",
+                f"--expect-plan {self.expect_plan!r} is not the digest of a plan",
+                hint="pass the 64 hex digits in the last line of keyhouse manifest plan",
             )
 
 
@@ -123,7 +136,7 @@ def pending_update(coordinator: "Coordinator") -> "Pending":
     pending = coordinator.pending()
     if pending is None:
         raise NotFoundError(
-            "no update is pending", hint="keyhouse manifest update apply starts one"
+            "no update is pending", hint="start an update: keyhouse manifest update apply"
         )
     return pending
 
@@ -133,14 +146,14 @@ def require_pending(coordinator: "Coordinator", raw: bytes) -> None:
     pending = pending_update(coordinator)
     if pending.manifest != raw:
         raise ConflictError(
-            "the manifest is not the pending one, byte for byte",
-            hint=f"its fingerprint is {fingerprint(pending.manifest)};"
-            " keyhouse manifest update get prints it",
+            f"the manifest {fingerprint(raw)} differs from the pending manifest"
+            f" {fingerprint(pending.manifest)}",
+            hint="compare the bytes with the output of keyhouse manifest update get",
         )
 
 
 def plan_text(found: "PlanData", *, colour: bool) -> str:
-    """Return a plan as lines of text; the last one is its digest."""
+    """Return a plan as lines of text; the last line is its digest."""
     return "".join(f"{line}\n" for line in _lines(found, colour=colour))
 
 
@@ -150,14 +163,14 @@ def _lines(found: "PlanData", *, colour: bool) -> Iterator[str]:
         yield "this update changes:"
         yield from section_lines(map(signed, harmless(plan)), colour=colour)
     else:
-        yield "this update changes nothing that the manifest in force does not say already"
-    yield "and, as every such update does:"
+        yield "this update changes nothing in the manifest in force"
+    yield "every update of this kind also changes:"
     yield from section_lines(map(signed, plan.renewals), colour=colour)
     yield f"summary: {summary(plan.changes)}"
     if plan.kept:
-        yield f"secrets that stay: {len(plan.kept)}"
+        yield f"unchanged secrets: {len(plan.kept)}"
     if found.not_uploaded:
-        yield from wrapped("of these not uploaded yet: ", ", ".join(found.not_uploaded))
+        yield from wrapped("of these, not uploaded yet: ", ", ".join(found.not_uploaded))
     for note in found.notes:
         yield from wrapped("note: ", note)
     for warning in found.warnings:
@@ -168,7 +181,7 @@ def _lines(found: "PlanData", *, colour: bool) -> Iterator[str]:
 
 
 def _sending(*, quiet: bool) -> AbstractContextManager[None]:
-    return long_work("asking for the plan", quiet=quiet, at_once=False)
+    return long_work("requesting the plan", quiet=quiet, at_once=False)
 
 
 def _requested(coordinator: "Coordinator", raw: bytes, *, quiet: bool) -> "PlanData":
@@ -179,8 +192,9 @@ def _requested(coordinator: "Coordinator", raw: bytes, *, quiet: bool) -> "PlanD
             return coordinator.plan(raw)
     except AnswerUnreadableError as unreadable:
         raise RefusedError(
-            f"there is no plan: {unreadable.message}",
-            hint="it may be an older version; --no-plan sends the update without one",
+            f"the coordinator returned no plan: {unreadable.message}",
+            hint="the coordinator may have an older version; --no-plan sends the update without a"
+            " plan",
         ) from unreadable
 
 
@@ -188,10 +202,12 @@ def _require_expected(digest: str, expected: str) -> None:
     if digest != expected:
         raise ConflictError(
             f"the plan has changed since the review: its digest is now {digest}",
-            hint="nothing was sent; review keyhouse manifest plan, then expect its digest",
+            hint="nothing was sent; review keyhouse manifest plan, then pass its digest",
         )
 
 
 def _confirm() -> None:
     if not click.confirm("Apply these changes?", default=False, err=True):
-        raise RefusedError("not confirmed: nothing was sent", hint="--yes continues without asking")
+        raise RefusedError(
+            "not confirmed: nothing was sent", hint="pass --yes to skip the question"
+        )

@@ -1,4 +1,4 @@
-"""`keyhouse manifest get | verify | log | signature`: what is in force, and how it came to be."""
+"""`keyhouse manifest get | verify | log`: read the manifest in force and its history."""
 
 import re
 from collections.abc import Iterable
@@ -28,8 +28,8 @@ KeepCert = Annotated[
     bool,
     Option(
         "--keep-cert",
-        help="keep the coordinator's certificates: in --coordinator-cert, or else in"
-        " keyhouse/coordinator-cert.pem in $XDG_CONFIG_HOME or ~/.config",
+        help="store the coordinator's certificates in the file of --coordinator-cert (default:"
+        " keyhouse/coordinator-cert.pem in $XDG_CONFIG_HOME or ~/.config)",
     ),
 ]
 DisplayUpdate = Annotated[
@@ -37,12 +37,15 @@ DisplayUpdate = Annotated[
     Option(
         "--display-update",
         "-u",
-        help="with the security versions that updates raised since: not the signed bytes",
+        help="print the manifest with the security versions after package updates; these are not"
+        " the signed bytes",
     ),
 ]
 WithSignature = Annotated[
     bool,
-    Option("--json", "--signature", "-s", help="one JSON object, with fingerprint and signature"),
+    Option(
+        "--json", "--signature", "-s", help="one JSON object, with fingerprint and root signature"
+    ),
 ]
 
 _FINGERPRINT = re.compile("[0-9A-Fa-f]{64}")
@@ -61,16 +64,16 @@ def get(
 ) -> None:
     """Print the manifest in force, byte for byte.
 
-    Its signature by the root has been checked.
+    The command verifies the root's signature over the manifest.
 
-    Example: keyhouse manifest get localhost:4433 --attestation attestation.json
-    --simulation-root root.pem -o manifest.json
+    Example: keyhouse manifest get localhost:4433 --attestation attestation.json --simulation-root
+    root.pem -o manifest.json
 
-    On a terminal it is indented. The coordinator keeps JSON, without comments: with --yaml, what
-    was uploaded as YAML comes back as YAML that has the same fingerprint.
+    On a terminal, the output is indented. The coordinator stores JSON without comments. With
+    --yaml, a manifest that was uploaded as YAML is printed as YAML with the same fingerprint.
     """
     if as_yaml and as_json:
-        raise WrongUsageError("--yaml and --json contradict each other", hint="leave one out")
+        raise WrongUsageError("--yaml contradicts --json", hint="omit one of the two")
     with coordinator_of(unpinned(target) if keep_cert else target) as coordinator:
         current = coordinator.manifest()
         entries = coordinator.update_log() if display_update else ()
@@ -101,7 +104,7 @@ def verify(
 ) -> None:
     """Verify that exactly this manifest is in force.
 
-    The coordinator is verified first. If it is another manifest the exit code is 4.
+    The command verifies the coordinator first. Exit code 4: another manifest is in force.
 
     Example: keyhouse manifest verify manifest.json localhost:4433 --attestation attestation.json
     --simulation-root root.pem
@@ -118,12 +121,12 @@ def verify(
 
 @command
 def log(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
-    """Print the update log: what has changed, when, and who changed it.
+    """Print the update log: each change with its time and user.
 
     The oldest entry comes first.
 
-    Example: keyhouse manifest log localhost:4433 --attestation attestation.json
-    --simulation-root root.pem
+    Example: keyhouse manifest log localhost:4433 --attestation attestation.json --simulation-root
+    root.pem
     """
     with coordinator_of(target) as coordinator:
         entries = coordinator.update_log()
@@ -142,7 +145,7 @@ def _fields(entry: "LogEntry") -> dict[str, Any]:
 
 
 def _line(entry: "LogEntry") -> str:
-    """Return time and text, then what else the entry says."""
+    """Return time and text, then the other fields of the entry."""
     further = {
         name: value for name, value in _fields(entry).items() if name not in {"time", "update"}
     }
@@ -154,12 +157,12 @@ def _line(entry: "LogEntry") -> str:
 
 
 def _raised(manifest: bytes, entries: "Iterable[LogEntry]") -> bytes:
-    """Return ``manifest`` with the security versions that package updates raised since it came."""
+    """Return ``manifest`` with the security versions of the package updates since its upload."""
     versions: dict[str, Any] = {}
     for entry in entries:
         fields = _fields(entry)
         if entry.update.startswith(_APPLIED) and "user" not in fields:
-            versions = {}  # a full update discards what package updates raised before
+            versions = {}  # a full update discards the versions of package updates before
         elif "package" in fields and "new version" in fields:
             versions[fields["package"]] = fields["new version"]
     content = msgspec.json.decode(manifest)
@@ -171,5 +174,5 @@ def _raised(manifest: bytes, entries: "Iterable[LogEntry]") -> bytes:
 
 
 def _spelled(content: dict[str, Any], field: str) -> str:
-    """Return how ``content`` spells ``field``: names of fields are the same in any case."""
+    """Return the spelling of ``field`` in ``content``: the case of letters does not matter."""
     return next((name for name in content if name.lower() == field.lower()), field)

@@ -1,4 +1,8 @@
-"""Where recovery secrets are written: made before the call that returns them, as they come once."""
+"""The file for recovery secrets, created before the request.
+
+The coordinator returns recovery secrets once, and later only to users with UpdateManifest. So a
+path without write access must fail before the request.
+"""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,25 +23,26 @@ RecoveryOption = Annotated[
         "--recoverydata",
         "-r",
         metavar="FILE",
-        help="new file for recovery secrets, if there are any; - for standard output"
-        " (default: recovery-secrets-FINGERPRINT.json)",
+        help="new file (0600) for the encrypted recovery secrets, if there are any; - for standard"
+        " output (default: recovery-secrets-FINGERPRINT.json, with 12 digits of the"
+        " fingerprint)",
     ),
 ]
 
 
 class RecoveryPlace:
-    """Keeps the recovery secrets of one call in ``file``, or on standard output."""
+    """The place for the recovery secrets of a call: ``file``, or standard output."""
 
     def __init__(self, file: NewFile | None) -> None:
         self._file = file
         self._kept = False
 
     def keep(self, secrets: Mapping[str, bytes]) -> None:
-        """Write ``secrets`` durably, before anything else is printed.
+        """Write ``secrets`` durably, before any other output.
 
-        If their file cannot be written after all they go to standard output, which is better than
-        nowhere: they are encrypted for the holders of the keys. Raises ``FileUnwritableError``
-        then.
+        If the file becomes unwritable, the secrets go to standard output instead of being lost.
+        They are encrypted for the holders of the keys. Then the method raises
+        ``FileUnwritableError``.
         """
         if not secrets:
             return
@@ -52,27 +57,27 @@ class RecoveryPlace:
             _print(content)
             raise FileUnwritableError(
                 f"{error.message}; the recovery secrets are on standard output instead",
-                hint="save them; keyhouse recover secrets prints them again",
+                hint="save the output; keyhouse recover secrets prints the secrets again",
             ) from None
         where = printable(self._file.path)
-        click.echo(f"recovery secrets: {where}; give each to the holder of its key", err=True)
+        click.echo(f"recovery secrets: {where}; send each to the holder of its key", err=True)
 
     @property
     def path(self) -> str | None:
-        """The file that holds recovery secrets now, if there were any for a file."""
+        """The file with recovery secrets, or None if there are none or no file."""
         return self._file.path if self._file is not None and self._kept else None
 
     def leave(self) -> None:
-        """Remove the file if nothing came for it."""
+        """Remove the file if it received no secrets."""
         if self._file is not None and not self._kept:
             self._file.give_up()
 
 
 @contextmanager
 def recovery_place(option: str, manifest: bytes) -> Iterator[RecoveryPlace]:
-    """Take a place for recovery secrets, before the call that may give them.
+    """Create the place for recovery secrets before the call that may return them.
 
-    Raises ``FileUnwritableError`` if a file of that name is there, or cannot be made.
+    Raises ``FileUnwritableError`` if the file exists or cannot be created.
     """
     path = option or f"recovery-secrets-{fingerprint(manifest)[:12]}.json"
     place = RecoveryPlace(None if path == "-" else _taken(path))
@@ -86,7 +91,7 @@ def _taken(path: str) -> NewFile:
     try:
         return NewFile(path)
     except FileUnwritableError as error:
-        hint = error.hint or "name a place where recovery secrets can be kept: --recoverydata FILE"
+        hint = error.hint or "pass a writable path: --recoverydata FILE"
         raise FileUnwritableError(error.message, hint=hint) from None
 
 

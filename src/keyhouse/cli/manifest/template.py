@@ -1,4 +1,4 @@
-"""`keyhouse manifest template`: a first manifest, which passes the check."""
+"""`keyhouse manifest template`: write a first manifest, which passes the check."""
 
 import json
 import sys
@@ -29,15 +29,15 @@ from keyhouse.manifest.source.json_source import canonical_json
 T = TypeVar("T")
 
 _COMMENTS: Final = {
-    "Packages": "Which programs may run, by what their quotes prove.",
+    "Packages": "Programs that may run, by the identity in their quotes.",
     "Marbles": (
-        "What runs, and what it gets: files and variables, from templates such as\n"
+        "Types of workloads, with their files and variables from templates such as\n"
         '#   web: {Package: app, Parameters: {Env: {TOKEN: "{{ hex .Secrets.token }}"}}}'
     ),
-    "Secrets": "What is generated for the workloads, or uploaded by users (UserDefined).",
-    "Users": "Who may do what: a user is a certificate.",
-    "Roles": "Rights, by exact names.",
-    "RecoveryKeys": "Who together can bring a lost state back: as many as there are keys.",
+    "Secrets": "Secrets that are generated for the workloads, or uploaded by users (UserDefined).",
+    "Users": "Users with their certificates and roles.",
+    "Roles": "Permissions for resources, by exact names.",
+    "RecoveryKeys": "Holders who together can restore a lost state: all of them are needed.",
 }
 
 
@@ -49,34 +49,49 @@ class PartOptions(OptionGroup, frozen=True, kw_only=True):
         Option(
             "--package",
             metavar="NAME=ID",
-            help="a program: its UniqueID, or signer:HEX,product:N,version:N",
+            help="a program and its identity: UniqueID, or signer:HEX,product:N,version:N",
         ),
     ] = msgspec.field(default_factory=list)
     marble: Annotated[
         list[str],
-        Option("--marble", metavar="NAME[=PACKAGE]", help="a workload type and its program"),
+        Option(
+            "--marble",
+            metavar="NAME[=PACKAGE]",
+            help="a type of workloads and its program (no PACKAGE needed with a single --package)",
+        ),
     ] = msgspec.field(default_factory=list)
     secret: Annotated[
         list[str],
-        Option("--secret", metavar="NAME=TYPE[:BITS]", help="such as token=symmetric-key"),
+        Option(
+            "--secret",
+            metavar="NAME=TYPE[:BITS]",
+            help="a secret and its type, for example token=symmetric-key",
+        ),
     ] = msgspec.field(default_factory=list)
     user: Annotated[
         list[str],
-        Option("--user", metavar="NAME=FILE", help="a user and the certificate (PEM)"),
+        Option(
+            "--user", metavar="NAME=FILE", help="a user and the file with the certificate (PEM)"
+        ),
     ] = msgspec.field(default_factory=list)
     recovery_key: Annotated[
         list[str],
-        Option("--recovery-key", metavar="NAME=FILE", help="public RSA key (PEM)"),
+        Option(
+            "--recovery-key",
+            metavar="NAME=FILE",
+            help="a holder and the file with the public RSA key (PEM)",
+        ),
     ] = msgspec.field(default_factory=list)
 
     def parts(self) -> Parts:
-        """Return the parts, asked for on a terminal if none was typed. Raises ``RefusedError``."""
+        """Return the parts of the options, or of answers on a terminal. Raises ``RefusedError``."""
         found = parts_of(self.package, self.marble, self.user, self.secret, self.recovery_key)
         if not found.are_empty:
             return found
         if not sys.stdin.isatty():
             raise RefusedError(
-                "not a terminal, and no part is given", hint="--package and --marble, at least"
+                "no parts of the manifest, and no terminal to ask for them",
+                hint="pass at least --package and --marble",
             )
         return _ask_for_parts()
 
@@ -84,17 +99,20 @@ class PartOptions(OptionGroup, frozen=True, kw_only=True):
 @command
 def template(
     named: PartOptions,
-    form: Annotated[Literal["yaml", "json"], Option("--format", help="what to write")] = "yaml",
+    form: Annotated[
+        Literal["yaml", "json"], Option("--format", help="format of the output")
+    ] = "yaml",
     output: NewFileOption = "",
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Write a manifest to begin with.
+    """Write a first manifest.
 
-    On a terminal, without parts, it asks for them.
+    On a terminal without options for parts, the command asks for them.
 
-    Each part may come several times. Users may update the manifest and write the uploaded secrets
-    (plain); the other secrets are generated and shared by the workloads.
+    Repeat an option for several parts. Users may update the manifest and upload the plain secrets.
+    All other secrets are generated, and the workloads share them. The result passes keyhouse
+    manifest check.
 
     Example: keyhouse manifest template --package app=$UNIQUE_ID --marble web --user alice=alice.pem
     --secret token=symmetric-key -o manifest.yaml
@@ -111,14 +129,14 @@ def template(
         show_json({"file": output})
         return
     file = printable(output) or "FILE"
-    click.echo(f"next: edit it, then keyhouse manifest check {file}", err=True)
+    click.echo(f"next: edit the manifest, then keyhouse manifest check {file}", err=True)
 
 
 def _raw(tree: Mapping[str, Any]) -> bytes:
     try:
         return canonical_json(tree)
-    except UnicodeEncodeError:  # an argument that is not UTF-8
-        raise RefusedError("a name is not text", hint="write names in UTF-8") from None
+    except UnicodeEncodeError:  # a name on the command line is not UTF-8
+        raise RefusedError("a name is not UTF-8", hint="write names in UTF-8") from None
 
 
 def _commented(tree: Mapping[str, Any]) -> str:
@@ -129,7 +147,10 @@ def _commented(tree: Mapping[str, Any]) -> str:
 
 
 def _ask_for_parts() -> Parts:
-    """Return what was answered; a wrong answer is asked for again. Questions go to stderr."""
+    """Return the parts from answers; repeat a question after a wrong answer.
+
+    Questions go to standard error.
+    """
     package = _ask("Package: a name for the program that may run", "app")
     identity = _answered("Its UniqueID (64 hex digits; empty: by its signer)", _identity)
     parts = Parts(packages={package: identity})
@@ -154,7 +175,7 @@ def _ask_for_parts() -> Parts:
 def _each(
     made: dict[str, T], what: str, question: str, read: Callable[[str], T], default: str = ""
 ) -> None:
-    """Ask for names, and for what each stands for, until the name is empty."""
+    """Ask for names and for the value of each name, until a name is empty."""
     while name := _ask(f"{what}: a name (empty: no more)", ""):
         made[name] = _answered(f"  {question}", read, default)
 

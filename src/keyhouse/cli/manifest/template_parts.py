@@ -1,4 +1,4 @@
-"""What a starting manifest is made of: each part as it is typed, and the whole."""
+"""The parts of a first manifest: parse each option, and assemble the manifest."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ _SECRET: Final = re.compile(f"(?P<type>{'|'.join(_SIZES)})(?::(?P<size>[0-9]{{1,
 
 
 class Parts(msgspec.Struct):
-    """What to begin with, by name. Certificates and keys are PEM."""
+    """The parts by name. Certificates and keys are PEM."""
 
     packages: dict[str, dict[str, Any]] = {}
     marbles: dict[str, str] = {}  # name of the package
@@ -36,12 +36,12 @@ class Parts(msgspec.Struct):
 
     @property
     def are_empty(self) -> bool:
-        """Whether nothing was said at all."""
+        """Whether there are no parts."""
         return not any(msgspec.structs.astuple(self))
 
 
 class PartUnreadableError(RefusedError):
-    """A part of the template is not as it has to be typed."""
+    """A part of the template has an invalid form."""
 
     code = "template-part"
 
@@ -53,7 +53,7 @@ def parts_of(
     secrets: Sequence[str],
     recovery_keys: Sequence[str],
 ) -> Parts:
-    """Return the parts that ``NAME=WHAT`` options name. Raises ``PartUnreadableError``."""
+    """Return the parts of ``NAME=VALUE`` options. Raises ``PartUnreadableError``."""
     named = _named("--package", packages, package_of)
     only = next(iter(named)) if len(named) == 1 else ""
     return Parts(
@@ -72,14 +72,14 @@ def parts_of(
 
 
 def package_of(text: str) -> dict[str, Any]:
-    """Return a package: a UniqueID, or ``signer:HEX,product:N,version:N``."""
+    """Return a package for a UniqueID, or for ``signer:HEX,product:N,version:N``."""
     if _HEX.fullmatch(text):
         return {"UniqueID": text.lower()}
     found = _SIGNED.fullmatch(text)
     if found is None or not _HEX.fullmatch(found["signer"]):
         raise PartUnreadableError(
-            f"{quoted(text)} is neither a UniqueID nor a signer's product",
-            hint="64 hex digits, or signer:64-HEX-DIGITS,product:1,version:2",
+            f"{quoted(text)} is neither a UniqueID nor a signer with a product",
+            hint="expected 64 hex digits, or signer:64-HEX-DIGITS,product:1,version:2",
         )
     return {
         "SignerID": found["signer"].lower(),
@@ -89,7 +89,7 @@ def package_of(text: str) -> dict[str, Any]:
 
 
 def secret_of(text: str) -> dict[str, Any]:
-    """Return a secret of the type ``text``, ``TYPE`` or ``TYPE:BITS``: generated, or uploaded."""
+    """Return a secret for ``TYPE`` or ``TYPE:BITS``: user-defined if plain, else generated."""
     found = _SECRET.fullmatch(text)
     if found is None:
         raise PartUnreadableError(
@@ -108,12 +108,12 @@ def pem_of(path: str, kind: str) -> str:
     text = read_file(path).decode("ascii", errors="replace")
     found = re.search(f"-----BEGIN {kind}-----.*?-----END {kind}-----", text, re.DOTALL)
     if found is None:
-        raise PartUnreadableError(f"{path} holds no PEM block {kind}", hint="name another file")
+        raise PartUnreadableError(f"{path} has no PEM block {kind}", hint="pass a PEM file")
     return "".join(f"{line.strip()}\n" for line in found.group().splitlines())
 
 
 def starting_manifest(parts: Parts) -> dict[str, Any]:
-    """Return a manifest of these parts. Users may update it, and write the uploaded secrets."""
+    """Return a manifest of ``parts``. Users may update it, and upload the user-defined secrets."""
     uploaded = [name for name, secret in parts.secrets.items() if "UserDefined" in secret]
     roles: dict[str, Any] = {}
     if parts.users:
@@ -144,9 +144,9 @@ def _named(flag: str, given: Sequence[str], read: Callable[[str], Any]) -> dict[
         name, equals, what = each.partition("=")
         if not (name and equals and what):
             raise PartUnreadableError(
-                f"{flag} is not NAME=...", hint="keyhouse manifest template --help"
+                f"{flag} {quoted(each)} is not NAME=VALUE", hint="keyhouse manifest template --help"
             )
         if name in made:
-            raise PartUnreadableError(f"{flag} names {name!r} twice", hint="each name once")
+            raise PartUnreadableError(f"{flag} names {name!r} twice", hint="pass each name once")
         made[name] = read(what)
     return made

@@ -1,1 +1,1 @@
-"""Options that commands share, and the connection that they lead to."""
+"""Options that several commands share, and the connection from these options."""

@@ -1,4 +1,8 @@
-"""From options to a verified coordinator; commands have no other way to connect to one."""
+"""Connect to a coordinator from options, always after verification.
+
+Commands have no other way to connect. So no command can send data to a coordinator that has not
+proven its identity.
+"""
 
 from __future__ import annotations
 
@@ -39,24 +43,31 @@ if TYPE_CHECKING:
 
 
 def chain_pem(proven: TrustedCoordinator) -> str:
-    """Return the intermediate certificate, then the root."""
+    """Return the intermediate certificate, then the root, as PEM."""
     return certificate_pem(proven.intermediate_der, proven.root_der)
 
 
 def unpinned(target: Target) -> Target:
-    """Return ``target`` for a command that replaces the kept certificates: nothing to compare."""
+    """Return ``target`` without a stored root to compare.
+
+    For commands that replace the stored certificates.
+    """
     return msgspec.structs.replace(target, coordinator_cert="")
 
 
 def keep(proven: TrustedCoordinator, path: str) -> str:
-    """Replace the file at ``path`` (0600) by the certificates; return its path.
+    """Replace the file ``path`` (0600) by the coordinator's certificates; return the file's path.
 
-    "": ``keyhouse/coordinator-cert.pem`` in the user's directory for configuration. Raises
-    ``FileUnwritableError``.
+    An empty ``path`` selects ``keyhouse/coordinator-cert.pem`` in the user's directory for
+    configuration. Raises ``FileUnwritableError``, and ``WrongUsageError`` if there is no such
+    directory.
     """
     default = contexts_path()
     if not path and default is None:
-        raise WrongUsageError("no place for the certificates", hint="--coordinator-cert FILE")
+        raise WrongUsageError(
+            "no folder for the certificates",
+            hint="pass --coordinator-cert FILE, or set XDG_CONFIG_HOME or HOME to a directory",
+        )
     place = Path(path) if path or default is None else default.with_name("coordinator-cert.pem")
     try:
         if not path:
@@ -70,7 +81,10 @@ def keep(proven: TrustedCoordinator, path: str) -> str:
 
 
 def require_kept(path: str, root_der: bytes) -> None:
-    """Raise ``TrustError`` unless the last certificate at ``path`` is the root."""
+    """Raise ``TrustError`` unless the last certificate in the file ``path`` is ``root_der``.
+
+    Raises ``WrongUsageError`` for a file without a valid certificate at its end.
+    """
     from keyhouse.client import TrustError
 
     content = read_file(path)
@@ -82,18 +96,18 @@ def require_kept(path: str, root_der: bytes) -> None:
         raise WrongUsageError(f"{path} {fault.problem}", hint=fault.hint) from None
     if not hmac.compare_digest(kept, root_der):
         raise TrustError(
-            f"the coordinator has another root certificate than {path}",
-            hint="send nothing: it is another deployment",
+            f"the coordinator's root certificate differs from the root in {path}",
+            hint="send nothing: the coordinator belongs to another deployment",
         )
 
 
-_LONGEST_NONCE: Final = 1024  # bytes that a coordinator takes
+_LONGEST_NONCE: Final = 1024  # bytes; coordinators refuse a longer nonce
 
 
 def coordinator_of(target: Target, user: User | None = None) -> Coordinator:
-    """Return a session with the coordinator, as ``user`` if there is one; to be closed.
+    """Return a session with the coordinator, as ``user`` if given; the caller closes the session.
 
-    Raises what ``trusted`` raises, and what a user's identity does that cannot be used.
+    Raises the errors of ``trusted``, and those of an unusable user identity.
     """
     from keyhouse.client import Coordinator
 
@@ -104,14 +118,15 @@ def coordinator_of(target: Target, user: User | None = None) -> Coordinator:
 def trusted(
     target: Target, *, known: bool = True, judged: bool = True, timeout: float | None = None
 ) -> TrustedCoordinator:
-    """Return the coordinator after it proved who it is.
+    """Return the coordinator after verification.
 
-    ``known``: memory and ``--coordinator-cert`` have to agree that it is the same deployment as
-    before, in no older state. False for a recovery, where the root is temporary. ``judged``:
-    whether ``--accepted-manifests-only`` counts. ``timeout``: in seconds, instead of that of
-    ``target``.
-    Raises ``WrongUsageError``, ``TrustError``, ``UnreachableError``, and refusals of files that
-    cannot be used.
+    ``known``: the memory and ``--coordinator-cert`` must agree that this is the same deployment as
+    before, in no older state. Pass False for a recovery, because the root is temporary then.
+    ``judged``: whether ``--accepted-manifests-only`` applies. ``timeout``: in seconds, replaces the
+    timeouts of ``target``.
+
+    Raises ``WrongUsageError``, ``TrustError``, ``UnreachableError``, and refusals of unusable
+    files.
     """
     found = target.settled()
     if not judged:
@@ -129,7 +144,11 @@ def trusted(
 
 
 def _notice(target: Target) -> str:
-    """Return a line on the context: which one applies, unless output is piped, or why none does."""
+    """Return a line about the context, or "".
+
+    The line names the context in use if standard output is a terminal. If the context in use is for
+    another host, the line says so, also with piped output.
+    """
     why = not_applied(target.context, target.host)
     if why:
         return f"{printable(why)}\n"
@@ -163,15 +182,15 @@ def _verified(
                 manifests="all" if found.accepted_manifests_only else "",
             )
     except (AnswerUnreadableError, CallRefusedError) as error:
-        # What answers at this address has not proven to be the coordinator.
+        # The machine at this address has not proven to be the coordinator.
         raise TrustError(
-            f"the coordinator is not trusted: it gave no quote: {error.message}",
-            hint="do not use it: it may be another machine that answers at this address",
+            f"the coordinator is not trusted: its answer has no quote: {error.message}",
+            hint="do not use this address: another machine may answer there",
         ) from error
 
 
 def log_policy_of(target: Target) -> LogPolicy | None:
-    """Return what ``--witness-policy`` demands. Raises ``WrongUsageError``."""
+    """Return the requirements of ``--witness-policy``, or None. Raises ``WrongUsageError``."""
     from keyhouse.client.log_policy import LOG_MAX_AGE, LogPolicy
 
     if target.witness_policy is None:
@@ -182,7 +201,7 @@ def log_policy_of(target: Target) -> LogPolicy | None:
 
 
 def expected_of(target: Target) -> ExpectedIdentity:
-    """Return the identity of the attestation file; options replace its lists."""
+    """Return the identity in the attestation file; options replace its lists and its nonce."""
     from keyhouse.client.trust_files import expected_identity
 
     statuses = _listed("--accepted-tcb-statuses", target.accepted_tcb_statuses)
@@ -193,15 +212,16 @@ def expected_of(target: Target) -> ExpectedIdentity:
 
 
 def _listed(option: str, given: list[str]) -> list[str]:
-    """Return the values of an option that may be repeated, and hold several between commas.
+    """Return the values of a repeatable option, each with one or more values between commas.
 
-    Raises ``WrongUsageError`` if it is given without a value: the attestation file may accept more
-    than was meant.
+    Raises ``WrongUsageError`` for an option with an empty value. The attestation file may accept
+    more than the user intended.
     """
     found = [each.strip() for text in given for each in text.split(",") if each.strip()]
     if given and not found:
         raise WrongUsageError(
-            f"{option} is empty", hint="leave it out for what the attestation file accepts"
+            f"{option} is empty",
+            hint="pass a value, or omit the option: then the list in the attestation file applies",
         )
     return found
 
@@ -215,13 +235,13 @@ def _nonce(text: str) -> bytes:
     if not nonce:
         raise RefusedError(
             f"--nonce is not 1 to {_LONGEST_NONCE} bytes in base64",
-            hint="such as $(openssl rand -base64 32)",
+            hint="example: --nonce $(openssl rand -base64 32)",
         )
     return nonce
 
 
 def collateral_for(target: Target, quote: bytes) -> Collateral:
-    """Return what verifies ``quote``, by the options of ``target``. Raises as ``trusted`` does."""
+    """Return collateral for ``quote``, by the options of ``target``. Raises as ``trusted`` does."""
     from keyhouse.attestation import Collateral
 
     found = target.settled()

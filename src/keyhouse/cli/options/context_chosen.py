@@ -1,4 +1,4 @@
-"""The context of a command: ``--context``, ``KEYHOUSE_CONTEXT``, or the one that is in use."""
+"""Select the context of a command: ``--context``, ``KEYHOUSE_CONTEXT``, or the context in use."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,23 +14,23 @@ from keyhouse.client import contexts
 def not_empty(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """Return ``value``; refuse an explicit "", which may be an unset variable of a shell.
 
-    Read as "not given" it would let the command act on the context in use.
+    An empty value with the meaning "not given" would let the command use the current context.
     """
     source = context.get_parameter_source(parameter.name or "")
     if value or source is None or source.name != "COMMANDLINE":
         return value
-    raise click.BadParameter("it is empty: leave it out for the context in use")
+    raise click.BadParameter("the value is empty: omit it for the context in use")
 
 
 CONNECTION: Final = "Connection"
-"""The section of the options that say where the coordinator is."""
+"""The section of the help for options with the coordinator's address."""
 
 
 def known_contexts() -> list[str]:
-    """Return the names of all contexts, for a shell to complete; none if they cannot be read."""
+    """Return the names of all contexts for shell completion; none if the file is unreadable."""
     try:
         return [*contexts.read(contexts.contexts_path()).contexts, "none"]
-    except (KeyhouseError, OSError):  # anyone who presses Tab cannot read an error
+    except (KeyhouseError, OSError):  # a shell shows no error when the user presses Tab
         return []
 
 
@@ -42,17 +42,17 @@ ContextOption = Annotated[
         section=CONNECTION,
         check=not_empty,
         complete=known_contexts,
-        help="a context of keyhouse context add (default: $KEYHOUSE_CONTEXT, or the one in use);"
-        " none: do without",
+        help="a context of keyhouse context add (default: $KEYHOUSE_CONTEXT, or the context in"
+        " use); none: use no context",
     ),
 ]
 
 
 @contextmanager
 def locating_contexts() -> Iterator[None]:
-    """Show where the file of contexts is invalid, if it is read in the block and is.
+    """Add line and column to an error of the block about the syntax of the file of contexts.
 
-    Raises ``FileInvalidError`` then.
+    Raises ``FileInvalidError`` in place of ``ContextsSyntaxError``.
     """
     try:
         yield
@@ -70,8 +70,8 @@ def locating_contexts() -> Iterator[None]:
 def context_for(option: str, host: str = "") -> contexts.NamedContext | None:
     """Return the context that applies, or None.
 
-    The context in use counts only for its own address: not with another ``host``.
-    Raises ``ContextUnusableError`` for an unknown name.
+    The context in use applies only to its own address, not to another ``host``. Raises
+    ``ContextUnusableError`` for an unknown name.
     """
     with locating_contexts():
         found = contexts.chosen_context(option)
@@ -80,28 +80,28 @@ def context_for(option: str, host: str = "") -> contexts.NamedContext | None:
 
 
 def not_applied(option: str, host: str) -> str:
-    """Return why the context in use is not applied; "" if it is, or if there is none."""
+    """Return the reason why the context in use does not apply, or ""."""
     with locating_contexts():
         found = contexts.chosen_context(option)
     if found is None or not found.is_implied or not is_of_another(found, host):
         return ""
     return (
-        f"the context {found.name!r} is not applied: it is for {found.context.address};"
-        " leave HOST out to apply it"
+        f"the context {found.name!r} does not apply: its address is {found.context.address};"
+        " omit HOST to use the context"
     )
 
 
 def require_address(named: contexts.NamedContext, host: str) -> None:
-    """Raise ``WrongUsageError`` if ``host`` is given and is not the coordinator of the context."""
+    """Raise ``WrongUsageError`` if ``host`` is given and differs from the context's address."""
     if is_of_another(named, host):
         raise WrongUsageError(
             f"the context {named.name!r} is for {named.context.address}, not for {host}",
-            hint="leave HOST out, or pass --context none",
+            hint="omit HOST, or pass --context none",
         )
 
 
 def is_of_another(named: contexts.NamedContext, host: str) -> bool:
-    """Return whether ``host`` is given and is not the coordinator of the context."""
+    """Return whether ``host`` is given and differs from the context's address."""
     if not host or not named.context.address:
         return False
     from keyhouse.client.trust import parse_address

@@ -1,4 +1,4 @@
-"""Where commands remember what they have seen of coordinators."""
+"""The option for the memory: a file with the states of coordinators that commands have seen."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,16 +12,16 @@ MemoryOption = Annotated[
     Option(
         "--memory",
         metavar="FILE",
-        help="remembers the states that coordinators were in, to notice a rollback; none: do not"
+        help="file with the remembered states of coordinators, to notice a rollback; none: no file"
         " (default: keyhouse/known-coordinators.json in $XDG_STATE_HOME or ~/.local/state)",
     ),
 ]
 
 
 def memory_of(option: str) -> "FileMemory | None":
-    """Return the memory that was chosen; None: chosen not to have one.
+    """Return the selected memory, or None with ``--memory none``.
 
-    Raises ``WrongUsageError`` for one that cannot be.
+    Raises ``WrongUsageError`` for an unusable memory.
     """
     from keyhouse.client.memory.file import MemoryUnusableError, chosen_memory
 

@@ -1,4 +1,4 @@
-"""A PCCS on the command line: its options, and the collateral that it has for a quote."""
+"""Options of a PCCS, and the collateral from a PCCS for a quote."""
 
 import sys
 from collections.abc import Callable
@@ -13,32 +13,37 @@ if TYPE_CHECKING:
 
 PccsUrl = Annotated[
     str,
-    Option("--pccs", metavar="URL", help="ask this PCCS (https://name:port) for the collateral"),
+    Option(
+        "--pccs", metavar="URL", help="request the collateral from this PCCS (https://name:port)"
+    ),
 ]
 PccsCaFile = Annotated[
     Path | None,
     Option(
-        "--pccs-ca", help="the only CA (PEM) that may vouch for the PCCS; default: the system's"
+        "--pccs-ca", help="the only accepted CA (PEM) for the PCCS (default: the CAs of the system)"
     ),
 ]
 
 
 def vendor_root(simulation_root: Path | None) -> bytes:
-    """Return the root to pin, DER; see ``trust_files``, which takes long to import."""
+    """Return the root to pin, DER, as ``trust_files`` does.
+
+    The import is inside the function, because ``trust_files`` takes long to import.
+    """
     from keyhouse.client import trust_files
 
     return trust_files.vendor_root(simulation_root)
 
 
 def ca_of(pccs_ca: Path | None) -> bytes:
-    """Return the PEM of the only CA accepted for the PCCS; see ``trust_files``."""
+    """Return the PEM of the only accepted CA for the PCCS, as ``trust_files`` does."""
     from keyhouse.client import trust_files
 
     return trust_files.ca_of(pccs_ca)
 
 
 def from_pccs(url: str, pccs_ca: Path | None, root_ca: bytes) -> "Callable[[bytes], Collateral]":
-    """Return what gives the collateral for a quote, once; as the SDK's ``from_pccs``.
+    """Return a function that fetches the collateral for a quote; see the SDK's ``from_pccs``.
 
     Warnings go to standard error.
     """

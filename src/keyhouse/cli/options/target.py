@@ -1,4 +1,4 @@
-"""Which coordinator a command talks to and what it has to prove: options, one set for all."""
+"""Options for the coordinator of a command and its verification, the same for all commands."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 HostArgument = Annotated[
     str,
     Argument(
-        help="address of the Client API: HOST or HOST:PORT; a context may name it",
+        help="address of the Client API: name, name:port, 10.0.0.7:4433 or [::1]:4433 (default"
+        " port: 4433); optional with a context that has an address",
         metavar="HOST",
         check=not_empty,
     ),
@@ -36,15 +37,17 @@ AttestationFile = Annotated[
     Option(
         "--attestation",
         "--era-config",
-        help="the expected identity of the coordinator: an attestation file",
+        help="the expected identity of the coordinator: JSON with UniqueID (MRENCLAVE), or SignerID"
+        " (MRSIGNER), ProductID and SecurityVersion; optionally AcceptedTCBStatuses,"
+        " AcceptedAdvisories, Nonce",
     ),
 ]
 CollateralFile = Annotated[
     Path | None,
     Option(
         "--collateral",
-        help="what verifies its quote: a bundle file (default with --simulation-root:"
-        " collateral.json beside it)",
+        help="bundle file to verify the quote (default with --simulation-root: collateral.json in"
+        " the same folder)",
     ),
 ]
 SimulationRoot = Annotated[
@@ -52,7 +55,7 @@ SimulationRoot = Annotated[
     Option(
         "--simulation-root",
         help="trust quotes of a SIMULATED platform under this root certificate (PEM);"
-        " proves nothing about hardware",
+        " this proves nothing about hardware (default: Intel's root, which is pinned)",
     ),
 ]
 Statuses = Annotated[
@@ -60,8 +63,8 @@ Statuses = Annotated[
     Option(
         "--accepted-tcb-statuses",
         metavar="LIST",
-        help="TCB statuses that are accepted, instead of those in the attestation"
-        " file: UpToDate,SWHardeningNeeded,...",
+        help="accepted TCB statuses, instead of the list in the attestation file:"
+        " UpToDate,SWHardeningNeeded,... (with commas, or several times)",
     ),
 ]
 Advisories = Annotated[
@@ -69,7 +72,8 @@ Advisories = Annotated[
     Option(
         "--accepted-advisories",
         metavar="LIST",
-        help="Intel's advisories that are accepted, instead of those in the attestation file",
+        help="accepted advisories of Intel, instead of the list in the attestation file (with"
+        " commas, or several times)",
     ),
 ]
 Nonce = Annotated[
@@ -77,19 +81,19 @@ Nonce = Annotated[
     Option(
         "--nonce",
         metavar="BASE64",
-        help="nonce that the quote must contain (default: 32 random bytes)",
+        help="the nonce of the requested quote (default: 32 new random bytes)",
     ),
 ]
 SavedQuote = Annotated[
-    str, Option("--save-sgx-quote", metavar="FILE", help="new file for the quote, as it came")
+    str, Option("--save-sgx-quote", metavar="FILE", help="new file for the received quote")
 ]
 PinnedCertificate = Annotated[
     str,
     Option(
         "--coordinator-cert",
         metavar="FILE",
-        help="certificates (PEM) that were kept before: the coordinator must have the same root;"
-        " manifest set, and --keep-cert, write them here",
+        help="stored certificates (PEM): the coordinator must have the same root; manifest set,"
+        " manifest verify and manifest get --keep-cert write this file",
     ),
 ]
 Insecure = Annotated[bool, Option("--insecure", "-i", hidden=True)]
@@ -103,19 +107,24 @@ TimeoutOption = Annotated[
         metavar="SECONDS",
         section=CONNECTION,
         range=(1, 86_400),
-        help="how long to wait for a connection, and for an answer (default: 10, and 60 in all)",
+        help="maximum time for a connection, and for each answer (default: 10 for a connection, and"
+        " 60 in total)",
     ),
 ]
 
 
-_CONTEXTS: Final = "keyhouse context add NAME keeps both; keyhouse context list shows what is kept"
+_CONTEXTS: Final = (
+    "keyhouse context add NAME stores both in a context; keyhouse context list lists the contexts"
+)
 
 
 WitnessPolicy = Annotated[
     Path | None,
     Option(
         "--witness-policy",
-        help="witnesses (C2SP tlog-policy); a quorum of them must have seen its transparency log",
+        help="policy file with witnesses (C2SP tlog-policy): a quorum of the witnesses must have"
+        " cosigned the coordinator's transparency log. A coordinator that enforces no manifest"
+        " has no log",
     ),
 ]
 LogMaxAge = Annotated[
@@ -124,7 +133,7 @@ LogMaxAge = Annotated[
         "--log-max-age",
         metavar="SECONDS",
         range=(1, 315_360_000),
-        help="how long ago these may have seen it, by this machine's clock (default: 86400)",
+        help="maximum age of these cosignatures, by this machine's clock (default: 86400)",
     ),
 ]
 
@@ -134,21 +143,22 @@ FirstManifest = Annotated[
     Option(
         "--first-manifest",
         metavar="HEX",
-        help="the manifest that the deployment must have begun with: its fingerprint, or its file",
+        help="the first manifest of the deployment, as its fingerprint or its file: refuse a"
+        " deployment with another first manifest",
     ),
 ]
 AcceptedOnly = Annotated[
     bool,
     Option(
         "--accepted-manifests-only",
-        help="refuse a coordinator under whose root a manifest was ever in force that neither"
-        " --first-manifest names nor keyhouse trust accept has accepted",
+        help="refuse the coordinator if a manifest was ever in force that neither --first-manifest"
+        " names nor keyhouse trust accept has accepted",
     ),
 ]
 
 
 class TrustOptions(OptionGroup, frozen=True, kw_only=True):
-    """How a coordinator has to be verified before anything is sent to it."""
+    """The requirements for a coordinator before a command sends anything to it."""
 
     section = "Trust"
 
@@ -174,22 +184,22 @@ class TrustOptions(OptionGroup, frozen=True, kw_only=True):
 
 
 class Target(TrustOptions, frozen=True, kw_only=True):
-    """A coordinator, and what it has to prove."""
+    """A coordinator, and the requirements for it."""
 
     host: HostArgument = ""
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsageError`` if no coordinator or no identity is named."""
+        """Raise ``WrongUsageError`` without a coordinator or an expected identity."""
         del beside
         self.settled()
 
     @classmethod
     def at(cls, host: str, trusting: TrustOptions) -> "Target":
-        """Return the coordinator at ``host``, "" for that of the context, to be trusted so."""
+        """Return the coordinator at ``host``, or of the context for "", with these requirements."""
         return cls(host=host, **msgspec.structs.asdict(trusting))
 
     def timeouts(self) -> "Timeouts":
-        """Return how long to wait for each call."""
+        """Return the timeouts of each call."""
         from keyhouse.client import Timeouts
 
         if self.timeout is None:
@@ -199,7 +209,7 @@ class Target(TrustOptions, frozen=True, kw_only=True):
     def settled(self, *, required: bool = True) -> "Target":
         """Return the target, completed by the context; options have precedence.
 
-        Raises ``WrongUsageError`` if then no coordinator or no identity is named, and ``required``.
+        With ``required``, raises ``WrongUsageError`` without a coordinator or an expected identity.
         """
         self._refuse_unsupported()
         named = context_for(self.context, self.host)
@@ -218,32 +228,33 @@ class Target(TrustOptions, frozen=True, kw_only=True):
     def _refuse_unsupported(self) -> None:
         if self.insecure:
             raise WrongUsageError(
-                "there is no --insecure: the coordinator is always verified first",
-                hint="for a simulated one pass --simulation-root",
+                "there is no --insecure: commands always verify the coordinator first",
+                hint="for a simulated coordinator, pass --simulation-root",
             )
         if self.namespace:
             raise WrongUsageError(
-                "there is no --namespace: keyhouse does not ask Kubernetes",
+                "there is no --namespace: keyhouse does not connect to Kubernetes",
                 hint="pass the coordinator's address as HOST",
             )
 
 
 def host_and_word(words: list[str], usage: str) -> tuple[str, str]:
-    """Return an address, "" for that of the context, and the word after it: ``HOST WORD``.
+    """Return an address, or "" for the context's address, and the word after it: ``HOST WORD``.
 
     Raises ``WrongUsageError`` with ``usage`` as its hint.
     """
     *hosts, word = words
     if len(hosts) > 1:
-        raise WrongUsageError("too many words", hint=usage)
+        raise WrongUsageError(f"{len(words)} words, expected at most 2", hint=usage)
     return "".join(hosts), word
 
 
 def _filled(typed: Target, named: NamedContext) -> Target:
-    """Return ``typed`` with the values of a context. What is trusted comes from one place.
+    """Return ``typed`` with the values of a context.
 
-    A simulated vendor's root in a context must not weaken an identity given by option: an option
-    for one of them means that neither is taken from the context.
+    The identity and the simulated root come from the same place. A simulated root in a context must
+    not weaken an identity from an option. So an option for the identity or the root excludes both
+    values of the context.
     """
     require_address(named, typed.host)
     context, own = named.context, typed.attestation or typed.simulation_root
@@ -251,10 +262,11 @@ def _filled(typed: Target, named: NamedContext) -> Target:
         typed,
         host=typed.host or context.address,
         memory=typed.memory or context.memory,
-        # Witnesses only demand more: no identity that is typed takes that away.
+        # Requirements for witnesses are additional: an identity from an option does not remove
+        # them.
         witness_policy=typed.witness_policy or _path(context.witness_policy),
         log_max_age=typed.log_max_age or context.log_age,
-        # Neither do the manifests that it has to have had.
+        # The same holds for the requirements for manifests.
         first_manifest=typed.first_manifest or context.first_manifest,
         accepted_manifests_only=typed.accepted_manifests_only or bool(context.judged_manifests),
     )
@@ -278,7 +290,7 @@ def _filled(typed: Target, named: NamedContext) -> Target:
 
 
 def context_notice(typed: Target) -> str:
-    """Return one short line on the context that completes ``typed``; "" if there is none."""
+    """Return a short line about the context that completes ``typed``, or "" without a context."""
     named, found = context_for(typed.context, typed.host), typed.settled()
     if named is None or found == typed:
         return ""

@@ -1,4 +1,4 @@
-"""Which key on which token: options, the file of ``--pkcs11-config``, its PIN; other passwords."""
+"""The key on a token: options, the file of ``--pkcs11-config``, its PIN, and other passwords."""
 
 import getpass
 import sys
@@ -19,15 +19,18 @@ from keyhouse.client.tokens.config import (
 
 
 def password_for(what: str, file: Path | None) -> Secret | None:
-    """Return the first line of ``file``; without one, what is typed on the terminal.
+    """Return the first line of ``file``; without a file, the user's answer on the terminal.
 
-    None: nothing was typed, or there is no terminal. Raises ``FileUnreadableError``, and
-    ``WrongUsageError`` for an empty file, and for input that is not UTF-8.
+    None means an empty answer, or no terminal. Raises ``FileUnreadableError``, and
+    ``WrongUsageError`` for a file with an empty first line and for input that is not UTF-8.
     """
     if file is not None:
         line = read_file(str(file)).partition(b"\n")[0].removesuffix(b"\r")
         if not line:
-            raise WrongUsageError(f"the file with the {what} has no first line")
+            raise WrongUsageError(
+                f"the first line of the file with the {what} is empty",
+                hint=f"write the {what} into the first line of {file}",
+            )
         return Secret(line)
     if not sys.stdin.isatty():
         return None
@@ -35,15 +38,16 @@ def password_for(what: str, file: Path | None) -> Secret | None:
         typed = getpass.getpass(f"{what}: ", stream=sys.stderr)
     except UnicodeDecodeError:
         raise WrongUsageError(
-            f"the {what} is not UTF-8", hint="type it again, or put it in a file"
+            f"the {what} is not UTF-8", hint=f"type the {what} again, or pass it in a file"
         ) from None
     return Secret(typed.encode()) if typed else None
 
 
 def passphrase_of(key: Path, pem: Secret, file: Path | None) -> Secret | None:
-    """Return what decrypts the private key in ``pem``; None: it is not encrypted.
+    """Return the passphrase of the private key in ``pem``, or None for a key without encryption.
 
-    It is the first line of ``file``, or is asked for on the terminal. Raises ``WrongUsageError``.
+    The passphrase is the first line of ``file``, or the answer on the terminal. Raises
+    ``WrongUsageError``.
     """
     if not is_encrypted(pem.reveal()):
         if file is not None:
@@ -52,8 +56,8 @@ def passphrase_of(key: Path, pem: Secret, file: Path | None) -> Secret | None:
     found = password_for(f"passphrase of {key}", file)
     if found is None:
         raise WrongUsageError(
-            f"the key {key} is encrypted, and there is no terminal to ask for its passphrase",
-            hint="--key-password-file FILE, with the passphrase in its first line",
+            f"the key {key} is encrypted, and neither a file nor a terminal states its passphrase",
+            hint="pass --key-password-file FILE, with the passphrase in the first line",
         )
     return found
 
@@ -62,28 +66,28 @@ KeyPassword = Annotated[
     Path | None,
     Option(
         "--key-password-file",
-        help="passphrase of an encrypted --key: the first line; - for standard input (default:"
-        " asked for)",
+        help="file with the passphrase of an encrypted --key in its first line; - for standard"
+        " input (default: ask on the terminal)",
     ),
 ]
 TokenConfig = Annotated[
     Path | None,
     Option(
         "--pkcs11-config",
-        help="the key is on a token: JSON with Path (its library), TokenLabel, and Pin (asked for"
-        " if it is not there)",
+        help="the key is on a token: JSON file with Path (the PKCS #11 library), TokenLabel, and"
+        " Pin (default: ask on the terminal)",
     ),
 ]
 TokenKeyId = Annotated[
     str, Option("--pkcs11-key-id", metavar="HEX", help="the key's id on the token")
 ]
 TokenKeyLabel = Annotated[
-    str, Option("--pkcs11-key-label", metavar="LABEL", help="the key's label there")
+    str, Option("--pkcs11-key-label", metavar="LABEL", help="the key's label on the token")
 ]
 
 
 def named_token(config: Path | None, key_id: str, key_label: str) -> Path:
-    """Return ``config``. Raises ``WrongUsageError`` unless it and a key are named."""
+    """Return ``config``. Raises ``WrongUsageError`` without ``config``, or without a key."""
     if config is None:
         raise WrongUsageError("no token: pass --pkcs11-config")
     if not (key_id or key_label):
@@ -92,27 +96,27 @@ def named_token(config: Path | None, key_id: str, key_label: str) -> Path:
 
 
 def token_file(path: Path) -> TokenFile:
-    """Return what the file at ``path`` says. Raises ``TokenFileUnusableError``."""
+    """Return the contents of the token file at ``path``. Raises ``TokenFileUnusableError``."""
     with reading(str(path), is_secret=True) as content:
         return read_token_file(content, str(path))
 
 
 def pin_for(file: TokenFile) -> Secret:
-    """Return the PIN: of the file, or from the terminal. Raises ``TokenFileUnusableError``."""
+    """Return the PIN from the file or the terminal. Raises ``TokenFileUnusableError``."""
     pin = Secret(file.pin.encode()) if file.pin else password_for("PIN of the token", None)
     if pin is None:
         raise TokenFileUnusableError(
-            "no PIN of the token, and no terminal to ask for it",
-            hint="put Pin into the file of --pkcs11-config",
+            "no PIN of the token: neither the file of --pkcs11-config nor a terminal states it",
+            hint="write Pin into the file of --pkcs11-config",
         )
     return pin
 
 
 def hex_id(text: str, option: str) -> bytes:
-    """Return the id that was given with ``option``. Raises ``WrongUsageError``."""
+    """Return the id from the value of ``option``. Raises ``WrongUsageError``."""
     try:
         return read_key_id(text)
     except ValueError:
         raise WrongUsageError(
-            f"{option} is not hexadecimal", hint="such as a1, without 0x"
+            f"{option} {text!r} is not hexadecimal", hint="example: a1, without 0x"
         ) from None

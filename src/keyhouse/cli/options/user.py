@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 UserCertificate = Annotated[
-    Path | None, Option("--cert", "-c", help="your certificate as a user (PEM)")
+    Path | None, Option("--cert", "-c", help="your certificate as a user of the manifest (PEM)")
 ]
-UserKey = Annotated[Path | None, Option("--key", "-k", help="its private key (PEM)")]
+UserKey = Annotated[Path | None, Option("--key", "-k", help="the private key of --cert (PEM)")]
 
 
 class User(OptionGroup, frozen=True, kw_only=True):
@@ -36,13 +36,18 @@ class User(OptionGroup, frozen=True, kw_only=True):
     key: UserKey = None
     key_password: tokens.KeyPassword = None
     pkcs12: Annotated[
-        Path | None, Option("--pkcs12", help="both in one file (.p12, .pfx), instead of the two")
+        Path | None,
+        Option(
+            "--pkcs12",
+            help="file with certificate and key (.p12, .pfx), instead of --cert and --key",
+        ),
     ] = None
     pkcs12_password: Annotated[
         Path | None,
         Option(
             "--pkcs12-password-file",
-            help="its password: the first line; - for standard input (default: asked for)",
+            help="file with the password of --pkcs12 in its first line; - for standard input"
+            " (default: ask on the terminal)",
         ),
     ] = None
     pkcs11_config: tokens.TokenConfig = None
@@ -53,25 +58,26 @@ class User(OptionGroup, frozen=True, kw_only=True):
         Option(
             "--pkcs11-cert-id",
             metavar="HEX",
-            help="your certificate's id there (default: that of the key; or --cert FILE)",
+            help="your certificate's id on the token (default: the id and label of the key); --cert"
+            " FILE replaces it",
         ),
     ] = ""
     pkcs11_cert_label: Annotated[
-        str, Option("--pkcs11-cert-label", metavar="LABEL", help="your certificate's label there")
+        str, Option("--pkcs11-cert-label", metavar="LABEL", help="your certificate's label")
     ] = ""
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsageError`` if no user is named."""
+        """Raise ``WrongUsageError`` if neither the options nor the context name a user."""
         for each in beside:
             if isinstance(each, Target):
                 self._named(each)
 
     def identity(self, target: Target) -> "ClientIdentity | PemIdentity | TokenIdentity":
-        """Return the user, of the options or else of the context.
+        """Return the identity of the user, from the options or else from the context.
 
-        A certificate that has expired is warned of: the coordinator accepts it, as it compares the
-        bytes. Raises ``WrongUsageError`` unless exactly one is named; ``ClientSetupError`` if it
-        cannot be used.
+        For an expired certificate, a warning goes to standard error. The coordinator accepts it,
+        because the coordinator compares the bytes of certificates. Raises ``WrongUsageError``
+        unless exactly one user is named, and ``ClientSetupError`` for an unusable identity.
         """
         named = self._named(target)
         found = _opened(named)
@@ -88,12 +94,15 @@ class User(OptionGroup, frozen=True, kw_only=True):
             found.require_token()
             return found
         if found.pkcs12 is not None and (found.cert or found.key):
-            raise WrongUsageError("two users", hint="pass --pkcs12, or --cert with --key")
+            raise WrongUsageError(
+                "two users: --pkcs12 excludes --cert and --key",
+                hint="pass --pkcs12, or --cert with --key",
+            )
         if found.pkcs12 is None and (found.cert is None or found.key is None):
             raise WrongUsageError(
                 _missing(found),
                 hint=not_applied(target.context, target.host)
-                or "--pkcs12 FILE, --pkcs11-config FILE or a --context are other ways",
+                or "other ways: --pkcs12 FILE, --pkcs11-config FILE or --context NAME",
             )
         return found
 
@@ -124,7 +133,7 @@ class User(OptionGroup, frozen=True, kw_only=True):
         )
 
     def is_on_token(self) -> bool:
-        """Return whether an option about a token is given."""
+        """Return whether an option for a token is given."""
         return bool(
             self.pkcs11_config
             or self.pkcs11_key_id
@@ -136,10 +145,17 @@ class User(OptionGroup, frozen=True, kw_only=True):
     def require_token(self) -> None:
         """Raise ``WrongUsageError`` unless exactly one key on a token is named."""
         if self.key or self.pkcs12:
-            raise WrongUsageError("two keys", hint="pass the key on a token, or one in a file")
+            key = "--key" if self.key else "--pkcs12"
+            raise WrongUsageError(
+                f"two keys: {key} names a key, and so do the options of the token",
+                hint=f"omit {key}, or omit the options of the token",
+            )
         tokens.named_token(self.pkcs11_config, self.pkcs11_key_id, self.pkcs11_key_label)
         if self.cert and (self.pkcs11_cert_id or self.pkcs11_cert_label):
-            raise WrongUsageError("two certificates", hint="pass --cert, or the one on the token")
+            raise WrongUsageError(
+                "two certificates: --cert names one, and so do the options of the token",
+                hint="omit --cert, --pkcs11-cert-id and --pkcs11-cert-label except for one",
+            )
 
 
 def _missing(user: User) -> str:
@@ -166,20 +182,20 @@ def _warn_if_expired(certificate: bytes, name: str) -> None:
 
     try:
         end = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
-    except ValueError:  # TLS says what is wrong with it
+    except ValueError:  # TLS reports the error of the certificate
         return
     if end < datetime.now(UTC):
         sys.stderr.write(
             f"warning: the user's certificate {printable(name)} expired on {end:%Y-%m-%d}"
-            " (coordinators do not check that)\n"
-            "hint: make a new certificate, and put it into the manifest by an update\n"
+            " (coordinators do not check the date)\n"
+            "hint: create a new certificate, and add it to the manifest by an update\n"
         )
 
 
 def _from_pem(
     certificate: Path, key: Path, password: Path | None
 ) -> "ClientIdentity | PemIdentity":
-    """Return the user of two files, which TLS is known to take."""
+    """Return the user of two files, after TLS has accepted them."""
     import ssl
 
     from keyhouse.client import ClientIdentity, read_pem
@@ -200,14 +216,14 @@ def _from_pkcs12(user: User) -> "PemIdentity":
 
     content = Secret(read_file(str(user.pkcs12)))
     password = tokens.password_for(f"password of {user.pkcs12}", user.pkcs12_password)
-    hint = "" if password else "--pkcs12-password-file FILE has its password in the first line"
+    hint = "" if password else "pass --pkcs12-password-file FILE, with the password in line 1"
     with _naming(user.pkcs12, hint=hint):
         return read_pkcs12(content, password)
 
 
 @contextmanager
 def _naming(path: Path | None, *, hint: str = "") -> Iterator[None]:
-    """Let what is wrong with the content of a file name it; ``hint`` replaces that of the error."""
+    """Name the file ``path`` in an error about its content; ``hint`` replaces the error's hint."""
     from keyhouse.client import ClientSetupError
 
     try:

@@ -1,1 +1,1 @@
-"""How commands speak: text, tables, JSON, and files."""
+"""Output of commands: text, tables, JSON and files."""

@@ -1,4 +1,4 @@
-"""Draws the progress of long work on a terminal: a bar where the total is known."""
+"""Draw the progress of long work on a terminal, with a bar for a known total."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ ECMA-48, EL (erase in line); DECTCEM (private mode 25) for the cursor.
 
 @contextmanager
 def long_work(what: str, *, quiet: bool, at_once: bool = True) -> Iterator[None]:
-    """Draw the progress of ``what`` on standard error if that is a terminal; erase it at the end.
+    """Draw the progress of ``what`` on standard error, if this is a terminal; erase it at the end.
 
     ``quiet``: draw nothing, as for ``--json``. Without ``at_once``, the drawing begins with the
     first part of the work that states its total.
@@ -39,14 +39,14 @@ def long_work(what: str, *, quiet: bool, at_once: bool = True) -> Iterator[None]
 
 
 class _Bar:
-    """Watches work and draws its progress on one line of the terminal."""
+    """Observe work and draw its progress on a single line of the terminal."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._update: Callable[[int], None] | None = None
 
     def announce(self) -> None:
-        """Draw the name of the work, without a bar."""
+        """Write the name of the work, without a bar."""
         self._write(f"{self._what} ..."[: max(get_terminal_size().columns - 1, 0)])
 
     def begin(self, part: str, total: int) -> None:

@@ -1,4 +1,4 @@
-"""Files that were named on the command line: read whole, or new and readable by the owner only."""
+"""Files from the command line: read in whole, or created with access for the owner only."""
 
 import os
 import sys
@@ -12,17 +12,18 @@ from keyhouse.base.printable import os_reason
 
 
 class FileUnwritableError(KeyhouseError):
-    """A file that was named on the command line cannot be made or written."""
+    """A file from the command line cannot be created or written."""
 
     code = "file-unwritable"
 
 
 @contextmanager
 def reading(path: str, *, is_secret: bool = False) -> Iterator[bytes]:
-    """Give the content of the JSON file ``path``; a refusal of it in the block names file and line.
+    """Yield the content of the JSON file ``path``; a refusal in the block names file and line.
 
-    No line is shown of a file that ``is_secret``. Raises ``FileUnreadableError``, what the block
-    raises, or ``FileInvalidError`` instead if it is known what is wrong.
+    For a file that ``is_secret``, the refusal shows no line of the file. Raises
+    ``FileUnreadableError`` and each exception of the block. ``FileInvalidError`` replaces a refusal
+    with known problems.
     """
     content = read_file(path)
     try:
@@ -35,9 +36,10 @@ def reading(path: str, *, is_secret: bool = False) -> Iterator[bytes]:
 
 
 class NewFile:
-    """A new file (0600), made at once, so that it is certain to be writable when its content comes.
+    """A new file (0600), created before the work, so that a path without access fails early.
 
-    Raises ``FileUnwritableError`` if ``path`` exists, or cannot be made: nothing is overwritten.
+    Raises ``FileUnwritableError`` if ``path`` exists or cannot be created. An existing file is
+    never overwritten.
     """
 
     def __init__(self, path: str) -> None:
@@ -46,14 +48,14 @@ class NewFile:
             self._file = create(path)
         except FileExistsError:
             raise FileUnwritableError(
-                f"{path} already exists, and is not overwritten",
-                hint="choose another name, or move that file away",
+                f"{path} already exists; commands do not overwrite files",
+                hint="choose another name, or move the existing file",
             ) from None
         except OSError as error:
             raise _unwritable(path, error) from None
 
     def write(self, content: bytes) -> None:
-        """Make the file hold ``content``, durably, and close it; if that fails it is removed.
+        """Write ``content`` durably and close the file; after a failure, remove the file.
 
         Raises ``FileUnwritableError``.
         """
@@ -61,7 +63,7 @@ class NewFile:
             with self._file as file:
                 file.write(content)
                 sync(file)
-            sync_directory(os.path.dirname(self.path) or ".")  # noqa: PTH120 the path as the user wrote it
+            sync_directory(os.path.dirname(self.path) or ".")  # noqa: PTH120 the path as typed
         except BaseException as error:  # also a signal to stop
             self.give_up()
             if isinstance(error, OSError):
@@ -79,8 +81,8 @@ class NewFile:
 def write_output(content: bytes, path: str = "") -> None:
     """Write ``content`` to the new file ``path`` (0600), or to standard output, byte for byte.
 
-    ``""`` and ``-`` are standard output. Raises ``FileUnwritableError`` if the file exists or
-    cannot be written.
+    ``""`` and ``-`` mean standard output. On a terminal, a missing line end is added. Raises
+    ``FileUnwritableError`` if the file exists or cannot be written.
     """
     if path not in {"", "-"}:
         NewFile(path).write(content)

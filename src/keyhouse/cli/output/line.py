@@ -1,4 +1,7 @@
-"""What a client has checked of the line of a root, in two columns and as JSON."""
+"""The client's checks of the line of a root, as rows and as JSON.
+
+The line of a root is the sequence of the manifests that were in force under a root certificate.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -24,16 +27,16 @@ def check_rows(proven: "TrustedCoordinator") -> dict[str, str]:
 
 
 def check_text(check: "TrustCheck") -> str:
-    """Return ``done`` or ``not done``, and why."""
+    """Return ``done`` or ``not done``, and the reason."""
     return f"{'done' if check.done else 'not done'}  {check.text}"
 
 
 def line_rows(line: "RootLine", knowers: "Knowers | None") -> dict[str, str]:
-    """Return the first manifest, the number of manifests since, and who can know the keys now."""
+    """Return rows for the first manifest, the number of later manifests, and the keys' holders."""
     from keyhouse.transparency.line import Adopted
 
     since = len(line.manifests) - 1
-    # Nothing shows the first manifest of a root that was adopted.
+    # An adopted root has no evidence of its first manifest.
     word = "adopted under" if isinstance(line.first, Adopted) else "first manifest"
     return {
         word: line.first.manifest,
@@ -47,7 +50,10 @@ def line_rows(line: "RootLine", knowers: "Knowers | None") -> dict[str, str]:
 
 
 def knowers_in(raw: bytes) -> "Knowers | None":
-    """Return who can know the keys under the manifest ``raw``; None: it is of a later version."""
+    """Return the parties that can know the keys under the manifest ``raw``.
+
+    None means that this version cannot read the manifest.
+    """
     from keyhouse.manifest import decode
     from keyhouse.views.line import knowers_of
 
@@ -60,9 +66,9 @@ def knowers_in(raw: bytes) -> "Knowers | None":
 def news_of(
     coordinator: "Coordinator", line: "RootLine", before: int, in_force: bytes
 ) -> Iterator[str]:
-    """Yield a text for each manifest after the first ``before`` entries that adds a knower.
+    """Yield texts on manifests from entry ``before`` on: added parties, or a failed comparison.
 
-    ``in_force``: the manifest that is last in the line.
+    ``in_force`` is the last manifest in the line.
     """
     from keyhouse.views.line import additions
 
@@ -77,14 +83,14 @@ def news_of(
         found = knowers_in(raw) if raw is not None else None
         if is_new and place:
             if known is None or found is None:
-                yield f"{entry.manifest}  cannot be compared: the manifest is not published"
+                yield f"{entry.manifest}  no comparison: a manifest is unpublished or unreadable"
             else:
                 yield from (f"{entry.manifest}  {text}" for text in additions(known, found))
         known = found
 
 
 def _object(coordinator: "Coordinator", manifest: str) -> bytes | None:
-    """Return a manifest of the line; None: it is not published, or it is another one."""
+    """Return a manifest of the line, or None if the log has no bytes with its digest."""
     import hashlib
 
     try:

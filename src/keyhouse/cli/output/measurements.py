@@ -1,4 +1,4 @@
-"""Rows that say who a confidential VM is, with the names of a manifest."""
+"""Rows with the identity of a confidential VM, with the field names of a manifest."""
 
 import json
 
@@ -8,7 +8,7 @@ from keyhouse.wire.vm_identity import VmIdentity, bits_in_words
 
 
 def rows_of_vm(identity: VmIdentity) -> dict[str, str]:
-    """Return each field that is given; those that are bits also in words."""
+    """Return each given field; a field of bits also has its bits in words."""
     values: dict[str, str] = {
         field: ", ".join(f"{name} {version}" for name, version in value.items())
         if isinstance(value, dict)

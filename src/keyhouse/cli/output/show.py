@@ -1,4 +1,4 @@
-"""What commands print: rows, tables, JSON, errors, and what is being done."""
+"""Print rows, tables, JSON and errors, and show the current work."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from keyhouse.base.process.error_text import error_object, error_text
 _GAP: Final = "  "
 """Separates the columns of a table."""
 
-# What a coordinator says, in the words of the commands.
+# Texts about requests in answers of a coordinator, and their replacements for commands.
 _WHOLE: Final = {
     "take it from next of the answer before": "pass the value that was printed last",
     'send {"manifest": its JSON text in base64}': "pass a manifest file",
@@ -32,16 +32,16 @@ _QUERY: Final = re.compile(r"name each secret: \S+\?s=one&s=two")
 
 
 class ShownError(KeyhouseError):
-    """An error that is shown in a form of its own; ``cause`` decides codes for programs."""
+    """An error with its own text; ``cause`` decides the codes for programs."""
 
     cause: KeyhouseError
 
     def text(self, *, colour: bool) -> str:
-        """Return it as lines for people."""
+        """Return the lines for people."""
         raise NotImplementedError
 
     def as_object(self) -> dict[str, Any]:
-        """Return what ``--json`` prints."""
+        """Return the object for ``--json``."""
         raise NotImplementedError
 
 
@@ -61,9 +61,10 @@ def show_error(error: KeyhouseError, *, as_json: bool) -> None:
 
 
 def in_commands(text: str) -> str:
-    """Return ``text`` with what is said of a request replaced by what is passed to a command.
+    """Return ``text`` with statements about requests replaced by statements about commands.
 
-    Hints about the body of a request are for who writes one; who types commands writes none.
+    The coordinator's hints about the body of a request are for authors of requests. A user of
+    commands writes no request.
     """
     for said, meant in _WHOLE.items():
         text = text.replace(said, meant)
@@ -76,9 +77,9 @@ def show_json(value: Any) -> None:
 
 
 def show_rows(rows: Mapping[str, str], *, wraps: bool = False) -> None:
-    """Print names and values in two columns; the names are bold where there are colours.
+    """Print names and values in two columns; the names are bold if the output has colours.
 
-    A value is on one line, unless it ``wraps``: then, on a terminal, between words.
+    A value is on a single line. With ``wraps``, a value on a terminal breaks between words.
     """
     bold = coloured(sys.stdout)
     names = [printable(name) for name in rows]
@@ -90,7 +91,7 @@ def show_rows(rows: Mapping[str, str], *, wraps: bool = False) -> None:
 
 
 def show_result(found: Any, rows: Mapping[str, str], *, as_json: bool, wraps: bool = False) -> None:
-    """Print what a command has found or done: ``found`` as one JSON object, or ``rows``."""
+    """Print the result of a command: ``found`` as a JSON object, or ``rows``."""
     if as_json:
         show_json(found)
     else:
@@ -133,11 +134,11 @@ def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show ``what`` on standard error, if that is a terminal, until the block is left."""
+    """Show ``what`` on standard error during the block, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
-    # Cut to one line: a wrapped line could not be erased.
+    # Cut the text to the width of the terminal: a wrapped line could not be erased.
     shown = f"{printable(what)} ..."[: max(get_terminal_size().columns - 1, 0)]
     sys.stderr.write(shown)
     sys.stderr.flush()
@@ -151,5 +152,5 @@ def working(what: str) -> Iterator[None]:
 def _json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode("utf-8")
-    except UnicodeEncodeError:  # file names may hold bytes that are not UTF-8: escape them
+    except UnicodeEncodeError:  # escape bytes of file names that are not UTF-8
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Problems of a file as a compiler shows them: file, line, and a caret under the column."""
+"""Show the problems of a file like a compiler: file, line, and a caret below the column."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,8 +15,8 @@ from keyhouse.manifest.source.json_source import json_places, json_problem
 from keyhouse.manifest.source.source_map import SourceMap, Span
 from keyhouse.wire.json_decoder import REPEATED, UNKNOWN
 
-_BEFORE: Final = 40  # characters of a long line that are shown before what is meant
-_WIDEST: Final = 100
+_BEFORE: Final = 40  # characters of a long line before the column of the problem
+_WIDEST: Final = 100  # characters of an excerpt
 _SECRET: Final = re.compile("private", re.IGNORECASE)
 """A line, or a path, that may belong to the value of a secret: such lines are never shown."""
 _NAMED: Final = re.compile("""["'A-Za-z0-9_-]\\s*:""")
@@ -30,13 +30,13 @@ _OF_NAMES: Final = (
     "has no effect",
     "is missing",
 )
-"""Problems that begin so are of the name: the caret is under it and not under the value."""
+"""First words of problems about a member's name: the caret is below the name, not the value."""
 
 
 class FileInvalidError(ShownError):
-    """What is wrong with a file, each problem where it stands. ``cause``: what was raised of it.
+    """The problems of a file, each with its line and column.
 
-    ``cause`` gives the stable code and decides the exit code.
+    ``cause`` is the original error. It gives the stable code and decides the exit code.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class FileInvalidError(ShownError):
         return head + self.source.show("error", self.problems, colour=colour)
 
     def as_object(self) -> dict[str, Any]:
-        """Return what ``--json`` prints: the object of the cause, the problems with their lines."""
+        """Return the object for ``--json``: the object of the cause, with lines and columns."""
         found = error_object(self.cause)
         found["error"]["message"] = self.message
         found["error"]["problems"] = as_objects(self.problems, self.source.places)
@@ -62,10 +62,10 @@ class FileInvalidError(ShownError):
 
 
 def located(error: KeyhouseError, path: str, content: bytes, *, is_secret: bool) -> KeyhouseError:
-    """Return ``error``, which was raised of the JSON text ``content``, with where it stands there.
+    """Return ``error`` about the JSON text ``content`` with the place of each problem.
 
-    If nothing is known of that, it is the same error, and its message names the file. Of a file
-    that ``is_secret`` no line is shown.
+    Without a known place, the result is the same error, and its message names the file. For a file
+    that ``is_secret``, the result shows no line.
     """
     syntax = json_problem(content)
     problems = [syntax] if syntax else getattr(error, "problems", ())
@@ -78,9 +78,9 @@ def located(error: KeyhouseError, path: str, content: bytes, *, is_secret: bool)
 
 
 class SourceText(msgspec.Struct, frozen=True):
-    """A file and where its parts stand; ``content`` is empty if no line of it may be shown.
+    """A file and the places of its parts.
 
-    ``name`` is the path as it was typed.
+    ``name`` is the path from the command line. ``content`` is empty if no line may be shown.
     """
 
     name: str
@@ -105,7 +105,7 @@ class SourceText(msgspec.Struct, frozen=True):
 
 
 def as_objects(problems: Iterable[Problem], places: SourceMap) -> list[dict[str, Any]]:
-    """Return problems for programs: with ``line`` and ``column``, from 1; null if unknown."""
+    """Return problems for programs with ``line`` and ``column`` from 1, or null if unknown."""
     found = []
     for each in problems:
         span = places.find(each.at, key=each.problem.startswith(_OF_NAMES))
@@ -115,9 +115,9 @@ def as_objects(problems: Iterable[Problem], places: SourceMap) -> list[dict[str,
 
 
 def _excerpt(lines: Sequence[str], span: Span, *, colour: bool) -> str:
-    """Return the last of ``lines`` and the caret under it, nothing if it may hold a secret.
+    """Return the last of ``lines`` with the caret below, or "" if the line may contain a secret.
 
-    A line without a member belongs to the one above it.
+    A line on which no member begins belongs to the member above.
     """
     line = lines[-1]
     above = next((each for each in reversed(lines[:-1]) if _NAMED.search(each)), "")

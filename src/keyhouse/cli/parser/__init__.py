@@ -1,4 +1,4 @@
-"""How words on the command line become the parameters of a function; on click."""
+"""Parse command lines into parameters of functions, on top of click."""
 
 from keyhouse.cli.parser.command import (
     ANY_WORDS,

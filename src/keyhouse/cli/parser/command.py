@@ -1,7 +1,6 @@
-"""Commands under one word or alone: grouped options, examples in the help, errors with exit codes.
+"""Commands and groups of commands: option groups, examples in the help, errors with exit codes.
 
-Data go to standard output, messages to standard error. Exit codes: 0 done, 1 refused, 2 usage,
-3 unreachable or busy, 4 trust failed (scripts must not try again).
+Data go to standard output, messages to standard error.
 """
 
 import inspect
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 AsJson = Annotated[
-    bool, Option("--json", section=GENERAL, help="print one JSON object; errors, too")
+    bool, Option("--json", section=GENERAL, help="print one JSON object on one line; errors, too")
 ]
 
 REFUSED: Final = 1
@@ -34,18 +33,28 @@ USAGE: Final = 2
 UNREACHABLE: Final = 3
 TRUST_FAILED: Final = 4
 
+EXIT_CODES: Final[Mapping[int, str]] = {
+    0: "done",
+    REFUSED: "refused by the coordinator, or because of an invalid file or manifest",
+    USAGE: "wrong usage",
+    UNREACHABLE: "unreachable, or the coordinator requests a later retry",
+    TRUST_FAILED: "trust failed: the quote or the certificate differs from the expectation; scripts"
+    " must not retry",
+}
+"""The meanings of the exit codes, for man pages and the reference."""
+
 ANY_WORDS: Final = {"ignore_unknown_options": True, "allow_extra_args": True}
-"""Settings of a command that takes whatever follows it."""
+"""Settings of a command that accepts any words after its name."""
 
 _EXAMPLE: Final = "Example: "
 _WIDTH: Final = 76  # columns of an example
 
 
 class Command(Helping):
-    """A function as a command.
+    """A command made of a function.
 
-    Its option groups are flattened, its examples come first in the help, and its errors end the
-    process with a message and an exit code instead of a traceback.
+    The fields of its option groups become options. Its help shows the examples first. An error of
+    the function ends the process with a message and an exit code instead of a traceback.
     """
 
     def __init__(
@@ -61,17 +70,17 @@ class Command(Helping):
         others["params"] = [*self._signature.parameters, version_option(hidden=True)]
         super().__init__(name, help=_example_first(help), **others)
 
-    allow_extra_args = True  # to the parser, which would word it otherwise; ``parse_args`` refuses
+    allow_extra_args = True  # ``parse_args`` refuses them with Keyhouse's own text
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the words of the command line. Raises ``click.UsageError``."""
+        """Parse the words of the command line. Raises ``click.UsageError``."""
         rest = super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
             raise UnexpectedArgumentError(ctx.args[0], ctx)
         return rest
 
     def invoke(self, ctx: click.Context) -> None:
-        """Call the function with what was parsed."""
+        """Call the function with the parsed parameters."""
         try:
             self._function(**self._signature.arguments(ctx.params))
         except (KeyhouseError, OSError) as error:
@@ -100,7 +109,10 @@ def exit_code(error: KeyhouseError) -> int:
 
 
 def _unusable_file(error: OSError) -> FileUnreadableError:
-    """Return ``error`` as one of Keyhouse; one without a path, of the output, is raised again."""
+    """Return ``error`` as an error of Keyhouse; raise an error without a path again.
+
+    An error without a path is about the output.
+    """
     if error.filename is None:
         raise error
     path = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
@@ -110,14 +122,17 @@ def _unusable_file(error: OSError) -> FileUnreadableError:
 
 
 def _example_first(doc: str) -> str:
-    """Return a docstring with its paragraphs ``Example: ...`` second, as a shell takes them."""
+    """Return a docstring with its paragraphs ``Example: ...`` after the summary, on shell lines."""
     summary, *rest = inspect.cleandoc(doc).split("\n\n")
     examples = [_shell_lines(each) for each in rest if each.startswith(_EXAMPLE)]
     return "\n\n".join([summary, *examples, *(e for e in rest if not e.startswith(_EXAMPLE))])
 
 
 def _shell_lines(paragraph: str) -> str:
-    r"""Return a block that click does not wrap (``\b``): one command over continued lines."""
+    r"""Return a command as an example over continued lines.
+
+    The mark (``\b``) prevents that click wraps the block.
+    """
     lines = ["  "]
     for word in paragraph.removeprefix(_EXAMPLE).split():
         if len(lines[-1]) + len(word) > _WIDTH - 2:
@@ -128,11 +143,11 @@ def _shell_lines(paragraph: str) -> str:
 
 
 Sections = Mapping[str, Sequence[tuple[str, str]]]
-"""Names and summaries of commands by the section of the help that shows them."""
+"""Names and summaries of commands by section of the help."""
 
 
 class Group(Helping, click.Group):
-    """Commands under one word, in the order in which they were added."""
+    """Commands below a common word, in the order of their addition."""
 
     command_class = Command
 
@@ -140,18 +155,18 @@ class Group(Helping, click.Group):
         super().__init__(params=[version_option(hidden=True)], **settings)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, hidden ones too."""
+        """Return the names of all commands, including hidden commands."""
         del ctx
         return list(self.commands)
 
     def add_alias(self, command: click.Command, name: str) -> None:
-        """Add ``command`` under a further name, which the help does not show."""
+        """Add ``command`` under another name, which the help does not show."""
         hidden = copy(command)
         hidden.hidden = True
         self.add_command(hidden, name)
 
     def sections(self) -> Sections:
-        """Return the commands that the help shows."""
+        """Return the commands in the help."""
         shown = {name: one for name, one in self.commands.items() if not one.hidden}
         return {"Commands": [(name, summary_of(one)) for name, one in shown.items()]}
 
@@ -162,7 +177,7 @@ class Group(Helping, click.Group):
 
 
 class Root(Group):
-    """The first word: all errors of usage come through here, and so does how the process ends."""
+    """The root of all commands: it handles each error of usage, and the end of the process."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -171,7 +186,7 @@ class Root(Group):
     def main(  # type: ignore[override]  # mypy compares with each overload alone
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **settings: Any
     ) -> Any:
-        """Run the command and end the process. With ``--json`` errors of usage are one object."""
+        """Run the command and end the process. ``--json`` prints errors of usage as JSON."""
         as_json = "--json" in (sys.argv if args is None else args)
         try:
             code = super().main(args, prog_name, standalone_mode=False, **settings)
@@ -187,7 +202,7 @@ class Root(Group):
         sys.exit(code if isinstance(code, int) else 0)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
-        """Return what begins so: a command, of which no module is imported, or an option."""
+        """Return completions: commands, without an import of their modules, or options."""
         from click.shell_completion import CompletionItem
 
         commands = [

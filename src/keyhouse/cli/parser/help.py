@@ -1,4 +1,4 @@
-"""What ``--help`` prints: the summary, an example, then arguments and options in sections."""
+"""Print the help: the summary, an example, then arguments and options in sections."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ _FIRST_COLUMN: Final = 28
 
 
 class _Formatter(click.HelpFormatter):
-    """Plain text; headings are bold on a terminal."""
+    """Plain text with headings, which are bold on a terminal."""
 
     def write_heading(self, heading: str) -> None:
         """Write ``heading`` on a line of its own."""
@@ -24,12 +24,12 @@ class _Formatter(click.HelpFormatter):
     def write_dl(
         self, rows: Iterable[tuple[str, str]], col_max: int = _FIRST_COLUMN, col_spacing: int = 2
     ) -> None:
-        """Write terms and what they mean, in two columns."""
+        """Write terms and their meanings in two columns."""
         super().write_dl(rows, col_max, col_spacing)
 
 
 class _Context(click.Context):
-    """The context of every command: how its help is written, and which option asks for it."""
+    """The context of every command: the format of its help, and the names of the help option."""
 
     formatter_class = _Formatter
 
@@ -39,7 +39,7 @@ class _Context(click.Context):
 
 
 def summary_of(command: click.Command) -> str:
-    """Return the first paragraph of its help, without the full stop."""
+    """Return the first paragraph of the command's help, without the full stop."""
     return " ".join((command.help or "").split("\n\n")[0].split()).rstrip(".")
 
 
@@ -65,12 +65,12 @@ def version_option(*, hidden: bool) -> click.Option:
 
 
 class Helping(click.Command):
-    """A command, or a group of commands, with a help as ours are."""
+    """A command, or a group of commands, with Keyhouse's format of help."""
 
     context_class = _Context
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse ``args``; an error of usage knows of which command it is."""
+        """Parse ``args``; add the command to an error of usage."""
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -78,19 +78,19 @@ class Helping(click.Command):
             raise
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        """Return the option that asks for the help."""
+        """Return the option ``--help``."""
         found = super().get_help_option(ctx)
         if found is not None:
             found.help = "print this help"
         return found
 
     def get_short_help_str(self, limit: int = 0) -> str:
-        """Return the summary as lists of commands show it."""
+        """Return the summary for lists of commands."""
         del limit  # summaries are short
         return summary_of(self)
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write nothing: they are written with the options."""
+        """Write nothing: ``format_options`` writes the arguments."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write arguments and options, in sections."""
@@ -100,7 +100,7 @@ class Helping(click.Command):
 def _write_parameters(
     parameters: Sequence[click.Parameter], context: click.Context, formatter: click.HelpFormatter
 ) -> None:
-    """Write the arguments, the command's own options, those of each group, and the general ones."""
+    """Write arguments, the command's own options, options of each group, then general options."""
     sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], _OWN: []}
     general: list[tuple[str, str]] = []
     for each in parameters:
@@ -115,7 +115,7 @@ def _write_parameters(
 def write_commands(
     sections: Mapping[str, Sequence[tuple[str, str]]], formatter: click.HelpFormatter
 ) -> None:
-    """Write commands with their summaries, all sections with the same first column."""
+    """Write commands with their summaries; all sections have the same first column."""
     width = max(len(name) for rows in sections.values() for name, _ in rows)
     padded = {
         section: [(name.ljust(width), summary) for name, summary in rows]

@@ -1,8 +1,8 @@
-"""Options and arguments as annotations of a function's parameters, and click's form of them.
+"""Declare options and arguments as annotations of a function's parameters.
 
-``name: Annotated[str, Option("--name", metavar="NAME", help="...")] = ""``: without a default the
-parameter is required. What is parsed depends on the type: str, int, Path, bool (a flag), Literal
-(a choice), list of one of them (may be repeated).
+``name: Annotated[str, Option("--name", metavar="NAME", help="...")] = ""``: a parameter without a
+default is required. The annotation selects the parser: str, int, Path, bool (a flag), Literal (a
+choice), or a list of these (a repeatable option).
 """
 
 import inspect
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 GENERAL: Final = "General options"
-"""The section of the options that every command has."""
+"""The section of the help for options of every command."""
 
 Check = Callable[[click.Context, click.Parameter, Any], Any]
-"""Returns the value of a parameter as it is passed on, or raises ``click.BadParameter``."""
+"""Return the value of a parameter for the function, or raise ``click.BadParameter``."""
 
 Complete = Callable[[], Iterable[str]]
-"""Returns what can be typed, for a shell to complete. It raises nothing and asks no network."""
+"""Return the completions for a shell. The function raises nothing and uses no network."""
 
 _Completing = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]
 
@@ -44,7 +44,7 @@ _OF_FILES: Final = {"FILE": "file", "DIR": "dir"}
 
 
 class Argument:
-    """An argument of a command: what a word at its place means."""
+    """An argument of a command: the meaning of the word at its place."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class Argument:
         }
 
     def parameter(self, name: str, kind: Any, default: Any, section: str) -> click.Parameter:
-        """Return click's argument for the parameter ``name`` of this type and default."""
-        del section  # arguments have one of their own
+        """Return click's argument for the parameter ``name`` with this type and default."""
+        del section  # the help has a section for arguments
         item, many = _item(kind)
         required = default is inspect.Parameter.empty
         settings = {
@@ -77,9 +77,10 @@ class Argument:
 
 
 class Option:
-    """An option of a command. Without names it is called as its parameter.
+    """An option of a command. Without names, its name is the parameter's name.
 
-    ``section``: of the help, instead of that of its group. ``range``: of a number, both included.
+    ``section`` replaces the section of the option's group in the help. ``range`` limits a number;
+    it includes both ends.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Option:
         section: str = "",
         check: Check | None = None,
         complete: Complete | None = None,
-        range: tuple[int, int] | None = None,  # noqa: A002 the name that fits
+        range: tuple[int, int] | None = None,  # noqa: A002 the usual name
     ) -> None:
         self.names: Final = names
         self.metavar: Final = metavar
@@ -101,7 +102,7 @@ class Option:
         self.settings: Final[dict[str, Any]] = {"help": help, "hidden": hidden, "callback": check}
 
     def parameter(self, name: str, kind: Any, default: Any, section: str) -> click.Parameter:
-        """Return click's option for the parameter ``name`` of this type and default."""
+        """Return click's option for the parameter ``name`` with this type and default."""
         names = [name, *(self.names or (f"--{name.replace('_', '-')}",))]
         section = self.section or section
         item, many = _item(kind)
@@ -121,7 +122,7 @@ class Option:
 
 
 class _Option(click.Option):
-    """An option that knows the section of the help in which it is shown."""
+    """An option with the section of the help that shows it."""
 
     def __init__(self, names: list[str], section: str, **settings: Any) -> None:
         super().__init__(names, **settings)
@@ -129,28 +130,28 @@ class _Option(click.Option):
 
 
 def section_of(parameter: click.Parameter) -> str:
-    """Return the section of the help that shows ``parameter``; "" is the command's own."""
+    """Return the section of the help with ``parameter``; "" is the command's own section."""
     return parameter.section if isinstance(parameter, _Option) else GENERAL
 
 
 class OptionGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Options and arguments that several commands share, each a field annotated like a parameter.
+    """Options and arguments of several commands, each a field annotated like a parameter.
 
-    A command has a parameter of this type; on the command line the fields are in its place.
+    A command has a parameter of this type. The command line has the fields.
     """
 
     section: ClassVar[str] = ""
-    """Where the help shows them; "" among the command's own."""
+    """The section of the fields in the help; "" means the command's own section."""
 
     def check(self, beside: Iterable["OptionGroup"]) -> None:
-        """Raise ``WrongUsageError`` if the options contradict each other, or those of other groups.
+        """Raise ``WrongUsageError`` if options contradict each other or options of other groups.
 
-        Called before the command does anything.
+        ``Command`` calls this method before its function.
         """
 
 
 class Signature:
-    """The parameters of a command's function, and those of the command line that fill them."""
+    """The parameters of a command's function, and the parameters of the command line for them."""
 
     def __init__(self, function: Callable[..., None]) -> None:
         own = inspect.signature(function, eval_str=True).parameters.values()
@@ -168,7 +169,7 @@ class Signature:
         ]
 
     def arguments(self, parsed: dict[str, Any]) -> dict[str, Any]:
-        """Return what the function is called with. Raises ``WrongUsageError``, as the groups do."""
+        """Return the arguments for the function. Raises ``WrongUsageError``, as the groups do."""
         given: dict[str, Any] = {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in parsed.items()
@@ -210,7 +211,7 @@ def _parameter(name: str, annotation: Any, default: Any, section: str = "") -> c
 
 
 def _item(kind: Any) -> tuple[Any, bool]:
-    """Return the type of one value, and whether there may be many."""
+    """Return the type of a single value, and whether the parameter may have many."""
     if get_origin(kind) is list:
         return get_args(kind)[0], True
     others = [each for each in get_args(kind) if each is not type(None)]
@@ -229,7 +230,7 @@ def _given(default: Any) -> dict[str, Any]:
 
 
 def _completing(metavar: str, complete: Complete | None) -> _Completing | None:
-    """Return how a shell completes the value: by names, else by files; None: as the type does."""
+    """Return the completion by names, else by files, or None for the completion of the type."""
     kind = _OF_FILES.get(metavar.split("|", maxsplit=1)[0])  # FILE|NAME is both
     if complete is None and kind is None:
         return None

@@ -1,4 +1,4 @@
-"""Errors of usage in the words of all other errors: what is wrong, and what can be typed."""
+"""Errors of usage in the form of all other errors: the problem, and the next step."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -7,17 +7,17 @@ import click
 
 from keyhouse.base.errors import RefusedError
 
-_DIGITS: Final = 18
+_DIGITS: Final = 18  # every number of 18 digits fits into 64 bits
 
 
 class WrongUsageError(RefusedError):
-    """Options are missing, or cannot be combined: exit code 2, as for errors of the parser."""
+    """Options are missing, or contradict each other: exit code 2, as for errors of the parser."""
 
     code = "usage"
 
 
 class _UnknownValueError(click.BadParameter):
-    """An option was given a value that is not one of its choices."""
+    """The value of an option is not one of its choices."""
 
     def __init__(self, value: str, known: tuple[str, ...]) -> None:
         super().__init__("unknown value")
@@ -25,7 +25,7 @@ class _UnknownValueError(click.BadParameter):
 
 
 class _InvalidNumberError(click.BadParameter):
-    """An option was given something else than a number that it takes."""
+    """The value of an option is not a number in its range."""
 
     def __init__(self, value: str, allowed: str) -> None:
         super().__init__("invalid value")
@@ -33,7 +33,7 @@ class _InvalidNumberError(click.BadParameter):
 
 
 class UnexpectedArgumentError(click.UsageError):
-    """There are more arguments than the command takes; ``given`` is the first."""
+    """A command has too many arguments; ``given`` is the first surplus argument."""
 
     def __init__(self, given: str, context: click.Context) -> None:
         super().__init__("unexpected argument", context)
@@ -56,15 +56,15 @@ class Number(click.ParamType[int]):
             number = int(text)
             if number >= self._least and (self._most is None or number <= self._most):
                 return number
-        end = f"from {self._least} to {self._most}" if self._most else f"from {self._least} on"
+        end = f"from {self._least} to {self._most}" if self._most else f"of {self._least} or more"
         raise _InvalidNumberError(text, f"a whole number {end}")
 
 
 class Choice(click.Choice[str]):
-    """One of a few words."""
+    """A word from a list of choices."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return ``value``. Raises ``click.BadParameter`` unless it is one of the words."""
+        """Return ``value``. Raises ``click.BadParameter`` for a word outside the list."""
         del param, ctx  # the parser adds them to the error
         if value not in self.choices:
             raise _UnknownValueError(value, tuple(self.choices))
@@ -76,11 +76,11 @@ def usage_error(error: click.ClickException) -> WrongUsageError:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "keyhouse"
     message, hint = _told(error, context)
-    return WrongUsageError(message, hint=hint or f"{path} --help lists what there is")
+    return WrongUsageError(message, hint=hint or f"{path} --help lists commands and options")
 
 
 def _told(error: click.ClickException, context: click.Context | None) -> tuple[str, str]:
-    """Return message and hint; the hint is empty if all there is has to be looked at."""
+    """Return message and hint; the hint is empty if only the whole help can help."""
     from keyhouse.wire.json_decoder import nearest
 
     told = (_plain(error.format_message()), "")
@@ -105,7 +105,7 @@ def _told(error: click.ClickException, context: click.Context | None) -> tuple[s
 
 
 def _meant(word: str, known: Sequence[str]) -> str:
-    """Return a hint: the only one of ``known`` that begins with ``word``, or one like it."""
+    """Return a hint: the only word of ``known`` that begins with ``word``, or a similar word."""
     from keyhouse.wire.json_decoder import resembling
 
     longer = [each for each in known if each.startswith(word)]
@@ -114,7 +114,7 @@ def _meant(word: str, known: Sequence[str]) -> str:
 
 
 def _misused(name: str, context: click.Context | None) -> tuple[str, str]:
-    """Return what to tell of an option without its value, or a flag with one."""
+    """Return message and hint for an option without its value, or for a flag with a value."""
     own = context.command.get_params(context) if context is not None else []
     option = next((each for each in own if name in each.opts), None)
     if isinstance(option, click.Option) and not option.is_flag:
@@ -124,7 +124,7 @@ def _misused(name: str, context: click.Context | None) -> tuple[str, str]:
 
 
 def _usage(context: click.Context | None) -> str:
-    """Return how the command is typed, on one line."""
+    """Return the usage of the command on a single line."""
     if context is None:
         return "keyhouse --help"
     return " ".join(context.get_usage().removeprefix("Usage: ").split())

@@ -1,4 +1,4 @@
-"""What the recovery commands read: encrypted or plain shares, signatures, keys and certificates."""
+"""Read the files of the recovery commands: shares, signatures, keys and certificates."""
 
 import re
 from pathlib import Path
@@ -20,19 +20,19 @@ from keyhouse.wire.client_api import SetManifestData
 from keyhouse.wire.json_decoder import decode
 
 PLAIN_SIZES: Final = frozenset({32, 33})
-"""Bytes of a decrypted share."""
+"""Sizes of a decrypted share in bytes."""
 
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/\r\n]+={0,2}[\r\n]*")
 
 
 class ShareUnreadableError(RefusedError):
-    """A file of the recovery does not hold what it should."""
+    """The content of a file for a recovery is not as expected."""
 
     code = "share-unreadable"
 
 
 def shares_in(file: Path) -> dict[str, bytes]:
-    """Return what ``file`` holds by names of keys; a file with one secret alone has the name "".
+    """Return the recovery secrets in ``file`` by names of keys; a single secret has the name "".
 
     Raises ``ShareUnreadableError``, ``FileUnreadableError`` or ``FileInvalidError``.
     """
@@ -42,14 +42,14 @@ def shares_in(file: Path) -> dict[str, bytes]:
         found = decode(raw, SetManifestData).recovery_secrets
     if not found:
         raise ShareUnreadableError(
-            f"{file} holds no recovery secrets",
-            hint='a JSON file of them is {"RecoverySecrets": {NAME: base64}}',
+            f"{file} has no recovery secrets",
+            hint='expected JSON: {"RecoverySecrets": {NAME: base64}}',
         )
     return found
 
 
 def chosen(shares: dict[str, bytes], name: str) -> bytes:
-    """Return the secret under ``name``, or the only one. Raises ``ShareUnreadableError``."""
+    """Return the secret ``name``, or the only secret. Raises ``ShareUnreadableError``."""
     if name in shares:
         return shares[name]
     if not name and len(shares) == 1:
@@ -57,35 +57,38 @@ def chosen(shares: dict[str, bytes], name: str) -> bytes:
     names = ", ".join(quoted(known) for known in sorted(shares) if known)
     if not names:
         raise ShareUnreadableError(
-            "the file holds one secret without a name", hint="leave out --name"
+            "the file has a single secret without a name", hint="omit --name"
         )
     raise ShareUnreadableError(
-        f"the file holds no recovery secret {quoted(name)}"
+        f"the file has no recovery secret {quoted(name)}"
         if name
-        else "the file holds several recovery secrets",
-        hint=f"--name one of: {names}",
+        else f"the file has {len(shares)} recovery secrets, and --name selects none",
+        hint=f"pass --name with one of: {names}",
     )
 
 
 def plain_share(secret: bytes, key: RecoveryKey | None) -> Secret:
-    """Return the decrypted share of what a file held. Raises ``ShareUnreadableError``."""
+    """Return the decrypted share of ``secret`` from a file. Raises ``ShareUnreadableError``.
+
+    A secret with the size of a decrypted share needs no ``key``.
+    """
     if len(secret) in PLAIN_SIZES:
         return Secret(secret)
     if key is None:
         raise ShareUnreadableError(
             "the recovery secret is encrypted",
-            hint="name the holder's --key, or its token: --pkcs11-config",
+            hint="pass the holder's key: --key or --pkcs11-config",
         )
     return key.decrypt(secret)
 
 
 def signature_in(file: Path) -> bytes:
-    """Return the signature in ``file``, as it is or in base64."""
+    """Return the signature in ``file``, binary or base64."""
     return _decoded(read_file(str(file)))
 
 
 def certificate(file: Path) -> bytes:
-    """Return the last certificate (DER) of a PEM file: the root, if it is a chain."""
+    """Return the last certificate (DER) of a PEM file, which is the root of a chain."""
     content = read_file(str(file))
     try:
         found = x509.load_pem_x509_certificates(content)[-1]
@@ -96,18 +99,22 @@ def certificate(file: Path) -> bytes:
 
 
 def public_key(file: Path) -> bytes:
-    """Return the public key (SubjectPublicKeyInfo DER) of a PEM file."""
+    """Return the public key (SubjectPublicKeyInfo DER) in a PEM file."""
     try:
         found = load_pem_public_key(read_file(str(file)))
     except (ValueError, UnsupportedAlgorithm):
         raise ShareUnreadableError(
-            f"{file} holds no PEM public key", hint="keyhouse recover public-key -o FILE writes it"
+            f"{file} is not a PEM public key",
+            hint="create the file with keyhouse recover public-key -o FILE",
         ) from None
     return found.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 def _decoded(raw: bytes) -> bytes:
-    """Return ``raw``, or what it is base64 of: random bytes are never base64 by accident."""
+    """Return ``raw`` after decoding from base64, or unchanged if ``raw`` is not base64.
+
+    The random bytes of a share or a signature are never base64 by accident.
+    """
     if _BASE64.fullmatch(raw):
         try:
             return decode_base64(raw.decode("ascii"))

@@ -1,4 +1,11 @@
-"""`keyhouse recover`: restore a state whose machine is lost, share by share."""
+"""`keyhouse recover`: restore a state after the loss of its machine, share by share.
+
+The state's key is divided into shares, the recovery secrets. Each share is encrypted to the
+recovery key of a holder. A coordinator on a new machine has a temporary root and an ephemeral key
+until enough holders have submitted their shares. `upload` sends a share only to a verified
+coordinator with an offer for the expected root. With ``--unverified-deployment``, an expected
+root is optional.
+"""
 
 from base64 import b64encode
 from collections.abc import Iterator
@@ -23,21 +30,32 @@ from keyhouse.cli.recover.options import Holder, OfflineContext, OutputFile, Sha
 if TYPE_CHECKING:
     from keyhouse.client import Coordinator, Offer, Progress, RecoveryKey
 
-_RECOVERED = "recovered: the state is back, under its old root certificate"
+_RECOVERED = "recovered: the state is restored under its old root certificate"
 
-RootFile = Annotated[Path | None, Option("--root", help="root certificate of the deployment (PEM)")]
+RootFile = Annotated[
+    Path | None,
+    Option(
+        "--root",
+        help="file with the root certificate of the deployment (PEM): the command sends nothing to"
+        " another deployment. Required unless the memory has the deployment at this address",
+    ),
+]
 
 
 AnyDeployment = Annotated[
     bool,
     Option(
         "--unverified-deployment",
-        help="recover a deployment that neither --root nor the memory knows",
+        help="recover a deployment without --root and without an entry in the memory",
     ),
 ]
 SignatureFile = Annotated[
     Path | None,
-    Option("--signature", "-s", help="signature over the decrypted secret, if the key is not here"),
+    Option(
+        "--signature",
+        "-s",
+        help="file with the signature over the decrypted secret, if the key is on another machine",
+    ),
 ]
 
 
@@ -53,15 +71,19 @@ def upload(
     unverified_deployment: AnyDeployment = False,
     as_json: AsJson = False,
 ) -> None:
-    """Upload one recovery secret.
+    """Upload a recovery secret.
 
-    The coordinator, and what it would recover, are verified first.
+    The command first verifies the coordinator, and the deployment that the coordinator would
+    recover.
 
     Example: keyhouse recover upload recovery.json localhost:4433 --key holder.key --root root.pem
     --attestation attestation.json --simulation-root simulation/root.pem
 
-    It is decrypted and signed with --key, or by a token, or comes with a --signature made
-    elsewhere. The deployment must be that of --root, or the one remembered at this address.
+    The command decrypts and signs the secret with --key or with a token. If the key is on another
+    machine, pass the signature from there with --signature. The deployment must have the
+    certificate of --root, or must be the remembered deployment at this address.
+
+    keyhouse recover FILE HOST is the same command.
     """
     from keyhouse.cli.recover.files import ShareUnreadableError, shares_in, signature_in
 
@@ -70,7 +92,8 @@ def upload(
     with holder.opened(target.context, target.host) as own:
         if own is None and signed is None:
             raise ShareUnreadableError(
-                "nothing signs the recovery secret", hint="--key or --signature"
+                "no key and no signature for the recovery secret",
+                hint="pass --key, --pkcs11-config or --signature",
             )
         with _offer_of(target, root, anyone=unverified_deployment) as (coordinator, offer):
             submission = _submission(offer, shares, name, own, signed)
@@ -87,9 +110,10 @@ def _offer_of(
 ) -> Iterator["tuple[Coordinator, Offer]"]:
     """Yield a session with the coordinator, and its offer to recover the expected deployment.
 
-    The offer's root is compared with the certificate in ``root`` (or ``--coordinator-cert``) and
-    with the memory of this address; the coordinator's own root is temporary. ``anyone``: neither is
-    needed. Raises ``TrustError``, and ``WrongUsageError`` if nothing says which deployment it is.
+    The coordinator's own root is temporary. So the function compares the offer's root with the
+    certificate in ``root`` (or ``--coordinator-cert``), and with the memory of this address. With
+    ``anyone``, neither must exist. Raises ``TrustError``, and ``WrongUsageError`` if neither
+    exists.
     """
     from keyhouse.cli.recover.files import certificate
     from keyhouse.client import Coordinator, parse_address, require_remembered, require_root
@@ -101,8 +125,9 @@ def _offer_of(
     remembered = memory.read().root_at(parse_address(settled.host)) if memory else ""
     if expected is None and not remembered and not anyone:
         raise WrongUsageError(
-            "nothing says which deployment to recover",
-            hint="--root FILE, its root certificate; if it is lost: --unverified-deployment",
+            "no expected deployment: there is no --root, and no memory of this address",
+            hint="pass --root FILE with its root certificate; if the certificate is lost, pass"
+            " --unverified-deployment",
         )
     proven = trusted(target, known=False)
     with Coordinator(proven, timeout=target.timeouts()) as coordinator:
@@ -114,12 +139,15 @@ def _offer_of(
 
 
 def _require_recovered(target: Target, offer: "Offer") -> None:
-    """Raise ``TrustError`` unless the coordinator now proves the root that it offered."""
+    """Raise ``TrustError`` unless the coordinator now proves the root of its offer."""
     from keyhouse.client import TrustError
 
     again = trusted(msgspec.structs.replace(target, save_sgx_quote=""))
     if again.root_der != offer.index.root:
-        raise TrustError("the coordinator recovered under another root than it had offered")
+        raise TrustError(
+            "the coordinator's root differs from the root of its recovery offer",
+            hint="do not use this coordinator",
+        )
 
 
 def _show(progress: "Progress", *, as_json: bool) -> None:
@@ -152,7 +180,7 @@ def _submission(
         return secret, signed  # encrypted to the ephemeral key elsewhere
     share = plain_share(secret, own)
     signature = signed if signed is not None or own is None else own.sign(share)
-    assert signature is not None  # noqa: S101 one of both is there
+    assert signature is not None  # noqa: S101 the caller requires a key or a signature
     require_signed(offer, share, signature)
     return encrypt_share(offer.ephemeral_public_key, share), signature
 
@@ -166,9 +194,9 @@ def public_key(
     unverified_deployment: AnyDeployment = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the key that recovery secrets are encrypted to.
+    """Print the coordinator's public key for recovery secrets, PEM.
 
-    The coordinator, in recovery mode, is verified first.
+    The command first verifies the coordinator, which must be in recovery mode.
 
     Example: keyhouse recover public-key localhost:4433 --root root.pem -o coordinator.pub
     --attestation attestation.json --simulation-root simulation/root.pem
@@ -197,12 +225,12 @@ def secrets(
 ) -> None:
     """Print the encrypted recovery secrets again.
 
-    It is a JSON object, for a user with UpdateManifest.
+    The output is a JSON object. The user needs the permission UpdateManifest.
 
-    Example: keyhouse recover secrets localhost:4433 --cert admin.pem --key admin.key
-    --attestation attestation.json --simulation-root simulation/root.pem
+    Example: keyhouse recover secrets localhost:4433 --cert admin.pem --key admin.key --attestation
+    attestation.json --simulation-root simulation/root.pem
     """
-    del as_json  # it is JSON in any case
+    del as_json  # the output is always JSON
     with coordinator_of(target, user) as coordinator:
         found = coordinator.recovery_secrets()
     write_output(msgspec.json.encode({"RecoverySecrets": found}) + b"\n", output)
@@ -211,7 +239,7 @@ def secrets(
 def _needed(offer: "Offer") -> str:
     received = ", ".join(printable(name) for name in offer.received) or "none"
     keys = ", ".join(printable(name) for name in sorted(offer.index.keys))
-    return f"{offer.index.threshold} shares needed, of: {keys}; received: {received}"
+    return f"needed: {offer.index.threshold} shares of {keys}; received: {received}"
 
 
 def _object_of(offer: "Offer", pem: str) -> dict[str, object]:
@@ -235,7 +263,7 @@ def sign(
 ) -> None:
     """Print the signature over a recovery secret, in base64.
 
-    The secret is decrypted first if it is encrypted.
+    The command decrypts an encrypted secret first. It needs no network.
 
     Example: keyhouse recover sign recovery.json --name alice --key alice.key -o alice.signature
     """
@@ -244,7 +272,7 @@ def sign(
     with holder.opened(chosen_in.context) as own:
         if own is None:
             raise WrongUsageError(
-                "no key: pass --key or --pkcs11-config", hint="--key FILE, or --pkcs11-config FILE"
+                "no key: pass --key or --pkcs11-config", hint="example: --key alice.key"
             )
         signature = own.sign(plain_share(chosen(shares_in(file), name), own))
     _give("signature", signature, output, as_json=as_json)
@@ -254,7 +282,11 @@ def sign(
 def encrypt(
     file: ShareFile,
     coordinator_pub_key: Annotated[
-        Path, Option("--coordinator-pub-key", help="the key of `keyhouse recover public-key` (PEM)")
+        Path,
+        Option(
+            "--coordinator-pub-key",
+            help="file with the output of keyhouse recover public-key (PEM)",
+        ),
     ],
     holder: Holder,
     chosen_in: OfflineContext,
@@ -263,9 +295,9 @@ def encrypt(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Encrypt a recovery secret to the coordinator.
+    """Encrypt a recovery secret to the coordinator's key.
 
-    It is decrypted with --key first if it is encrypted.
+    The command decrypts an encrypted secret with --key first. It needs no network.
 
     Example: keyhouse recover encrypt recovery.json --name alice --key alice.key
     --coordinator-pub-key coordinator.pub -o alice.encrypted
@@ -279,7 +311,7 @@ def encrypt(
 
 
 def _give(what: str, content: bytes, output: str, *, as_json: bool) -> None:
-    """Write ``content``, which is not secret, in base64: to the file ``output``, or print it."""
+    """Write ``content``, which is not secret, in base64 to the file ``output``, or print it."""
     text = b64encode(content)
     if output or not as_json:
         write_output(text + b"\n", output)
@@ -288,7 +320,7 @@ def _give(what: str, content: bytes, output: str, *, as_json: bool) -> None:
 
 
 class _UploadFirst(Group):
-    """`keyhouse recover FILE HOST ...` is `keyhouse recover upload FILE HOST ...`."""
+    """Treat `keyhouse recover FILE HOST ...` as `keyhouse recover upload FILE HOST ...`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in {"--help", "-h"}:
@@ -306,7 +338,7 @@ app.add_alias(sign, "sign-secret")
 app.add_alias(encrypt, "encrypt-secret")
 
 with_signature_app = _UploadFirst(
-    help="The same as recover, under the names of the interface's usual tool."
+    help="Do the same as recover, with the names of the interface's usual tool."
 )
 with_signature_app.add_command(upload, "upload")
 with_signature_app.add_command(public_key, "public-key")

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 ShareFile = Annotated[
     Path,
     Argument(
-        help="the recovery secret: the JSON file of manifest set, or one secret, encrypted or"
-        " decrypted, as it is or in base64; - for standard input",
+        help="file with the recovery secret: the JSON file of manifest set, or a single secret,"
+        " encrypted or decrypted, binary or base64; - for standard input",
         metavar="FILE",
     ),
 ]
@@ -29,7 +29,7 @@ ShareName = Annotated[
         "--name",
         metavar="NAME",
         complete=names_of("RecoveryKeys"),
-        help="name of the recovery key, in a JSON file",
+        help="name of the recovery key in a JSON file (upload: default is the name of your key)",
     ),
 ]
 OutputFile = Annotated[
@@ -38,7 +38,7 @@ OutputFile = Annotated[
 
 
 class OfflineContext(OptionGroup, frozen=True, kw_only=True):
-    """The context of an offline command, which may name the holder's key."""
+    """The context of an offline command; the context may name the holder's key."""
 
     context: ContextOption = ""
 
@@ -58,7 +58,7 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
 
     @contextmanager
     def opened(self, context: str, host: str = "") -> Iterator["RecoveryKey | None"]:
-        """Yield the key of the options, or else of the context; None if neither has one.
+        """Yield the key from the options, or else from the context, or None without a key.
 
         Raises ``WrongUsageError``, ``TokenFileUnusableError``, ``FileUnreadableError`` or
         ``ClientSetupError``.
@@ -84,7 +84,10 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
 
     def _settled(self, context: str, host: str) -> "Holder":
         if self.key is not None and self.is_on_token():
-            raise WrongUsageError("two keys", hint="--key, or the key on a token")
+            raise WrongUsageError(
+                "two keys: --key names a key, and so do the options of the token",
+                hint="omit --key, or omit the options of the token",
+            )
         is_typed = self.key is not None or self.is_on_token()
         named = None if is_typed else context_for(context, host)
         if named is not None and named.context.pkcs11_config:
@@ -96,7 +99,7 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
         return self
 
     def is_on_token(self) -> bool:
-        """Return whether an option about a token is given."""
+        """Return whether an option for a token is given."""
         return bool(self.pkcs11_config or self.pkcs11_key_id or self.pkcs11_key_label)
 
 

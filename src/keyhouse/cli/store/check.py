@@ -1,6 +1,6 @@
-"""Checks of a store: its files, its chain and, with its key, every record.
+"""Check a store: its files, its chain and, with its key, every record.
 
-Works on a private copy, so nothing of the store changes.
+The checks read a private copy, so they change nothing in the store.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,16 +40,19 @@ if TYPE_CHECKING:
 
 
 def sealing_platform(name: str, directory: Path) -> "Platform":
-    """Open the platform whose folder, if it has one, is in ``directory`` or above its archive."""
+    """Open the platform of the store in ``directory``.
+
+    The folder of a simulated platform is in the state directory, also for a store in its archive.
+    """
     from keyhouse.attestation import open_platform
 
     archived = directory.parent.name == "archive"
     home = directory.parent.parent if archived else directory
     if name == "simulation" and not (home / "simulation" / "machine.json").exists():
-        # If it were opened, it would be made: another machine, whose key opens nothing.
+        # An attempt to open the platform would create a machine. Its new key decrypts nothing.
         raise RefusedError(
-            "the directory has no simulated machine, so nothing can be decrypted",
-            hint="put the folder simulation/ beside the store, or leave out --platform",
+            f"{home} has no simulated machine, so nothing can be decrypted",
+            hint="put the folder simulation/ beside the store, or omit --platform",
         )
     return open_platform(name, home)
 
@@ -57,26 +60,26 @@ def sealing_platform(name: str, directory: Path) -> "Platform":
 T = TypeVar("T")
 
 CONTENTS: Final = "contents"
-"""What stands for all records together, opened with the key."""
+"""The entry of the result about all records, decrypted with the key."""
 
 LINE: Final = "line"
-"""What stands for the line of the root, and the objects that prove it."""
+"""The entry of the result about the line of the root, and the objects that prove the line."""
 
-_TOLD: Final = 1000  # payloads between two looks at how far it is
+_TOLD: Final = 1000  # payloads between two reports of the progress
 _BACKUP = "restore the state directory from a backup"
 _MIRROR: Final = (
-    "keyhouse log restore brings it back from a mirror; a recovery needs the quotes of the line"
+    "restore it from a mirror with keyhouse log restore; a recovery needs the quotes of the line"
 )
 
 
 class NoStoreError(NotFoundError):
-    """A directory that holds nothing of a store."""
+    """The directory has no file of a store."""
 
     code = "no-store"
 
 
 class FileChecked(msgspec.Struct, frozen=True, rename="camel"):
-    """What was found about a file. ``problem`` is empty if it is as it must be."""
+    """The result about a file. ``problem`` is empty for an intact file."""
 
     file: str
     problem: str = ""
@@ -85,19 +88,19 @@ class FileChecked(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StoreChecked(msgspec.Struct, frozen=True, rename="camel"):
-    """What was found about a store. Numbers are 0, texts empty, where nothing is known."""
+    """The result about a store. An unknown number is 0, and an unknown text is empty."""
 
     ok: bool
-    decrypted: bool  # with the key: every record was opened, decoded and replayed
+    decrypted: bool  # every record was decrypted, decoded and replayed with the key
     files: tuple[FileChecked, ...]
     store_id: str = ""
     records: int = 0  # of the present epoch
-    events: int = 0  # those of them that came after its base
-    state: str = ""  # where the journal ends, as in the header Keyhouse-State
-    chain: str = ""  # the whole chain value there, hex
+    events: int = 0  # records after the base of this epoch
+    state: str = ""  # the end of the journal, as in the header Keyhouse-State
+    chain: str = ""  # the whole chain value at the end, hex
     log_lines: int = 0
     newest: str = ""  # time of the newest record
-    manifest: str = ""  # fingerprint of the manifest that is enforced
+    manifest: str = ""  # fingerprint of the manifest in force
 
 
 async def check_store(
@@ -107,13 +110,13 @@ async def check_store(
     *,
     needs_key: bool = True,
 ) -> StoreChecked:
-    """Return what is found in ``folder``, a private copy; without a platform only what shows.
+    r"""Return the result about ``folder``, a private copy.
 
-    ``logs``: what was found of the transparency logs beside the store; None: nobody has looked.
-    ``needs_key``: it is a problem if the sealed key is missing.
+    Without a platform, the check decrypts nothing. ``logs``: the checked transparency logs of the
+    store, or None if they were not checked. ``needs_key``: a missing sealed key is a problem.
 
     Raises:
-        NoStoreError: there is nothing of a store.
+        NoStoreError: the folder has no file of a store.
     """
     key, index = _look(lambda: see_key(folder)), _look(lambda: see_index(folder))
     try:
@@ -124,7 +127,7 @@ async def check_store(
         ended = see_tombstone(folder)
         raise NoStoreError(
             f"there is no store: {ended or 'no manifest was ever set here'}",
-            hint="name a state directory, or one of the directories in its archive",
+            hint="pass a state directory, or a directory in its archive",
         )
     files = (_of_index(index, journal), _of_journal(journal), *map(_of_log, logs or ()))
     if key is not None or needs_key:
@@ -141,7 +144,7 @@ async def check_store(
 async def _with_contents(
     checked: StoreChecked, folder: Path, platform: Platform, logs: Sequence[LogSeen] | None
 ) -> StoreChecked:
-    """Open the store as a start does, and replay everything in it."""
+    """Open the store as a start does, and replay all records."""
     begin("decrypting records", checked.records)
     try:
         home = await DirectoryHome.open(
@@ -159,7 +162,7 @@ async def _with_contents(
         if state.platform != platform.kind:
             raise BrokenError(
                 f"the state was made on the platform {state.platform}, this is {platform.kind}",
-                hint="no state moves between kinds of platforms",
+                hint="use the same kind of platform: a state cannot move between kinds",
             )
     except KeyhouseError as error:
         failed = FileChecked(CONTENTS, error.message, error.hint or _BACKUP)
@@ -180,7 +183,7 @@ async def _with_contents(
 
 
 def _told(payloads: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield ``payloads``, and tell how far that is."""
+    """Yield ``payloads``, and report the progress."""
     begin("replaying", len(payloads))
     for start in range(0, len(payloads), _TOLD):
         yield from (some := payloads[start : start + _TOLD])
@@ -209,7 +212,7 @@ def _of_key(
             SEALED_KEY, "is missing", "restore it, or recover with the recovery keys"
         )
     if isinstance(journal, JournalSeen) and journal.store_id != key.store_id:
-        return FileChecked(SEALED_KEY, "belongs to another deployment than journal.db", _BACKUP)
+        return FileChecked(SEALED_KEY, "belongs to a different deployment than journal.db", _BACKUP)
     return FileChecked(SEALED_KEY, found=f"platform {key.platform_kind}, policy {key.policy}")
 
 
@@ -245,7 +248,7 @@ def _of_log(found: LogSeen) -> FileChecked:
 
 
 def _of_line(state: Running, logs: Iterable[LogSeen]) -> FileChecked:
-    """Return whether the quotes of the line are there: a recovery is refused without them."""
+    """Return the result about the quotes of the line: without them a recovery is refused."""
     name = "" if state.public_log is None else log_name(state.public_log.verifier)
     present = frozenset[str]().union(*(each.objects for each in logs if each.name == name))
     named = {each for item in state.line for each in (item.quote, item.collateral) if each}
@@ -257,23 +260,23 @@ def _of_line(state: Running, logs: Iterable[LogSeen]) -> FileChecked:
 
 
 def _of_tombstone(ended: Tombstone | KeyhouseError) -> FileChecked:
-    """Return a tombstone beside a store as a problem."""
+    """Return a problem for a tombstone beside a store."""
     if isinstance(ended, KeyhouseError):
         return FileChecked(TOMBSTONE, ended.message, ended.hint or _BACKUP)
     return FileChecked(
         TOMBSTONE,
-        f"{ended}, but a store is there",
-        "it is an older copy: move it away; to continue from it on purpose, remove tombstone while"
-        " Keyhouse is stopped",
+        f"{ended}, but the directory has a store",
+        "the store is an older copy: move the store away; to continue from it on purpose, remove"
+        " the file tombstone while Keyhouse is stopped",
     )
 
 
 def _locked(loaded: Fresh | Locked) -> KeyhouseError:
     reason = f": {loaded.reason}" if isinstance(loaded, Locked) else ""
     return BrokenError(
-        f"it cannot be decrypted here{reason}",
-        hint="a start would be in recovery mode: recover with the recovery keys, or verify it where"
-        " it was made",
+        f"the store cannot be decrypted here{reason}",
+        hint="a start would be in recovery mode: recover with the recovery keys, or verify the"
+        " store on its own machine",
     )
 
 

@@ -1,4 +1,4 @@
-"""`keyhouse store copy`: from a state directory to a database, and back."""
+"""`keyhouse store copy`: move a state from a state directory to a database, and back."""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +22,10 @@ Place = Annotated[
     str,
     Argument(metavar="FROM", help="a state directory, or postgresql://USER@HOST/DATABASE"),
 ]
-Other = Annotated[str, Argument(metavar="TO", help="the other of the two")]
+Other = Annotated[
+    str,
+    Argument(metavar="TO", help="a database for a directory, or a directory for a database"),
+]
 
 
 def copy(
@@ -36,21 +39,22 @@ def copy(
 ) -> None:
     """Move a state directory to a database, or back.
 
-    Every record is compared. All coordinators of the state have to be stopped.
+    The command compares every record. Stop all coordinators of the state first.
 
-    To a database: it has no store yet (keyhouse store init). In the directory the store moves to
-    archive/ and sealed_key stays, so that it can be the --data-dir beside --store.
+    To a database: prepare it first with keyhouse store init. The store in the directory moves to
+    archive/. The file sealed_key stays, so this directory can be the --data-dir of a coordinator
+    with --store.
 
-    To a directory: it is the --data-dir of a coordinator that served the database, so sealed_key is
-    in it. Its coordinator serves alone then, without --store. The database keeps its records but is
-    not served any more. If this fails halfway, repeat it.
+    To a directory: use the --data-dir of a coordinator of this database, because it contains
+    sealed_key. Afterwards, this coordinator serves alone, without --store. The database keeps its
+    records, but serves no coordinator. After a failure, repeat the command.
 
     Example: keyhouse store copy keyhouse-data postgresql://keyhouse@db.example/keyhouse
     --password-file password
     """
     if is_url(source) == is_url(target):
         raise RefusedError(
-            "one of the two has to be a directory and the other the URL of a database",
+            "FROM and TO are two directories or two URLs; expected one directory and one URL",
             hint="keyhouse store copy DIR URL, or keyhouse store copy URL DIR",
         )
     if is_url(source):
@@ -59,7 +63,9 @@ def copy(
         _copy_out(source, directory, password_file, platform, as_json=as_json)
         return
     if platform:
-        raise RefusedError.no_effect("--platform", "verify the directory before: store verify")
+        raise RefusedError.no_effect(
+            "--platform", "verify the directory first: keyhouse store verify DIR"
+        )
     directory = existing(Path(source))
     require_stopped(directory, stopped=stopped)
     _copy_in(directory, target, password_file, as_json=as_json)

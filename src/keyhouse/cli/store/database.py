@@ -1,4 +1,4 @@
-"""`keyhouse store init`, and databases as other commands are given them."""
+"""`keyhouse store init`, and databases as arguments of other commands."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,8 +28,8 @@ KeyFile = Annotated[
     Option(
         "--sealed-key",
         metavar="FILE",
-        help="with a URL: sealed_key in the --data-dir of a coordinator; without it only the"
-        " recovery keys open the records",
+        help="with a URL: the file sealed_key in the --data-dir of a coordinator; without this"
+        " option, only the recovery keys decrypt the records",
     ),
 ]
 
@@ -41,14 +41,14 @@ Source = Annotated[
 
 
 def refuse_words_of_databases(password_file: Path | None, key_file: Path | None) -> None:
-    """Refuse what goes with the URL of a database only."""
+    """Refuse options that apply only to the URL of a database."""
     if password_file or key_file:
         flag = "--password-file" if password_file else "--sealed-key"
-        raise RefusedError.no_effect(flag, "it goes with the URL of a database")
+        raise RefusedError.no_effect(flag, "use it with the URL of a database")
 
 
 def is_url(text: str) -> bool:
-    """Tell whether ``text`` names a database, not a directory."""
+    """Return whether ``text`` is the URL of a database, not a directory."""
     return "://" in text
 
 
@@ -56,10 +56,10 @@ def is_url(text: str) -> bool:
 async def connected(
     url: str, password_file: Path | None, standbys: int = 0
 ) -> "AsyncIterator[PostgresDatabase]":
-    """Have the database at ``url``, which has no password, until the context ends.
+    """Yield the database at ``url``, which has no password, during the block.
 
-    Modules that need its library are imported in the context. Raises ``KeyhouseError``, also if
-    that is not installed.
+    The function imports the modules that need the database library. Raises ``KeyhouseError``, also
+    for a missing library.
     """
     complete = complete_url(url, password_file, standbys)
     from keyhouse.journal.store.postgres_database import PostgresDatabase
@@ -72,25 +72,25 @@ async def connected(
 
 
 def complete_url(url: str, password_file: Path | None, standbys: int = 0) -> Secret:
-    """Return ``url`` with its password; refuse what cannot be used."""
+    """Return ``url`` with its password. Raises ``RefusedError`` for unusable values."""
     if has_password(url):
         raise RefusedError(
-            "the URL has a password, which every user of this machine could see",
-            hint="use a file for the password",
+            "the URL has a password, which every user of this machine can see",
+            hint="write the password into a file, and pass --password-file",
         )
     if find_spec("asyncpg") is None:
         raise RefusedError(
-            "databases need a library that is not installed",
+            "databases need the library asyncpg, which is not installed",
             hint="in a clone of Keyhouse: pip install '.[postgres]'",
         )
     return store_url(url, password_file, standbys)
 
 
 def init(url: Url, *, password_file: PasswordFile = None, as_json: AsJson = False) -> None:
-    """Prepare a PostgreSQL database for coordinators that share it.
+    """Prepare a PostgreSQL database for several coordinators.
 
-    It creates the schema keyhouse, which must not exist yet. The user of the URL owns it then, and
-    is the one that the coordinators use.
+    The command creates the schema keyhouse, which must not exist yet. The user of the URL becomes
+    the owner of the schema. The coordinators must use the same user.
 
     Example: keyhouse store init postgresql://keyhouse@db.example/keyhouse --password-file password
     """

@@ -1,4 +1,4 @@
-"""State directories as commands are given them: which exist, are not in use, and are verified."""
+"""State directories as arguments: check that they exist, are not in use, and are intact."""
 
 import os
 import sys
@@ -21,28 +21,33 @@ Stopped = Annotated[
     bool,
     Option(
         "--stopped",
-        help="say that the coordinator is stopped, where that cannot be seen (platform gramine)",
+        help="confirm that the coordinator is stopped, if no lock can show this (platform gramine)",
     ),
 ]
 
 
 def require_stopped(directory: Path, *, stopped: bool) -> None:
-    """Ask, where no lock shows it, whether the coordinator of ``directory`` is stopped."""
+    """Require a stopped coordinator in ``directory``; ask the user if no lock can show this.
+
+    Raises ``RefusedError``.
+    """
     from keyhouse.base.errors import KeyhouseError
     from keyhouse.journal import shows_users
     from keyhouse.journal.directory.acquire import UNSEEN_USERS
 
     try:
         seen = shows_users(directory)
-    except KeyhouseError:  # a damaged key is told by what comes next
+    except KeyhouseError:  # the next step reports a damaged key
         seen = True
     if seen or stopped:
         return
     if not sys.stdin.isatty():
-        raise RefusedError(f"{directory}: {UNSEEN_USERS}", hint="stop it, then pass --stopped")
+        raise RefusedError(
+            f"{directory}: {UNSEEN_USERS}", hint="stop the coordinator, then pass --stopped"
+        )
     click.echo(f"{printable(str(directory))}: {UNSEEN_USERS}", err=True)
-    if not click.confirm("Is its coordinator stopped?", default=False, err=True):
-        raise RefusedError("nothing was done", hint="stop the coordinator first")
+    if not click.confirm("Is the coordinator stopped?", default=False, err=True):
+        raise RefusedError("not confirmed: nothing was done", hint="stop the coordinator first")
 
 
 SealedFor = Annotated[
@@ -50,21 +55,24 @@ SealedFor = Annotated[
     Option(
         "--platform",
         metavar="NAME",
-        help="platform whose sealing key opens the store: simulation, ...; without it only what"
-        " shows without the key is checked",
+        help="decrypt the store with the sealing key of this platform: simulation, ...; without"
+        " this option, the command checks only the unencrypted parts",
     ),
 ]
 
 
-def existing(directory: Path, hint: str = "name a state directory") -> Path:
-    """Return the directory, which must exist, with its whole path."""
+def existing(directory: Path, hint: str = "pass a state directory") -> Path:
+    """Return the absolute path of an existing directory. Raises ``RefusedError``."""
     if not directory.is_dir():
         raise RefusedError(f"{directory} is not a directory", hint=hint)
     return directory.absolute()
 
 
 def verifier(platform: str, directory: Path, found: "list[StoreChecked]") -> "Verify":
-    """Return a check of store files that raises ``StoreDamagedError``, or appends to ``found``."""
+    """Return a check of store files.
+
+    The check raises ``StoreDamagedError``, or appends its result to ``found``.
+    """
     from keyhouse.cli.store.check import check_store, sealing_platform
     from keyhouse.journal import StoreDamagedError
     from keyhouse.journal.offline.private_copy import private_copy
@@ -84,7 +92,7 @@ def verifier(platform: str, directory: Path, found: "list[StoreChecked]") -> "Ve
 
 
 def _is_lost_key(checked: "FileChecked", place: Path) -> bool:
-    """Return whether only the sealed key is missing: the recovery keys open the rest."""
+    """Return whether only the sealed key is missing: the recovery keys can replace it."""
     from keyhouse.journal.directory.disk import SEALED_KEY
 
     return checked.file == SEALED_KEY and not os.path.lexists(place / SEALED_KEY)

@@ -39,18 +39,20 @@ def verify(
     stopped: Stopped = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check everything in a store.
+    """Check all files of a store.
 
-    A copy is read: nothing in the store changes.
+    The command reads a copy, so it changes nothing in the store. It also checks the files of the
+    transparency log. With --platform, it decrypts every record, and checks that the quotes of the
+    root's line are present.
 
-    The coordinator of a directory has to be stopped. DIR may also be a store under archive/, or the
-    URL of a database that keeps a state, whose coordinators may run.
+    Stop the coordinator of a directory first. DIR may also be a store in archive/, or the URL of a
+    database with a state. The coordinators of a database may run.
 
     Example: keyhouse store verify keyhouse-data --platform simulation
     """
     if databases.is_url(source):
         if stopped:
-            raise RefusedError.no_effect("--stopped", "it goes with a directory")
+            raise RefusedError.no_effect("--stopped", "use it with a directory")
         with long_work("checking the store", quiet=as_json):
             checked = _of_database(source, password_file, key_file, platform)
     else:
@@ -85,8 +87,8 @@ def _of_database(
 
     if platform and key_file is None:
         raise RefusedError(
-            "--platform needs the key that it is to open",
-            hint="give --sealed-key, the file in the --data-dir of a coordinator",
+            "--platform needs a sealed key to decrypt",
+            hint="pass --sealed-key with the file in the --data-dir of a coordinator",
         )
     home = key_file and key_file.absolute().parent
     opener = sealing_platform(platform, home) if platform and home else None
@@ -98,7 +100,7 @@ def _of_database(
 
 
 async def _copied(url: str, password_file: Path | None, key: Path | None, copy: Path) -> None:
-    """Fill the directory ``copy`` with the store in a database."""
+    """Copy the store in a database into the directory ``copy``."""
     async with databases.connected(url, password_file) as database:
         from keyhouse.journal.directory.disk import Disk
         from keyhouse.journal.offline.moving import copy_database
@@ -107,7 +109,7 @@ async def _copied(url: str, password_file: Path | None, key: Path | None, copy: 
 
 
 def show_checked(checked: "StoreChecked") -> None:
-    """Print what was found about a store, for people."""
+    """Print the result about a store for people."""
     for each in checked.files:
         _show_file(each)
     if checked.state:
@@ -116,7 +118,7 @@ def show_checked(checked: "StoreChecked") -> None:
     if checked.manifest:
         click.echo(f"manifest  {checked.manifest}")
     if not checked.decrypted:
-        click.echo("not decrypted: only what shows without the key was checked", err=True)
+        click.echo("not decrypted: the command checked only the unencrypted parts", err=True)
 
 
 def _show_file(checked: "FileChecked") -> None:
@@ -134,9 +136,9 @@ app.command("copy")(copy)
 
 @app.command("list")
 def list_(directory: Directory, *, as_json: AsJson = False) -> None:
-    """List the present store and the archived ones.
+    """List the present store and the archived stores.
 
-    Archived ones are in archive/. Nothing changes.
+    Archived stores are in archive/. The command changes nothing.
 
     Example: keyhouse store list keyhouse-data
     """
@@ -157,18 +159,18 @@ def list_(directory: Directory, *, as_json: AsJson = False) -> None:
 def restore(
     directory: Directory,
     name: Annotated[
-        str, Argument(metavar="NAME", help="name of the archived store, as list shows it")
+        str, Argument(metavar="NAME", help="name of the archived store, from keyhouse store list")
     ],
     *,
     stopped: Stopped = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put an archived store back in place.
+    """Restore an archived store.
 
-    The present one moves to archive/. Nothing is deleted.
+    The present store moves to archive/. The command deletes nothing.
 
-    The coordinator has to be stopped. Clients that remember a later state of the restored
-    deployment will refuse it: it is rolled back.
+    Stop the coordinator first. The restored state is older, so clients that remember a later state
+    of this deployment refuse it.
 
     Example: keyhouse store restore keyhouse-data 20261121T120000Z-0123abcd
     """
@@ -189,7 +191,7 @@ def restore(
 @command
 def backup(
     source: databases.Source,
-    target: Annotated[Path, Argument(metavar="BACKUP", help="a new directory")],
+    target: Annotated[Path, Argument(metavar="BACKUP", help="a new directory for the backup")],
     *,
     platform: SealedFor = "",
     password_file: databases.PasswordFile = None,
@@ -198,11 +200,11 @@ def backup(
 ) -> None:
     """Make a backup of a state directory.
 
-    DIR may also be the URL of a database that keeps a state. Its coordinators may run and write
-    meanwhile.
+    DIR may also be the URL of a database with a state. The coordinators may run and write during
+    the backup.
 
-    SHA256SUMS in BACKUP is written when everything is checked; without it BACKUP is incomplete. The
-    keys of the platform, and stores in archive/, are not in it.
+    The command writes SHA256SUMS into BACKUP after all checks. A backup without this file is
+    incomplete. The backup excludes the keys of the platform and the stores in archive/.
 
     Example: keyhouse backup keyhouse-data backup-monday
     """
@@ -214,7 +216,7 @@ def backup(
         databases.refuse_words_of_databases(password_file, key_file)
         from keyhouse.journal.offline.backup import make_backup
 
-        directory = existing(Path(source), "name an existing one")
+        directory = existing(Path(source), "pass an existing directory")
         check = verifier(platform, directory, found)
         made = make_backup(directory, target.absolute(), check)
     with long_work("backing up", quiet=as_json):
@@ -222,12 +224,12 @@ def backup(
     _show_checked_at("backup", target, found[0], as_json=as_json)
     if not as_json:
         shown = printable(str(target))
-        click.echo(f"next, when it is needed: keyhouse restore {shown} DIR", err=True)
+        click.echo(f"to restore the backup: keyhouse restore {shown} DIR", err=True)
 
 
 @command
 def restore_backup(
-    source: Annotated[Path, Argument(metavar="BACKUP", help="a backup")],
+    source: Annotated[Path, Argument(metavar="BACKUP", help="directory of a backup")],
     directory: Annotated[Path, Argument(metavar="DIR", help="a state directory without a store")],
     *,
     platform: SealedFor = "",
@@ -235,9 +237,9 @@ def restore_backup(
 ) -> None:
     """Put a backup into a state directory.
 
-    The directory holds no store yet; the backup is checked before.
+    The directory must not have a store. The command checks the backup first.
 
-    Clients that remember a later state will refuse it: it is rolled back.
+    The restored state is older, so clients that remember a later state refuse it.
 
     Example: keyhouse restore backup-monday keyhouse-data
     """
@@ -245,14 +247,14 @@ def restore_backup(
 
     directory, found = directory.absolute(), list["StoreChecked"]()
     check = verifier(platform, directory, found)
-    source = existing(source, "name an existing one")
+    source = existing(source, "pass an existing directory")
     with long_work("restoring", quiet=as_json):
         asyncio.run(put_back(source, directory, check))
     _show_checked_at("restored", directory, found[0], as_json=as_json)
     if not as_json:
         click.echo(
-            f"next: start the coordinator in {printable(str(directory))}; commands that remember a"
-            f" state later than {found[0].state} refuse it until keyhouse trust forget HOST",
+            f"next: start the coordinator in {printable(str(directory))}; commands with the memory"
+            f" of a state later than {found[0].state} refuse it until keyhouse trust forget HOST",
             err=True,
         )
 

@@ -1,1 +1,1 @@
-"""`keyhouse watch`: tells what is new in the transparency logs of deployments."""
+"""`keyhouse watch`: follow transparency logs of deployments, and print new leaves and alerts."""

@@ -1,4 +1,4 @@
-"""`keyhouse watch`: follows logs, and tells what is new in them."""
+"""`keyhouse watch`: follow logs, and print new leaves and alerts."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -32,39 +32,39 @@ _EXEC_TIMEOUT: Final = 30  # seconds
 
 
 class Hosts(OptionGroup, frozen=True, kw_only=True):
-    """The coordinators that are watched, and who else is asked about them."""
+    """The watched coordinators, and additional witnesses."""
 
     hosts: Annotated[
         list[str],
-        Argument(metavar="HOST...", help="addresses of the Client API; a context may name it"),
+        Argument(metavar="HOST...", help="addresses of the Client API; optional with a context"),
     ] = msgspec.field(default_factory=list)
     witness_url: Annotated[
         list[str],
         Option(
             "--witness-url",
             metavar="URL",
-            help="ask this witness, too, whether it has seen more of the log; those in"
-            " --witness-policy are asked",
+            help="also ask this witness whether it has seen more of the log; the command always"
+            " asks the witnesses of --witness-policy",
         ),
     ] = msgspec.field(default_factory=list)
 
 
 class Watching(OptionGroup, frozen=True, kw_only=True):
-    """How it is watched, and who is told."""
+    """The schedule, the files and the program of a watch."""
 
     state: Annotated[
         Path | None,
         Option(
             "--state",
-            help="what is known of the logs (default: watched-logs.json beside the memory that the"
-            " context names, or else in keyhouse in $XDG_STATE_HOME or ~/.local/state)",
+            help="file with the known state of the logs (default: watched-logs.json in the folder"
+            " of the context's memory, or else in keyhouse in $XDG_STATE_HOME or ~/.local/state)",
         ),
     ] = None
     mirror: Annotated[
-        Path | None, Option("--mirror", metavar="DIR", help="mirror the log here, too")
+        Path | None, Option("--mirror", metavar="DIR", help="also copy the log into this mirror")
     ] = None
     interval: Annotated[
-        int, Option("--interval", metavar="SECONDS", help="how often to look", range=(1, 86_400))
+        int, Option("--interval", metavar="SECONDS", help="time between looks", range=(1, 86_400))
     ] = 60
     once: Annotated[bool, Option("--once", help="look once, then end")] = False
     execute: Annotated[
@@ -76,21 +76,22 @@ class Watching(OptionGroup, frozen=True, kw_only=True):
         Option(
             "--exec-timeout",
             metavar="SECONDS",
-            help="how long that program may run before it is killed (default: 30)",
+            help="maximum time for the program of --exec, which is then killed (default: 30)",
             range=(1, 86_400),
         ),
     ] = None
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsageError`` for a limit of no program."""
+        """Raise ``WrongUsageError`` for a time limit without a program."""
         del beside
         if self.exec_timeout is not None and self.execute is None:
             raise WrongUsageError.no_effect("--exec-timeout", "use it with --exec")
 
     def place(self, context: NamedContext | None) -> WatchState:
-        """Return where what is known is kept: of a ``context`` with a memory of its own beside it.
+        """Return the file with the known state of the logs.
 
-        Raises ``WrongUsageError`` if there is no place.
+        For a ``context`` with its own memory, the file is in the folder of that memory. Raises
+        ``WrongUsageError`` if there is no folder for the file.
         """
         from keyhouse.client.memory.file import NO_MEMORY
 
@@ -98,8 +99,8 @@ class Watching(OptionGroup, frozen=True, kw_only=True):
         place = self.state or default_state(None if memory in {"", NO_MEMORY} else Path(memory))
         if place is None:
             raise WrongUsageError(
-                "no place for what is known: neither XDG_STATE_HOME nor HOME is set",
-                hint="--state FILE",
+                "no folder for the state of the logs: neither XDG_STATE_HOME nor HOME is set",
+                hint="pass --state FILE",
             )
         return WatchState(place)
 
@@ -108,18 +109,24 @@ class Watching(OptionGroup, frozen=True, kw_only=True):
 def watch(
     addresses: Hosts, how: Watching, trusting: TrustOptions, *, as_json: AsJson = False
 ) -> None:
-    """Follow transparency logs, and tell what is new.
+    """Follow transparency logs, and print new leaves and alerts.
 
-    Every leaf is verified. Alerts begin with a ! and tell why. A log that contradicts itself or
-    what was known is not followed further, and what broke the proof is kept. The other hosts are;
-    with none left, or when it is interrupted, the command ends with exit code 4.
+    The command verifies every leaf. An alert begins with a ! and states its reasons. If a log
+    contradicts itself or the known state, the command stores the contradicting parts in a file and
+    ends its watch of this host. It continues with the remaining hosts. The command ends after
+    --once, after an interruption, or without a remaining host. Exit code 4 means that the
+    verification of at least one host failed. With --once, a coordinator without an answer causes
+    exit code 3.
 
     Example: keyhouse watch keys.example.com:4433 --attestation attestation.json --once
     """
-    hosts = addresses.hosts or [""]  # that of the context
+    hosts = addresses.hosts or [""]  # "": the address of the context
     place = how.place(context_for(trusting.context, hosts[0]))
     if how.mirror is not None and len(hosts) > 1:
-        raise WrongUsageError("a mirror is one of one log", hint="watch one HOST with --mirror")
+        raise WrongUsageError(
+            f"{len(hosts)} hosts, expected 1 with --mirror: a mirror has a single log",
+            hint="watch each HOST with its own --mirror",
+        )
     tell = Telling(how.execute, how.exec_timeout or _EXEC_TIMEOUT, as_json=as_json)
     urls = addresses.witness_url
     watched = [_Host(host, trusting, place, how.mirror, urls, tell) for host in hosts]
@@ -131,12 +138,12 @@ def watch(
                 break
             if watched:
                 time.sleep(how.interval)
-    if failed:  # each was told; scripts go by the gravest
+    if failed:  # each error is reported; the exit code shows the gravest
         raise next((each for each in failed if isinstance(each, TrustError)), failed[0])
 
 
 def _continues(host: "_Host", failed: list[KeyhouseError], *, once: bool) -> bool:
-    """Look at ``host``, and tell whether it can be watched further; why not is in ``failed``."""
+    """Look at ``host``; return False after an error, which is appended to ``failed``."""
     try:
         host.look(once=once)
     except KeyhouseError as error:
@@ -147,7 +154,7 @@ def _continues(host: "_Host", failed: list[KeyhouseError], *, once: bool) -> boo
 
 
 class _Host:
-    """A deployment that is watched."""
+    """A watched deployment."""
 
     def __init__(
         self,
@@ -166,7 +173,8 @@ class _Host:
             policy=None,
             now=datetime.now(UTC),
         )
-        # What is known of the log says more than a memory, and witnesses are judged here.
+        # The known state of the log is stronger than a memory. This class checks the witnesses
+        # itself.
         self._target = msgspec.structs.replace(
             found, context="none", memory="none", witness_policy=None, log_max_age=None
         )
@@ -176,12 +184,13 @@ class _Host:
         self._state = state
         self._mirror = mirror
         self._tell = tell
-        self._wrong = ""  # the kind of the last alert that is not about a leaf
+        self._wrong = ""  # the kind of the last alert that does not concern a leaf
 
     def look(self, *, once: bool) -> None:
-        """Tell what is new. Raises ``TrustError`` for a broken log, or one that is not trusted.
+        """Report new leaves and alerts.
 
-        A coordinator that does not answer is an alert; if it is only looked at ``once``, an error.
+        Raises ``TrustError`` for a broken or untrusted log. A coordinator without an answer is an
+        alert, or with ``once`` an error.
         """
         try:
             seen = self._seen()
@@ -201,14 +210,16 @@ class _Host:
             self.alert("witness-silent", self._asked.silent)
         elif self._wrong:
             self._wrong = ""
-            self._tell(Finding(host=self._target.host, kind="answers", text="as it should again"))
+            self._tell(Finding(host=self._target.host, kind="answers", text="as expected again"))
 
     def _seen(self) -> Seen:
         known = self._state.read().get(self._target.host)
         with coordinator_of(self._target) as coordinator:
             status = coordinator.status()
             if status.code != _RUNNING:
-                raise UnavailableError(f"no manifest is in force: {status.message}")
+                raise UnavailableError(
+                    f"no manifest is in force: {status.message}", hint="set a manifest, or recover"
+                )
             try:
                 root = coordinator.trusted.root_der
                 seen = Look(self._target.host, coordinator, root, self._pins).follow(known)
@@ -216,8 +227,8 @@ class _Host:
                 kept = self._state.keep_broken(self._target.host, error.message, known, error.parts)
                 raise TrustError(
                     error.message,
-                    hint=f"what was served is kept in {kept}; show it to others; to accept it on"
-                    f" purpose, move {self._state.path} away",
+                    hint=f"the evidence is in {kept}; show it to the other parties; to follow the"
+                    f" log from its start in spite of this, move {self._state.path} away",
                 ) from None
             self._asked = ask(coordinator, seen.newest, self._urls)
             if self._mirror is not None:
@@ -234,7 +245,7 @@ class _Host:
         return ""
 
     def alert(self, kind: str, text: str, hint: str = "") -> None:
-        """Tell what is wrong, unless that was the last that was told."""
+        """Report a problem, unless the last report has the same kind."""
         if kind == self._wrong:
             return
         self._wrong, why = kind, (hint,) if hint else ()

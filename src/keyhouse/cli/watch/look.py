@@ -1,7 +1,4 @@
-"""One look at a log: everything that is new is verified, as an auditor would.
-
-What it finds is told to people: new leaves, and what they should look at.
-"""
+"""A look at a log: verify each new leaf as an auditor does, and describe it for people."""
 
 import hashlib
 from collections.abc import Iterable
@@ -29,24 +26,25 @@ from keyhouse.wire.client_api import LogKeyData
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that was noticed. ``alert``: a person should look at it."""
+    """A new leaf or an observation. ``alert``: a person should look at the finding."""
 
     host: str
-    kind: str  # of the leaf, or: silence, answers, not-witnessed, withheld, witness-silent, ended
+    # The kind of the leaf, or: silence, answers, not-witnessed, withheld, witness-silent, ended.
+    kind: str
     text: str
     alert: bool = False
-    index: int | None = None  # of the leaf
-    claimed: str = ""  # when it was, as the coordinator claims
-    why: tuple[str, ...] = ()  # of an alert
+    index: int | None = None  # the leaf's index
+    claimed: str = ""  # the leaf's time, as the coordinator claims
+    why: tuple[str, ...] = ()  # the reasons for an alert
 
 
 def of_leaf(
     host: str, index: int, leaf: Leaf, before: History | None, reasons: Iterable[str]
 ) -> Finding:
-    """Return the finding about a new leaf; ``reasons`` make it an alert."""
+    """Return the finding about a new leaf; ``reasons`` make the finding an alert."""
     why = list(reasons)
     if is_other_code(leaf, before):
-        why.append("other code has started than before")
+        why.append("different code has started than before")
     if isinstance(leaf, leaves.UpdateCancelled):
         why.append("an update was cancelled")
     claimed = datetime.fromtimestamp(leaf.time / 1e6, UTC)
@@ -62,16 +60,16 @@ def of_leaf(
 
 
 class Seen(NamedTuple):
-    """What a look has found."""
+    """The result of a look."""
 
     watched: Watched
     newest: LogCheckpoint
-    witnessed: LogCheckpoint  # the newest that witnesses have cosigned, if there are any
+    witnessed: LogCheckpoint  # the newest cosigned checkpoint, if there are witnesses
     findings: list[Finding]
 
 
 class BrokenLogError(TrustError):
-    """A log contradicts itself, or what was known of it. ``parts``: what was served."""
+    """A log contradicts itself or the known state. ``parts``: the served parts of the log."""
 
     def __init__(self, problem: str, parts: dict[str, bytes]) -> None:
         super().__init__(problem)
@@ -79,10 +77,10 @@ class BrokenLogError(TrustError):
 
 
 class LogSource(Protocol):
-    """Serves a log: a ``Coordinator`` does."""
+    """The server of a log; ``Coordinator`` implements this protocol."""
 
     def log_key(self) -> LogKeyData:
-        """Return the key of the log, which the root has signed."""
+        """Return the key of the log, with the root's signature."""
         ...
 
     def log_checkpoint(self) -> LogCheckpoint:
@@ -90,16 +88,16 @@ class LogSource(Protocol):
         ...
 
     def witnessed_checkpoint(self) -> LogCheckpoint:
-        """Return the newest checkpoint that witnesses have cosigned."""
+        """Return the newest checkpoint with cosignatures of witnesses."""
         ...
 
     def log_part(self, path: str) -> bytes:
-        """Return a tile or an object, which is not verified yet. Raises ``CallRefusedError``."""
+        """Return a tile or an object without verification. Raises ``CallRefusedError``."""
         ...
 
 
 class Look:
-    """A look at the log of ``source``, whose root certificate (DER) was verified.
+    """A look at the log of ``source`` under the verified root certificate ``root_der`` (DER).
 
     The coordinator answers at ``host``.
     """
@@ -109,11 +107,11 @@ class Look:
         self._pins = pins
         self._source = source
         self._root_der = root_der
-        self._parts: dict[str, bytes] = {}  # as they came
+        self._parts: dict[str, bytes] = {}  # as served
         self._objects: dict[str, bytes | None] = {}
 
     def follow(self, known: Watched | None) -> Seen:
-        """Return what is new since ``known``. Raises ``BrokenLogError``, and what calls do."""
+        """Return the news since ``known``. Raises ``BrokenLogError``, and the errors of calls."""
         try:
             return self._follow(known)
         except (LogInvalidError, HistoryRefusedError, TrustError) as error:
@@ -126,7 +124,7 @@ class Look:
         new = self._source.log_checkpoint()
         self._parts |= {"key": key.encode(), "checkpoint": new.note}
         if known is not None and (known.root, known.key) != (root, key):
-            raise LogInvalidError("it has another root or key than before")
+            raise LogInvalidError("its root or its key differs from the known root or key")
         frontier = tree.Frontier() if known is None else known.frontier
         history = History(LogIdentity(new.origin, root, key)) if known is None else known.history
         instances = set() if known is None else set(known.instances)
@@ -147,7 +145,7 @@ class Look:
         return Seen(watched, new, self._source.witnessed_checkpoint(), findings)
 
     def _not_vouched(self, leaf: Leaf, before: tree.Frontier) -> tuple[str, ...]:
-        """Return why no quote vouches for a start by code that is expected; empty: one does."""
+        """Return the reasons to doubt a start by expected code; none if a quote vouches."""
         if not isinstance(leaf, Started):
             return ()
         place, root = (before.size, before.root), self._root_der
@@ -158,18 +156,18 @@ class Look:
         return tuple(gap.text for gap in found)
 
     def _read(self, path: str) -> bytes:
-        if path not in self._parts:  # nothing that has a path changes
+        if path not in self._parts:  # a part with a given path never changes
             self._parts[path] = self._source.log_part(path)
         return self._parts[path]
 
     def _forget_entries(self) -> None:
-        """Forget the entries so far: they were proven, and a log may have very many."""
+        """Forget the entries: they are verified, and a log may have very many."""
         self._parts = {
             path: raw for path, raw in self._parts.items() if not path.startswith("tile/entries/")
         }
 
     def _root(self, new: LogCheckpoint, size: int) -> bytes:
-        """Return the root of the tree over the first ``size`` leaves, of ``new`` at most."""
+        """Return the root of the tree over the first ``size`` leaves, at most ``new.size``."""
         if not size:
             return tree.Frontier().root
         if size == new.size:
@@ -181,7 +179,7 @@ class Look:
         return root
 
     def _object(self, name: str) -> bytes | None:
-        """Return an object of the log; None: the coordinator does not have it."""
+        """Return an object of the log, or None if the coordinator lacks it."""
         if name not in self._objects:
             try:
                 raw: bytes | None = self._source.log_part(f"object/{name}")
@@ -190,13 +188,13 @@ class Look:
                     raise
                 raw = None
             if raw is not None and object_name(raw) != name:
-                raise LogInvalidError("an object has another hash than its name says")
+                raise LogInvalidError(f"the object {name} has the hash {object_name(raw)}")
             self._objects[name] = raw
         return self._objects[name]
 
 
 def _leaf(entry: bytes) -> Leaf:
-    """Return the leaf; raises ``RefusedError`` for one that a newer version wrote."""
+    """Return the leaf. Raises ``RefusedError`` for a leaf of a newer version."""
     try:
         return read_leaf(entry)
     except LogInvalidError as error:

@@ -1,4 +1,4 @@
-"""What a watcher knows of logs, in a file: it continues there, and keeps what broke a proof."""
+"""The file with the watcher's known state of logs, and files with the parts of broken logs."""
 
 import os
 from base64 import b64encode
@@ -27,14 +27,16 @@ _WRITABLE_BY_OTHERS: Final = 0o022
 
 
 class Watched(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A log as far as it was followed; every leaf of it was verified."""
+    """A log up to the last look; every leaf is verified."""
 
     root: str  # SHA-256 of the root certificate, hex
     key: str  # verifier key
     note: str  # the newest checkpoint, with its signatures
     frontier: Frontier
     history: History
-    instances: tuple[str, ...] = ()  # of the starts; versions before 2026-11-23 did not store them
+    instances: tuple[
+        str, ...
+    ] = ()  # instances that started; versions before 2026-11-23 did not store them
 
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,13 +49,13 @@ _DECODER: Final = msgspec.json.Decoder(_Content)
 
 
 class WatchState:
-    """The logs in the file ``path``, by address; if it does not exist, none is known yet."""
+    """The logs in the file ``path``, by address. A missing file means that no log is known."""
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
 
     def read(self) -> dict[str, Watched]:
-        """Return what is known. Raises ``RefusedError`` for a damaged file."""
+        """Return the known logs. Raises ``RefusedError`` for a damaged file."""
         if not os.path.lexists(self.path):
             return {}
         self._require_own()
@@ -63,13 +65,13 @@ class WatchState:
             content = None
         if content is None or content.version != _VERSION:
             raise RefusedError(
-                f"{self.path} is damaged, or of another version",
-                hint="move it away to follow the logs from their beginning",
+                f"{self.path} is damaged, or has a version other than {_VERSION}",
+                hint="move the file away, to follow the logs from their start",
             )
         return content.logs
 
     def _require_own(self) -> None:
-        """Raise ``RefusedError`` if other users can write the file: it says what is remembered."""
+        """Raise ``RefusedError`` if other users can write the file, and with it the known state."""
         try:
             found = self.path.stat()
         except OSError as error:
@@ -78,12 +80,12 @@ class WatchState:
             ) from None
         if found.st_uid not in {os.geteuid(), 0} or found.st_mode & _WRITABLE_BY_OTHERS:
             raise RefusedError(
-                f"others can write {self.path}, which says what was seen of the logs",
-                hint=f"see what is in it, then: chmod 600 {self.path}",
+                f"other users can write {self.path}, so they can change the known state",
+                hint=f"check the contents of the file, then: chmod 600 {self.path}",
             )
 
     def keep(self, host: str, watched: Watched) -> None:
-        """Replace what is known of the log at ``host``. Raises ``FileUnwritableError``."""
+        """Replace the known state of the log at ``host``. Raises ``FileUnwritableError``."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with locked(self.path):
@@ -97,9 +99,9 @@ class WatchState:
     def keep_broken(
         self, host: str, problem: str, known: Watched | None, parts: Mapping[str, bytes]
     ) -> Path:
-        """Keep what broke a proof in a new file beside this one; return its path.
+        """Store the parts that broke a proof in a new file beside this file; return its path.
 
-        It has what was ``known``, and the ``parts`` of the log as they were served.
+        The file contains the ``known`` state, and the served ``parts`` of the log, byte for byte.
         """
         found = {
             "host": host,
@@ -116,9 +118,6 @@ class WatchState:
 
 
 def default_state(memory: Path | None) -> Path | None:
-    """Return the file beside ``memory``, or in the user's directory for state.
-
-    None: there is no such directory.
-    """
+    """Return the file beside ``memory``, or in the user's folder for state; None: no folder."""
     folder = user_folder("XDG_STATE_HOME", ".local/state") if memory is None else memory.parent
     return None if folder is None else folder / "watched-logs.json"

@@ -1,4 +1,4 @@
-"""Tells what `keyhouse watch` has noticed: in lines, and to a program that runs for each alert."""
+"""Report the findings of `keyhouse watch`: print lines, and run a program for each alert."""
 
 import os
 import shutil
@@ -18,23 +18,24 @@ from keyhouse.cli.watch.look import Finding
 
 
 class Telling:
-    """Prints what was noticed, and runs ``program`` for each alert.
+    """Print findings, and run ``program`` for each alert.
 
-    Raises ``RefusedError`` if there is no such program: the first alert would be too late.
+    Raises ``RefusedError`` for a missing program at once. An error at the first alert would be too
+    late.
     """
 
     def __init__(self, program: Path | None, limit: int, *, as_json: bool) -> None:
         if program is not None and shutil.which(program) is None:
             raise RefusedError(
                 f"cannot run {printable(str(program))}: there is no such program",
-                hint="name it with its path, and make it executable",
+                hint="pass the path of an executable file",
             )
         self._program = program
         self._limit = limit
         self._as_json = as_json
 
     def __call__(self, finding: Finding) -> None:
-        """Tell it."""
+        """Report ``finding``."""
         if self._as_json:
             show_json(finding)
         else:
@@ -47,16 +48,18 @@ class Telling:
 
 
 def run_program(program: Path, content: bytes, limit: float) -> str:
-    """Run ``program`` with ``content`` as its standard input; return what went wrong, or "".
+    """Run ``program`` with ``content`` as its standard input; return the problem, or "".
 
-    After ``limit`` seconds it is killed, with what it has started in its process group. Raises
-    ``RefusedError`` if it cannot be run.
+    After ``limit`` seconds, the function kills the program and the other processes of its process
+    group. Raises ``RefusedError`` for a program that cannot run.
     """
     name = printable(str(program))
     try:
-        started = subprocess.Popen([program], stdin=subprocess.PIPE, process_group=0)  # noqa: S603 asked for
+        started = subprocess.Popen([program], stdin=subprocess.PIPE, process_group=0)  # noqa: S603 named by the user
     except OSError as error:
-        raise RefusedError(f"cannot run {name}: {os_reason(error)}") from None
+        raise RefusedError(
+            f"cannot run {name}: {os_reason(error)}", hint="pass the path of an executable file"
+        ) from None
     with started:
         try:
             started.communicate(content, limit)
@@ -65,8 +68,8 @@ def run_program(program: Path, content: bytes, limit: float) -> str:
                 os.killpg(started.pid, signal.SIGKILL)
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
-            return f"{name} did not end within {limit:g} s, and was killed"
-    return f"{name} has failed" if started.returncode else ""
+            return f"{name} did not end within {limit:g} s, and the command killed it"
+    return f"{name} ended with code {started.returncode}" if started.returncode else ""
 
 
 def _line(finding: Finding) -> str:

@@ -1,7 +1,8 @@
-"""Asks witnesses whether they have seen more of a log than the watcher was shown.
+"""Ask witnesses whether they have seen more of a log than the coordinator shows to the watcher.
 
-Anyone may submit a checkpoint that the log has signed. A witness that has another one answers its
-size (C2SP tlog-witness). Nobody signs that answer, so it is an alert and no proof.
+A coordinator could show the watcher an old or forked log. Anyone may submit a checkpoint with the
+log's signature to a witness. A witness with another checkpoint answers with its size (C2SP
+tlog-witness). This answer has no signature, so it is an alert and not a proof.
 """
 
 import asyncio
@@ -19,19 +20,19 @@ _Answer = WitnessAnswer | WitnessUnavailableError
 
 
 class Asked(NamedTuple):
-    """What witnesses say. Empty texts: there is nothing to tell."""
+    """The answers of the witnesses. An empty text means no such answer."""
 
     withheld: str = ""  # a contradiction
-    silent: str = ""  # a witness without an answer that means something
+    silent: str = ""  # a witness without a meaningful answer
 
 
 def ask(coordinator: Coordinator, seen: LogCheckpoint, urls: Sequence[str]) -> Asked:
-    """Return what the witnesses at ``urls`` say of ``seen``."""
+    """Return the answers of the witnesses at ``urls`` about ``seen``."""
     if not urls:
         return Asked()
     answers = list(zip(urls, asyncio.run(_answers(seen, urls)), strict=True))
     silent = (
-        f"the witness at {url} cannot be asked: {told.message}"
+        f"the witness at {url} does not answer: {told.message}"
         for url, told in answers
         if isinstance(told, WitnessUnavailableError)
     )
@@ -41,28 +42,28 @@ def ask(coordinator: Coordinator, seen: LogCheckpoint, urls: Sequence[str]) -> A
 def _withheld(
     coordinator: Coordinator, seen: LogCheckpoint, answers: Sequence[tuple[str, _Answer]]
 ) -> str:
-    """Return the first of ``answers`` that contradicts ``seen``; "" if none of them does."""
+    """Return the first contradiction of ``seen`` among ``answers``, or ""."""
     for url, told in answers:
         if isinstance(told, Contradicts):
-            return f"the witness at {url} has seen a log that this one does not continue"
+            return f"the witness at {url} has seen a log that contradicts this log"
         if not isinstance(told, OtherSize) or told.size < seen.size:
             continue
         if told.size == seen.size:
-            return f"the witness at {url} has seen another log of {seen.size} leaves"
-        now = coordinator.log_checkpoint()  # it may have grown meanwhile
+            return f"the witness at {url} has seen a different log of {seen.size} leaves"
+        now = coordinator.log_checkpoint()  # the log may have grown since the last request
         if told.size > now.size:
-            return (
-                f"the witness at {url} has seen {told.size} leaves, and {now.size} are shown here"
-            )
+            return f"the witness at {url} has seen {told.size} leaves, expected at most {now.size}"
     return ""
 
 
 async def _answers(seen: LogCheckpoint, urls: Sequence[str]) -> list[_Answer]:
-    """Return what each witness says, or why that means nothing now."""
+    """Return the answer of each witness, or the error of an unavailable witness."""
     async with WitnessClient() as client:
 
         async def answer(url: str) -> _Answer:
-            witness = Witness(url, VerifierKey.read(seen.verifier), url)  # its key is not used
+            witness = Witness(
+                url, VerifierKey.read(seen.verifier), url
+            )  # the request does not use the witness's key
             try:
                 return await client.add_checkpoint(witness, seen.size, (), seen.note)
             except WitnessUnavailableError as error:
