@@ -4,13 +4,7 @@ import runpy
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["ROOT", "TABLE", "module_of"]
+__all__ = ["ROOT", "TABLE"]
 
 ROOT: Final = Path(__file__).parents[2]
-_PROGRAM: Final = runpy.run_path(str(ROOT / "deploy" / "distributions.py"))
-TABLE: Final[Any] = _PROGRAM["Table"].read()
-
-
-def module_of(path: str) -> str:
-    """Return the module of a file in a wheel. A file that is not Python belongs to its package."""
-    return str(_PROGRAM["module_of"](path))
+TABLE: Final[Any] = runpy.run_path(str(ROOT / "deploy" / "distributions.py"))["Table"].read()

@@ -13,8 +13,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-import msgspec
-
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.authority.recovery.shares import RecoveryHolder
 from keyhouse.base import errors
@@ -38,22 +36,21 @@ from keyhouse.launcher.settings import RUN_SETTINGS
 from keyhouse.manifest import templates
 from keyhouse.manifest.source.schema import manifest_schema
 from keyhouse.server.client_api import ROUTES, Route
+from keyhouse.server.client_api.description.openapi import openapi
 from keyhouse.server.metrics.names import METRICS
 from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.server.process.settings import SETTINGS
 from keyhouse.wire.plan import Effect
-from support.description.document import openapi
 from support import command_reference
 from support.trusted_code import section
 
-__all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed", "served_openapi"]
+__all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed"]
 
 recovery_index = import_module(
     "keyhouse.authority.recovery.index"
 )  # the package has a function so named
 
-ROOT: Final = Path(__file__).parents[2]
-REFERENCE: Final = ROOT / "docs" / "reference"
+REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference"
 
 _MARKED: Final = re.compile(r"(<!-- generated: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -261,21 +258,12 @@ DOCUMENTS: Final[Mapping[str, Callable[[], str]]] = {
 }
 """Files that are made as a whole."""
 
-SERVED_OPENAPI: Final = ROOT / "src" / "keyhouse" / "server" / "client_api" / "openapi.json"
-"""The file that a coordinator serves: the same document without spaces."""
-
-
-def served_openapi() -> bytes:
-    """Return the content of the served file."""
-    return msgspec.json.encode(openapi(ROUTES)) + b"\n"
-
 
 def _json(document: object) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    SERVED_OPENAPI.write_bytes(served_openapi())
     for name, made in DOCUMENTS.items():
         (REFERENCE / name).write_text(made(), encoding="utf-8")
     for path in sorted(REFERENCE.glob("*.md")):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from support.distributions import ROOT, TABLE, module_of
+from support.distributions import ROOT, TABLE
 from support.installed import locked
 
 __all__ = ["PROGRAMS", "Part", "code_lines", "libraries", "modules", "parts_below", "section"]
@@ -19,7 +19,7 @@ _SOURCES: Final = ROOT / "src"
 
 
 class Part(NamedTuple):
-    """A file, or the Python files of a library: lines of Python code, and a SHA-256 sum in hex."""
+    """A module, or the Python files of a library: code lines, and a SHA-256 sum in hex."""
 
     name: str
     lines: int
@@ -40,22 +40,24 @@ def code_lines(text: str) -> int:
 
 
 def parts_below(folder: Path) -> list[Part]:
-    """Return each file of Keyhouse below ``folder``, which contains ``keyhouse/``, but bytecode."""
+    """Return each Python file of Keyhouse below ``folder``, which contains ``keyhouse/``."""
     found = []
-    for path in sorted((folder / "keyhouse").rglob("*")):
-        if path.is_dir() or path.suffix == ".pyc":
-            continue
+    for path in sorted((folder / "keyhouse").rglob("*.py")):
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
-        lines = code_lines(content.decode("utf-8")) if path.suffix == ".py" else 0
+        lines = code_lines(content.decode("utf-8"))
         found.append(Part(path.relative_to(folder).as_posix(), lines, digest))
     return found
 
 
 def modules(program: str, sources: Path = _SOURCES) -> list[Part]:
-    """Return the files of a program in an enclave: modules and data."""
+    """Return the modules of a program in an enclave."""
     wanted = TABLE.closure(PROGRAMS[program])
-    return [each for each in parts_below(sources) if TABLE.owner(module_of(each.name)) in wanted]
+    return [each for each in parts_below(sources) if TABLE.owner(_module(each.name)) in wanted]
+
+
+def _module(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def libraries(program: str) -> list[Part]:
@@ -79,10 +81,10 @@ def section(program: str) -> str:
     """Return the tables of a program for the page."""
     own, others = modules(program), libraries(program)
     counts = (
-        f"{len(own)} files of Keyhouse with {_sum(own):,} lines; "
+        f"{len(own)} modules of Keyhouse with {_sum(own):,} lines; "
         f"{len(others)} libraries with {_sum(others):,} lines of Python.\n"
     )
-    return "\n".join((counts, _table("Library and version", others), _table("File", own)))
+    return "\n".join((counts, _table("Library and version", others), _table("Module", own)))
 
 
 def _sum(parts: Iterable[Part]) -> int:
