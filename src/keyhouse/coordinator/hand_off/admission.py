@@ -8,11 +8,10 @@ verified, and to bind the message (``require_bound``).
 
 import msgspec
 
-from keyhouse.attestation import IdentityRefusedError, QuoteRefusedError, Tee, Verdict
+from keyhouse.attestation import IdentityRefusedError, QuoteRefusedError, Verdict
 from keyhouse.attestation.appraisal import accept_status
+from keyhouse.attestation.kinds.table import read_form, read_report
 from keyhouse.attestation.quote.binding import Word, binds_replica
-from keyhouse.attestation.quote.form import read_form
-from keyhouse.attestation.quote.report import read_report
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError, Quoted
 from keyhouse.coordinator.origin.listed import lists_code
 from keyhouse.manifest import Replicas
@@ -59,7 +58,7 @@ def require_admitted(verdict: Verdict, replicas: Replicas | None, own: Own) -> N
 
 
 def _require_status(verdict: Verdict, replicas: Replicas) -> None:
-    if verdict.tee is Tee.SNP:  # AMD states none; its MinimumTCB is in Code
+    if not verdict.tee.states_tcb:  # its required versions are in Code
         return
     try:
         accept_status(verdict.tcb_status, replicas.accepted_tcb_statuses or ("UpToDate",))
@@ -84,12 +83,12 @@ def _require_code(verdict: Verdict, replicas: Replicas, own: Own) -> None:
 def _is_same_code(found: Verdict, own: Verdict) -> bool:
     """Tell whether ``found`` is of exactly the code of ``own``, at its version or a higher one.
 
-    Never for SEV-SNP: what its platform has to have is said in an entry of ``Code`` alone. Nor for
-    a domain of TDX whose boot measured no kernel or no command line: any could be there.
+    Never without a TCB status of the vendor: an entry of ``Code`` alone states the required
+    versions. Nor for a VM whose boot measured no kernel or no command line: any could be there.
     """
-    if found.tee is Tee.SNP or found.debug:
+    if found.debug or not found.tee.states_tcb:
         return False
-    if found.td is not None and not all(map(any, found.td.rtmrs[1:3])):
+    if found.measurements is not None and not found.measurements.boot_is_measured:
         return False
     pairs = (
         (found.tee, own.tee),
@@ -102,6 +101,6 @@ def _is_same_code(found: Verdict, own: Verdict) -> bool:
 
 
 def _named(verdict: Verdict) -> str:
-    if verdict.vm is not None:
+    if verdict.measurements is not None:
         return f"a confidential VM ({verdict.tee.upper()})"
     return f"the code {verdict.mrenclave.hex()}"
