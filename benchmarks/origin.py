@@ -30,7 +30,7 @@ from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.state import LineItem
 from keyhouse.coordinator.core.timestamps import moment
-from keyhouse.coordinator.origin.checks import Made
+from keyhouse.coordinator.origin.checks import LineAddition
 from keyhouse.coordinator.prepare import prepare_manifest
 from keyhouse.journal import Position, Vouched
 from keyhouse.server.process.opening import process_on
@@ -77,24 +77,24 @@ class _Deployment:
         assert isinstance(state, Running)  # noqa: S101 a manifest was just set
         self.state, self.time = state, time_now
 
-    def _extend(self, made: Made) -> None:
+    def _extend(self, made: LineAddition) -> None:
         self.objects.update((object_name(raw), raw) for raw in made.objects)
         self.state = replace(self.state, line=(*self.state.line, *made.items))
 
     async def grow(self, updates: int, codes: int) -> None:
         """Begin the line, add an entry for each of ``codes``, and apply ``updates``."""
-        self._extend(await self.origin.created(self.state, self.time))
+        self._extend(await self.origin.creation_entries(self.state, self.time))
         own = await self.origin.code()
         for number in range(codes):
             before = hash_of(self.state.line[-1].entry).hex()
             code = replace(own, unique=f"{number:064x}")
             entry = CodeEntry(previous=before, time=self.time, code=code)
-            self._extend(Made((LineItem(encode_entry(entry)),)))
+            self._extend(LineAddition((LineItem(encode_entry(entry)),)))
         for number in range(1, updates + 1):
             raw = _manifest(number)
             signature = authority.sign_manifest(self.state.keys, raw)
             after = replace(self.state, manifest=raw, signature=signature)
-            made = await self.origin.updated(self.state, after, self.time)
+            made = await self.origin.update_entries(self.state, after, self.time)
             self.state = replace(after, line=self.state.line)
             self._extend(made)
 

@@ -87,7 +87,7 @@ async def _grow(files: LogFiles, size: int) -> _Grown:
         frontier = frontier.extended(map(leaf_hash, batch))
         hashed = time.perf_counter()
         store.extend(batch)
-        await store.tend()
+        await store.write_complete_tiles()
         rooted += hashed - begun
         written += time.perf_counter() - hashed
     begun = time.perf_counter()

@@ -31,6 +31,7 @@ from fuzz.forgery.case import (
 from fuzz.target import FindingError
 
 from keyhouse.attestation import Collateral, Verdict
+from keyhouse.attestation.kinds.dcap.td import TdMeasurements
 
 __all__ = ["require_collateral", "require_quote"]
 
@@ -261,8 +262,8 @@ def _module_fits(parts: QuoteParts, tcb: dict[str, Any]) -> bool:
 
 def _says(verdict: Verdict, report: bytes) -> bool:
     """Tell whether the verdict has the report's fields, which are 48 bytes one after the other."""
-    td = verdict.td
-    if td is None:
+    td = verdict.measurements
+    if not isinstance(td, TdMeasurements):
         return False
     owners = td.mr_config_id + td.mr_owner + td.mr_owner_config
     whole = td.attributes + td.xfam + td.mrtd + owners + b"".join(td.rtmrs)

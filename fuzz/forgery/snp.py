@@ -21,6 +21,7 @@ from fuzz.forgery.case import part
 from fuzz.target import FindingError
 
 from keyhouse.attestation import Verdict
+from keyhouse.attestation.kinds.snp.report import SnpMeasurements
 from keyhouse_simulation import Endorsement, amd_vendor, make_machine
 from keyhouse_simulation.amd_certificates import (
     issue_amd_authority,
@@ -184,10 +185,13 @@ def require_report(case: ForgedReport, verdict: Verdict) -> None:
     if not authorities or table.get(_ROOT, ROOT) != ROOT:
         raise FindingError("no rightful authority stands behind the report that was accepted")
     _require_unrevoked(case, authorities, at)
-    found = verdict.snp
-    if found is None or (found.measurement, found.host_data, found.policy, found.chip_id) != (
-        *(report[0x90:0xC0], report[0xC0:0xE0], report[0x08:0x10], report[0x1A0:0x1E0]),
-    ):
+    found = verdict.measurements
+    if not isinstance(found, SnpMeasurements) or (
+        found.measurement,
+        found.host_data,
+        found.policy,
+        found.chip_id,
+    ) != (*(report[0x90:0xC0], report[0xC0:0xE0], report[0x08:0x10], report[0x1A0:0x1E0]),):
         raise FindingError("the verdict says of the VM what was not signed")
     if (verdict.report_data, found.product) != (report[0x50:0x90], "Genoa"):
         raise FindingError("the verdict says what was not signed")

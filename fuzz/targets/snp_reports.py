@@ -17,7 +17,7 @@ from fuzz.mutations import flipped, mutated, spliced
 from fuzz.target import FindingError, Target
 
 from keyhouse.attestation import AmdCollateral, QuoteRefusedError, Verifier
-from keyhouse.attestation.quote.snp_form import SNP_REPORT, SnpCertificate, write_table
+from keyhouse.attestation.kinds.snp.form import SNP_REPORT, SnpCertificate, write_table
 from keyhouse_simulation import SimulatedPlatform, SnpVm, make_machine
 from keyhouse_simulation.snp import ROOT
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.samples.confidential_vms import QUOTE, TDX, verdict
+from support.samples.confidential_vms import QUOTE, TDX, td_of, verdict
 
 from keyhouse.attestation import (
     ConfigurationRefusedError,
@@ -24,14 +24,14 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.appraisal import PackageRefusedError, Rule, admit, mismatches
 from keyhouse.attestation.errors import reason_for
-from keyhouse.attestation.quote.report import read_report
-from keyhouse.attestation.quote.td import TdMeasurements, require_sound
-from keyhouse.attestation.verifier import read_claims
+from keyhouse.attestation.kinds.dcap.td import TdMeasurements
+from keyhouse.attestation.kinds.dcap.verify import read_claims
+from keyhouse.attestation.kinds.table import read_report
+from keyhouse.views.measurements import bits_in_words
+from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse.wire.package import Package
-from keyhouse.wire.tdx import SIZES, TdxIdentity
-from keyhouse.wire.vm_identity import bits_in_words
 
-FIELDS = [*SIZES]
+FIELDS = [*TdxIdentity.SIZES]
 MACHINE = msgspec.convert(TDX, TdxIdentity)
 RULES = Package(tdx=MACHINE)
 
@@ -41,7 +41,7 @@ def real() -> Verdict:
 
 
 def machine() -> TdMeasurements:
-    td = verdict().td
+    td = td_of(verdict())
     assert td is not None
     return td
 
@@ -85,7 +85,7 @@ def test_the_fields_are_those_of_the_quote() -> None:
     places |= {"MRConfigID": 184, "MROwner": 232, "MROwnerConfig": 280, "MRSeam": 16}
     places |= {"TDAttributes": 120, "XFAM": 128}
     for field, at in places.items():
-        assert TDX[field] == body[at : at + SIZES[field]].hex()
+        assert TDX[field] == body[at : at + TdxIdentity.SIZES[field]].hex()
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -99,7 +99,9 @@ def test_a_machine_that_differs_in_one_field_is_refused(field: str) -> None:
     """The quote's side: of registers that are not compared nothing is asked."""
     attribute = dict(zip(FIELDS, TdxIdentity.__struct_fields__, strict=True))[field]
     for value in other(TDX[field]):
-        bent = msgspec.structs.replace(real(), td=machine_with(field, bytes.fromhex(value)))
+        bent = msgspec.structs.replace(
+            real(), measurements=machine_with(field, bytes.fromhex(value))
+        )
         assert refused_by(bent, RULES) == f"TDX.{field}"
         if field != "MRTD":
             open_there = msgspec.structs.replace(MACHINE, **{attribute: ""})
@@ -137,9 +139,9 @@ def test_a_package_of_another_kind_or_of_two_admits_no_machine(rules: Package, r
 
 
 def test_a_package_of_a_machine_admits_no_enclave() -> None:
-    enclave = msgspec.structs.replace(real(), tee=Tee.SGX, td=None, mrenclave=b"1" * 32)
+    enclave = msgspec.structs.replace(real(), tee=Tee.SGX, measurements=None, mrenclave=b"1" * 32)
     assert refused_by(enclave, RULES) is Rule.TEE
-    assert refused_by(msgspec.structs.replace(enclave, td=machine()), RULES) is Rule.TEE
+    assert refused_by(msgspec.structs.replace(enclave, measurements=machine()), RULES) is Rule.TEE
 
 
 def test_what_is_asked_of_every_workload_is_asked_of_a_machine_first() -> None:
@@ -155,7 +157,7 @@ def test_what_is_asked_of_every_workload_is_asked_of_a_machine_first() -> None:
     played_back = msgspec.structs.replace(real(), report_data=bytes(64))
     assert refused_by(played_back, RULES) is Rule.REPORT_DATA
     assert refused_by(msgspec.structs.replace(real(), debug=True), RULES) is Rule.DEBUG
-    assert refused_by(msgspec.structs.replace(real(), td=None), RULES) is Rule.IDENTITY
+    assert refused_by(msgspec.structs.replace(real(), measurements=None), RULES) is Rule.IDENTITY
 
 
 def test_every_difference_is_told_in_order() -> None:
@@ -178,7 +180,7 @@ def test_messages_say_which_kind_was_met_and_what_to_do() -> None:
     assert kernel.problem.startswith("the confidential VM's is ")
     [debug] = mismatches(msgspec.structs.replace(real(), debug=True), RULES)
     assert "without debug" in debug.hint
-    [nobody] = mismatches(msgspec.structs.replace(real(), td=None), RULES)
+    [nobody] = mismatches(msgspec.structs.replace(real(), measurements=None), RULES)
     assert nobody.rule is Rule.IDENTITY
 
 
@@ -221,10 +223,10 @@ ALLOWED = (27, 28, 30, 31, 62, 63)
 def test_debug_profiling_migration_and_reserved_attributes_are_refused(bit: int) -> None:
     td = msgspec.structs.replace(machine(), attributes=attributes(bits=(bit,)))
     if bit in ALLOWED:
-        require_sound(td)
+        td.require_sound()
         return
     with pytest.raises(QuoteRefusedError) as caught:
-        require_sound(td)
+        td.require_sound()
     assert caught.value.reason is QuoteProblem.TD_ATTRIBUTES
 
 
@@ -233,15 +235,15 @@ def test_xfam_has_the_bits_of_the_specification(bit: int) -> None:
     value = int.from_bytes(machine().xfam, "little") ^ 1 << bit
     td = msgspec.structs.replace(machine(), xfam=value.to_bytes(8, "little"))
     if bit in {2, 5, 6, 7, 8, 9, 11, 12, 14, 15, 17, 18, 19}:
-        require_sound(td)
+        td.require_sound()
         return
     with pytest.raises(QuoteRefusedError, match="XFAM"):
-        require_sound(td)
+        td.require_sound()
 
 
 def test_a_service_td_and_a_host_that_interrupts_are_refused() -> None:
     def with_(**changes: object) -> Callable[[], None]:
-        return lambda: require_sound(msgspec.structs.replace(machine(), **changes))
+        return lambda: msgspec.structs.replace(machine(), **changes).require_sound()
 
     with_()()
     with_(mr_service_td=bytes(48))()
@@ -261,7 +263,7 @@ def test_a_quote_of_version_5_says_what_one_of_version_4_does_and_its_service_td
     assert old == read_report(read_form(QUOTE))
     service = bytes(range(48))
     new = read_report(read_form(version_5(3, body + b"\7" * 16 + service)))
-    assert new.td == msgspec.structs.replace(machine(), mr_service_td=service)
+    assert td_of(new) == msgspec.structs.replace(machine(), mr_service_td=service)
     assert new.report_data == old.report_data
     for tud in range(8):
         bent = body[:120] + bytes([1 << tud]) + body[121:]
@@ -345,7 +347,7 @@ def test_kinds_are_told_apart_on_both_sides() -> None:
     with pytest.raises(IdentityRefusedError, match="describes an SGX enclave"):
         appraise(bent, expected(), binding=binding())
     with pytest.raises(IdentityRefusedError, match="no measurements"):
-        appraise(msgspec.structs.replace(real(), td=None), expected(), binding=binding())
+        appraise(msgspec.structs.replace(real(), measurements=None), expected(), binding=binding())
     debug = msgspec.structs.replace(real(), debug=True)
     with pytest.raises(IdentityRefusedError, match="Debug"):
         appraise(debug, msgspec.structs.replace(expected(), debug=True), binding=binding())

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from support.samples.machines import OTHER_CODE, PPIDS, platform, verified
 
 from keyhouse.attestation import Measurements, Verdict, read_form
+from keyhouse.attestation.kinds.table import read_report
 from keyhouse.attestation.origin.proof import Judge, require_line
 from keyhouse.attestation.origin.rule import AcceptedCode, OriginRefusedError, OriginRule, code_of
 from keyhouse.attestation.quote.binding import entry_report_data, report_data
-from keyhouse.attestation.quote.report import read_report
 from keyhouse.transparency.line import (
     Adopted,
     Created,

@@ -34,7 +34,7 @@ from keyhouse.attestation import (
 from keyhouse.attestation.collateral.cache import MOST_KEPT, CollateralCache, Kept, with_newer_lists
 from keyhouse.attestation.collateral.facts import require_sound
 from keyhouse.attestation.collateral.pccs import PATIENCE, Pccs
-from keyhouse.attestation.collateral.source import (
+from keyhouse.attestation.sources.pccs_source import (
     AT_ONCE,
     FAILED_WITHIN,
     MOST_FAILED,

@@ -21,8 +21,8 @@ from keyhouse.attestation import (
     read_collateral,
     read_form,
 )
+from keyhouse.attestation.kinds.table import read_report
 from keyhouse.attestation.platforms.gramine import GraminePlatform, open_gramine
-from keyhouse.attestation.quote.report import read_report
 from keyhouse.base.secret import Secret
 from keyhouse.journal import DirectoryHome, Fresh
 from keyhouse.journal.directory.found import WrongPlatformError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from support.samples.snp_vms import SNP, collateral
+from support.samples.snp_vms import SNP, collateral, snp_of
 
 from keyhouse.attestation import (
     NoSealingKeyError,
@@ -15,7 +15,7 @@ from keyhouse.attestation import (
     Verifier,
 )
 from keyhouse.attestation.platforms.tsm import ReportFolders, SnpPlatform, open_snp
-from keyhouse.wire.snp import SnpIdentity
+from keyhouse.wire.kinds.snp import SnpIdentity
 from keyhouse_simulation import SimulatedPlatform, SnpVm, make_machine
 from keyhouse_simulation.platform import utc_now
 from keyhouse_simulation.tsm import TsmReports
@@ -79,6 +79,5 @@ def test_the_simulated_machine_is_seen_through_the_same_directory() -> None:
     platform = MACHINE.seen_by(identity)
     verifier = Verifier(platform.root_ca, platform.amd_roots)
     found = verifier.verify(platform.quote(DATA), collateral, utc_now())
-    assert found.snp is not None
-    assert (found.snp.measurement, found.snp.vmpl) == (b"\xab" * 48, 2)
-    assert replace(found.snp, vmpl=0).host_data.hex() == SNP["HostData"]
+    assert (snp_of(found).measurement, snp_of(found).vmpl) == (b"\xab" * 48, 2)
+    assert replace(snp_of(found), vmpl=0).host_data.hex() == SNP["HostData"]

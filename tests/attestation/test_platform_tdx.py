@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from support.samples.confidential_vms import td_of
 from support.samples.hardware import SGX_QUOTE, TDX_QUOTE, Tsm
 
 from keyhouse.attestation import (
@@ -17,8 +18,8 @@ from keyhouse.attestation import (
     SealPolicy,
     read_form,
 )
+from keyhouse.attestation.kinds.table import read_report
 from keyhouse.attestation.platforms.tsm import ReportFolders, TdxPlatform, open_tdx
-from keyhouse.attestation.quote.report import read_report
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_the_domain_is_what_its_quote_says(tsm: Tsm) -> None:
     assert platform.kind == "tdx"
     assert platform.root_ca == INTEL_SGX_ROOT
     quoted = read_report(read_form(platform.quote(b"n" * 64)))
-    assert quoted.td == read_report(read_form(TDX_QUOTE)).td
+    assert td_of(quoted) == td_of(read_report(read_form(TDX_QUOTE)))
 
 
 def test_quotes_carry_the_report_data_that_were_asked_for(tsm: Tsm) -> None:

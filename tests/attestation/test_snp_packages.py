@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.samples.snp_vms import SNP, verdict
+from support.samples.snp_vms import SNP, snp_of, verdict
 
 from keyhouse.attestation import (
     ExpectedIdentity,
@@ -18,11 +18,10 @@ from keyhouse.attestation import (
     write_expected_identity,
 )
 from keyhouse.attestation.appraisal import PackageRefusedError, Rule, admit, mismatches
-from keyhouse.attestation.quote.snp import snp_differences, snp_identity_of
-from keyhouse.wire.exact_fields import Difference
+from keyhouse.wire.kinds.identity import Difference
+from keyhouse.wire.kinds.snp import SnpIdentity
+from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse.wire.package import Package
-from keyhouse.wire.snp import SnpIdentity
-from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from keyhouse_simulation.platform import utc_now
 
@@ -138,12 +137,11 @@ def test_what_is_played_back_is_refused() -> None:
 
 
 def test_turin_has_a_version_more() -> None:
-    assert REAL.snp is not None
     tcb = SnpTcb(1, 2, 3, 4, 5)
     turin = msgspec.structs.replace(
-        REAL.snp, product="Turin", reported_tcb=tcb, committed_tcb=tcb, current_tcb=tcb,
+        snp_of(REAL), product="Turin", reported_tcb=tcb, committed_tcb=tcb, current_tcb=tcb,
         launch_tcb=tcb)  # fmt: skip
-    found = msgspec.structs.replace(REAL, snp=turin)
+    found = msgspec.structs.replace(REAL, measurements=turin)
     floor = {"Bootloader": 1, "TEE": 2, "SNP": 3, "Microcode": 4, "FMC": 5}
     assert refused_by(named(Product="Turin", MinimumTCB=floor), found) is None
     over = named(Product="Turin", MinimumTCB={**floor, "FMC": 6})
@@ -166,20 +164,19 @@ def test_attestation_files_name_it_by_the_same_rules() -> None:
 
 
 def test_an_identity_that_is_read_from_a_report_has_its_level_and_its_key() -> None:
-    lent = verdict(MACHINE, report_data(BOUND), vmpl=2).snp
+    lent = snp_of(verdict(MACHINE, report_data(BOUND), vmpl=2))
     assert lent is not None
     lent = msgspec.structs.replace(lent, signing_key="VLEK")
-    assert snp_identity_of(lent) == msgspec.structs.replace(IDENTITY, vmpl=2, signing_key="VLEK")
+    assert lent.identity == msgspec.structs.replace(IDENTITY, vmpl=2, signing_key="VLEK")
 
 
 def test_differences_say_what_was_found_and_name_the_first_version_that_is_too_low() -> None:
-    assert REAL.snp is not None
     milan = msgspec.structs.replace(IDENTITY, product="Milan")
-    unread = msgspec.structs.replace(REAL.snp, product="")
-    for measured, found in ((REAL.snp, "Genoa"), (unread, "unknown")):
-        assert list(snp_differences(measured, milan)) == [Difference("Product", found, "Milan")]
+    unread = msgspec.structs.replace(snp_of(REAL), product="")
+    for measured, found in ((snp_of(REAL), "Genoa"), (unread, "unknown")):
+        assert list(measured.differences(milan)) == [Difference("Product", found, "Milan")]
     higher = msgspec.structs.replace(IDENTITY, minimum_tcb=SnpTcb(11, 0, 23, 84))
-    [only] = snp_differences(REAL.snp, higher)
+    [only] = snp_of(REAL).differences(higher)
     assert only.found == (
         "lower in Bootloader (reported: Bootloader 10, TEE 0, SNP 23, Microcode 84)"
     )

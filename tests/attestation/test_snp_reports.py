@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from support.samples.snp_vms import snp_of
 
 from keyhouse.attestation import (
     AMD_ROOTS,
@@ -28,10 +29,9 @@ from keyhouse.attestation import (
     read_form,
 )
 from keyhouse.attestation.collateral.amd import read_amd_path
-from keyhouse.attestation.quote.snp import require_sound_snp, snp_identity_of
-from keyhouse.attestation.quote.snp_form import SNP_REPORT, SnpCertificate, write_table
-from keyhouse.attestation.snp.authority import find_authority, newest_list
-from keyhouse.attestation.snp.verify import require_endorsed
+from keyhouse.attestation.kinds.snp.authority import find_authority, newest_list
+from keyhouse.attestation.kinds.snp.form import SNP_REPORT, SnpCertificate, write_table
+from keyhouse.attestation.kinds.snp.verify import require_endorsed
 from keyhouse.attestation.vendor_roots import AMD_ROOTS_SHA256
 from keyhouse_simulation import Endorsement, SimulatedPlatform, SnpVm, amd_vendor, make_machine
 from keyhouse_simulation.amd_certificates import issue_amd_authority, issue_amd_list
@@ -81,7 +81,7 @@ def test_the_recorded_report_is_signed_by_a_chip_of_amds() -> None:
     assert report.measured.product == "Milan"
     assert report.measured.measurement.hex().startswith("7a1e5c266c0108dbc9bb94fa92695132")
     assert report.measured.reported_tcb == SnpTcb(3, 0, 8, 115)
-    require_sound_snp(report.measured)
+    report.measured.require_sound()
 
 
 def test_the_key_may_be_in_the_collateral_instead() -> None:
@@ -150,7 +150,7 @@ def test_a_real_vm_that_can_be_debugged_is_not_trusted() -> None:
     form = read_form(report + write_table({SnpCertificate.VCEK: vcek}))
     found, _, _ = require_endorsed(form, AUTHORITIES, AMD_ROOTS, AT)
     with pytest.raises(QuoteRefusedError, match="can be debugged"):
-        require_sound_snp(found.measured)
+        found.measured.require_sound()
 
 
 def test_a_report_of_another_chip_does_not_fit_the_certificate() -> None:
@@ -197,7 +197,7 @@ def test_real_reports_of_each_version_line_and_kind_of_key_verify(name: str) -> 
         read_form(quote), AUTHORITIES, AMD_ROOTS, said.at
     )
     found = report.measured
-    require_sound_snp(found)
+    found.require_sound()
     assert (report.version, found.product) == (said.version, said.product)
     assert (found.signing_key, found.vmpl) == (said.signing_key, said.vmpl)
     assert (found.reported_tcb, found.committed_tcb) == (said.reported, said.committed)
@@ -219,8 +219,7 @@ def test_a_real_report_verifies_with_the_real_revocation_list_of_its_line() -> N
     amd = msgspec.structs.replace(AUTHORITIES, lists=LISTS)
     verifier = Verifier(INTEL_SGX_ROOT, AMD_ROOTS)
     found = verifier.verify(LISTED, amd, WHEN_LISTED)
-    assert found.snp is not None
-    assert found.snp.product == "Milan"
+    assert snp_of(found).product == "Milan"
     assert found.freshness.root_crl_number == 3
     assert found.freshness.issued == datetime(2022, 5, 9, 17, 7, 45, tzinfo=UTC)
     assert found.freshness.expires == datetime(2023, 5, 9, 23, tzinfo=UTC)
@@ -329,11 +328,10 @@ def verified(quote: bytes, collateral: AmdCollateral = COLLATERAL, at: datetime 
 def test_what_the_machine_says_is_in_the_verdict(vm: SnpVm, said: Endorsement) -> None:
     found = verified(quote_of(vm, said))
     assert (found.tee, found.tcb_status, found.report_data) == (Tee.SNP, None, DATA)
-    assert found.snp is not None
-    assert found.snp.product == "Genoa"
-    assert found.snp.measurement == vm.measurement
-    assert found.snp.reported_tcb == SnpTcb(10, 0, 23, 84)
-    assert found.vm == snp_identity_of(found.snp)
+    assert snp_of(found).product == "Genoa"
+    assert snp_of(found).measurement == vm.measurement
+    assert snp_of(found).reported_tcb == SnpTcb(10, 0, 23, 84)
+    assert found.vm == snp_of(found).identity
     assert found.freshness.issued == datetime(2020, 1, 1, tzinfo=UTC)
     of_enclaves = (found.mrenclave, found.mrsigner, found.isvprodid, found.isvsvn, found.fmspc)
     assert (of_enclaves, found.debug) == ((b"", b"", 0, 0, b""), False)
@@ -341,14 +339,14 @@ def test_what_the_machine_says_is_in_the_verdict(vm: SnpVm, said: Endorsement) -
 
 def test_authorities_beside_the_report_need_not_be_in_the_collateral() -> None:
     quote = MACHINE.snp_quote(None, DATA)
-    assert verified(quote, AmdCollateral(lists=COLLATERAL.lists)).snp is not None
+    assert snp_of(verified(quote, AmdCollateral(lists=COLLATERAL.lists))) is not None
 
 
 def test_a_chip_whose_certificate_has_eight_bytes_has_zeros_after_them_in_its_reports() -> None:
     content, short = MACHINE.chip.report(SnpVm(), DATA)[:0x2A0], MACHINE.chip.chip_id[:8]
     table = write_table({SnpCertificate.VCEK: MACHINE.chip.endorsed(Endorsement(chip=short))})
     padded = content[:0x1A8] + bytes(56) + content[0x1E0:]
-    found = verified(MACHINE.chip.signed(padded) + table).snp
+    found = snp_of(verified(MACHINE.chip.signed(padded) + table))
     assert found is not None
     assert found.chip_id == short + bytes(56)
     for last in (0x1A8, 0x1DF):
@@ -436,7 +434,7 @@ def test_a_platform_that_hides_its_chip_is_refused_for_that() -> None:
 
 def test_each_kind_has_its_own_roots_and_collateral() -> None:
     quote = MACHINE.snp_quote(None, DATA)
-    assert verified(quote).snp is not None
+    assert snp_of(verified(quote)) is not None
     with pytest.raises(QuoteRefusedError) as refused:
         Verifier(MACHINE.root_ca).verify(quote, COLLATERAL, AT)
     assert refused.value.reason is QuoteProblem.CHAIN
@@ -506,7 +504,7 @@ def test_a_root_beside_the_report_has_to_be_the_pinned_one() -> None:
     report = MACHINE.chip.report(SnpVm(), DATA)
     with pytest.raises(QuoteRefusedError):
         verified(report + write_table(table))
-    assert verified(report + write_table({**table, SnpCertificate.ARK: ROOT})).snp is not None
+    assert snp_of(verified(report + write_table({**table, SnpCertificate.ARK: ROOT}))) is not None
 
 
 # --- files of collateral ---
@@ -520,7 +518,7 @@ def test_files_are_read_as_amd_gives_them_out(tmp_path: Path) -> None:
     found = read_amd_path(tmp_path)
     assert found.lists == COLLATERAL.lists
     assert len(found.certificates) == 3
-    assert verified(MACHINE.chip.report(SnpVm(), DATA), found).snp is not None
+    assert snp_of(verified(MACHINE.chip.report(SnpVm(), DATA), found)) is not None
 
 
 @pytest.mark.parametrize(

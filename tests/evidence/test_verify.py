@@ -35,7 +35,7 @@ from keyhouse.transparency.leaf import ManifestUpdated, Recovered, Started, obje
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import Policy
 from keyhouse.transparency.tree import Frontier
-from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.kinds.tdx import TdxIdentity
 
 DAY = timedelta(days=1)
 GOOD = (GOLDEN / "deployment.evidence.json").read_bytes()

@@ -11,8 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from keyhouse.attestation import Platform
-from keyhouse.attestation.quote.form import read_form
-from keyhouse.attestation.quote.report import read_report
+from keyhouse.attestation.kinds.table import read_form, read_report
 from keyhouse.launcher import LaunchRefusedError, make_credentials, quote_over, read_names
 from keyhouse.launcher.activation import read_mesh_address
 from keyhouse.wire.address import Address

@@ -7,7 +7,7 @@ from support.samples.confidential_vms import TDX
 from support.samples.manifests import package_refused, package_warned
 from support.samples.snp_vms import SNP
 
-from keyhouse.wire.snp import is_debugged, policy_fault, snp_bits
+from keyhouse.wire.kinds.snp import SnpIdentity, is_debugged, policy_fault
 
 FLOOR = SNP["MinimumTCB"]
 
@@ -86,8 +86,8 @@ BITS = {
 
 
 def test_bits_of_the_policy_have_the_names_that_amd_gives_them() -> None:
-    assert snp_bits("Policy") == BITS
-    assert snp_bits("Measurement") is None
+    assert SnpIdentity.BITS["Policy"] == BITS
+    assert "Measurement" not in SnpIdentity.BITS
     for bit in range(64):
         policy = (1 << 17 | 1 << bit).to_bytes(8, "little")
         assert is_debugged(policy) == (bit == 19)

@@ -28,7 +28,7 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.platforms.find import SIMULATED_BUNDLES, SimulatedTcb
 from keyhouse.base.errors import RefusedError
-from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse_simulation import COORDINATOR, FolderDamagedError, add_machine, open_platform
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

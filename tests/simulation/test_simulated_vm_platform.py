@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.samples.confidential_vms import td_of
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,
@@ -20,9 +21,8 @@ from keyhouse.attestation import (
 from keyhouse.attestation.platforms.files import read_file, write_file
 from keyhouse.attestation.platforms.find import open_for_quotes
 from keyhouse.attestation.platforms.tsm import ReportFolders, open_tdx
-from keyhouse.attestation.quote.td import identity_of
 from keyhouse.launcher import make_credentials, quote_over, read_names
-from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse_simulation import ConfidentialVm, SimulatedPlatform, make_machine
 from keyhouse_simulation.confidential_vm import SimulatedVm
 from keyhouse_simulation.platform import utc_now
@@ -46,8 +46,7 @@ def test_it_quotes_the_vm_that_was_named_and_fills_in_what_was_not() -> None:
     platform: Platform = MACHINE.seen_by(NAMED)
     raw = quote_over(CERTIFICATE, platform)
     found = Verifier(MACHINE.root_ca).verify(raw, MACHINE.td_collateral, utc_now())
-    assert found.td is not None
-    identity = identity_of(found.td)
+    identity = td_of(found).identity
     assert (identity.mrtd, identity.rtmr2, identity.mr_owner) == ("ab" * 48, "cd" * 48, "ef" * 48)
     other = ConfidentialVm()
     assert (identity.rtmr1, identity.mr_seam) == (other.rtmrs[1].hex(), other.mrseam.hex())

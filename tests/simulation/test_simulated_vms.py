@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import dcap_qvl  # type: ignore[import-untyped]  # its stubs lack py.typed
 import msgspec
 import pytest
+from support.samples.confidential_vms import td_of
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,
@@ -78,8 +79,7 @@ def test_quotes_of_vms_verify_in_each_form(form: TdxQuoteForm) -> None:
     found = VERIFIER.verify(quote_of(form), GOOD.td_collateral, NOW)
     assert (found.tee, found.tcb_status, found.debug) == (Tee.TDX, TcbStatus.UP_TO_DATE, False)
     assert found.report_data == DATA
-    assert found.td is not None
-    assert (found.td.mrtd, found.td.rtmrs) == (WHO.mrtd, WHO.rtmrs)
+    assert (td_of(found).mrtd, td_of(found).rtmrs) == (WHO.mrtd, WHO.rtmrs)
 
 
 @pytest.mark.parametrize("form", TdxQuoteForm)

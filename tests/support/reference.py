@@ -13,6 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+import msgspec
+
+from keyhouse import server
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.authority.recovery.shares import RecoveryHolder
 from keyhouse.base import errors
@@ -36,15 +39,15 @@ from keyhouse.launcher.settings import RUN_SETTINGS
 from keyhouse.manifest import templates
 from keyhouse.manifest.source.schema import manifest_schema
 from keyhouse.server.client_api import ROUTES, Route
-from keyhouse.server.client_api.description.openapi import openapi
 from keyhouse.server.metrics.names import METRICS
 from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.server.process.settings import SETTINGS
 from keyhouse.wire.plan import Effect
 from support import command_reference
+from support.openapi.document import openapi
 from support.trusted_code import section
 
-__all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed"]
+__all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed", "served_openapi"]
 
 recovery_index = import_module(
     "keyhouse.authority.recovery.index"
@@ -258,6 +261,14 @@ DOCUMENTS: Final[Mapping[str, Callable[[], str]]] = {
 }
 """Files that are made as a whole."""
 
+SERVED: Final = Path(server.__file__).parent / "client_api" / "openapi.json"
+"""The description of the interface, as the coordinator serves it."""
+
+
+def served_openapi() -> bytes:
+    """Return the content of ``SERVED``."""
+    return msgspec.json.encode(openapi(ROUTES)) + b"\n"
+
 
 def _json(document: object) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -266,5 +277,6 @@ def _json(document: object) -> str:
 if __name__ == "__main__":
     for name, made in DOCUMENTS.items():
         (REFERENCE / name).write_text(made(), encoding="utf-8")
+    SERVED.write_bytes(served_openapi())
     for path in sorted(REFERENCE.glob("*.md")):
         path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -40,12 +40,17 @@ def code_lines(text: str) -> int:
 
 
 def parts_below(folder: Path) -> list[Part]:
-    """Return each Python file of Keyhouse below ``folder``, which contains ``keyhouse/``."""
+    """Return each file of Keyhouse below ``folder``, which contains ``keyhouse/``.
+
+    A file of data, such as the served description of the interface, has no lines with code.
+    """
     found = []
-    for path in sorted((folder / "keyhouse").rglob("*.py")):
+    for path in sorted((folder / "keyhouse").rglob("*.*")):
+        if path.suffix not in {".py", ".json"}:
+            continue
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
-        lines = code_lines(content.decode("utf-8"))
+        lines = code_lines(content.decode("utf-8")) if path.suffix == ".py" else 0
         found.append(Part(path.relative_to(folder).as_posix(), lines, digest))
     return found
 

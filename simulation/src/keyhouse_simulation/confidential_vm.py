@@ -10,7 +10,7 @@ import msgspec
 
 from keyhouse.attestation import Platform
 from keyhouse.attestation.platforms.tsm import ReportFolders, SnpPlatform, TdxPlatform, TsmPlatform
-from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse_simulation.parameters import ConfidentialVm
 from keyhouse_simulation.tsm import TsmReports
 

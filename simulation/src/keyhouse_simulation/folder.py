@@ -52,7 +52,7 @@ from keyhouse.base.durable_files import replace_file, sync_directory, sync_file
 from keyhouse.base.errors import BrokenError, RefusedError
 from keyhouse.base.openers import without_links
 from keyhouse.base.printable import os_reason
-from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse_simulation import amd_vendor
 from keyhouse_simulation.machine import Machine, make_machine, pem
 from keyhouse_simulation.parameters import COORDINATOR, Enclave, Parameters

@@ -22,9 +22,9 @@ from keyhouse.attestation import (
 from keyhouse.attestation.platforms.find import SIMULATED_AMD
 from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
 from keyhouse.base.secret import Secret
-from keyhouse.wire.snp import SnpIdentity
-from keyhouse.wire.tdx import TdxIdentity
-from keyhouse.wire.vm_identity import VmIdentity
+from keyhouse.wire.kinds.identity import VmIdentity
+from keyhouse.wire.kinds.snp import SnpIdentity
+from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse_simulation.machine import Machine
 from keyhouse_simulation.paperwork import issue_collateral
 from keyhouse_simulation.parameters import ConfidentialVm, Enclave, Parameters, SnpVm
@@ -130,6 +130,8 @@ class SimulatedPlatform:
 
             snp = snp_vm_named(workload, self._parameters.snp)
             return SimulatedSnpVm(lambda data: self.snp_quote(snp, data), self)
+        if not isinstance(workload, Measurements):
+            raise TypeError(f"the simulated machine has no VMs of {workload.FIELD}")
         enclave = Enclave(measurements=workload)
         parameters = msgspec.structs.replace(self._parameters, enclave=enclave)
         return type(self)(self._machine, parameters, collateral=self.collateral)

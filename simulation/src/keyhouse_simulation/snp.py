@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from keyhouse.attestation.quote.snp_form import SnpCertificate, write_table
-from keyhouse.wire.snp import SnpIdentity
+from keyhouse.attestation.kinds.snp.form import SnpCertificate, write_table
+from keyhouse.wire.kinds.snp import SnpIdentity
 from keyhouse_simulation import amd_vendor
 from keyhouse_simulation.amd_certificates import issue_endorsement
 from keyhouse_simulation.machine import Machine

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock, Thread
 
-from keyhouse.attestation.quote.snp_form import SNP_REPORT, starts_snp_report
+from keyhouse.attestation.kinds.snp.form import SNP_REPORT, starts_snp_report
 
 _BLOB = 64
 _PAGES = 16_384  # bytes of the host's buffer

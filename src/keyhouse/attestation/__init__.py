@@ -10,14 +10,8 @@ message.
 from keyhouse.attestation.collateral.amd import AmdCollateral, read_amd_collateral
 from keyhouse.attestation.collateral.bundle import Collateral, read_collateral, write_collateral
 from keyhouse.attestation.collateral.facts import CollateralFacts, read_facts, require_sound
-from keyhouse.attestation.collateral.marks import (
-    Mark,
-    marks_of,
-    marks_of_amd,
-    newer_marks,
-    require_as_new,
-)
-from keyhouse.attestation.collateral.platform_kind import PckCa, PlatformKind, platform_kind
+from keyhouse.attestation.collateral.marks import Mark, marks_of, newer_marks, require_as_new
+from keyhouse.attestation.collateral.platform_kind import PckCa, PlatformKind
 from keyhouse.attestation.errors import (
     CollateralRefusedError,
     CollateralUnavailableError,
@@ -34,6 +28,9 @@ from keyhouse.attestation.identity import (
     require_enclave,
     write_expected_identity,
 )
+from keyhouse.attestation.kinds.platform import platform_kind
+from keyhouse.attestation.kinds.snp.verify import marks_of_amd
+from keyhouse.attestation.kinds.table import add_header, read_form
 from keyhouse.attestation.platforms.files import (
     NoSealingKeyError,
     PlatformUnusableError,
@@ -47,9 +44,9 @@ from keyhouse.attestation.quote.binding import (
     report_data,
     start_report_data,
 )
-from keyhouse.attestation.quote.form import QuoteForm, Tee, add_header, read_form
+from keyhouse.attestation.quote.form import QuoteForm, Tee
 from keyhouse.attestation.quote.verdict import Verdict
 from keyhouse.attestation.vendor_roots import AMD_ROOTS, INTEL_SGX_ROOT
 from keyhouse.attestation.verifier import Verifier, require_dcap
-from keyhouse.wire.snp import SnpTcb
+from keyhouse.wire.kinds.snp import SnpTcb
 from keyhouse.wire.tcb_status import TcbStatus

@@ -16,9 +16,8 @@ from keyhouse.attestation.errors import IdentityRefusedError
 from keyhouse.attestation.quote.binding import require_binding
 from keyhouse.attestation.quote.form import Tee
 from keyhouse.attestation.quote.verdict import Verdict, tee_of
-from keyhouse.wire.snp import SnpIdentity
+from keyhouse.wire.kinds.identity import VmIdentity
 from keyhouse.wire.tcb_status import TcbStatus
-from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm
 
 if TYPE_CHECKING:
     from keyhouse.wire.package import Package
@@ -136,8 +135,8 @@ def mismatches(verdict: Verdict, package: "Package") -> tuple[Mismatch, ...]:
 
 
 def _all(verdict: Verdict, package: "Package", binding: bytes | None) -> Iterator[Mismatch]:
-    # AMD states no TCB status and no advisories. A package with SNP has MinimumTCB instead.
-    if not (verdict.tee is Tee.SNP and isinstance(package.vm, SnpIdentity)):
+    # Without a status of the vendor, the identity in the package states required versions.
+    if verdict.tee.states_tcb or verdict.tee is not tee_of(package.vm):
         yield from _platform(verdict, package)
     if binding is not None:
         yield from _check(Rule.REPORT_DATA, lambda: require_binding(verdict.report_data, binding))
@@ -176,7 +175,7 @@ def _wrong_kind(found: Tee, wanted: Tee) -> Mismatch:
 def _confidential_vm(
     verdict: Verdict, package: "Package", wanted: VmIdentity
 ) -> Iterator[Mismatch]:
-    kind = kind_of_vm(wanted)
+    kind = wanted.FIELD
     if verdict.debug:
         yield _debug(wanted=False)
     both = bool(package.debug or package.unique_id or package.signer_id)
@@ -185,12 +184,12 @@ def _confidential_vm(
         yield Mismatch(
             Rule.IDENTITY, f"the package names both an enclave and {kind}", "keep one of the two"
         )
-    first = wanted.measurement if isinstance(wanted, SnpIdentity) else wanted.mrtd
-    if not first or verdict.vm is None:
-        hint = "give SNP.Measurement" if isinstance(wanted, SnpIdentity) else "give TDX.MRTD"
+    first = wanted.first_field()
+    if not wanted.texts()[first] or verdict.measurements is None:
+        hint = f"give {kind}.{first}"
         yield Mismatch(Rule.IDENTITY, "the package names no confidential VM", hint)
         return
-    for each in verdict.differences(wanted):
+    for each in verdict.measurements.differences(wanted):
         yield _difference(f"{kind}.{each.field}", each.found, each.wanted, what="confidential VM")
 
 

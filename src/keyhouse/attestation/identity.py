@@ -14,10 +14,9 @@ from keyhouse.base.errors import BadRequestError, Problem
 from keyhouse.base.readable import Readable
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.json_decoder import UnreadableError, nearest, read
-from keyhouse.wire.snp import SnpIdentity
+from keyhouse.wire.kinds.identity import VmIdentity
+from keyhouse.wire.kinds.named_vm import NamedVm
 from keyhouse.wire.tcb_status import TcbStatus
-from keyhouse.wire.tdx import TdxIdentity
-from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm, lower_case, problems_of_identity
 
 _ID = 32
 _MAX_NUMBER = 0xFFFF
@@ -26,7 +25,7 @@ _MAX_NONCE = 1024
 _VM = "confidential VM"
 
 
-class ExpectedIdentity(Readable, frozen=True, kw_only=True):
+class ExpectedIdentity(NamedVm, Readable, frozen=True, kw_only=True):
     """The coordinator, or several versions of it, that a client trusts.
 
     An identity that would admit any enclave raises ``ConfigurationRefusedError``. It must have a
@@ -43,21 +42,15 @@ class ExpectedIdentity(Readable, frozen=True, kw_only=True):
     accepted_tcb_statuses: tuple[TcbStatus, ...] = ()
     accepted_advisories: tuple[str, ...] = ()
     nonce: bytes = b""
-    tdx: TdxIdentity | None = None  # a confidential VM instead of an enclave
-    snp: SnpIdentity | None = None
-
-    @property
-    def vm(self) -> VmIdentity | None:
-        """The expected confidential VM, or None for an enclave."""
-        return self.tdx if self.snp is None else self.snp
 
     def __post_init__(self) -> None:
         for field in ("accepted_tcb_statuses", "accepted_advisories"):
             listed = getattr(self, field)
             if isinstance(listed, str):  # `in` would accept any part of the text as an entry
                 raise TypeError(f"{field} is a tuple: {field}=({listed!r},)")
-        if self.tdx is not None and self.snp is not None:
-            raise _configuration("it names both TDX and SNP")
+        if len(self.vms) > 1:
+            names = " and ".join(each.FIELD for each in self.vms)
+            raise _configuration(f"it names both {names}")
         if self.vm is not None:
             self._require_only(self.vm)
             return
@@ -73,17 +66,16 @@ class ExpectedIdentity(Readable, frozen=True, kw_only=True):
             raise _configuration("it would accept enclaves of other signers")
 
     def _require_only(self, vm: VmIdentity) -> None:
-        kind = kind_of_vm(vm)
+        kind = vm.FIELD
         if self.unique_id or self.signer_id or self.product_id or self.security_version:
             raise _configuration(f"it names both an enclave and {kind}")
         if problems := [
-            Problem(f"{kind}.{found.at}", found.problem, found.hint)
-            for found in problems_of_identity(vm)
+            Problem(f"{kind}.{found.at}", found.problem, found.hint) for found in vm.problems()
         ]:
             raise _configuration("; ".join(map(str, problems)), problems)
 
 
-class _File(msgspec.Struct, frozen=True):
+class _File(NamedVm, frozen=True):
     unique_id: str = msgspec.field(default="", name="UniqueID")
     signer_id: str = msgspec.field(default="", name="SignerID")
     security_version: int = msgspec.field(default=0, name="SecurityVersion")
@@ -93,8 +85,6 @@ class _File(msgspec.Struct, frozen=True):
     advisories: tuple[str, ...] = msgspec.field(default=(), name="AcceptedAdvisories")
     nonce: str = msgspec.field(default="", name="Nonce")
     skip: bool = msgspec.field(default=False, name="InsecureSkipVerify")
-    tdx: TdxIdentity | None = msgspec.field(default=None, name="TDX")
-    snp: SnpIdentity | None = msgspec.field(default=None, name="SNP")
 
 
 def read_expected_identity(data: bytes) -> ExpectedIdentity:
@@ -123,8 +113,7 @@ def read_expected_identity(data: bytes) -> ExpectedIdentity:
         accepted_tcb_statuses=tuple(_status(*each) for each in enumerate(file.statuses)),
         accepted_advisories=file.advisories,
         nonce=_nonce(file.nonce),
-        tdx=None if file.tdx is None else lower_case(file.tdx),
-        snp=None if file.snp is None else lower_case(file.snp),
+        **file.vms_in_lower_case(),
     )
 
 
@@ -139,8 +128,7 @@ def write_expected_identity(expected: ExpectedIdentity) -> bytes:
         "AcceptedTCBStatuses": expected.accepted_tcb_statuses,
         "AcceptedAdvisories": expected.accepted_advisories,
         "Nonce": binascii.b2a_base64(expected.nonce, newline=False).decode(),
-        "TDX": expected.tdx,
-        "SNP": expected.snp,
+        **{each.FIELD: each for each in expected.vms},
     }
     given = {name: value for name, value in fields.items() if value}
     return msgspec.json.format(msgspec.json.encode(given), indent=2) + b"\n"
@@ -155,7 +143,7 @@ def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) ->
     TCB status; ``MinimumTCB`` replaces it. Sources: wire reference, "Attestation configuration
     file"; manifest format, "TCB status and advisories".
     """
-    if not (verdict.snp is not None and expected.snp is not None):
+    if verdict.tee.states_tcb or verdict.tee is not tee_of(expected.vm):
         accept_tcb(
             verdict.tcb_status,
             verdict.advisories,
@@ -177,10 +165,10 @@ def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) ->
 
 
 def _match_confidential_vm(verdict: Verdict, wanted: VmIdentity) -> None:
-    if verdict.vm is None:
-        raise _mismatch(kind_of_vm(wanted), "the quote has no measurements of it", _VM)
-    for each in verdict.differences(wanted):
-        raise _mismatch(f"{kind_of_vm(wanted)}.{each.field}", f"its own is {each.found}", _VM)
+    if verdict.measurements is None:
+        raise _mismatch(wanted.FIELD, "the quote has no measurements of it", _VM)
+    for each in verdict.measurements.differences(wanted):
+        raise _mismatch(f"{wanted.FIELD}.{each.field}", f"its own is {each.found}", _VM)
 
 
 class EnclaveCode(NamedTuple):

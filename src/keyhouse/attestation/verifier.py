@@ -1,168 +1,36 @@
-"""Verifies quotes, in the same way for Intel's root and for a simulated root.
+"""Verifies evidence of any kind. Data of one kind never counts for another kind."""
 
-dcap-qvl does the cryptography: signatures, certificate chains, revocation, TCB levels, the quoting
-enclave, no debug. This module adds the checks that dcap-qvl leaves open:
-
-0. Check the exact length of the quote, because dcap-qvl ignores trailing bytes (``read_form``).
-1. Check that all certificate chains end in the pinned root, because dcap-qvl ignores their last
-   certificates. Verify the chains and the signed parts, so that forged bytes cannot abort the
-   process (``authentic``).
-2. Check that TCB info and QE identity have the known versions, which dcap-qvl does not check. Their
-   evaluation numbers must be equal; otherwise an attacker could combine an old, more permissive
-   part with a newer part. The TCB info must be for the TEE of the quote.
-3. Verify with dcap-qvl.
-4. Compare the pceId of the verified PCK certificate with the TCB info.
-5. Check that every part of the collateral is in its time, including revocation lists.
-
-Messages of dcap-qvl are never shown. A search for known words selects our own text.
-
-Reports of SEV-SNP have another format, other roots and other collateral. ``snp.verify`` verifies
-them. Data of one kind never counts for the other kind.
-"""
-
-import functools
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final, Literal
-
-import msgspec
+from datetime import datetime
 
 from keyhouse.attestation.collateral.amd import AmdCollateral
-from keyhouse.attestation.collateral.authentic import (
-    issued_pck_chain,
-    require_signed,
-    require_vendor_root,
-)
+from keyhouse.attestation.collateral.authentic import require_vendor_root
 from keyhouse.attestation.collateral.bundle import Collateral
-from keyhouse.attestation.collateral.chain import require_same_authority, why_chain_refused
-from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError, reason_for, refusal
-from keyhouse.attestation.quote.form import QuoteForm, Tee, read_form
-from keyhouse.attestation.quote.report import read_report
-from keyhouse.attestation.quote.td import require_sound
-from keyhouse.attestation.quote.verdict import Freshness, Verdict
-from keyhouse.attestation.snp.authority import Roots
-from keyhouse.attestation.snp.verify import verify_snp
-from keyhouse.wire.tcb_status import TcbStatus
-
-if TYPE_CHECKING:
-    import dcap_qvl  # type: ignore[import-untyped]  # its stubs lack py.typed
-
-_Byte = Annotated[int, msgspec.Meta(ge=0, le=255)]
-Octets = tuple[_Byte, ...]
-
-
-# The platform is up to date, but the confidential VM was started before its update.
-_RELAUNCH: Final = {
-    "TDRelaunchAdvised": TcbStatus.OUT_OF_DATE,
-    "TDRelaunchAdvisedConfigurationNeeded": TcbStatus.OUT_OF_DATE_CONFIGURATION_NEEDED,
-}
-
-
-class TcbClaims(msgspec.Struct, kw_only=True):
-    """The merged state of platform, quoting enclave and (TDX) module."""
-
-    stated: str = msgspec.field(name="status")
-    advisory_ids: tuple[str, ...]
-    eval_data_number: int
-
-    def __post_init__(self) -> None:
-        _ = self.status  # an unknown status is an error as early as here
-
-    @property
-    def status(self) -> TcbStatus:
-        """What ``stated`` means in the words of manifests."""
-        return _RELAUNCH.get(self.stated) or TcbStatus(self.stated)
-
-
-class PckClaims(msgspec.Struct):
-    """The SGX extension of the verified PCK certificate."""
-
-    ppid: Octets
-    pce_id: Octets
-    fmspc: Octets
-
-
-class TcbLevel(msgspec.Struct):
-    """The matching level of the TCB info."""
-
-    tcb_date: datetime = msgspec.field(name="tcbDate")
-
-
-class PlatformClaims(msgspec.Struct):
-    """The platform, without its quoting enclave."""
-
-    tcb_level: TcbLevel
-    pck: PckClaims
-    pck_crl_num: int
-    root_ca_crl_num: int
-
-
-class Claims(msgspec.Struct):
-    """The used parts of ``dcap_qvl.QuoteClaims``. Dates are Unix seconds."""
-
-    tcb: TcbClaims
-    platform: PlatformClaims
-    latest_issue_date: int
-    earliest_expiration_date: int
-    qe_iden_latest_issue_date: int
-    qe_iden_earliest_expiration_date: int
-
-    @property
-    def issued(self) -> int:
-        """The newest issue date among all parts of the collateral."""
-        return max(self.latest_issue_date, self.qe_iden_latest_issue_date)
-
-    @property
-    def expires(self) -> int:
-        """The earliest end among all parts of the collateral."""
-        return min(self.earliest_expiration_date, self.qe_iden_earliest_expiration_date)
-
-
-_decoder = msgspec.json.Decoder(Claims)
-
-
-def read_claims(text: str) -> Claims:
-    """Return the claims in the library's JSON. An unknown status or shape is an error."""
-    return _decoder.decode(text)
-
-
-class _TcbInfo(msgspec.Struct, frozen=True):
-    id: Literal["SGX", "TDX"]
-    version: Literal[3]
-    tcb_type: Literal[0] = msgspec.field(name="tcbType")  # the rule for comparing levels
-    pce_id: str = msgspec.field(name="pceId")
-    evaluation_number: int = msgspec.field(name="tcbEvaluationDataNumber")
-
-
-class _QeIdentity(msgspec.Struct, frozen=True):
-    version: Literal[2]
-    evaluation_number: int = msgspec.field(name="tcbEvaluationDataNumber")
-
-
-_tcb_info_decoder = msgspec.json.Decoder(_TcbInfo)
-_qe_identity_decoder = msgspec.json.Decoder(_QeIdentity)
+from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError, refusal
+from keyhouse.attestation.kinds.dcap.verify import library
+from keyhouse.attestation.kinds.table import KINDS, Anchors, Roots, read_form
+from keyhouse.attestation.quote.verdict import Verdict
 
 
 class Verifier:
     """Verifies quotes under pinned root certificates, DER. Threads may share it.
 
-    ``root_ca``: the root for quotes of SGX and TDX. ``amd_roots``: the roots for SEV-SNP by line of
+    ``root_ca``: the root for quotes of SGX and TDX. ``amd_roots``: the roots of AMD by line of
     processors; without them its reports are refused. Raises ``ConfigurationRefusedError`` if
     ``root_ca`` is not a root certificate.
     """
 
     def __init__(self, root_ca: bytes, amd_roots: Roots | None = None) -> None:
         require_vendor_root(root_ca)
-        self._root_ca = root_ca
-        self._amd_roots = amd_roots or {}
+        self._anchors = Anchors(root_ca, amd_roots or {})
 
     @property
     def root_ca(self) -> bytes:
         """The pinned root of SGX and TDX, DER."""
-        return self._root_ca
+        return self._anchors.intel
 
     def load(self) -> None:
         """Load the library now, so that the first quote does not wait."""
-        _ = self._verifier
+        library(self._anchors.intel)
 
     def verify(self, quote: bytes, collateral: Collateral | AmdCollateral, at: datetime) -> Verdict:
         """Return the verdict of ``quote`` (raw, or with the 16-byte header) at the time ``at``.
@@ -173,146 +41,21 @@ class Verifier:
         if at.tzinfo is None:
             raise ValueError("the time of verification needs a zone")
         form = read_form(quote)
-        if form.tee is Tee.SNP and isinstance(collateral, AmdCollateral):
-            return verify_snp(form, collateral, self._amd_roots, at)
-        if form.tee is Tee.SNP or isinstance(collateral, AmdCollateral):
+        kind = KINDS[form.tee]
+        if not isinstance(collateral, kind.collateral):
             raise refusal(QuoteProblem.WRONG_PLATFORM)
-        return self._verify_dcap(form, collateral, at)
-
-    def _verify_dcap(self, form: QuoteForm, collateral: Collateral, at: datetime) -> Verdict:
-        pck = issued_pck_chain(form.chain, self._root_ca)  # 1
-        require_same_authority(pck, collateral, self._root_ca)
-        require_signed(collateral)
-        tcb_info = _matching_tcb_info(collateral)  # 2
-        _require_tee(form, tcb_info)
-        claims = self._claims(form, collateral, at)  # 3
-        if bytes(claims.platform.pck.pce_id).hex() != tcb_info.pce_id.lower():  # 4
-            raise QuoteRefusedError(
-                QuoteProblem.WRONG_PLATFORM,
-                "the collateral is for another platform: its pceId differs from the quote's",
-                hint="use the collateral of the platform that made the quote",
-            )
-        _require_in_time(claims, int(at.timestamp()))  # 5
-        return _verdict(form, claims)
-
-    @functools.cached_property
-    def _verifier(self) -> "dcap_qvl.QuoteVerifier":
-        import dcap_qvl  # imported at the first quote, because the import would delay a start
-
-        return dcap_qvl.QuoteVerifier(self._root_ca)
-
-    def _claims(self, form: QuoteForm, collateral: Collateral, at: datetime) -> Claims:
-        import dcap_qvl
-
-        seconds = int(at.timestamp())
-        try:
-            policy = dcap_qvl.QuotePolicy.claims_only(seconds)
-            given = _for_library(collateral)
-            found = self._verifier.verify_with_policy(form.raw, given, seconds, policy)
-            return read_claims(found.to_json())
-        except (KeyboardInterrupt, SystemExit, MemoryError):
-            raise
-        # A panic arrives as PanicException, which is not an Exception. A library built to abort
-        # raises nothing; the wheels of 0.7.0 are built so (see authentic.py).
-        except BaseException as exc:  # noqa: BLE001
-            reason = reason_for(str(exc))
-        if reason is QuoteProblem.CHAIN:
-            reason = why_chain_refused(form.chain, collateral, at)
-        raise refusal(reason)
-
-
-# Results that depend on the collateral alone are cached, because a coordinator verifies many quotes
-# with the same collateral.
-@functools.lru_cache(maxsize=64)
-def _for_library(collateral: Collateral) -> "dcap_qvl.QuoteCollateralV3":
-    import dcap_qvl
-
-    return dcap_qvl.QuoteCollateralV3(
-        collateral.pck_crl_issuer_chain,
-        collateral.root_ca_crl,
-        collateral.pck_crl,
-        collateral.tcb_info_issuer_chain,
-        collateral.tcb_info,
-        collateral.tcb_info_signature,
-        collateral.qe_identity_issuer_chain,
-        collateral.qe_identity,
-        collateral.qe_identity_signature,
-    )
+        return kind.verify(form, collateral, self._anchors, at)
 
 
 def require_dcap(quote: bytes) -> None:
-    """Raise ``QuoteRefusedError`` if ``quote``, of a coordinator, is a report of SEV-SNP.
+    """Raise ``QuoteRefusedError`` if ``quote``, of a coordinator, is a report of AMD.
 
     Coordinators verify the reports of workloads, because their settings include AMD's collateral.
     """
-    if read_form(quote).tee is Tee.SNP:
+    if not read_form(quote).tee.states_tcb:
         raise QuoteRefusedError(
             QuoteProblem.WRONG_PLATFORM,
             "the coordinator attests with a report of SEV-SNP; so far only other coordinators"
             " verify such reports",
             hint="run a coordinator that clients verify in SGX or TDX",
         )
-
-
-@functools.lru_cache(maxsize=64)
-def _matching_tcb_info(collateral: Collateral) -> _TcbInfo:
-    try:
-        tcb_info = _tcb_info_decoder.decode(collateral.tcb_info)
-        qe_identity = _qe_identity_decoder.decode(collateral.qe_identity)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        raise QuoteRefusedError(
-            QuoteProblem.COLLATERAL,
-            "the collateral's TCB info or QE identity is unreadable or has an unknown version",
-            hint="fetch the collateral again, TCB info of version 3 and QE identity of version 2",
-        ) from None
-    if tcb_info.evaluation_number != qe_identity.evaluation_number:
-        raise QuoteRefusedError(
-            QuoteProblem.COLLATERAL,
-            "TCB info and QE identity of the collateral have different evaluation numbers",
-            hint="fetch both at the same time",
-        )
-    return tcb_info
-
-
-def _require_tee(form: QuoteForm, tcb_info: _TcbInfo) -> None:
-    if tcb_info.id != form.tee.upper():
-        raise QuoteRefusedError(
-            QuoteProblem.WRONG_PLATFORM,
-            f"the collateral is for {tcb_info.id} quotes, and this is one of {form.tee.upper()}",
-            hint="SGX and TDX each need their own collateral: fetch the collateral for this quote",
-        )
-
-
-def _require_in_time(claims: Claims, at: int) -> None:
-    if at > claims.expires:
-        raise refusal(QuoteProblem.EXPIRED)
-    if at < claims.issued:
-        raise refusal(QuoteProblem.NOT_YET_VALID)
-
-
-def _verdict(form: QuoteForm, claims: Claims) -> Verdict:
-    report = read_report(form)
-    if report.debug:  # a second check: the library refuses debug quotes as well
-        raise refusal(QuoteProblem.DEBUG)
-    if report.td is not None:
-        require_sound(report.td)  # a second check, for reasons that the library knows
-    return Verdict(
-        **msgspec.structs.asdict(report),
-        tee=form.tee,
-        tcb_status=claims.tcb.status,
-        advisories=claims.tcb.advisory_ids,
-        tcb_date=claims.platform.tcb_level.tcb_date,
-        fmspc=bytes(claims.platform.pck.fmspc),
-        ppid=bytes(claims.platform.pck.ppid),
-        freshness=_freshness(claims),
-    )
-
-
-def _freshness(claims: Claims) -> Freshness:
-    return Freshness(
-        tcb_evaluation_number=claims.tcb.eval_data_number,
-        pck_crl_number=claims.platform.pck_crl_num,
-        root_crl_number=claims.platform.root_ca_crl_num,
-        issued=datetime.fromtimestamp(claims.issued, UTC),
-        expires=datetime.fromtimestamp(claims.expires, UTC),
-    )

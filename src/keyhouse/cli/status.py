@@ -8,7 +8,6 @@ from keyhouse.cli.output.line import check_rows, checks_json, knowers_in, line_r
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser import AsJson, command
 from keyhouse.cli.protection import RUNNING, Protection, protection_under
-from keyhouse.wire.vm_identity import kind_of_vm
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Verdict
@@ -100,7 +99,7 @@ def _object(seen: Seen, *, simulated: bool) -> dict[str, Any]:
         "tcbStatus": str(verdict.tcb_status),
         "advisories": list(verdict.advisories),
         "simulation": simulated,
-        **({} if verdict.vm is None else {kind_of_vm(verdict.vm): verdict.vm}),
+        **({} if verdict.vm is None else {verdict.vm.FIELD: verdict.vm}),
         "manifests": [] if line is None else list(line.manifests),
         "new": list(seen.news),
         "checks": checks_json(seen.proven),
@@ -112,7 +111,7 @@ def _tcb(verdict: "Verdict") -> str:
 
 
 def _identity(verdict: "Verdict") -> dict[str, str]:
-    from keyhouse.cli.output.measurements import rows_of_vm
+    from keyhouse.views.measurements import rows_of_vm
 
     if verdict.vm is not None:
         return rows_of_vm(verdict.vm)

@@ -182,7 +182,7 @@ def from_pccs(
     import asyncio
 
     from keyhouse.attestation.collateral.pccs import Pccs
-    from keyhouse.attestation.collateral.source import PccsSource
+    from keyhouse.attestation.sources.pccs_source import PccsSource
 
     pccs = Pccs(url, ca)
 

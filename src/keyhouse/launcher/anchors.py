@@ -20,7 +20,7 @@ from keyhouse.wire.address import CLIENT_API_PORT, Address
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral, ExpectedIdentity, Measurements
     from keyhouse.client.trust import CollateralFor, Trust, TrustedCoordinator
-    from keyhouse.wire.vm_identity import VmIdentity
+    from keyhouse.wire.kinds.identity import VmIdentity
 
 _LARGEST: Final = 65_536  # bytes
 _UNSET: Final = bytes(32)

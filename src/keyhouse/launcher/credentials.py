@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from keyhouse.attestation import Platform, quote_binding, report_data
-from keyhouse.attestation.quote.form import Tee, add_header, read_form
+from keyhouse.attestation.kinds.table import in_transport
 from keyhouse.base.key_usages import key_usage
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import LaunchRefusedError
@@ -104,7 +104,7 @@ def quote_over(certificate: bytes, platform: Platform) -> bytes:
     Source: wire reference, "Report data".
     """
     raw = platform.quote(report_data(quote_binding(certificate)))
-    return add_header(raw) if read_form(raw).tee is Tee.SGX else raw
+    return in_transport(raw)
 
 
 def _address(entry: str) -> IpAddress | None:

@@ -22,7 +22,6 @@ from keyhouse.wire.secret_types import (
     Subject,
     Uri,
 )
-from keyhouse.wire.vm_identity import lower_case
 
 
 def decode(raw: bytes) -> Manifest:
@@ -124,14 +123,12 @@ _TEMPLATE = CertificateTemplate.__struct_fields__
 
 
 def _package(package: Package) -> Package:
-    lower = {"unique_id": package.unique_id.lower(), "signer_id": package.signer_id.lower()}
-    if package.tdx is not None:
-        package = msgspec.structs.replace(package, tdx=lower_case(package.tdx))
-    if package.snp is not None:
-        package = msgspec.structs.replace(package, snp=lower_case(package.snp))
-    if lower == {"unique_id": package.unique_id, "signer_id": package.signer_id}:
-        return package
-    return msgspec.structs.replace(package, **lower)
+    changed = package.vms_in_lower_case()
+    for name in ("unique_id", "signer_id"):
+        given: str = getattr(package, name)
+        if given != given.lower():
+            changed[name] = given.lower()
+    return msgspec.structs.replace(package, **changed) if changed else package
 
 
 def _marble(marble: document.MarbleDocument) -> model.Marble:

@@ -149,7 +149,7 @@ class Coordinator:
             self._clock.advance(timedelta(microseconds=behind))
 
     def _quote_checks(self, engine: "Engine", platform: Platform) -> "QuoteChecks":
-        from keyhouse.server.process.collateral_files import CollateralFiles
+        from keyhouse.attestation.sources.files import CollateralFiles
         from keyhouse.server.process.quote_checks import amd_checks
         from keyhouse.server.services.collateral_memory import JournalledMarks
         from keyhouse.server.services.quote_checks import QuoteChecks

@@ -9,8 +9,8 @@ import msgspec
 from keyhouse.attestation import Measurements
 from keyhouse.attestation.platforms.find import SIMULATED_AMD
 from keyhouse.base.readable import Readable
-from keyhouse.wire.snp import SnpIdentity
-from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.kinds.snp import SnpIdentity
+from keyhouse.wire.kinds.tdx import TdxIdentity
 
 
 class Enclave(Readable, frozen=True):

@@ -322,8 +322,9 @@ class Activation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     signer_id: str = msgspec.field(default="", name="signerID")  # MRSIGNER
     mrtd: str = ""  # of a confidential VM, in place of MRENCLAVE and MRSIGNER
     rtmrs: tuple[str, ...] = ()
-    measurement: str = ""  # of a confidential VM of SEV-SNP
+    measurement: str = ""  # of a confidential VM of AMD
     tcb_status: str = ""
+    values: tuple[tuple[str, str], ...] = ()  # of a later kind of evidence
     counted: bool = False  # against MaxActivations
     moved_from: str = ""  # PPID of the former platform of this UUID
 
@@ -357,6 +358,7 @@ class RefusedActivation(
     mrtd: str = ""
     measurement: str = ""
     tcb_status: str = ""
+    values: tuple[tuple[str, str], ...] = ()
     code: str  # of the error, as in metrics and logs
     reason: str
     hint: str = ""

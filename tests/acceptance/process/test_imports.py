@@ -27,7 +27,7 @@ _NOT_NEEDED = (
     *("click", "yaml", "httpx", "httpcore", "grpclib", "prometheus_client"),
     *("keyhouse.client", "keyhouse.launcher", "keyhouse.cli.commands", "keyhouse.manifest.source"),
     *("keyhouse.attestation.collateral.pccs", "keyhouse.server.metrics", "keyhouse.testing"),
-    *("keyhouse.server.client_api.description.openapi", "keyhouse.journal.offline"),
+    "keyhouse.journal.offline",
     *("keyhouse.coordinator.prepare", "keyhouse.coordinator.update", "keyhouse.wire.plan"),
     *("keyhouse.manifest.check", "keyhouse.manifest.rules", "keyhouse.authority.secrets"),
     *("argparse", "difflib", "shutil", "tempfile"),

@@ -25,7 +25,7 @@ from support.samples.recovery import ciphertexts_of, hand_in, holder, recoverabl
 from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.journal import Journal, WrongKeyError
 from keyhouse.journal.store.postgres import PostgresStore
-from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse_simulation import COORDINATOR
 
 VM = TdxIdentity(mrtd="ab" * 48)

@@ -15,7 +15,7 @@ from support.process.server import Server
 from support.samples.snp_vms import SNP, VM
 
 from keyhouse.attestation import Measurements, quote_binding, report_data
-from keyhouse.attestation.quote.snp_form import SNP_REPORT
+from keyhouse.attestation.kinds.snp.form import SNP_REPORT
 from keyhouse_simulation import SimulatedPlatform, SnpVm, amd_vendor, make_machine
 from keyhouse_simulation.amd_certificates import issue_amd_list
 from keyhouse_simulation.platform import utc_now

@@ -8,8 +8,8 @@ from keyhouse.attestation import Verdict, Verifier, read_amd_collateral
 from keyhouse.coordinator.hand_off.admission import Own, require_admitted
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError
 from keyhouse.manifest import Package, Replicas
-from keyhouse.wire.snp import SnpIdentity, SnpTcb
-from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.kinds.snp import SnpIdentity, SnpTcb
+from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse_simulation import ConfidentialVm, SimulatedPlatform, amd_vendor
 
 KERNEL, OTHER = b"kernel".ljust(48), b"other".ljust(48)

@@ -4,7 +4,7 @@ import pytest
 
 from keyhouse.coordinator.update.replicas import dismisses_replicas, replica_changes
 from keyhouse.manifest import Package, Replicas
-from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.kinds.tdx import TdxIdentity
 
 OLD, NEW = Package(unique_id="aa" * 32), Package(unique_id="bb" * 32)
 SIGNED = Package(signer_id="cc" * 32, product_id=1, security_version=2)

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import jsonschema_rs
 import msgspec
 import pytest
+from support.openapi.texts import DESCRIPTIONS
+from support.openapi.type_schema import schema_of
 from support.peers.openapi import DOCUMENT, OPERATIONS, recorded, require_described
-from support.reference import DOCUMENTS, REFERENCE
+from support.reference import DOCUMENTS, REFERENCE, served_openapi
 
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.phases import TABLE, Outcome
 from keyhouse.server.client_api import ROUTES, Caller
-from keyhouse.server.client_api.description.texts import DESCRIPTIONS
-from keyhouse.server.client_api.description.type_schema import schema_of
 from keyhouse.server.client_api.v2.reads import encoded_openapi
 from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.wire import client_api
@@ -40,6 +40,8 @@ def test_document_in_the_repository_is_the_one_that_the_code_makes() -> None:
 
 
 def test_document_that_is_served_is_the_same() -> None:
+    renew = "renew it: PYTHONPATH=tests .venv/bin/python -m support.reference"
+    assert encoded_openapi() == served_openapi(), renew
     assert json.loads(encoded_openapi()) == DOCUMENT
 
 

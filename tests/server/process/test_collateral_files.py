@@ -14,8 +14,8 @@ from keyhouse.attestation import (
     Verifier,
     write_collateral,
 )
+from keyhouse.attestation.sources.files import CollateralFiles
 from keyhouse.base.errors import RefusedError
-from keyhouse.server.process.collateral_files import CollateralFiles
 from keyhouse_simulation import Lists, Parameters, Pck, SimulatedPlatform, TcbInfo, make_machine
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -12,8 +12,8 @@ from support.samples.hardware import Gramine
 from support.samples.recovery import holders, recoverable
 
 from keyhouse.attestation import SealPolicy, quote_binding, read_form, report_data
+from keyhouse.attestation.kinds.table import read_report
 from keyhouse.attestation.platforms.gramine import GraminePlatform, open_gramine
-from keyhouse.attestation.quote.report import read_report
 from keyhouse.coordinator import Engine, Phase
 from keyhouse.journal import DirectoryHome
 from keyhouse.server.process.opening import sealing_note

@@ -11,7 +11,7 @@ from keyhouse.attestation.origin.rule import AcceptedCode, OriginRule
 from keyhouse.base.process.flags import SettingRefusedError
 from keyhouse.server.process.replicas import measured_settings
 from keyhouse.server.process.settings import read_settings
-from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse_simulation import open_platform
 
 TD_IDENTITY = TdxIdentity(mrtd="ab" * 48)

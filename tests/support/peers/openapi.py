@@ -9,7 +9,7 @@ from typing import Any, Final
 import jsonschema_rs
 
 from keyhouse.server.client_api import ROUTES
-from keyhouse.server.client_api.description.openapi import openapi
+from support.openapi.document import openapi
 
 __all__ = ["DOCUMENT", "OPERATIONS", "Target", "closed", "recorded", "require_described"]
 

@@ -19,7 +19,7 @@ from keyhouse.coordinator.core.update_log import entries
 from keyhouse.coordinator.engine.records import decode_events
 from keyhouse.journal import Opened
 from keyhouse.journal.shared.home import SharedHome
-from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse_simulation import COORDINATOR, add_machine
 from support.process.server import PATIENCE, Client, Reply, Server
 from support.replicas.threads import threads

@@ -38,7 +38,7 @@ THRESHOLDS: Final[Mapping[str, Sequence[str]]] = {
     "keyhouse.coordinator.witnessing.task": ("REFRESH_SECONDS", "BATCH_SECONDS"),
     # Caches and what is remembered.
     "keyhouse.attestation.collateral.cache": ("MOST_KEPT",),
-    "keyhouse.attestation.collateral.source": (
+    "keyhouse.attestation.sources.pccs_source": (
         *("SEEN_WITHIN", "NEAR_END_AGAIN", "FAILED_WITHIN", "MOST_FAILED", "LOOKED_AFTER"),
     ),
     "keyhouse.client.memory.states": ("KEPT", "MOST_HEADS"),

@@ -8,9 +8,10 @@ from typing import Final
 import msgspec
 
 from keyhouse.attestation import INTEL_SGX_ROOT, Collateral, Verdict, Verifier, read_collateral
-from keyhouse.attestation.quote.td import identity_of
+from keyhouse.attestation.kinds.dcap.td import TdMeasurements
+from keyhouse.attestation.quote.report import Report
 
-__all__ = ["QUOTE", "TDX", "VERIFIED_AT", "collateral", "verdict"]
+__all__ = ["QUOTE", "TDX", "VERIFIED_AT", "collateral", "td_of", "verdict"]
 
 _VECTORS: Final = Path(__file__).parents[2] / "attestation" / "vectors"
 QUOTE: Final = (_VECTORS / "tdx_quote").read_bytes()
@@ -26,10 +27,15 @@ def verdict() -> Verdict:
     return Verifier(INTEL_SGX_ROOT).verify(QUOTE, collateral(), VERIFIED_AT)
 
 
+def td_of(report: Report) -> TdMeasurements:
+    assert isinstance(report.measurements, TdMeasurements)
+    return report.measurements
+
+
 def _fields() -> dict[str, str]:
-    td = verdict().td
+    td = td_of(verdict())
     assert td is not None
-    found: dict[str, str] = msgspec.to_builtins(identity_of(td))
+    found: dict[str, str] = msgspec.to_builtins(td.identity)
     return found
 
 

@@ -5,10 +5,12 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.attestation import Verdict, Verifier, read_amd_collateral
+from keyhouse.attestation.kinds.snp.report import SnpMeasurements
+from keyhouse.attestation.quote.report import Report
 from keyhouse_simulation import SimulatedPlatform, SnpVm, amd_vendor
 from keyhouse_simulation.platform import utc_now
 
-__all__ = ["SNP", "VM", "collateral", "verdict"]
+__all__ = ["SNP", "VM", "collateral", "snp_of", "verdict"]
 
 VM: Final = SnpVm(
     measurement=b"m" * 48,
@@ -46,3 +48,8 @@ def verdict(machine: SimulatedPlatform, report_data: bytes, **bent: Any) -> Verd
     """Return what a report of ``VM`` with other values says."""
     quote = machine.snp_quote(msgspec.structs.replace(VM, **bent), report_data)
     return Verifier(machine.root_ca, machine.amd_roots).verify(quote, collateral, utc_now())
+
+
+def snp_of(report: Report) -> SnpMeasurements:
+    assert isinstance(report.measurements, SnpMeasurements)
+    return report.measurements

@@ -14,9 +14,10 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.attestation.collateral.facts import CollateralFacts
-from keyhouse.attestation.errors import CollateralUnavailableError
-from keyhouse.attestation.quote.verdict import Verdict
+from keyhouse.attestation.collateral.bundle import Collateral
+from keyhouse.attestation.collateral.facts import CollateralFacts, read_facts
+from keyhouse.attestation.errors import CollateralRefusedError, CollateralUnavailableError
+from keyhouse.attestation.quote.verdict import Freshness
 
 OF_PLATFORM: Final = "tcb-info/"
 """The prefix of mark names with an entry for each kind of platform."""
@@ -46,10 +47,19 @@ def marks_of(facts: CollateralFacts) -> dict[str, Mark]:
     }
 
 
-def marks_of_amd(verdict: Verdict) -> dict[str, Mark]:
-    """Return the mark of the revocation list that verified a report of SEV-SNP."""
-    product = "" if verdict.snp is None else verdict.snp.product
-    freshness = verdict.freshness
+def marks_of_bundle(collateral: Collateral) -> dict[str, Mark]:
+    """Return the marks of a bundle with which a quote did verify.
+
+    Raises ``CollateralUnavailableError``: the bundle is at fault, and not the quote.
+    """
+    try:
+        return marks_of(read_facts(collateral))
+    except CollateralRefusedError as refused:
+        raise CollateralUnavailableError(refused.message, hint=refused.hint) from None
+
+
+def marks_of_amd_list(product: str, freshness: Freshness) -> dict[str, Mark]:
+    """Return the mark of AMD's revocation list for the line of processors ``product``."""
     return {f"amd-crl/{product}": _mark(freshness.root_crl_number, freshness.issued)}
 
 

@@ -11,15 +11,11 @@ import msgspec
 
 from keyhouse.attestation.appraisal import accept_status
 from keyhouse.attestation.errors import IdentityRefusedError
-from keyhouse.attestation.quote.form import Tee
-from keyhouse.attestation.quote.report import Report
-from keyhouse.attestation.quote.snp import snp_identity_of
-from keyhouse.attestation.quote.td import identity_of
-from keyhouse.attestation.quote.verdict import Verdict
+from keyhouse.attestation.quote.report import Report, VmMeasurements
+from keyhouse.attestation.quote.verdict import Verdict, tee_of
 from keyhouse.base.errors import RefusedError
 from keyhouse.transparency.line import Code
-from keyhouse.wire.snp import SnpIdentity
-from keyhouse.wire.vm_identity import VmIdentity
+from keyhouse.wire.kinds.identity import VmIdentity
 
 _RULE: Final = b"keyhouse origin rule v1\0"
 
@@ -43,25 +39,23 @@ class AcceptedCode(msgspec.Struct, frozen=True):
         """Return whether the verified quote ``found`` is from accepted code. ``own``: this code."""
         if found.debug:
             return False
-        if found.vm is not None:
-            return self._accepts_vm(found, own)
+        if found.measurements is not None:
+            return self._accepts_vm(found, found.measurements, own)
         same_product = (found.mrsigner, found.isvprodid) == (own.mrsigner, own.isvprodid)
         by_signer = self.signer and same_product and found.isvsvn >= self.least_svn
-        by_own = self.own and own.td is None and own.snp is None
+        by_own = self.own and own.measurements is None
         return (
             (by_own and found.mrenclave == own.mrenclave and same_product)
             or (by_signer and bool(own.mrsigner))
             or found.mrenclave.hex() in self.unique_ids
         )
 
-    def _accepts_vm(self, found: Verdict, own: Report) -> bool:
-        wanted = [each for each in self.vms if _kind(each) is found.tee]
+    def _accepts_vm(self, found: Verdict, vm: VmMeasurements, own: Report) -> bool:
+        wanted = [each for each in self.vms if tee_of(each) is found.tee]
         # A boot without a measured kernel or command line could have started any code.
-        measured = found.td is None or all(map(any, found.td.rtmrs[1:3]))
-        itself = vm_of(own)
-        if self.own and measured and itself is not None and _kind(itself) is found.tee:
-            wanted.append(itself)
-        return any(not any(found.differences(each)) for each in wanted)
+        if self.own and vm.boot_is_measured and own.vm and tee_of(own.vm) is found.tee:
+            wanted.append(own.vm)
+        return any(not any(vm.differences(each)) for each in wanted)
 
 
 class OriginRule(msgspec.Struct, frozen=True):
@@ -89,7 +83,7 @@ class OriginRule(msgspec.Struct, frozen=True):
                 f"the platform {platform} is not in --origin-platforms",
                 hint="list it if it was yours",
             )
-        if found.tee is Tee.SNP:
+        if not found.tee.states_tcb:
             return
         try:
             accept_status(found.tcb_status, self.statuses)
@@ -100,19 +94,12 @@ class OriginRule(msgspec.Struct, frozen=True):
             ) from None
 
 
-def vm_of(report: Report) -> VmIdentity | None:
-    """Return the confidential VM of ``report``; None for an enclave."""
-    if report.snp is not None:
-        return snp_identity_of(report.snp)
-    return None if report.td is None else identity_of(report.td)
-
-
 def code_of(report: Report, version: str) -> Code:
     """Return the code of ``report`` as entries of the line name it."""
-    vm = vm_of(report)
+    vm = report.vm
     if vm is not None:
         digest = hashlib.sha256(b"keyhouse member v1\0" + msgspec.json.encode(vm)).hexdigest()
-        return Code(_kind(vm).value, "", "", 0, 0, digest, version)
+        return Code(tee_of(vm).value, "", "", 0, 0, digest, version)
     signer, unique = report.mrsigner.hex(), report.mrenclave.hex()
     return Code("sgx", unique, signer, report.isvprodid, report.isvsvn, "", version)
 
@@ -121,7 +108,3 @@ def in_words(found: Report) -> str:
     """Return the code of ``found`` for error texts."""
     code = code_of(found, "-")
     return f"UniqueID:{code.unique}" if not code.vm else f"the confidential VM {code.vm}"
-
-
-def _kind(identity: VmIdentity) -> Tee:
-    return Tee.SNP if isinstance(identity, SnpIdentity) else Tee.TDX

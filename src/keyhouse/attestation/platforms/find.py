@@ -17,9 +17,9 @@ from keyhouse.attestation.platforms.platform import Measurements, Platform, Seal
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import quoted
 from keyhouse.wire.json_decoder import resembling
-from keyhouse.wire.snp import SnpTcb
+from keyhouse.wire.kinds.identity import VmIdentity
+from keyhouse.wire.kinds.snp import SnpTcb
 from keyhouse.wire.tcb_status import TcbStatus
-from keyhouse.wire.vm_identity import VmIdentity
 
 PLATFORMS = ("gramine", "tdx", "snp", "simulation")
 """The names of the platforms."""

@@ -27,6 +27,7 @@ from typing import Final
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from keyhouse.attestation.kinds.dcap.form import read_sgx_report
 from keyhouse.attestation.platforms.files import (
     PlatformUnusableError,
     own_report,
@@ -38,7 +39,7 @@ from keyhouse.attestation.platforms.files import (
 from keyhouse.attestation.platforms.platform import Measurements, SealPolicy
 from keyhouse.attestation.quote.binding import REPORT_DATA
 from keyhouse.attestation.quote.form import MAX_QUOTE, Tee
-from keyhouse.attestation.quote.report import Report, read_sgx_report
+from keyhouse.attestation.quote.report import Report
 from keyhouse.attestation.vendor_roots import AMD_ROOTS, INTEL_SGX_ROOT
 from keyhouse.base.secret import Secret
 

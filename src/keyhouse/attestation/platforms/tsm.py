@@ -27,6 +27,8 @@ from typing import Final
 import msgspec
 
 from keyhouse.attestation.errors import QuoteRefusedError
+from keyhouse.attestation.kinds.snp.form import known_certificates, write_table
+from keyhouse.attestation.kinds.table import read_form, read_report
 from keyhouse.attestation.platforms.files import (
     NoSealingKeyError,
     PlatformUnusableError,
@@ -39,10 +41,7 @@ from keyhouse.attestation.platforms.files import (
 )
 from keyhouse.attestation.platforms.platform import Measurements, SealPolicy
 from keyhouse.attestation.quote.binding import REPORT_DATA
-from keyhouse.attestation.quote.form import MAX_QUOTE, Tee, read_form
-from keyhouse.attestation.quote.report import read_report
-from keyhouse.attestation.quote.snp import require_sound_snp
-from keyhouse.attestation.quote.snp_form import known_certificates, write_table
+from keyhouse.attestation.quote.form import MAX_QUOTE, Tee
 from keyhouse.attestation.vendor_roots import AMD_ROOTS, INTEL_SGX_ROOT
 from keyhouse.base.byte_reader import LayoutError
 from keyhouse.base.secret import Secret
@@ -190,7 +189,7 @@ class TdxPlatform(TsmPlatform):
     needs = "it needs a TDX guest with Linux 6.7 or newer, configfs, and a QGS on the host"
 
     def _require_own(self, quote: bytes, report_data: bytes) -> None:
-        if own_report(quote, Tee.TDX, report_data, self.root_ca).td is None:
+        if own_report(quote, Tee.TDX, report_data, self.root_ca).measurements is None:
             raise self._unusable("its quote does not describe a confidential VM")
 
 
@@ -223,9 +222,9 @@ class SnpPlatform(TsmPlatform):
         try:
             form = read_form(quote)
             report = read_report(form)
-            if form.tee is not Tee.SNP or report.snp is None:
+            if form.tee is not Tee.SNP or report.measurements is None:
                 raise self._unusable("its quote is not a report of SEV-SNP")
-            require_sound_snp(report.snp)
+            report.measurements.require_sound()
         except QuoteRefusedError as refused:
             raise self._unusable(f"its report cannot be used: {refused.message}") from None
         if not hmac.compare_digest(report.report_data, report_data):

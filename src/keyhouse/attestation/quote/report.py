@@ -1,27 +1,49 @@
-"""The report inside a quote: the measurements of the processor.
+"""The report inside a quote: the measurements of the processor."""
 
-Offsets follow Intel's quote format, counted from the start of the report.
-"""
+from collections.abc import Iterator
+from typing import Any
 
-from keyhouse.attestation.quote.form import QuoteForm, Tee
-from keyhouse.attestation.quote.snp import SnpMeasurements, read_snp_report
-from keyhouse.attestation.quote.snp_form import SNP_REPORT
-from keyhouse.attestation.quote.td import TdMeasurements
+from keyhouse.attestation.quote.measured import Measured
 from keyhouse.base.readable import Readable
-from keyhouse.wire.snp import is_debugged
+from keyhouse.wire.kinds.identity import Difference, VmIdentity
 
-_REPORT_AT = 48
-_TDX_5_REPORT_AT = 54  # after body type and size
-_TDX_5 = 5
-_SGX_DEBUG = 0x02
-_TDX_1_0_LENGTH = 584
-_TDX_1_5_LENGTH = 648
+
+class VmMeasurements(Readable, frozen=True, kw_only=True):
+    """The measurements of a confidential VM. Each kind of VM has a subclass."""
+
+    @property
+    def identity(self) -> VmIdentity:
+        """The identity of exactly this VM, with every field."""
+        raise NotImplementedError
+
+    @property
+    def records(self) -> dict[str, Any]:
+        """The fields of ``Measured`` for this VM."""
+        raise NotImplementedError
+
+    @property
+    def boot_is_measured(self) -> bool:
+        """False if the boot measured no kernel or no command line: any could be there."""
+        return True
+
+    @property
+    def service(self) -> bytes:
+        """The measurement of a service VM that could read or move this VM; empty if none can be."""
+        return b""
+
+    def differences(self, wanted: VmIdentity) -> Iterator[Difference]:
+        """Yield each field in which this VM violates ``wanted``, an identity of its kind."""
+        return wanted.differences(self.identity)
+
+    def require_sound(self) -> None:
+        """Raise ``QuoteRefusedError`` for a VM that must never be trusted."""
+        raise NotImplementedError
 
 
 class Report(Readable, frozen=True):
     """The values of a report for comparison with identities.
 
-    For TDX and SNP the four values of SGX are empty or 0, and ``td`` or ``snp`` is set.
+    For a confidential VM, the four values of SGX are empty or 0, and ``measurements`` is set.
     """
 
     report_data: bytes  # 64 bytes
@@ -30,54 +52,15 @@ class Report(Readable, frozen=True):
     mrsigner: bytes = b""  # 32 bytes
     isvprodid: int = 0
     isvsvn: int = 0
-    td: TdMeasurements | None = None
-    snp: SnpMeasurements | None = None
+    measurements: VmMeasurements | None = None
 
+    @property
+    def vm(self) -> VmIdentity | None:
+        """The confidential VM with every field given; None for an enclave."""
+        return None if self.measurements is None else self.measurements.identity
 
-def read_report(form: QuoteForm) -> Report:
-    """Return the report of a quote with a verified length."""
-    if form.tee is Tee.SGX:
-        return read_sgx_report(form.raw[_REPORT_AT:])
-    if form.tee is Tee.SNP:
-        return _snp(form.raw[:SNP_REPORT])
-    if form.raw[0] != _TDX_5:
-        return _tdx(form.raw[_REPORT_AT : _REPORT_AT + _TDX_1_0_LENGTH])
-    size = int.from_bytes(form.raw[_TDX_5_REPORT_AT - 4 : _TDX_5_REPORT_AT], "little")
-    return _tdx(form.raw[_TDX_5_REPORT_AT : _TDX_5_REPORT_AT + size])
-
-
-def read_sgx_report(report: bytes) -> Report:
-    """Return the values of an SGX report of at least 384 bytes. Later bytes are ignored."""
-    return Report(
-        report_data=report[320:384],
-        debug=bool(report[48] & _SGX_DEBUG),
-        mrenclave=report[64:96],
-        mrsigner=report[128:160],
-        isvprodid=int.from_bytes(report[256:258], "little"),
-        isvsvn=int.from_bytes(report[258:260], "little"),
-    )
-
-
-def _snp(raw: bytes) -> Report:
-    report = read_snp_report(raw)
-    return Report(
-        report.report_data, debug=is_debugged(report.measured.policy), snp=report.measured
-    )
-
-
-def _tdx(report: bytes) -> Report:
-    return Report(
-        report_data=report[520:584],
-        debug=report[120] != 0,  # debug or profiling: both let the host read the VM
-        td=TdMeasurements(
-            mrtd=report[136:184],
-            rtmrs=(report[328:376], report[376:424], report[424:472], report[472:520]),
-            mr_config_id=report[184:232],
-            mr_owner=report[232:280],
-            mr_owner_config=report[280:328],
-            mr_seam=report[16:64],
-            attributes=report[120:128],
-            xfam=report[128:136],
-            mr_service_td=report[600:648] if len(report) == _TDX_1_5_LENGTH else b"",
-        ),
-    )
+    @property
+    def measured(self) -> Measured:
+        """The contents of the evidence, for events and answers."""
+        records = {} if self.measurements is None else self.measurements.records
+        return Measured(mrenclave=self.mrenclave, mrsigner=self.mrsigner, **records)

@@ -1,25 +1,21 @@
 """The verdict: the statements of a verified quote."""
 
-from collections.abc import Iterator
 from datetime import datetime
 
 import msgspec
 
 from keyhouse.attestation.quote.form import Tee
+from keyhouse.attestation.quote.measured import Measured
 from keyhouse.attestation.quote.report import Report
-from keyhouse.attestation.quote.snp import snp_differences, snp_identity_of
-from keyhouse.attestation.quote.td import identity_of, td_differences
-from keyhouse.wire.exact_fields import Difference
+from keyhouse.wire.kinds.identity import VmIdentity
 from keyhouse.wire.tcb_status import TcbStatus
-from keyhouse.wire.tdx import TdxIdentity
-from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm
 
 
 class Freshness(msgspec.Struct, frozen=True):
     """The age of the collateral. A caller that remembers it can refuse older collateral later.
 
     This helps against a rewound clock. Times are UTC; ``issued`` is the newest issue date and
-    ``expires`` the earliest end among the parts of the collateral. For SNP only the list of the
+    ``expires`` the earliest end among the parts of the collateral. For AMD only the list of the
     root has a number, and the other two numbers are 0.
     """
 
@@ -38,32 +34,20 @@ class Verdict(Report, frozen=True, kw_only=True):
     """
 
     tee: Tee
-    tcb_status: TcbStatus | None  # None: SNP
+    tcb_status: TcbStatus | None  # None: the vendor states none
     advisories: tuple[str, ...]  # INTEL-SA-00615
-    tcb_date: datetime | None  # None: SNP
-    fmspc: bytes  # 6 bytes: the platform family; SNP: empty
-    ppid: bytes  # 16 bytes: this platform; SNP: CHIP_ID, 64 bytes
+    tcb_date: datetime | None  # None: the vendor states none
+    fmspc: bytes  # 6 bytes: the platform family; AMD: empty
+    ppid: bytes  # 16 bytes: this platform; AMD: CHIP_ID, 64 bytes
     freshness: Freshness
 
     @property
-    def vm(self) -> VmIdentity | None:
-        """The confidential VM with every field given; None for an enclave."""
-        if self.snp is not None:
-            return snp_identity_of(self.snp)
-        return None if self.td is None else identity_of(self.td)
-
-    def differences(self, wanted: VmIdentity) -> Iterator[Difference]:
-        """Yield each field in which the confidential VM violates ``wanted``, in order.
-
-        Raises ``ValueError`` for a VM of another vendor.
-        """
-        if isinstance(wanted, TdxIdentity) and self.td is not None:
-            return td_differences(self.td, wanted)
-        if not isinstance(wanted, TdxIdentity) and self.snp is not None:
-            return snp_differences(self.snp, wanted)
-        raise ValueError("a confidential VM of another kind")
+    def measured(self) -> Measured:
+        """The contents of the evidence, for events and answers."""
+        status = self.tcb_status or ""
+        return msgspec.structs.replace(super().measured, platform=self.ppid, tcb_status=status)
 
 
 def tee_of(wanted: VmIdentity | None) -> Tee:
     """Return the kind of environment of the identity ``wanted``; None means an enclave."""
-    return Tee.SGX if wanted is None else Tee(kind_of_vm(wanted).lower())
+    return Tee.SGX if wanted is None else Tee(wanted.FIELD.lower())

@@ -25,8 +25,8 @@ from typing import Annotated, Final
 import msgspec
 
 from keyhouse.attestation import read_form
-from keyhouse.attestation.quote.report import read_report
-from keyhouse.attestation.quote.td import identity_of
+from keyhouse.attestation.kinds.dcap.td import TdMeasurements
+from keyhouse.attestation.kinds.table import read_report
 from keyhouse.base.byte_reader import ByteReader, LayoutError
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.named_files import read_file
@@ -231,10 +231,10 @@ def _compared(equal: bool | None) -> str:  # noqa: FBT001  private
 def _registers(quote: str) -> dict[str, str]:
     """Return the registers in a quote, without verification. Raises ``RefusedError``."""
     with reading_quote(quote) as content:
-        td = read_report(read_form(content)).td
-    if td is None:
+        td = read_report(read_form(content)).measurements
+    if not isinstance(td, TdMeasurements):
         raise RefusedError(
             "the quote is not a quote of a TDX VM", hint="pass a quote of the VM with this log"
         )
-    values: dict[str, str] = msgspec.to_builtins(identity_of(td))
+    values: dict[str, str] = msgspec.to_builtins(td.identity)
     return values

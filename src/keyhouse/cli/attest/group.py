@@ -17,9 +17,9 @@ from keyhouse.cli.attest.quote_file import reading_quote
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.output.files import reading
-from keyhouse.cli.output.measurements import rows_of_vm
 from keyhouse.cli.output.show import show_result
 from keyhouse.cli.parser import REFUSED, TRUST_FAILED, Argument, AsJson, Group, Option, OptionGroup
+from keyhouse.views.measurements import rows_of_vm
 
 app = Group()
 app.command("events")(events)
@@ -182,13 +182,13 @@ def _rows(explanation: Explanation) -> dict[str, str]:
     if said.unique_id:
         rows["ProductID"] = str(said.product_id)
         rows["SecurityVersion"] = str(said.security_version)
-    if said.vm is not None:
-        rows |= rows_of_vm(said.vm)
-    if said.service_td.strip("0"):
-        rows["service TD"] = said.service_td
+    if explanation.vm is not None:
+        rows |= rows_of_vm(explanation.vm)
+    if explanation.service.strip("0"):
+        rows["service TD"] = explanation.service
     rows["debug"] = "YES: the host can read its memory" if said.debug else "no"
     packages = explanation.packages.items()
-    kind = "enclave" if said.vm is None else "confidential VM"
+    kind = "enclave" if explanation.vm is None else "confidential VM"
     return rows | {f"package {name}": _package(appraised, kind) for name, appraised in packages}
 
 

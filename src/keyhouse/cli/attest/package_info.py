@@ -14,17 +14,16 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from keyhouse.attestation import QuoteForm, QuoteRefusedError, read_form
-from keyhouse.attestation.quote.report import Report, read_report
-from keyhouse.attestation.quote.snp import require_sound_snp, snp_identity_of
-from keyhouse.attestation.quote.td import identity_of, require_sound
-from keyhouse.attestation.snp.verify import claimed_snp
+from keyhouse.attestation.kinds.table import read_report
+from keyhouse.attestation.quote.report import Report
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.named_files import read_file
+from keyhouse.cli.attest.claims import claims_of
 from keyhouse.cli.attest.quote_file import quote_of_file
-from keyhouse.cli.output.measurements import rows_of_vm
 from keyhouse.cli.output.show import show_result
 from keyhouse.cli.parser import Argument, AsJson, command
-from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm
+from keyhouse.views.measurements import rows_of_vm
+from keyhouse.wire.kinds.identity import VmIdentity
 
 SIZE: Final = 1808
 
@@ -113,7 +112,7 @@ def package_info(
         found = read_sigstruct(content)
     else:
         report = read_report(form)
-        vm = _vm(form, report)
+        vm = _vm(form)
         if vm is not None:
             _show_vm(vm, as_json=as_json)
             return
@@ -135,22 +134,20 @@ def _signed(report: Report) -> Signed:
     return Signed(report.mrenclave, report.mrsigner, report.isvprodid, report.isvsvn, report.debug)
 
 
-def _vm(form: QuoteForm, report: Report) -> VmIdentity | None:
+def _vm(form: QuoteForm) -> VmIdentity | None:
     """Return the identity of a VM, or None for an enclave.
 
     Raises ``QuoteRefusedError`` for a VM that no package can admit.
     """
-    if report.snp is not None:
-        require_sound_snp(report.snp)
-        return snp_identity_of(claimed_snp(form))
-    if report.td is not None:
-        require_sound(report.td)
-        return identity_of(report.td)
-    return None
+    claims = claims_of(form)
+    if claims is None:
+        return None
+    claims.require_sound()
+    return claims.identity
 
 
 def _show_vm(identity: VmIdentity, *, as_json: bool) -> None:
-    kind = kind_of_vm(identity)
+    kind = identity.FIELD
     rows = {f"{kind}.{name}": shown for name, shown in rows_of_vm(identity).items()}
     show_result({kind: identity}, rows | _NOT_VERIFIED, as_json=as_json)
 

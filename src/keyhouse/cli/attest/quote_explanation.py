@@ -10,20 +10,16 @@ from keyhouse.attestation import (
     AmdCollateral,
     Collateral,
     QuoteRefusedError,
-    Tee,
     Verdict,
     Verifier,
     read_form,
 )
 from keyhouse.attestation.appraisal import Mismatch, Rule, mismatches
+from keyhouse.attestation.kinds.table import kind_of, read_report
 from keyhouse.attestation.quote.form import QuoteForm
-from keyhouse.attestation.quote.report import Report, read_report
-from keyhouse.attestation.quote.snp import snp_identity_of
-from keyhouse.attestation.quote.td import identity_of
-from keyhouse.attestation.snp.verify import claimed_snp
-from keyhouse.wire.snp import SnpIdentity
-from keyhouse.wire.tdx import TdxIdentity
-from keyhouse.wire.vm_identity import VmIdentity
+from keyhouse.cli.attest.claims import claims_of
+from keyhouse.wire.kinds import VM_KINDS
+from keyhouse.wire.kinds.identity import VmIdentity
 
 if TYPE_CHECKING:
     from keyhouse.manifest import Manifest
@@ -43,14 +39,6 @@ class Said(msgspec.Struct, frozen=True, rename="camel"):
     security_version: int = 0
     mrtd: str = ""
     rtmrs: tuple[str, ...] = ()
-    tdx: TdxIdentity | None = None
-    service_td: str = msgspec.field(default="", name="serviceTD")
-    snp: SnpIdentity | None = None
-
-    @property
-    def vm(self) -> VmIdentity | None:
-        """The identity of the confidential VM, or None for an enclave."""
-        return self.tdx if self.snp is None else self.snp
 
 
 class Unverified(msgspec.Struct, frozen=True):
@@ -79,6 +67,8 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
 
     at: datetime
     said: Said
+    vm: VmIdentity | None  # None: an enclave
+    service: str  # measurement of a service VM, hex
     verdict: Verdict | None  # None: the quote is not verified
     unverified: Unverified | None
     packages: dict[str, Appraised]  # empty without a manifest, or without a verdict
@@ -89,9 +79,20 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
             "at": self.at,
             "verified": self.verdict is not None,
             "refused": self.unverified,
-            "quote": self.said,
+            "quote": msgspec.to_builtins(self.said) | self._vms(),
             "platform": None if self.verdict is None else _platform(self.verdict),
             "packages": self.packages,
+        }
+
+    def _vms(self) -> dict[str, Any]:
+        vms: dict[str, Any] = {field.lower(): None for field in VM_KINDS}
+        if self.vm is not None:
+            vms[self.vm.FIELD.lower()] = self.vm
+        first, *others = vms
+        return {
+            first: vms[first],
+            "serviceTD": self.service,
+            **{each: vms[each] for each in others},
         }
 
 
@@ -114,42 +115,42 @@ def explain_quote(
 
     Raises ``QuoteRefusedError`` only if the bytes are not a whole quote.
     """
-    said = _said(read_form(quote), trust.amd_collateral)
+    form = read_form(quote)
+    claims = claims_of(form, trust.amd_collateral)
+    vm = None if claims is None else claims.identity
+    service = b"" if claims is None else claims.service
+    said = at, _said(form), vm, service.hex()
     try:
         verdict = _verdict(quote, trust, at)
     except QuoteRefusedError as refused:
         why = Unverified(refused.reason, refused.message, refused.hint)
-        return Explanation(at, said, None, why, {})
+        return Explanation(*said, None, why, {})
     if verdict is None:
         why = Unverified("no-collateral", "not verified: no collateral for this kind of quote")
-        return Explanation(at, said, None, why, {})
+        return Explanation(*said, None, why, {})
     packages = {} if manifest is None else _appraised(verdict, manifest)
-    return Explanation(at, said, verdict, None, packages)
+    return Explanation(*said, verdict, None, packages)
 
 
 def _verdict(quote: bytes, trust: Trust, at: datetime) -> Verdict | None:
-    is_amd = read_form(quote).tee is Tee.SNP
-    collateral = trust.amd_collateral if is_amd else trust.collateral
+    wanted = kind_of(quote).collateral
+    given = (trust.collateral, trust.amd_collateral)
+    collateral = next((each for each in given if isinstance(each, wanted)), None)
     if collateral is None:
         return None
     return Verifier(trust.root_ca, trust.amd_roots).verify(quote, collateral, at)
 
 
-def _said(form: QuoteForm, amd: AmdCollateral | None) -> Said:
-    report: Report = read_report(form)
+def _said(form: QuoteForm) -> Said:
+    report = read_report(form)
+    shown = report.measured.in_hex()
     return Said(
         tee=form.tee,
         debug=report.debug,
         report_data=report.report_data.hex(),
-        unique_id=report.mrenclave.hex(),
-        signer_id=report.mrsigner.hex(),
         product_id=report.isvprodid,
         security_version=report.isvsvn,
-        mrtd=report.td.mrtd.hex() if report.td else "",
-        rtmrs=tuple(value.hex() for value in report.td.rtmrs) if report.td else (),
-        tdx=identity_of(report.td) if report.td else None,
-        service_td=report.td.mr_service_td.hex() if report.td else "",
-        snp=snp_identity_of(claimed_snp(form, amd)) if report.snp else None,
+        **{name: shown[name] for name in ("unique_id", "signer_id", "mrtd", "rtmrs")},
     )
 
 

@@ -16,9 +16,9 @@ from keyhouse.console.deployments import Deployment, Link, root_fingerprint
 from keyhouse.console.page import View, fields_of, page, redirect
 from keyhouse.transparency.keys import VerifierKey
 from keyhouse.transparency.note import SignedNote
+from keyhouse.views.measurements import bits_in_words
 from keyhouse.views.witnesses import witness_rows, witnesses_on
 from keyhouse.wire.client_api import Status
-from keyhouse.wire.vm_identity import bits_in_words
 
 _RUNNING: Final = 3
 # A proof that is older makes the page verify again.

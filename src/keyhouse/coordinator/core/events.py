@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from keyhouse.attestation import Mark
+from keyhouse.attestation.quote.measured import Measured
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.state import LineItem, Member, Pending, PublicLog
@@ -136,8 +137,8 @@ class ManifestUpdated(msgspec.Struct, frozen=True, tag="manifest-updated"):
     former_witnesses: str = ""  # policy of the replaced witnesses, who must cosign the replacement
 
 
-class Activated(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A workload received its parameters. Without a quote, the fields of the quote are empty."""
+class Activated(Measured, frozen=True, omit_defaults=True):
+    """A workload received its parameters. Without a quote, the fields of ``Measured`` are empty."""
 
     time: Time
     marble_type: str
@@ -145,13 +146,6 @@ class Activated(msgspec.Struct, frozen=True, omit_defaults=True):
     names: tuple[str, ...]  # DNS names and IP addresses in its certificate
     counted: bool  # did its type have a limit?
     quoted: bool  # False: no quote, in simulation only
-    platform: bytes = b""  # PPID, 16 bytes; SEV-SNP: CHIP_ID, 64 bytes
-    mrenclave: bytes = b""
-    mrsigner: bytes = b""
-    tcb_status: str = ""
-    mrtd: bytes = b""  # of a confidential VM; an enclave has the two fields above
-    rtmrs: tuple[bytes, ...] = ()  # RTMR0 to RTMR3
-    measurement: bytes = b""  # of a confidential VM of SEV-SNP
 
 
 class MarblesActivated(msgspec.Struct, frozen=True, tag="marbles-activated"):

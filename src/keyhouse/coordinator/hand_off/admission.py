@@ -11,11 +11,10 @@ Nothing here is sufficient alone: the quote must be verified, and must bind the 
 
 import msgspec
 
-from keyhouse.attestation import IdentityRefusedError, QuoteRefusedError, Tee, Verdict
+from keyhouse.attestation import IdentityRefusedError, QuoteRefusedError, Verdict
 from keyhouse.attestation.appraisal import accept_status
+from keyhouse.attestation.kinds.table import read_form, read_report
 from keyhouse.attestation.quote.binding import Word, binds_replica
-from keyhouse.attestation.quote.form import read_form
-from keyhouse.attestation.quote.report import read_report
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError, Quoted
 from keyhouse.coordinator.origin.listed_code import lists_code
 from keyhouse.manifest import Replicas
@@ -62,8 +61,8 @@ def require_admitted(verdict: Verdict, replicas: Replicas | None, own: Own) -> N
 
 
 def _require_status(verdict: Verdict, replicas: Replicas) -> None:
-    # AMD does not state a status. ``Code`` has the MinimumTCB of the platform.
-    if verdict.tee is Tee.SNP:
+    # AMD does not state a status. ``Code`` has the required versions of the platform.
+    if not verdict.tee.states_tcb:
         return
     try:
         accept_status(verdict.tcb_status, replicas.accepted_tcb_statuses or ("UpToDate",))
@@ -88,12 +87,12 @@ def _require_code(verdict: Verdict, replicas: Replicas, own: Own) -> None:
 def _is_same_code(found: Verdict, own: Verdict) -> bool:
     """Tell whether ``found`` has the same code as ``own``, at the same or a higher version.
 
-    False for SEV-SNP: only an entry of ``Code`` can state the requirements on its platform. False
-    for a TDX domain whose boot measured no kernel or no command line: it could run any.
+    False for a vendor without TCB statuses (AMD): only an entry of ``Code`` can state the required
+    versions. False for a VM whose boot measured no kernel or no command line: it could run any.
     """
-    if found.tee is Tee.SNP or found.debug:
+    if found.debug or not found.tee.states_tcb:
         return False
-    if found.td is not None and not all(map(any, found.td.rtmrs[1:3])):
+    if found.measurements is not None and not found.measurements.boot_is_measured:
         return False
     pairs = (
         (found.tee, own.tee),
@@ -106,6 +105,6 @@ def _is_same_code(found: Verdict, own: Verdict) -> bool:
 
 
 def _named(verdict: Verdict) -> str:
-    if verdict.vm is not None:
+    if verdict.measurements is not None:
         return f"a confidential VM ({verdict.tee.upper()})"
     return f"the code {verdict.mrenclave.hex()}"

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from keyhouse.attestation import Verdict
 from keyhouse.attestation.appraisal import mismatches
+from keyhouse.attestation.quote.verdict import tee_of
 from keyhouse.manifest import Package, Replicas
 
 
@@ -14,5 +15,5 @@ def lists_code(replicas: Replicas, found: Verdict) -> bool:
 
 
 def _with_statuses(package: Package, statuses: tuple[str, ...]) -> Package:
-    accepted = () if package.snp is not None else statuses
+    accepted = statuses if tee_of(package.vm).states_tcb else ()
     return replace(package, accepted_tcb_statuses=accepted, accepted_advisories=())

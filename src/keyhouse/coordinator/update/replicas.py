@@ -7,7 +7,6 @@ import msgspec
 from keyhouse.coordinator.update.compare import change
 from keyhouse.manifest import Package, Replicas
 from keyhouse.wire.plan import Effect, PlanChange
-from keyhouse.wire.vm_identity import kind_of_vm
 
 _SAME_CODE = "exactly the code and settings of the one that hands it over"
 
@@ -63,7 +62,7 @@ def _code_texts(replicas: Replicas | None) -> set[str]:
 
 def _code_text(package: Package) -> str:
     if package.vm is not None:
-        return f"{kind_of_vm(package.vm)} {msgspec.json.encode(package.vm).decode()}"
+        return f"{package.vm.FIELD} {msgspec.json.encode(package.vm).decode()}"
     if package.unique_id:
         return f"UniqueID {package.unique_id}"
     return (

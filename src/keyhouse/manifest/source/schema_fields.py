@@ -10,11 +10,11 @@ from keyhouse.manifest.rules.access import MOST_RECOVERY_KEYS
 from keyhouse.manifest.rules.config import ALLOWED_OPERATIONS, ALLOWED_SECONDS, ORIGIN, PLATFORM
 from keyhouse.manifest.source import schema_rules as rules
 from keyhouse.manifest.source.schema_rules import Rule
+from keyhouse.wire.kinds.snp import PRODUCTS, SIGNING_KEYS, VMPLS, SnpIdentity, SnpTcb
+from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse.wire.package import Package
 from keyhouse.wire.secret_types import AddressRange, Extension, NameAttribute, SecretType
-from keyhouse.wire.snp import PRODUCTS, SIGNING_KEYS, VMPLS, SnpIdentity, SnpTcb
 from keyhouse.wire.tcb_status import TcbStatus
-from keyhouse.wire.tdx import TdxIdentity
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -133,7 +133,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     TdxIdentity: Shape(
         "Who a confidential VM is. Each field is equal, or is not given and not compared.",
         {
-            field: Field(text, rules.hex_of(field), given=field == "MRTD")
+            field: Field(text, rules.hex_of(TdxIdentity, field), given=field == "MRTD")
             for field, text in _TDX_FIELDS.items()
         },
     ),
@@ -141,7 +141,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
         "Who a confidential VM is, and what its platform has to have. Fields of hex digits are "
         "equal, or are not given and not compared.",
         {
-            field: Field(text, rules.hex_of(field), given=field == "Measurement")
+            field: Field(text, rules.hex_of(SnpIdentity, field), given=field == "Measurement")
             for field, text in _SNP_FIELDS.items()
         }
         | {

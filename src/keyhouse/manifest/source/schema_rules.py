@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from keyhouse.base.rsa_keys import LARGEST, SMALLEST_GENERATED
 from keyhouse.manifest.model import ResourceType
-from keyhouse.wire import snp, tdx
+from keyhouse.wire.kinds import VM_KINDS
+from keyhouse.wire.kinds.identity import VmIdentity
 from keyhouse.wire.secret_types import CURVE_SIZES, LARGEST_DERIVED_KEY, LARGEST_KEY, SecretType
 
 Rule = Mapping[str, Any]
@@ -121,25 +122,28 @@ _NAMES_A_STATUS: Final = tuple(
     _with(**{field: {"type": "array", "minItems": 1}})
     for field in ("AcceptedTCBStatuses", "AcceptedAdvisories")
 )
-IDENTITY: Final = _if(
-    _with(TDX={"type": "object"}),
-    {"not": {"anyOf": [_with(Debug=_TRUE), _with(SNP={"type": "object"}), *_NAMES_AN_ENCLAVE]}},
-    _if(
-        _with(SNP={"type": "object"}),
-        {"not": {"anyOf": [_with(Debug=_TRUE), *_NAMES_AN_ENCLAVE, *_NAMES_A_STATUS]}},
-        _if(_with(Debug=_TRUE), {}, _ENCLAVE),
-    ),
-)
 
 
-_REQUIRED: Final = {"MRTD", "Measurement"}
+def _identity() -> Rule:
+    """Return the rule of a package: the identity of one kind of VM, or of an enclave."""
+    rule = _if(_with(Debug=_TRUE), {}, _ENCLAVE)
+    later: list[Rule] = []
+    for field, kind in reversed(VM_KINDS.items()):
+        names = _with(**{field: {"type": "object"}})
+        status = () if kind.STATES_TCB else _NAMES_A_STATUS
+        excluded = [_with(Debug=_TRUE), *later, *_NAMES_AN_ENCLAVE, *status]
+        rule = _if(names, {"not": {"anyOf": excluded}}, rule)
+        later.insert(0, names)
+    return rule
 
 
-def hex_of(field: str) -> Rule:
+IDENTITY: Final = _identity()
+
+
+def hex_of(kind: type[VmIdentity], field: str) -> Rule:
     """Return the rule of an identity field of a confidential VM: hex of its size, or empty."""
-    digits = 2 * (tdx.SIZES | snp.SIZES)[field]
-    optional = "" if field in _REQUIRED else "?"
-    return {"pattern": f"^(?:[0-9a-fA-F]{{{digits}}}){optional}$"}
+    optional = "" if field == kind.first_field() else "?"
+    return {"pattern": f"^(?:[0-9a-fA-F]{{{2 * kind.SIZES[field]}}}){optional}$"}
 
 
 VERSION: Final = {"minimum": 0, "maximum": 255}

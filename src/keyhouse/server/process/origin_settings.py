@@ -9,7 +9,7 @@ from keyhouse.wire.tcb_status import TcbStatus
 
 if TYPE_CHECKING:
     from keyhouse.attestation.origin.rule import OriginRule
-    from keyhouse.wire.vm_identity import VmIdentity
+    from keyhouse.wire.kinds.identity import VmIdentity
 
 _HEX: Final = re.compile(r"[0-9a-f]{64}")
 _PLATFORM: Final = re.compile(r"[0-9a-f]{32}|[0-9a-f]{128}")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from keyhouse.attestation.platforms.find import SIMULATED_AMD, SIMULATED_BUNDLES
+from keyhouse.attestation.sources.files import AmdFiles, CollateralFiles
 from keyhouse.base.errors import KeyhouseError, RefusedError
 from keyhouse.base.log import log
-from keyhouse.server.process.collateral_files import AmdFiles, CollateralFiles
 from keyhouse.server.process.settings import Settings
 from keyhouse.server.services.collateral_memory import CollateralMemory
 from keyhouse.server.services.quote_checks import (
@@ -62,7 +62,7 @@ async def quote_checks(
     if not settings.pccs:
         yield checks(bundles(settings, platform, now))
         return
-    from keyhouse.attestation.collateral.source import PccsSource
+    from keyhouse.attestation.sources.pccs_source import PccsSource
 
     source = PccsSource(
         pccs_of(settings),

@@ -37,7 +37,7 @@ from keyhouse.server.process.quote_checks import quote_checks
 from keyhouse.server.process.settings import SETTINGS, Settings
 from keyhouse.server.services.collateral_memory import ProcessMarks
 from keyhouse.server.services.hand_off import KeyGiver, KeyTaker, OwnQuotes, Taken
-from keyhouse.wire.vm_identity import VmIdentity
+from keyhouse.wire.kinds.identity import VmIdentity
 
 LOOK_EVERY: Final = 1.0
 """Seconds between two polls of a serving replica for requests from others."""

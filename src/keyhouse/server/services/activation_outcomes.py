@@ -173,12 +173,6 @@ class _Kept:
 
 
 def _measured(about: RefusedActivation, verdict: Verdict) -> RefusedActivation:
-    return msgspec.structs.replace(
-        about,
-        quoted=True,
-        unique_id=verdict.mrenclave.hex(),
-        signer_id=verdict.mrsigner.hex(),
-        mrtd="" if verdict.td is None else verdict.td.mrtd.hex(),
-        measurement="" if verdict.snp is None else verdict.snp.measurement.hex(),
-        tcb_status=verdict.tcb_status or "",
-    )
+    shown = verdict.measured.in_hex()
+    fields = {name: shown[name] for name in RefusedActivation.__struct_fields__ if name in shown}
+    return msgspec.structs.replace(about, quoted=True, **fields)

@@ -13,9 +13,10 @@ from typing import Final
 from uuid import UUID
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict
 
 from keyhouse.attestation import Verdict
+from keyhouse.attestation.quote.measured import Measured
 from keyhouse.authority import (
     LIFETIME,
     SigningRequest,
@@ -228,25 +229,15 @@ class Activations:
 
     def _activated(self, recipe: Recipe, workload: _Workload) -> Activated:
         verdict = workload.verdict
-        about = Activated(
+        measured = Measured() if verdict is None else verdict.measured
+        return Activated(
             time=self._engine.now(),
             marble_type=recipe.marble_type,
             uuid=str(workload.marble),
             names=workload.signing.names,
             counted=recipe.marble.max_activations > 0,
             quoted=verdict is not None,
-        )
-        if verdict is None:
-            return about
-        return replace(
-            about,
-            platform=verdict.ppid,
-            mrenclave=verdict.mrenclave,
-            mrsigner=verdict.mrsigner,
-            tcb_status=verdict.tcb_status or "",
-            mrtd=b"" if verdict.td is None else verdict.td.mrtd,
-            rtmrs=() if verdict.td is None else verdict.td.rtmrs,
-            measurement=b"" if verdict.snp is None else verdict.snp.measurement,
+            **asdict(measured),
         )
 
     def _running(self) -> Running:

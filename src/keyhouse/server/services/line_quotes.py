@@ -22,9 +22,9 @@ from keyhouse.attestation import (
     read_collateral,
     report_data as bound_alone,
 )
+from keyhouse.attestation.kinds.table import read_form, read_report
 from keyhouse.attestation.origin.rule import OriginRefusedError, OriginRule
-from keyhouse.attestation.quote.form import read_form
-from keyhouse.attestation.quote.report import Report, read_report
+from keyhouse.attestation.quote.report import Report
 from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.coordinator import MakeQuote

@@ -24,14 +24,11 @@ from keyhouse.attestation import (
     QuoteRefusedError,
     Verdict,
     Verifier,
-    marks_of,
-    marks_of_amd,
     newer_marks,
     platform_kind,
-    read_facts,
     require_as_new,
 )
-from keyhouse.attestation.quote.snp_form import starts_snp_report
+from keyhouse.attestation.kinds.table import KINDS, kind_of
 from keyhouse.base.errors import UnavailableError
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, FairQueue
 from keyhouse.server.services.collateral_memory import CollateralMemory, ProcessMarks
@@ -213,7 +210,7 @@ class QuoteChecks:
         self, quote: bytes, client: Hashable
     ) -> CollateralNow | Callable[[bytes], AmdCollateral]:
         """Return what has the collateral for ``quote``, which is fetched if it has to be."""
-        if starts_snp_report(quote):
+        if kind_of(quote).collateral is AmdCollateral:
             return lambda _: self._amd.now()
         source = self._collateral
         if callable(source):
@@ -229,10 +226,7 @@ class QuoteChecks:
     ) -> tuple[Verdict, dict[str, Mark]]:
         collateral = get(quote)
         verdict = self._verifier.verify(quote, collateral, now)
-        if isinstance(collateral, AmdCollateral):
-            marks = marks_of_amd(verdict)
-        else:
-            marks = _marks(collateral)
+        marks = KINDS[verdict.tee].marks(verdict, collateral)
         require_as_new(marks, self._memory.known())
         return verdict, marks
 
@@ -252,10 +246,3 @@ class QuoteChecks:
         # Without its traceback, which would keep the quote in memory.
         until = self._pace() + REMEMBERED_FOR.total_seconds()
         self._refused[digest] = (until, refused.with_traceback(None))
-
-
-def _marks(collateral: Collateral) -> dict[str, Mark]:
-    try:
-        return marks_of(read_facts(collateral))
-    except CollateralRefusedError as refused:  # the quote did verify: it is not at fault
-        raise CollateralUnavailableError(refused.message, hint=refused.hint) from None

@@ -5,15 +5,8 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.attestation import (
-    Platform,
-    Tee,
-    add_header,
-    head_report_data,
-    quote_binding,
-    read_form,
-    report_data,
-)
+from keyhouse.attestation import Platform, head_report_data, quote_binding, report_data
+from keyhouse.attestation.kinds.table import in_transport
 from keyhouse.attestation.quote.binding import line_report_data
 from keyhouse.authority import CoordinatorKeys
 from keyhouse.base.errors import BrokenError
@@ -114,7 +107,7 @@ class Quotes:
 
     def _quote(self, bound: bytes) -> bytes:
         raw = self._platform.quote(bound)
-        return add_header(raw) if read_form(raw).tee is Tee.SGX else raw
+        return in_transport(raw)
 
 
 def _evidence(keys: CoordinatorKeys, quote: bytes) -> Evidence:

@@ -1,8 +1,7 @@
 """Reads of version 2 of the Client API: from a single view, without a body and without waiting."""
 
 from functools import cache
-
-import msgspec
+from pathlib import Path
 
 from keyhouse.base.errors import UnavailableError
 from keyhouse.coordinator import View, require_pending
@@ -22,11 +21,11 @@ from keyhouse.wire.sent import LEFT_OUT
 
 @cache
 def encoded_openapi() -> bytes:
-    """Return the description of all routes as JSON, in UTF-8."""
-    from keyhouse.server.client_api import ROUTES
-    from keyhouse.server.client_api.description.openapi import openapi
+    """Return the description of all routes as JSON, in UTF-8.
 
-    return msgspec.json.encode(openapi(ROUTES)) + b"\n"
+    The file is generated from the routes and types (``tests/support/reference.py``).
+    """
+    return Path(__file__).parents[1].joinpath("openapi.json").read_bytes()
 
 
 def read_openapi(to: UseCases, view: View, _head: Head) -> Answer | Admission:

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError, refusal
 from keyhouse.wire.der_elements import der_elements, element
-from keyhouse.wire.snp import SnpTcb
+from keyhouse.wire.kinds.snp import SnpTcb
 
 Roots = Mapping[str, bytes]
 """The pinned root of each line of processors, DER, by name of the line."""

@@ -21,17 +21,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from keyhouse.attestation.collateral.amd import AmdCollateral
+from keyhouse.attestation.collateral.marks import Mark, marks_of_amd_list
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError, refusal
-from keyhouse.attestation.quote.form import QuoteForm, malformed
-from keyhouse.attestation.quote.snp import (
-    SnpMeasurements,
-    SnpReport,
-    read_snp_report,
-    require_sound_snp,
-)
-from keyhouse.attestation.quote.snp_form import SNP_REPORT, SnpCertificate, read_table
-from keyhouse.attestation.quote.verdict import Freshness, Verdict
-from keyhouse.attestation.snp.authority import (
+from keyhouse.attestation.kinds.snp.authority import (
     Authority,
     Endorsement,
     Roots,
@@ -40,8 +32,11 @@ from keyhouse.attestation.snp.authority import (
     read_endorsement,
     require_issued,
 )
+from keyhouse.attestation.kinds.snp.form import SNP_REPORT, SnpCertificate, read_table
+from keyhouse.attestation.kinds.snp.report import SnpMeasurements, SnpReport, read_snp_report
+from keyhouse.attestation.quote.form import QuoteForm, malformed
+from keyhouse.attestation.quote.verdict import Freshness, Verdict
 from keyhouse.base.byte_reader import LayoutError
-from keyhouse.wire.snp import PRODUCTS
 
 _CHIP_ID = 64
 
@@ -53,7 +48,7 @@ def verify_snp(form: QuoteForm, collateral: AmdCollateral, roots: Roots, at: dat
     """
     report, endorsement, authority = require_endorsed(form, collateral, roots, at)
     revoked = newest_list(collateral.lists, authority, at)
-    require_sound_snp(report.measured)
+    report.measured.require_sound()
     return Verdict(
         report_data=report.report_data,
         debug=False,
@@ -64,7 +59,7 @@ def verify_snp(form: QuoteForm, collateral: AmdCollateral, roots: Roots, at: dat
         fmspc=b"",
         ppid=report.measured.chip_id,
         freshness=_freshness(revoked, endorsement, authority),
-        snp=report.measured,
+        measurements=report.measured,
     )
 
 
@@ -78,7 +73,7 @@ def require_endorsed(
     beside = read_table(form.chain)
     claimed = read_snp_report(form.raw[:SNP_REPORT])
     _require_chip(claimed.measured)
-    endorsement = _endorsement(claimed.measured, beside, collateral)
+    endorsement = find_endorsement(claimed.measured, beside, collateral)
     issuers = [beside[SnpCertificate.ASK]] if SnpCertificate.ASK in beside else []
     authority = find_authority(
         endorsement.issuer,
@@ -102,21 +97,11 @@ def require_endorsed(
     return report, endorsement, authority
 
 
-def claimed_snp(form: QuoteForm, collateral: AmdCollateral | None = None) -> SnpMeasurements:
-    """Return the statements of a report, without verification.
-
-    For version 2, the certificate of its key names the product, as in a verification; "" without
-    such a certificate, or for an unknown product.
-    """
-    claimed = read_snp_report(form.raw[:SNP_REPORT]).measured
-    if claimed.product:
-        return claimed
-    try:
-        kept = collateral or AmdCollateral()
-        named, _, _ = _endorsement(claimed, read_table(form.chain), kept).product.partition("-")
-    except QuoteRefusedError:
-        return claimed
-    return msgspec.structs.replace(claimed, product=named if named in PRODUCTS else "")
+def marks_of_amd(verdict: Verdict) -> dict[str, Mark]:
+    """Return the mark of the revocation list that verified a report of SEV-SNP."""
+    vm = verdict.measurements
+    product = vm.product if isinstance(vm, SnpMeasurements) else ""
+    return marks_of_amd_list(product, verdict.freshness)
 
 
 def _require_chip(claimed: SnpMeasurements) -> None:
@@ -128,7 +113,7 @@ def _require_chip(claimed: SnpMeasurements) -> None:
         )
 
 
-def _endorsement(
+def find_endorsement(
     claimed: SnpMeasurements, beside: dict[SnpCertificate, bytes], collateral: AmdCollateral
 ) -> Endorsement:
     """Return the certificate of the key that signed the report."""

@@ -6,23 +6,24 @@ and 5. Later additions by AMD are refused until they are known here.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import astuple
 
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
-from keyhouse.attestation.quote.snp_form import SNP_REPORT, SNP_VERSIONS
+from keyhouse.attestation.kinds.snp.form import SNP_REPORT, SNP_VERSIONS, read_table
+from keyhouse.attestation.quote.form import QuoteForm, Tee
+from keyhouse.attestation.quote.report import Report, VmMeasurements
 from keyhouse.base.byte_reader import LayoutError
-from keyhouse.base.readable import Readable
-from keyhouse.wire.exact_fields import Difference, differences
-from keyhouse.wire.snp import (
+from keyhouse.wire.kinds.identity import Difference, VmIdentity
+from keyhouse.wire.kinds.snp import (
     PRODUCTS,
     SIGNING_KEYS,
-    SIZES,
     SnpIdentity,
     SnpTcb,
     below_floor,
+    is_debugged,
     policy_fault,
 )
 
@@ -53,7 +54,7 @@ _FAMILIES: Final = {
 """The line of processors by family and upper half of the model (CPUID)."""
 
 
-class SnpMeasurements(Readable, frozen=True, kw_only=True):
+class SnpMeasurements(VmMeasurements, frozen=True, kw_only=True):
     """The identity of a confidential VM, and the state of its platform. Numbers are little-endian.
 
     ``product`` is "" for an unverified report of version 2: only its certificates name the product.
@@ -77,73 +78,75 @@ class SnpMeasurements(Readable, frozen=True, kw_only=True):
     launch_tcb: SnpTcb  # when the VM was started
     alias_check_complete: bool  # since the last reset, no memory cell has two addresses
 
-
-def snp_identity_of(found: SnpMeasurements) -> SnpIdentity:
-    """Return the identity of exactly this VM, with its platform's lowest versions as minimum."""
-    values = {name: getattr(found, name).hex() for name in _HEX}
-    return SnpIdentity(
-        **values,
-        product=found.product,
-        minimum_tcb=_lowest(found),
-        vmpl=found.vmpl,
-        signing_key=found.signing_key,
-        minimum_guest_svn=found.guest_svn,
-        alias_check_complete=found.alias_check_complete,
-    )
-
-
-def snp_differences(found: SnpMeasurements, wanted: SnpIdentity) -> Iterator[Difference]:
-    """Yield each field in which this VM or its platform violates ``wanted``, in order.
-
-    ``MinimumTCB`` applies to the versions reported, committed, current, and at the VM's start.
-    """
-    has = snp_identity_of(found)
-    yield from differences(has, wanted, SIZES)
-    if found.product != wanted.product:
-        yield Difference("Product", found.product or "unknown", wanted.product)
-    if wanted.minimum_tcb is None:  # the check of manifests refuses such a package
-        yield Difference("MinimumTCB", str(found.reported_tcb), "named")
-    else:
-        for which, versions in _tcbs(found).items():
-            if lower := below_floor(versions, wanted.minimum_tcb):
-                problem = f"lower in {lower} ({which}: {versions})"
-                yield Difference("MinimumTCB", problem, str(wanted.minimum_tcb))
-                break
-    if found.vmpl != wanted.vmpl:
-        yield Difference("VMPL", str(found.vmpl), str(wanted.vmpl))
-    if found.signing_key != wanted.signing_key:
-        yield Difference("SigningKey", found.signing_key, wanted.signing_key)
-    if found.guest_svn < wanted.minimum_guest_svn:
-        least = f"{wanted.minimum_guest_svn} or higher"
-        yield Difference("MinimumGuestSVN", str(found.guest_svn), least)
-    if wanted.alias_check_complete and not found.alias_check_complete:
-        yield Difference("AliasCheckComplete", "false", "true")
-
-
-def require_sound_snp(found: SnpMeasurements) -> None:
-    """Raise ``QuoteRefusedError`` for a VM that must never be trusted."""
-    fault = policy_fault(found.policy)
-    if fault:
-        raise QuoteRefusedError(
-            QuoteProblem.GUEST_POLICY,
-            f"the quote does not verify: no such confidential VM is trusted: {fault}",
-            hint="start it with a guest policy without debug and migration agents",
+    @property
+    def identity(self) -> SnpIdentity:
+        """The identity of exactly this VM, with its platform's lowest versions as minimum."""
+        values = {name: getattr(self, name).hex() for name in _HEX}
+        return SnpIdentity(
+            **values,
+            product=self.product,
+            minimum_tcb=self._lowest(),
+            vmpl=self.vmpl,
+            signing_key=self.signing_key,
+            minimum_guest_svn=self.guest_svn,
+            alias_check_complete=self.alias_check_complete,
         )
 
+    @property
+    def records(self) -> dict[str, Any]:
+        """The fields of ``Measured`` for this VM."""
+        return {"measurement": self.measurement}
 
-def _tcbs(found: SnpMeasurements) -> dict[str, SnpTcb]:
-    return {
-        "reported": found.reported_tcb,
-        "committed": found.committed_tcb,
-        "current": found.current_tcb,
-        "at the start of the VM": found.launch_tcb,
-    }
+    def differences(self, wanted: VmIdentity) -> Iterator[Difference]:
+        """Yield each field in which this VM or its platform violates ``wanted``, in order.
 
+        ``MinimumTCB`` applies to the versions reported, committed, current, and at the VM's start.
+        """
+        yield from super().differences(wanted)
+        if not isinstance(wanted, SnpIdentity):  # a caller compares kinds first
+            raise TypeError("an identity of another kind")
+        if self.product != wanted.product:
+            yield Difference("Product", self.product or "unknown", wanted.product)
+        if wanted.minimum_tcb is None:  # the check of manifests refuses such a package
+            yield Difference("MinimumTCB", str(self.reported_tcb), "named")
+        else:
+            for which, versions in self._tcbs().items():
+                if lower := below_floor(versions, wanted.minimum_tcb):
+                    problem = f"lower in {lower} ({which}: {versions})"
+                    yield Difference("MinimumTCB", problem, str(wanted.minimum_tcb))
+                    break
+        if self.vmpl != wanted.vmpl:
+            yield Difference("VMPL", str(self.vmpl), str(wanted.vmpl))
+        if self.signing_key != wanted.signing_key:
+            yield Difference("SigningKey", self.signing_key, wanted.signing_key)
+        if self.guest_svn < wanted.minimum_guest_svn:
+            least = f"{wanted.minimum_guest_svn} or higher"
+            yield Difference("MinimumGuestSVN", str(self.guest_svn), least)
+        if wanted.alias_check_complete and not self.alias_check_complete:
+            yield Difference("AliasCheckComplete", "false", "true")
 
-def _lowest(found: SnpMeasurements) -> SnpTcb:
-    """Return the lowest value of each version in the report."""
-    columns = zip(*map(astuple, _tcbs(found).values()), strict=True)
-    return SnpTcb(*(None if None in column else min(column) for column in columns))
+    def require_sound(self) -> None:
+        """Raise ``QuoteRefusedError`` for a VM that must never be trusted."""
+        fault = policy_fault(self.policy)
+        if fault:
+            raise QuoteRefusedError(
+                QuoteProblem.GUEST_POLICY,
+                f"the quote does not verify: no such confidential VM is trusted: {fault}",
+                hint="start it with a guest policy without debug and migration agents",
+            )
+
+    def _tcbs(self) -> dict[str, SnpTcb]:
+        return {
+            "reported": self.reported_tcb,
+            "committed": self.committed_tcb,
+            "current": self.current_tcb,
+            "at the start of the VM": self.launch_tcb,
+        }
+
+    def _lowest(self) -> SnpTcb:
+        """Return the lowest value of each version in the report."""
+        columns = zip(*map(astuple, self._tcbs().values()), strict=True)
+        return SnpTcb(*(None if None in column else min(column) for column in columns))
 
 
 class SnpReport(msgspec.Struct, frozen=True):
@@ -191,6 +194,21 @@ def read_snp_report(raw: bytes, product: str = "") -> SnpReport:
     tcbs = (raw[0x180:0x188], raw[0x1E0:0x1E8], raw[0x38:0x40], raw[0x1F0:0x1F8])
     measured = _measured(raw, product or stated, tcbs)
     return SnpReport(version, raw[:_SIGNED], r, s, raw[0x50:0x90], *tcbs, measured)
+
+
+def read_snp_form(raw: bytes) -> QuoteForm:
+    """Return the parts of a raw quote: its report, and the certificates beside it."""
+    report, table = raw[:SNP_REPORT], raw[SNP_REPORT:]
+    read_snp_report(report)
+    read_table(table)
+    return QuoteForm(raw, Tee.SNP, table)
+
+
+def read_snp_claims(form: QuoteForm) -> Report:
+    """Return the values of a report. Nothing is verified."""
+    report = read_snp_report(form.raw[:SNP_REPORT])
+    debug = is_debugged(report.measured.policy)
+    return Report(report.report_data, debug=debug, measurements=report.measured)
 
 
 def tcb_versions(raw: bytes, product: str) -> SnpTcb:

@@ -38,13 +38,14 @@ from keyhouse.attestation.collateral.facts import (
 )
 from keyhouse.attestation.collateral.marks import Mark, is_as_new, marks_of, require_as_new
 from keyhouse.attestation.collateral.pccs import Pccs
-from keyhouse.attestation.collateral.platform_kind import PlatformKind, platform_kind
+from keyhouse.attestation.collateral.platform_kind import PlatformKind
 from keyhouse.attestation.errors import (
     CollateralRefusedError,
     CollateralUnavailableError,
     CollateralUnusableError,
     QuoteProblem,
 )
+from keyhouse.attestation.kinds.platform import platform_kind
 from keyhouse.base.errors import KeyhouseError, RefusedError
 
 SEEN_WITHIN: Final = timedelta(days=1)

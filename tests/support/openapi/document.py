@@ -1,8 +1,9 @@
 """Generates the OpenAPI 3.1 description of the Client API from its routes and wire types.
 
 The statuses of a call come from the table of phases, the caller, the feature gate, the row in
-``DESCRIPTIONS``, and the refusals of the protocol. The server imports this module only for a client
-that requests the description. Source: OpenAPI Specification 3.1; Client API, "Endpoints".
+``DESCRIPTIONS``, and the refusals of the protocol. The coordinator serves the result as the file
+``openapi.json`` of its own distribution, so none of this code is in an enclave. Source: OpenAPI
+Specification 3.1; Client API, "Endpoints".
 """
 
 import re
@@ -12,16 +13,11 @@ from typing import Any, Final
 from keyhouse.base.errors import ForbiddenError, KeyhouseError, UnauthenticatedError
 from keyhouse.base.version import VERSION
 from keyhouse.coordinator.core.phases import TABLE, Outcome
-from keyhouse.server.client_api.description.texts import (
-    DESCRIPTIONS,
-    Described,
-    RawManifest,
-    RawObject,
-)
-from keyhouse.server.client_api.description.type_schema import Schema, schema_of
 from keyhouse.server.client_api.routes import Caller, Route
 from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.wire.client_api import Problems
+from support.openapi.texts import DESCRIPTIONS, Described, RawManifest, RawObject
+from support.openapi.type_schema import Schema, schema_of
 
 _PROTOCOL: Final = (400, 408, 413, 414, 415, 431, 500, 501, 503)
 """Statuses that every request can receive: malformed, slow, too large, or at a wrong time."""
@@ -263,7 +259,7 @@ def _refusal(version: str, status: int) -> Schema:
     names = [f"{word.capitalize()}-{version}" for word in sorted(words)]
     references = [{"$ref": f"#/components/schemas/{name}"} for name in names]
     schema = references[0] if len(references) == 1 else {"anyOf": references}
-    return _answer(_MEANINGS[status], schema, later if status == 503 else None)  # noqa: PLR2004 "later"
+    return _answer(_MEANINGS[status], schema, later if status == 503 else None)
 
 
 def _words(status: int) -> set[str]:

@@ -20,7 +20,7 @@ from keyhouse.attestation import (
 from keyhouse.attestation.collateral.amd import AmdCollateral, amd_collateral_in, read_amd_files
 from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
 from keyhouse.attestation.collateral.cache import Kept, with_newer_lists
-from keyhouse.attestation.snp.authority import Roots, end_of_lists
+from keyhouse.attestation.kinds.snp.authority import Roots, end_of_lists
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.log import log
 from keyhouse.base.openers import without_waiting

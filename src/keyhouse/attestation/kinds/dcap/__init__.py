@@ -1,0 +1,1 @@
+"""Quotes of Intel: SGX enclaves and TDX domains, with the collateral of a PCCS."""

@@ -1,0 +1,1 @@
+"""Reports of SEV-SNP, with the collateral of AMD."""

@@ -1,0 +1,121 @@
+"""The table of the kinds of evidence: how each kind is read and verified."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from keyhouse.attestation.collateral.amd import AmdCollateral
+from keyhouse.attestation.collateral.bundle import Collateral
+from keyhouse.attestation.collateral.marks import Mark, marks_of_bundle
+from keyhouse.attestation.kinds.dcap.form import (
+    add_transport_header,
+    has_transport_header,
+    read_dcap_form,
+    read_dcap_report,
+    without_transport_header,
+)
+from keyhouse.attestation.kinds.dcap.verify import verify_dcap
+from keyhouse.attestation.kinds.snp.form import starts_snp_report
+from keyhouse.attestation.kinds.snp.report import read_snp_claims, read_snp_form
+from keyhouse.attestation.kinds.snp.verify import marks_of_amd, verify_snp
+from keyhouse.attestation.quote.form import MAX_QUOTE, QuoteForm, Tee, malformed
+from keyhouse.attestation.quote.report import Report
+from keyhouse.attestation.quote.verdict import Verdict
+from keyhouse.base.byte_reader import LayoutError
+
+Roots = Mapping[str, bytes]
+"""Pinned roots of a vendor, DER, by name."""
+
+
+class Anchors(msgspec.Struct, frozen=True):
+    """The pinned root certificates, DER: Intel's, and those of AMD by line of processors."""
+
+    intel: bytes
+    amd: Roots
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind of evidence.
+
+    ``starts`` returns whether bytes begin like this kind. Each quote begins like exactly one kind.
+    """
+
+    starts: Callable[[bytes], bool]
+    read_form: Callable[[bytes], QuoteForm]  # raises ``LayoutError`` or ``QuoteRefusedError``
+    read_report: Callable[[QuoteForm], Report]  # verifies nothing
+    collateral: type[Any]
+    verify: Callable[[QuoteForm, Any, Anchors, datetime], Verdict]
+    marks: Callable[[Verdict, Any], dict[str, Mark]]  # the age of the collateral
+
+
+_DCAP: Final = Kind(
+    starts=lambda quote: not starts_snp_report(quote),
+    read_form=read_dcap_form,
+    read_report=read_dcap_report,
+    collateral=Collateral,
+    verify=lambda form, collateral, anchors, at: verify_dcap(form, collateral, anchors.intel, at),
+    marks=lambda _, collateral: marks_of_bundle(collateral),
+)
+
+KINDS: Final[Mapping[Tee, Kind]] = {
+    Tee.SGX: _DCAP,
+    Tee.TDX: _DCAP,
+    Tee.SNP: Kind(
+        starts=starts_snp_report,
+        read_form=read_snp_form,
+        read_report=read_snp_claims,
+        collateral=AmdCollateral,
+        verify=lambda form, collateral, anchors, at: verify_snp(form, collateral, anchors.amd, at),
+        marks=lambda verdict, _: marks_of_amd(verdict),
+    ),
+}
+
+
+def kind_of(quote: bytes) -> Kind:
+    """Return the kind of ``quote`` by its first bytes. Nothing else is read."""
+    return next(kind for kind in KINDS.values() if kind.starts(quote))
+
+
+def read_form(quote: bytes) -> QuoteForm:
+    """Return ``quote`` without a transport header, with a verified exact length.
+
+    Raises ``QuoteRefusedError`` for any bytes except one whole quote of a known kind. Source: wire
+    reference, "Quote bytes".
+    """
+    if not quote:
+        raise malformed("it is empty")
+    if len(quote) > MAX_QUOTE:
+        raise malformed(f"it has more than {MAX_QUOTE} bytes")
+    if not has_transport_header(quote):
+        return _read_raw(quote)
+    form = _read_raw(without_transport_header(quote))
+    if form.tee is not Tee.SGX:
+        raise malformed("only SGX quotes have a transport header")
+    return form
+
+
+def read_report(form: QuoteForm) -> Report:
+    """Return the report of a quote with a verified length. Nothing is verified."""
+    return KINDS[form.tee].read_report(form)
+
+
+def add_header(raw: bytes) -> bytes:
+    """Return ``raw``, an exact SGX quote, with the 16-byte transport header."""
+    if _read_raw(raw).tee is not Tee.SGX:
+        raise malformed("only SGX quotes have a transport header")
+    return add_transport_header(raw)
+
+
+def in_transport(raw: bytes) -> bytes:
+    """Return ``raw``, an exact quote, as the interface sends quotes of its kind."""
+    return add_transport_header(raw) if read_form(raw).tee is Tee.SGX else raw
+
+
+def _read_raw(raw: bytes) -> QuoteForm:
+    """Check every length of a raw quote up to its last byte."""
+    try:
+        return kind_of(raw).read_form(raw)
+    except LayoutError as failure:
+        raise malformed(str(failure)) from None

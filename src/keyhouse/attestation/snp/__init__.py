@@ -1,1 +1,0 @@
-"""Verifies reports of SEV-SNP."""

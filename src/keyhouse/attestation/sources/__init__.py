@@ -1,0 +1,1 @@
+"""Sources of collateral: a PCCS, and files that operators replace in use."""

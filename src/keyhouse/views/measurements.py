@@ -1,0 +1,36 @@
+"""Rows that say who a confidential VM is, with the names of a manifest."""
+
+import json
+
+import msgspec
+
+from keyhouse.wire.kinds import VM_KINDS
+from keyhouse.wire.kinds.identity import VmIdentity
+
+
+def rows_of_vm(identity: VmIdentity) -> dict[str, str]:
+    """Return each field that is given; those that are bits also in words."""
+    values: dict[str, str] = {
+        field: ", ".join(f"{name} {version}" for name, version in value.items())
+        if isinstance(value, dict)
+        else (value if isinstance(value, str) else json.dumps(value))
+        for field, value in msgspec.to_builtins(identity).items()
+    }
+    words = {field: bits_in_words(field, value) for field, value in values.items()}
+    return {
+        field: f"{value}  ({words[field]})" if words[field] else value
+        for field, value in values.items()
+    }
+
+
+def bits_in_words(field: str, value: str) -> str:
+    """Return the meaning of the bits of a field, given in little-endian hex; "" without bits."""
+    named = (kind.BITS.get(field) for kind in VM_KINDS.values())
+    names = next((each for each in named if each is not None), None)
+    if names is None:
+        return ""
+    bits = int.from_bytes(bytes.fromhex(value), "little")
+    shown = [f"ABI {bits >> 8 & 0xFF}.{bits & 0xFF}"] if field == "Policy" else []
+    first = 16 if field == "Policy" else 0
+    found = (bit for bit in range(first, bits.bit_length()) if bits >> bit & 1)
+    return ", ".join([*shown, *(names.get(bit, f"reserved bit {bit}") for bit in found)]) or "none"

@@ -1,0 +1,94 @@
+"""The identity of a confidential VM: the common rules of all kinds.
+
+Fields of fixed size are compared byte by byte, or are not given and not compared. Their values are
+hex text in any case of letters; "" means not given.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar, Final, Self
+
+import msgspec
+
+from keyhouse.base.errors import Problem
+
+FROM_A_QUOTE: Final = "keyhouse package-info prints the values of a quote"
+_THAT_OF_A_QUOTE: Final = "keyhouse package-info prints that of a quote"
+_HEX: Final = re.compile(r"[0-9a-fA-F]*", re.ASCII)
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A field with an unexpected value, by its name in a manifest. Bytes are in hex."""
+
+    field: str
+    found: str
+    wanted: str
+
+
+class VmIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The required identity of a confidential VM. The first field is the first measurement."""
+
+    # The field of a package with this identity, such as "TDX".
+    FIELD: ClassVar[str]
+    # Bytes of each field of fixed size, by its name in a manifest.
+    SIZES: ClassVar[Mapping[str, int]]
+    # The check of each field with values that are never accepted. It returns a reason, or "".
+    FAULTS: ClassVar[Mapping[str, Callable[[bytes], str]]]
+    # The names of the bits of a field, for people.
+    BITS: ClassVar[Mapping[str, Mapping[int, str]]]
+    # The fields that the host sets when it starts the VM.
+    SET_BY_THE_HOST: ClassVar[tuple[str, ...]]
+    # Does the vendor state a TCB status? If not, the identity itself states required versions.
+    STATES_TCB: ClassVar[bool] = True
+
+    @classmethod
+    def first_field(cls) -> str:
+        """Return the name of the first measurement. Every identity must give it."""
+        return cls.__struct_encode_fields__[0]
+
+    def texts(self) -> dict[str, str]:
+        """Return the value of each field of fixed size; "" if it is not given."""
+        return {field: getattr(self, name) for field, name in self._fixed()}
+
+    def in_lower_case(self) -> Self:
+        """Return the identity in lower case, the form of all comparisons."""
+        values = {name: getattr(self, name).lower() for _, name in self._fixed()}
+        return msgspec.structs.replace(self, **values)
+
+    def differences(self, found: Self) -> Iterator[Difference]:
+        """Yield each given field with a different value in ``found``, in order."""
+        has = found.texts()
+        for field, wanted in self.texts().items():
+            if wanted and wanted.lower() != has[field]:
+                yield Difference(field, has[field], wanted)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the reasons why this identity admits no confidential VM, by field."""
+        texts = self.texts()
+        if not texts[self.first_field()]:
+            yield Problem(self.first_field(), "is missing", _THAT_OF_A_QUOTE)
+        for field, value in texts.items():
+            digits = 2 * self.SIZES[field]
+            if not value:
+                continue
+            if not (len(value) == digits and _HEX.fullmatch(value)):
+                hint = "write hex without 0x and without spaces"
+                yield Problem(field, f"is not {digits} hex digits", hint)
+            elif field in self.FAULTS and (fault := self.FAULTS[field](bytes.fromhex(value))):
+                hint = "a confidential VM with this value is always refused"
+                yield Problem(field, f"admits no VM: {fault}", hint)
+
+    def warnings(self) -> Iterator[Problem]:
+        """Yield the fields that leave a choice to the host; "" is the whole identity."""
+        texts = self.texts()
+        if missing := [field for field in self.SET_BY_THE_HOST if not texts[field]]:
+            yield Problem(
+                "",
+                f"does not give {', '.join(missing)}, so the host chooses what the VM reads there",
+                "give them, in zeros if the VM is started without",
+            )
+
+    @classmethod
+    def _fixed(cls) -> Iterator[tuple[str, str]]:
+        names = zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True)
+        return ((field, name) for field, name in names if field in cls.SIZES)

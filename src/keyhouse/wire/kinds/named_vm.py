@@ -1,0 +1,32 @@
+"""A confidential VM in a field of its kind, as manifests and attestation files name it."""
+
+from typing import Any
+
+import msgspec
+
+from keyhouse.wire.kinds import VM_KINDS
+from keyhouse.wire.kinds.identity import VmIdentity
+from keyhouse.wire.kinds.snp import SnpIdentity
+from keyhouse.wire.kinds.tdx import TdxIdentity
+
+
+class NamedVm(msgspec.Struct, frozen=True, kw_only=True):
+    """A field for each kind of confidential VM, in the order of ``VM_KINDS``."""
+
+    tdx: TdxIdentity | None = msgspec.field(default=None, name="TDX")
+    snp: SnpIdentity | None = msgspec.field(default=None, name="SNP")
+
+    @property
+    def vms(self) -> tuple[VmIdentity, ...]:
+        """Every given confidential VM. More than one is refused by the check of the whole."""
+        found = (getattr(self, field.lower()) for field in VM_KINDS)
+        return tuple(each for each in found if each is not None)
+
+    def vms_in_lower_case(self) -> dict[str, Any]:
+        """Return every given confidential VM in lower case, by the name of its attribute."""
+        return {each.FIELD.lower(): each.in_lower_case() for each in self.vms}
+
+    @property
+    def vm(self) -> VmIdentity | None:
+        """The confidential VM, or None for an enclave."""
+        return self.vms[-1] if self.vms else None
