@@ -288,7 +288,7 @@ def foreign_files(manifest: Mapping[str, Any], lock: str) -> list[str]:
     ``lock`` is the text of the lock. The files have to exist on this machine.
     """
     loader = _table(manifest, "loader")
-    runtime = Path(str(_table(manifest, "libos").get("entrypoint"))).parents[1]
+    runtime = Path(str(_table(manifest, "libos").get("entrypoint"))).parent.parent
     searched = str(_table(loader, "env").get("LD_LIBRARY_PATH", "")).split(":")
     libraries = {Path(path) for path in searched} | {runtime / "lib"}
     mounts = _list(_table(manifest, "fs"), "mounts")
@@ -395,7 +395,7 @@ def _trusted(manifest: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         if not path.is_dir():
             yield path, digest
             continue
-        for folder, _, names in os.walk(path):
+        for folder, _, names in os.walk(path, followlinks=True):
             for name in names:
                 yield Path(folder) / name, ""
 

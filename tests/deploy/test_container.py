@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.containerfile import instructions, sources, stages
 from support.process.command import run
-from support.process.containerfile import instructions, sources, stages
 
 from keyhouse.server.process.settings import SETTINGS, read_settings
 

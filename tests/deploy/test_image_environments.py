@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.containerfile import carry_out
 from support.distributions import ROOT
 from support.installed import build_wheels
-from support.process.containerfile import carry_out
 from support.trusted_code import Part, installed_libraries, listed, parts_below
 
 pytestmark = pytest.mark.acceptance
