@@ -17,7 +17,7 @@ project_copyright = author
 extensions = ["myst_parser", "sphinx_copybutton"]
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**", "deploy/**.md", "examples/**.md"]
-include_patterns += ["benchmarks/*.md", "fuzz/*.md", "changelog.d/README.md"]
+include_patterns += ["tools/*/*.md", "changelog.d/README.md"]
 exclude_patterns = [".*", "build", "docs/_*", "docs/*.py"]
 
 myst_heading_anchors = 3

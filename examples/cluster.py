@@ -6,13 +6,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Self
 
-from demo.calls import Caller
-from demo.ports import free_port
-from demo.process import CoordinatorProcess
-from demo.screen import Screen, UnexpectedError
-from demo.shell import Done, Shell, typed
-from demo.stage import Stage
-
+from examples.demo.calls import Caller
+from examples.demo.ports import free_port
+from examples.demo.process import CoordinatorProcess
+from examples.demo.screen import Screen, UnexpectedError
+from examples.demo.shell import Done, Shell, typed
+from examples.demo.stage import Stage
 from examples.workload import Workload
 from keyhouse.base.errors import KeyhouseError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from demo.screen import Screen, UnexpectedError
+from examples.demo.screen import Screen, UnexpectedError
 
 __all__ = ["play"]
 

@@ -7,8 +7,8 @@ import subprocess
 import time
 from typing import Final
 
-from demo.screen import UnexpectedError
-from demo.shell import Shell
+from examples.demo.screen import UnexpectedError
+from examples.demo.shell import Shell
 
 __all__ = ["Workload"]
 

@@ -1,58 +1,100 @@
-"""Finish an environment for an image: without its tools, compiled, packed, checked.
+"""Finish an environment for an image: remove its tools, check it, compile and pack its code.
 
-Usage: python -I -B finish.py ENVIRONMENT, with that environment's Python. Run by the Dockerfile.
+Usage: python -I -B finish.py ENVIRONMENT DISTRIBUTION LOCK, with the Python of that environment.
+The Dockerfile and the Containerfiles run it.
+
+An environment has DISTRIBUTION, the distributions of Keyhouse that it needs, and the packages of
+LOCK. Another package, such as a build dependency, ends the build.
 """
 
 import compileall
-import os
 import py_compile
+import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
-_TOOLS = ("pip", "setuptools", "flit_core")
-_FORBIDDEN = ("keyhouse_simulation", "pytest", "pip", "setuptools", "flit_core")
+_TOOLS = ("pip", "setuptools")
+_SETUPTOOLS = ("pkg_resources", "_distutils_hack", "distutils-precedence.pth")
+_USAGE = 2
 
 
-def main(environment: Path) -> int:
-    """Return the exit code: 0 if the environment is one for production."""
+def main(words: list[str]) -> int:
+    """Return the exit code: 0 if the environment has exactly the wanted packages."""
+    if len(words) != 3:  # noqa: PLR2004 the words of the usage
+        sys.stderr.write(f"{__doc__}")
+        return _USAGE
+    environment, wanted, lock = Path(words[0]), words[1], Path(words[2])
     (packages,) = environment.glob("lib/python3*/*-packages")
-    for tool in _TOOLS:
-        _remove(environment, packages, tool)
-    left = [name for name in _FORBIDDEN if _present(packages, name)]
-    if left:
-        sys.stderr.write(f"error: not for production: {', '.join(left)}\n")
+    _remove_tools(environment, packages)
+    differences = [*_differences(packages, wanted, lock.read_text(encoding="utf-8"))]
+    if differences:
+        sys.stderr.writelines(f"error: {packages}: {each}\n" for each in differences)
         return 1
-    # By hash and not by time: the same sources give the same bytes whenever they are built.
+    # By hash and not by time: equal sources give equal bytes at any time.
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
     if not compileall.compile_dir(environment / "lib", quiet=2, force=True, invalidation_mode=mode):
-        sys.stderr.write("error: something cannot be compiled\n")
+        sys.stderr.write("error: the sources above cannot be compiled\n")
         return 1
-    Path("data").mkdir(mode=0o700, exist_ok=True)
-    python = environment / "bin" / "python3"
-    for words in (("keyhouse.base.process.pack_code",), ("keyhouse.cli", "version")):
-        ended = subprocess.run([python, "-I", "-B", "-m", *words], check=False)  # noqa: S603 fixed
+    # The program that packs the code of a start imports all of it.
+    programs = [["keyhouse.base.process.pack_code"]]
+    if (packages / "keyhouse" / "cli").is_dir():
+        programs.append(["keyhouse.cli", "version"])
+    for program in programs:
+        command = [str(environment / "bin" / "python3"), "-I", "-B", "-m", *program]
+        ended = subprocess.run(command, check=False)  # noqa: S603 fixed words
         if ended.returncode:
             return ended.returncode
     return 0
 
 
-def _remove(environment: Path, packages: Path, tool: str) -> None:
-    for path in (*packages.glob(f"{tool}-*.dist-info"), packages / tool):
-        if path.is_dir():
+def _remove_tools(environment: Path, packages: Path) -> None:
+    """Remove the installer, and each program in ``bin`` but Python and ``keyhouse``."""
+    removed = [packages / name for name in (*_TOOLS, *_SETUPTOOLS)]
+    for tool in _TOOLS:
+        removed += packages.glob(f"{tool}-*.dist-info")
+    for program in environment.glob("bin/*"):
+        if not re.fullmatch(r"python[0-9.]*|keyhouse", program.name):
+            removed.append(program)
+    for path in removed:
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-    if tool == "setuptools":
-        shutil.rmtree(packages / "pkg_resources", ignore_errors=True)
-        shutil.rmtree(packages / "_distutils_hack", ignore_errors=True)
-        (packages / "distutils-precedence.pth").unlink(missing_ok=True)
-    for script in environment.glob(f"bin/{tool}*"):
-        os.unlink(script)  # noqa: PTH108 one word for one deed
+        else:
+            path.unlink(missing_ok=True)
 
 
-def _present(packages: Path, name: str) -> bool:
-    return (packages / name).exists() or any(packages.glob(f"{name}-*.dist-info"))
+def _differences(packages: Path, wanted: str, lock: str) -> list[str]:
+    """Return the packages that are missing, that are not wanted, or whose version differs."""
+    found = {_plain(each.name): each for each in distributions(path=[str(packages)])}
+    versions = dict(re.findall(r"^([A-Za-z0-9_.-]+)==([^ ;]+)", lock, re.MULTILINE))
+    expected = {_plain(name): version for name, version in versions.items()}
+    own = _own(found, wanted)
+    lines = [f"{name} is not wanted" for name in found if name not in own | expected.keys()]
+    lines += [f"{name} is missing" for name in own if name not in found]
+    for name, version in expected.items():
+        if name in found and found[name].version != version:
+            lines.append(f"{name} is {found[name].version}; the lock states {version}")
+    listed = {file.parts[0] for each in found.values() for file in each.files or ()}
+    others = sorted(path.name for path in packages.iterdir() if path.name not in listed)
+    lines += [f"{name} belongs to no package" for name in others if name != "__pycache__"]
+    return lines
+
+
+def _own(found: dict[str, Distribution], wanted: str) -> set[str]:
+    """Return ``wanted`` and the distributions of Keyhouse that it needs, without extras."""
+    needs = {wanted}
+    for requirement in found[wanted].requires or () if wanted in found else ():
+        need = re.match(r"keyhouse[a-z-]*(?=[^;]*$)", requirement)
+        if need:
+            needs.add(need[0])
+    return needs
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(sys.argv[1:]))

@@ -1,15 +1,24 @@
 """Check a rendered Gramine manifest against the security rules of Keyhouse.
 
-Usage: python3 lint.py keyhouse.manifest [...]
+Usage: python3 lint.py [--lock FILE] keyhouse.manifest [...]
 
 Prints one line for each rule that is broken; exit code 0 if none is, 1 if some are, 2 if a file
 cannot be read. Takes what gramine-manifest renders and what gramine-sgx-sign writes.
+
+The trusted files have to exist on this machine. Each of them has to belong to Gramine, to the
+interpreter and its libraries, to a wheel of the coordinator or to a package of the lock FILE, by
+default locks/coordinator.txt of this tree. The RECORD of a package lists its files with their
+digests. A signed manifest has digests too, and they have to be equal. Run this program with the
+same version of Python as that of the runtime: it knows the modules of the standard library.
 """
 
+import os
 import re
 import sys
 import tomllib
+from base64 import urlsafe_b64decode
 from collections.abc import Iterator, Mapping, Sequence
+from csv import reader
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -54,6 +63,9 @@ _LIBRARIES: Final = ("libgcc_s.so.1", "libstdc++.so.6")
 _LARGEST_NUMBER: Final = 0xFFFF
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
+_OWN: Final = ("keyhouse-base", "keyhouse-coordinator")
+_LOCK: Final = Path(__file__).resolve().parent / "../../locks/coordinator.txt"
+
 
 def problems(manifest: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with a parsed manifest, one line each; the first words name the key."""
@@ -69,18 +81,29 @@ def problems(manifest: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def main(paths: Sequence[str]) -> int:
+def main(words: Sequence[str]) -> int:
     """Check each file; return the exit code."""
+    lock, paths = _LOCK, [*words]
+    if paths[:1] == ["--lock"]:
+        lock, paths = Path(*paths[1:2]), paths[2:]
     if not paths:
-        sys.stderr.write("usage: lint.py MANIFEST [...]\n")
+        sys.stderr.write("usage: lint.py [--lock FILE] MANIFEST [...]\n")
+        return 2
+    try:
+        locked = lock.read_text(encoding="utf-8")
+    except OSError:
+        sys.stderr.write(f"{lock}: cannot be read; name the lock of the coordinator: --lock FILE\n")
         return 2
     code = 0
     for path in paths:
         try:
-            found = problems(tomllib.loads(Path(path).read_text(encoding="utf-8")))
+            manifest = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             sys.stderr.write(f"{path}: cannot be read as TOML; render it first\n")
             return 2
+        found = problems(manifest)
+        if not found:  # the paths below are the right ones only then
+            found = foreign_files(manifest, locked)
         for problem in found:
             sys.stdout.write(f"{path}: {problem}\n")
         code = 1 if found else code
@@ -257,6 +280,128 @@ def _files(manifest: Mapping[str, Any]) -> Iterator[str]:
     for mine in allowed:
         if any(uri.startswith(mine) or mine.startswith(_folder(uri)) for uri in trusted):
             yield "sgx.allowed_files: must not overlap with sgx.trusted_files"
+
+
+def foreign_files(manifest: Mapping[str, Any], lock: str) -> list[str]:
+    """Return what is wrong with the trusted files: one line for each package, folder or file.
+
+    ``lock`` is the text of the lock. The files have to exist on this machine.
+    """
+    loader = _table(manifest, "loader")
+    runtime = Path(str(_table(manifest, "libos").get("entrypoint"))).parent.parent
+    searched = str(_table(loader, "env").get("LD_LIBRARY_PATH", "")).split(":")
+    libraries = {Path(path) for path in searched} | {runtime / "lib"}
+    mounts = _list(_table(manifest, "fs"), "mounts")
+    of_gramine = [str(each.get("uri", "")) for each in mounts if each.get("path") == "/lib"]
+    gramine = [_path(uri) for uri in (*of_gramine, str(_table(loader, "entrypoint").get("uri")))]
+    recorded: dict[Path, str] = {}
+    found: dict[str, None] = {}  # a set in order
+    for packages in sorted(runtime.glob("lib/python3*/*-packages")):
+        records, problems_ = _records(packages, lock)
+        recorded |= records
+        found |= dict.fromkeys(problems_)
+    for path, digest in _trusted(manifest):
+        if any(path == known or known in path.parents for known in gramine):
+            continue
+        if path.parent in libraries and re.search(r"\.so(\.[0-9]+)*$", path.name):
+            continue
+        place = _foreign_place(path, digest, runtime, recorded)
+        if place:
+            found[f"sgx.trusted_files: must not have {place}"] = None
+    return [*found]
+
+
+def _foreign_place(
+    path: Path, digest: str, runtime: Path, recorded: Mapping[Path, str]
+) -> str | None:
+    """Return why ``path`` is no file of the coordinator, or None if it is one."""
+    if not path.exists():
+        return f"{path}; it does not exist on this machine"
+    if runtime not in path.parents:
+        return f"{path}; it is outside of the runtime {runtime}"
+    parts = path.relative_to(runtime).parts
+    top = runtime.joinpath(*parts[:4])
+    match parts:
+        case ["lib", _, folder, *_] if folder.endswith("-packages"):
+            return _in_packages(path, digest, top, recorded)
+        case ["bin", name]:
+            known = bool(re.fullmatch(r"python3(\.[0-9]+)?", name))
+        case ["measured", *_]:  # files that an argument names, such as a CA
+            known = not re.search(r"\.(pyc?|pth|so(\.[0-9]+)*)$", path.name)
+        case ["lib", python, name, *_]:
+            known = python.startswith("python3") and _is_standard(name)
+        case _:
+            known = False
+    return None if known else f"{top}; neither the interpreter nor a package of the lock has it"
+
+
+def _in_packages(path: Path, digest: str, first: Path, recorded: Mapping[Path, str]) -> str | None:
+    """Return why a file below the packages is no file of a package, or None if it is one."""
+    if path.name.endswith(".packed") and path.parent.parent.name == "keyhouse":
+        return None  # the code of a start, made of the files beside it
+    source = path
+    if path.suffix == ".pyc" and path.parent.name == "__pycache__":
+        source = path.parent.with_name(f"{path.name.partition('.')[0]}.py")
+    if source not in recorded:
+        return f"{first}; the RECORD of no package of the lock has {path.name}"
+    if source == path and digest and recorded[source] not in {"", digest}:
+        return f"{path} with the digest {digest}; its package states {recorded[source]}"
+    return None
+
+
+def _is_standard(name: str) -> bool:
+    """Return whether a file or folder beside the standard library's modules belongs to it."""
+    known = {"LICENSE.txt", "__hello__.py", "__phello__", "__pycache__", "lib-dynload"}
+    known.add("_distutils_system_mod.py")  # of Debian
+    module = name.partition(".")[0]
+    return name in known or module in sys.stdlib_module_names or name.startswith("_sysconfigdata_")
+
+
+def _records(packages: Path, lock: str) -> tuple[dict[Path, str], list[str]]:
+    """Return the files of the wanted packages with their digests, and what is not wanted.
+
+    A digest is SHA-256 in hex, or empty for a file without one, such as RECORD itself.
+    """
+    pinned = re.findall(r"^([A-Za-z0-9_.-]+)==([^ ;]+)", lock, re.MULTILINE)
+    versions = {_plain(name): version for name, version in pinned}
+    recorded: dict[Path, str] = {}
+    unwanted = []
+    for folder in sorted(packages.glob("*.dist-info")):
+        name, _, version = folder.name.removesuffix(".dist-info").partition("-")
+        if _plain(name) not in _OWN and versions.get(_plain(name)) != version:
+            unwanted.append(
+                f"sgx.trusted_files: must not have the package {name} {version}; the lock states"
+                f" {versions.get(_plain(name), 'no version of it')}"
+            )
+            continue
+        with (folder / "RECORD").open(encoding="utf-8", newline="") as file:
+            for path, digest, _size in reader(file):
+                encoded = digest.removeprefix("sha256=")
+                plain = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).hex()
+                recorded[Path(os.path.normpath(packages / path))] = plain
+    return recorded, unwanted
+
+
+def _plain(name: str) -> str:
+    """Return the name of a package so that equal names are equal texts (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _trusted(manifest: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Yield each trusted file with its digest in hex, which is empty before the signature."""
+    for entry in _list(_table(manifest, "sgx"), "trusted_files"):
+        path = _path(_uri(entry))
+        digest = str(entry.get("sha256", "")) if isinstance(entry, Mapping) else ""
+        if not path.is_dir():
+            yield path, digest
+            continue
+        for folder, _, names in os.walk(path, followlinks=True):
+            for name in names:
+                yield Path(folder) / name, ""
+
+
+def _path(uri: str) -> Path:
+    return Path(uri.removeprefix("file:"))
 
 
 def _folder(uri: str) -> str:

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Final
 
 from cryptography import x509
-from demo.people import make_user
-from demo.ports import free_port
-from demo.screen import Screen
-from demo.shell import typed
 
 from examples.cluster import Cluster, cluster
+from examples.demo.people import make_user
+from examples.demo.ports import free_port
+from examples.demo.screen import Screen
+from examples.demo.shell import typed
 from examples.workload import Workload
 from keyhouse_simulation.ordering import FOLDER
 

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Final
 
-from demo.ports import free_port
-from demo.screen import Screen
-from demo.shell import typed
-
 from examples.cluster import Cluster, cluster
+from examples.demo.ports import free_port
+from examples.demo.screen import Screen
+from examples.demo.shell import typed
 
 __all__ = ["show"]
 

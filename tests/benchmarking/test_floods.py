@@ -19,7 +19,7 @@ def test_every_flood_is_sent_and_an_honest_client_is_answered_beside_it(tmp_path
         [sys.executable, "-m", "benchmarks.floods.run", *words, "--json", str(figures)],
         check=True,
         cwd=ROOT,
-        env={"PYTHONPATH": "tests"},
+        env={"PYTHONPATH": "tools:tests"},
         capture_output=True,
     )
     rows = json.loads(figures.read_bytes())["rows"]

@@ -42,7 +42,7 @@ def _built(tmp_path_factory: pytest.TempPathFactory) -> LoadProgram:
     environment = os.environ | {"GOTOOLCHAIN": "local", "GOPROXY": "off", "CGO_ENABLED": "0"}
     done = subprocess.run(
         [go, "build", "-o", str(program), "."],
-        cwd=ROOT / "benchmarks" / "load",
+        cwd=ROOT / "tools" / "benchmarks" / "load",
         env=environment,
         check=False,
         capture_output=True,
@@ -142,7 +142,7 @@ def test_go_program_holds_to_its_own_tests(built: LoadProgram) -> None:
     environment = os.environ | {"GOTOOLCHAIN": "local", "GOPROXY": "off"}
     done = subprocess.run(
         ["go", "test", "./..."],
-        cwd=ROOT / "benchmarks" / "load",
+        cwd=ROOT / "tools" / "benchmarks" / "load",
         env=environment,
         check=False,
         capture_output=True,

@@ -4,13 +4,13 @@ import json
 import os
 import re
 import runpy
-import shlex
 import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from support.containerfile import instructions, sources, stages
 from support.process.helm import CHART
 from support.process.tool import tool
 
@@ -34,13 +34,6 @@ each_image: Final = pytest.mark.parametrize(
 each_enclave: Final = pytest.mark.parametrize(
     "file", [_COORDINATOR, _WORKLOAD], ids=["coordinator", "workload"]
 )
-
-
-def instructions(file: Path) -> list[tuple[str, str]]:
-    """Return the instructions: name and rest, continued lines joined."""
-    lines = [line for line in file.read_text("utf-8").splitlines() if not line.startswith("#")]
-    joined = "\n".join(lines).replace("\\\n", " ")
-    return [(name, rest.strip()) for name, rest in re.findall(r"(?m)^([A-Z]+) (.*)$", joined)]
 
 
 def rendered(file: Path) -> dict[str, Any]:
@@ -69,12 +62,10 @@ def test_the_base_is_named_by_who_builds_and_no_instruction_fetches(file: Path) 
 
 @each_image
 def test_an_image_gets_only_what_is_named(file: Path) -> None:
-    copied = [shlex.split(rest) for name, rest in instructions(file) if name == "COPY"]
-    outside = [words for words in copied if not words[0].startswith("--from=")]
-    sources = {word for words in outside for word in words[:-1] if not word.startswith("-")}
     ignored = file.with_name("Containerfile.dockerignore").read_text(encoding="utf-8").split("\n")
-    assert {line.removeprefix("!") for line in ignored if line.startswith("!")} == sources
-    assert all((_ROOT / source).exists() for source in sources if not source.startswith("build/"))
+    assert {line.removeprefix("!") for line in ignored if line.startswith("!")} == sources(file)
+    given = [source for source in sources(file) if not source.startswith("build/")]
+    assert all((_ROOT / source).exists() for source in given)
 
 
 @each_enclave
@@ -125,13 +116,44 @@ def test_the_workload_that_is_signed_is_closed() -> None:
     assert passed == ["KEYHOUSE_MARBLE_COORDINATOR_ADDR", "KEYHOUSE_MARBLE_DNS_NAMES"]
 
 
+def test_only_the_coordinators_wheels_are_where_the_enclave_reads() -> None:
+    found = stages(_COORDINATOR)
+    copied = [rest for name, rest in (*found["runtime"], *found[""]) if name == "COPY"]
+    assert copied == [
+        "--from=coordinator /opt/keyhouse /opt/keyhouse",
+        "--from=commands /opt/keyhouse-commands /opt/keyhouse-commands",
+        "--chmod=0755 build/measured /opt/keyhouse/measured",
+        "--from=enclave /opt/enclave/keyhouse.manifest.sgx /opt/enclave/keyhouse.sig /opt/enclave/",
+    ]
+    assert all("/opt/keyhouse-commands" not in uri for uri in _uris(_COORDINATOR))
+    for stage, name, lock in (
+        ("coordinator", "keyhouse-coordinator", "locks/coordinator.txt"),
+        ("workload", "keyhouse-launcher", "locks/launcher.txt"),
+        ("commands", "keyhouse", "locks/people.txt"),
+    ):
+        runs = [json.loads(rest) for word, rest in found[stage] if word == "RUN"]
+        assert [words[-1] for words in runs if "pip" in words] == [lock, name]
+        assert runs[-1][-2:] == [name, lock]
+    assert ("COPY", "--from=workload /opt/keyhouse /opt/keyhouse") in found["launcher"]
+
+
+def _uris(file: Path) -> list[str]:
+    return [str(uri) for uri in rendered(file)["sgx"]["trusted_files"]]
+
+
+def test_both_manifests_are_checked_with_the_lock_of_the_coordinator() -> None:
+    runs = " ".join(rest for name, rest in stages(_COORDINATOR)["enclave"] if name == "RUN")
+    for manifest in ("keyhouse.manifest", "keyhouse.manifest.sgx"):
+        assert f"python3 lint.py --lock coordinator.txt {manifest}" in runs
+
+
 def test_the_image_runs_gramine_as_nobody() -> None:
     stage = dict(instructions(_COORDINATOR)[-10:])
     assert stage["USER"] == "65532:65532"
     assert json.loads(stage["ENTRYPOINT"]) == ["gramine-sgx", "keyhouse"]
     assert "CMD" not in dict(instructions(_COORDINATOR))  # the arguments are measured
     environment = [rest for name, rest in instructions(_COORDINATOR) if name == "ENV"]
-    assert environment[-1].startswith("PATH=/opt/keyhouse/bin:")
+    assert environment[-1].startswith("PATH=/opt/keyhouse-commands/bin:")
     assert dict(instructions(_AESM))["USER"] == "65532:65532"
 
 

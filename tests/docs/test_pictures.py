@@ -12,7 +12,7 @@ _ROOT = Path(__file__).parents[2]
 _DRAWN = pictures()
 _PAGES = "".join(
     page.read_text(encoding="utf-8")
-    for place in ("*.md", "docs/**/*.md", "benchmarks/*.md", "fuzz/*.md")
+    for place in ("*.md", "docs/**/*.md", "tools/*/*.md")
     for page in _ROOT.glob(place)
 )
 

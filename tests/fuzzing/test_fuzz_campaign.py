@@ -134,7 +134,7 @@ def fuzz(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "fuzz.run", *arguments],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": "tests"},
+        env={**os.environ, "PYTHONPATH": "tools:tests"},
         capture_output=True,
         text=True,
         check=False,

@@ -2,15 +2,26 @@
 
 import ast
 import hashlib
-import importlib.metadata
+import re
 from collections.abc import Iterable
+from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from support.distributions import ROOT, TABLE
 from support.installed import locked
 
-__all__ = ["PROGRAMS", "Part", "code_lines", "libraries", "modules", "parts_below", "section"]
+__all__ = [
+    "PROGRAMS",
+    "Part",
+    "code_lines",
+    "installed_libraries",
+    "libraries",
+    "listed",
+    "modules",
+    "parts_below",
+    "section",
+]
 
 PROGRAMS: Final = {"coordinator": "keyhouse-coordinator", "launcher": "keyhouse-launcher"}
 """The distribution of each program in an enclave."""
@@ -67,19 +78,40 @@ def _module(path: str) -> str:
 
 def libraries(program: str) -> list[Part]:
     """Return the locked libraries of a program, with their versions."""
-    found = []
-    for name in locked(TABLE.rows[PROGRAMS[program]]["lock"]):
-        distribution = importlib.metadata.distribution(name)
-        contents = [
-            Path(str(distribution.locate_file(file))).read_bytes()
-            for file in sorted(distribution.files or (), key=str)
-            if file.suffix == ".py" and file.parts[0] != ".."
-        ]
-        sums = "".join(hashlib.sha256(each).hexdigest() for each in contents)
-        digest = hashlib.sha256(sums.encode("ascii")).hexdigest()
-        lines = sum(code_lines(each.decode("utf-8")) for each in contents)
-        found.append(Part(f"{name} {distribution.version}", lines, digest))
-    return found
+    names = locked(TABLE.rows[PROGRAMS[program]]["lock"])
+    return [_library(name, distribution(name)) for name in names]
+
+
+def installed_libraries(packages: Path) -> list[Part]:
+    """Return the libraries in the folder ``packages`` of an environment, with their versions."""
+    found = {
+        re.sub(r"[-_.]+", "-", each.name).lower(): each
+        for each in distributions(path=[str(packages)])
+    }
+    return [
+        _library(name, found[name]) for name in sorted(found) if not name.startswith("keyhouse")
+    ]
+
+
+def _library(name: str, installed: Distribution) -> Part:
+    contents = [
+        Path(str(installed.locate_file(file))).read_bytes()
+        for file in sorted(installed.files or (), key=str)
+        if file.suffix == ".py" and file.parts[0] != ".."
+    ]
+    sums = "".join(hashlib.sha256(each).hexdigest() for each in contents)
+    digest = hashlib.sha256(sums.encode("ascii")).hexdigest()
+    lines = sum(code_lines(each.decode("utf-8")) for each in contents)
+    return Part(f"{name} {installed.version}", lines, digest)
+
+
+def listed(program: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the modules and the libraries of a program on the page, with their sums."""
+    page = (ROOT / "docs" / "reference" / "trusted-code.md").read_text(encoding="utf-8")
+    (text,) = re.findall(f"<!-- generated: trusted {program} -->(.*?)<!-- end -->", page, re.DOTALL)
+    rows = dict(re.findall(r"\| `([^`]+)` \| [0-9,]+ \| `([0-9a-f]{64})`", text))
+    own = {name: digest for name, digest in rows.items() if name.startswith("keyhouse/")}
+    return own, {name: digest for name, digest in rows.items() if name not in own}
 
 
 def section(program: str) -> str:

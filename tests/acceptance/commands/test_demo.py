@@ -15,7 +15,7 @@ import pytest
 from support.process.start import warm_python
 
 ROOT = Path(__file__).parents[3]
-COMMAND = [sys.executable, "-m", "demo"]
+COMMAND = [sys.executable, "-m", "examples.demo"]
 TOOLS = ("bash", "base64", "cp", "diff", "env", "mkdir", "rm", "sed", "tail")
 STEPS = (
     "Start a coordinator",
@@ -48,7 +48,7 @@ def environment(folder: Path, path: str = os.environ["PATH"]) -> dict[str, str]:
 
 def warm(folder: Path) -> list[str]:
     """Return the command in an environment that is this one, but for a warm ``keyhouse``."""
-    return [warm_python(folder / "environment"), "-m", "demo"]
+    return [warm_python(folder / "environment"), "-m", "examples.demo"]
 
 
 def run(

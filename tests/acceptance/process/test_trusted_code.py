@@ -1,6 +1,5 @@
 """The list of trusted code is that of real runtime directories, and other code leaves it alone."""
 
-import re
 import shutil
 import subprocess
 import sys
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.distributions import ROOT
 from support.installed import build_wheels, install, packages
-from support.trusted_code import PROGRAMS, parts_below
+from support.trusted_code import PROGRAMS, listed, parts_below
 
 pytestmark = pytest.mark.acceptance
 
@@ -23,21 +22,14 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return build_wheels(tmp_path_factory.mktemp("wheels"))
 
 
-def _listed(program: str) -> dict[str, str]:
-    page = (ROOT / "docs" / "reference" / "trusted-code.md").read_text(encoding="utf-8")
-    (section,) = re.findall(
-        f"<!-- generated: trusted {program} -->(.*?)<!-- end -->", page, re.DOTALL
-    )
-    return dict(re.findall(r"\| `(keyhouse/[^`]+)` \| [0-9,]+ \| `([0-9a-f]{64})`", section))
-
-
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_runtime_directory_has_the_listed_modules_and_no_other(
     program: str, wheels: dict[str, Path], tmp_path: Path
 ) -> None:
     install(tmp_path, PROGRAMS[program], wheels)
     found = {each.name: each.digest for each in parts_below(packages(tmp_path))}
-    assert found == _listed(program)
+    modules, _ = listed(program)
+    assert found == modules
 
 
 def test_a_change_for_people_leaves_the_trusted_wheels_as_they_are(

@@ -14,8 +14,8 @@ _RULES = [
     for word, better in _SWAP.items()
 ]
 _ANY = re.compile("|".join(rule.pattern for rule, _ in _RULES), re.IGNORECASE)
-_PLACES = ("*.md", "docs/**/*.md", "deploy/**/*.md", "examples/**/*.md", "benchmarks/*.md")
-_PAGES = sorted(page for place in (*_PLACES, "fuzz/*.md") for page in _ROOT.glob(place))
+_PLACES = ("*.md", "docs/**/*.md", "deploy/**/*.md", "examples/**/*.md", "tools/*/*.md")
+_PAGES = sorted(page for place in _PLACES for page in _ROOT.glob(place))
 _SOURCES = [*_ROOT.glob("src/**/*.py"), *_ROOT.glob("simulation/src/**/*.py")]
 _NO_PROSE = re.compile(  # blocks of code, generated tables, code in a line, targets of links
     r"^ *```.*?^ *```$|<!-- generated:.*?<!-- end -->|`[^`\n]+`|\]\([^)]*\)",

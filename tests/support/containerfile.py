@@ -1,0 +1,90 @@
+"""The instructions of Dockerfiles and Containerfiles, and their steps carried out in a folder."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from support.distributions import ROOT
+from support.installed import copy_distribution, locked
+
+__all__ = ["carry_out", "instructions", "sources", "stages"]
+
+_PLACES: Final = ("/opt/", "/build", "/wheels")
+
+
+def instructions(file: Path) -> list[tuple[str, str]]:
+    """Return the instructions: name and rest, continued lines joined."""
+    lines = [line for line in file.read_text("utf-8").splitlines() if not line.startswith("#")]
+    joined = "\n".join(lines).replace("\\\n", " ")
+    return [(name, rest.strip()) for name, rest in re.findall(r"(?m)^([A-Z]+) (.*)$", joined)]
+
+
+def stages(file: Path) -> dict[str, list[tuple[str, str]]]:
+    """Return the instructions of each stage by its name. The name of the last stage is empty."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    name = "before"
+    for word, rest in instructions(file):
+        if word == "FROM":
+            name = rest.partition(" AS ")[2]
+        found.setdefault(name, []).append((word, rest))
+    return found
+
+
+def sources(file: Path) -> set[str]:
+    """Return the paths that the instructions copy from the tree."""
+    copied = [shlex.split(rest) for name, rest in instructions(file) if name == "COPY"]
+    outside = [words for words in copied if not words[0].startswith("--from=")]
+    return {word for words in outside for word in words[:-1] if not word.startswith("-")}
+
+
+def carry_out(file: Path, names: list[str], folder: Path, wheels: Path) -> None:
+    """Carry out the RUN and COPY instructions of the stages ``names`` below ``folder``.
+
+    The absolute paths of the image are below ``folder``, and the wheels of Keyhouse come from
+    ``wheels``. Nothing is fetched: locked packages are copied from the environment of the tests,
+    and ``apt-get`` does not run.
+    """
+    environment = {"PATH": os.defpath, "HOME": str(folder)}
+    build = folder / "build"
+    build.mkdir(parents=True)
+    (folder / "wheels").symlink_to(wheels)
+    for word, rest in [each for name in names for each in stages(file)[name]]:
+        if word == "ENV":
+            environment |= dict(pair.split("=", 1) for pair in shlex.split(rest))
+        elif word == "COPY" and not rest.startswith("--from="):
+            *paths, target = shlex.split(rest)
+            for path in paths:
+                place = build / target / Path(path).name if target.endswith("/") else build / target
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / path, place)
+        elif word == "RUN" and "apt-get" not in rest:
+            _run(json.loads(rest), folder, environment)
+
+
+def _run(words: list[str], folder: Path, environment: dict[str, str]) -> None:
+    command = [f"{folder}{word}" if word.startswith(_PLACES) else word for word in words]
+    if command[0] == "python3":  # of the base image
+        command[0] = str(Path(sys.base_exec_prefix) / "bin" / "python3")
+    if "--require-hashes" in words:
+        python = command[command.index("--python") + 1] if "--python" in command else command[0]
+        asked = [python, "-I", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+        told = subprocess.run(asked, env=environment, check=True, capture_output=True, text=True)
+        for name in locked(Path(words[-1]).stem):
+            copy_distribution(name, Path(told.stdout.strip()))
+        return
+    ended = subprocess.run(
+        command,
+        cwd=folder / "build",
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert ended.returncode == 0, (command, ended.stdout[-1000:], ended.stderr[-2000:])
