@@ -143,7 +143,7 @@ class Trail:
     def __init__(self) -> None:
         self._places: dict[int, Position] = {}
 
-    def passed(self, *places: Position) -> None:
+    def record(self, *places: Position) -> None:
         """Record ``places``, in ascending order."""
         for place in places:
             self._places[place.sequence] = place
