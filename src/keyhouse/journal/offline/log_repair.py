@@ -186,8 +186,8 @@ class _Restoring:
                 return self._files.tile(tile)
             except KeyhouseError:
                 raise RefusedError(
-                    f"the mirror has {self._mirror_checkpoint.size} leaves, and the later leaves are"
-                    " lost",
+                    f"the mirror has {self._mirror_checkpoint.size} leaves, and the later leaves"
+                    " are lost",
                     hint="use a newer mirror, or a backup",
                 ) from None
         wide = (self._mirror_checkpoint.size >> (8 * max(tile.level, 0))) - tile.index * WIDTH
