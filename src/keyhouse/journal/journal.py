@@ -438,7 +438,7 @@ def _check_head(batch: Batch, position: Position) -> None:
 def _outcome_unknown() -> OutcomeUnknownError:
     return OutcomeUnknownError(
         "a write may or may not have happened: the store cannot be read back",
-        hint="look at the disk or the database of the state; a restart determines the outcome",
+        hint="check the disk or the database of the state; a restart determines the outcome",
     )
 
 

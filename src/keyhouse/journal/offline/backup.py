@@ -228,7 +228,7 @@ def _make(target: Path) -> None:
         ) from None
     except OSError:
         raise StoreUnreadableError(
-            f"{target.name} cannot be made", hint="look at the directory it is to be in"
+            f"{target.name} cannot be made", hint="check its parent directory"
         ) from None
 
 

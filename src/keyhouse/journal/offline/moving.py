@@ -254,7 +254,7 @@ async def _fill(place: Path, disk: Disk, whole: Whole, index: bytes) -> None:
         await store.begin_epoch(None, whole.start, whole.records)
         if await read_whole(store) != whole:
             raise StoreDamagedError(
-                f"{JOURNAL} differs from the records written to it", hint="look at its disk"
+                f"{JOURNAL} differs from the records written to it", hint="check its disk"
             )
     finally:
         await store.close()

@@ -303,7 +303,7 @@ class SqliteStore:
         self._suspect = True
         return OutcomeUnknownError(
             f"a write to {self._path.name} failed and may or may not be there",
-            hint="look at the disk of the state directory",
+            hint="check the disk of the state directory",
         )
 
     def _undo(self, connection: sqlite3.Connection) -> None:
