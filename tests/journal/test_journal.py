@@ -29,7 +29,7 @@ from keyhouse.journal import (
 from keyhouse.journal.chain import MAX_PAYLOAD, NONCE_SIZE, Kind, Sealer
 from keyhouse.journal.journal import _LIGHTEST_BASE, StoreEmptyError
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
-from keyhouse.journal.replay import Replaying
+from keyhouse.journal.replay import Replayer
 from keyhouse.journal.store.protocol import (
     NOTHING,
     Batch,
@@ -570,9 +570,9 @@ def test_who_has_the_data_key_cannot_put_a_record_at_another_place() -> None:
 def test_who_has_the_data_key_cannot_mix_base_and_events(kinds: tuple[Kind, ...]) -> None:
     sealer = Sealer(DEK, STORE_ID, 1)
     start = EpochStart(STORE_ID, 1, 1, first_link(STORE_ID), bytes(32))
-    replaying = Replaying(sealer, start)
+    replayer = Replayer(sealer, start)
     *before, last = kinds
     for kind in before:
-        replaying.take(sealer.seal(replaying.position, kind, b"payload")[0])
+        replayer.verify(sealer.seal(replayer.position, kind, b"payload")[0])
     with pytest.raises(StoreDamagedError, match="wrong kind"):
-        replaying.take(sealer.seal(replaying.position, last, b"payload")[0])
+        replayer.verify(sealer.seal(replayer.position, last, b"payload")[0])

@@ -34,7 +34,7 @@ from keyhouse.base.progress import advance
 from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import Kind, Sealer
 from keyhouse.journal.keys import DEK_SIZE, index_mac_key, key_check
-from keyhouse.journal.replay import Continuation, Replay, Replaying
+from keyhouse.journal.replay import Continuation, Replay, Replayer
 from keyhouse.journal.store.protocol import (
     KEPT_PLACES,
     NOTHING,
@@ -107,7 +107,7 @@ class Journal:
         self._turn = asyncio.Lock()
         self._unsettled: Write | None = None
         self._trail = Trail()
-        self._trail.passed(position)
+        self._trail.record(position)
         self._base_weight = 0
         self._weight = 0
 
@@ -145,7 +145,7 @@ class Journal:
         """
         places, replay = await _read_whole(store, store_id, dek, at_least)
         journal = cls(store, store_id=store_id, dek=dek, position=places[-1])
-        journal._trail.passed(*places)
+        journal._trail.record(*places)
         journal._weigh(replay)
         return journal, replay
 
@@ -208,7 +208,7 @@ class Journal:
                     break
             _check_head(batch, before)
             self.position = before
-            self._trail.passed(*places)
+            self._trail.record(*places)
             self._weight += weight(events)
             return Continuation(tuple(events))
 
@@ -335,13 +335,13 @@ class Journal:
             self._base_weight, self._weight = write.weight, 0
             self._dek, self._sealer = write.dek, write.sealer
         self.position, self._unsettled = write.head, None
-        self._trail.passed(write.head)
+        self._trail.record(write.head)
 
     async def _reopen(self, dek: Secret) -> Replay:
         """Move to the epoch of another writer, under ``dek``."""
         places, replay = await _read_whole(self._store, self.store_id, dek, self.position)
         self.position, self._dek = places[-1], dek
-        self._trail.passed(*places)
+        self._trail.record(*places)
         self._sealer = Sealer(dek, self.store_id, self.position.epoch)
         self._weigh(replay)
         return replay
@@ -371,29 +371,29 @@ async def _read_whole(
             hint="the recovery keys or the sealed_key belong to another epoch or deployment",
         )
     require_link(start, known)
-    replaying = Replaying(Sealer(dek, store_id, start.epoch), start)
+    replayer = Replayer(Sealer(dek, store_id, start.epoch), start)
     # The place before the first record is not among them: it belongs to the former epoch.
     places = deque[Position](maxlen=KEPT_PLACES)
     while batch.records:
-        places.extend(await asyncio.to_thread(_take, replaying, batch.records, known))
+        places.extend(await asyncio.to_thread(_verify_records, replayer, batch.records, known))
         advance(len(batch.records))
         # Without this check, a reader could follow a fast writer forever.
-        if batch.head == replaying.position:
+        if batch.head == replayer.position:
             break
-        batch = await store.read(replaying.position.sequence)
+        batch = await store.read(replayer.position.sequence)
         if batch.start != start:
             raise StoreConflictError("another writer began an epoch while the journal was read")
-    replay = replaying.finish()
-    _check_reached(replaying.position, known)
-    _check_head(batch, replaying.position)
+    replay = replayer.finish()
+    _check_reached(replayer.position, known)
+    _check_head(batch, replayer.position)
     return places, replay
 
 
-def _take(
-    replaying: Replaying, records: Iterable[Sealed], known: Position | None
+def _verify_records(
+    replayer: Replayer, records: Iterable[Sealed], known: Position | None
 ) -> list[Position]:
     """Verify ``records``; return the place after each record."""
-    places = [replaying.take(record) for record in records]
+    places = [replayer.verify(record) for record in records]
     for place in places:
         _check_known(place, known)
     return places
@@ -438,7 +438,7 @@ def _check_head(batch: Batch, position: Position) -> None:
 def _outcome_unknown() -> OutcomeUnknownError:
     return OutcomeUnknownError(
         "a write may or may not have happened: the store cannot be read back",
-        hint="look at the disk or the database of the state; a restart determines the outcome",
+        hint="check the disk or the database of the state; a restart determines the outcome",
     )
 
 

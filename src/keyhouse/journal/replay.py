@@ -27,7 +27,7 @@ class Continuation(msgspec.Struct, frozen=True):
         return f"<Continuation of {len(self.events)} events>"
 
 
-class Replaying:
+class Replayer:
     """Verify the records of an epoch in order: one complete base, then events only."""
 
     def __init__(self, sealer: Sealer, start: EpochStart) -> None:
@@ -37,7 +37,7 @@ class Replaying:
         self._events: list[bytes] = []
         self._base_ended = False
 
-    def take(self, record: Sealed) -> Position:
+    def verify(self, record: Sealed) -> Position:
         """Verify the next record and return the position after it."""
         kind, payload, position = self._sealer.unseal(self.position, record)
         if (kind is Kind.EVENT) != self._base_ended:

@@ -103,7 +103,7 @@ async def require_happened(store: Store, write: Write) -> None:
     if head == write.expected:
         raise NotDurableError(
             "the change could not be written and has not happened",
-            hint="try again; if the error stays, look at the disk or the database of the state",
+            hint="try again; if the error stays, check the disk or the database of the state",
         )
     if not (write.complete and head is not None and await _is_in(store, write, head)):
         # Nonces are random, so different records come from another writer.

@@ -1,10 +1,10 @@
 """Write the journal: in the state directory or database, or in memory.
 
 The journal is in memory with the seal mode ``Disabled``. Besides the records, the writer maintains
-three things. *Head*: the seal names a position of the journal, so a later start notices an older
-copy. *Votes*: a start drops votes of a pending update after the sealed position, because a holder
-of the data key can append votes. So the writer seals the position after each vote. *Epochs*: when
-the records outweigh the base, the writer begins a new epoch with the present state.
+three things. *Head*: the seal names a position of the journal, so a later start notices a journal
+that ends before it. *Votes*: a start drops votes of a pending update after the sealed position,
+because a holder of the data key can append votes. So the writer seals the position after each vote.
+*Epochs*: when the records outweigh the base, the writer begins a new epoch with the present state.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence

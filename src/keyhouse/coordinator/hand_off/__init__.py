@@ -8,5 +8,5 @@ replica needs a connection to another replica.
 The store is untrusted. A quote binds every byte of an ask and a give, and the manifest
 (``Config.Replicas``) decides about the quoted code. A switch has a signature; the signer and the
 receiver each leave a *member* note, a quote over their public keys. The store can drop, keep and
-repeat notes. That delays replicas, but reveals no key. The decision 0039 has the reasons.
+repeat notes. That costs availability. The decision 0039 has the reasons.
 """

@@ -69,7 +69,7 @@ _NEEDED = {INDEX, JOURNAL}
 _LINE = re.compile(rb"([0-9a-f]{64})  ([a-z_.]{1,40})")
 _DIGESTS_LIMIT = 4096
 # The archive name for a former store, which a restored directory does not have.
-_ASIDE = "before-restore"
+_ARCHIVE_NAME = "before-restore"
 
 
 class StoreBusyError(UnavailableError):
@@ -173,7 +173,7 @@ async def make_backup_of(
     _make(target)
     try:
         await fill(disk)
-        require_whole(disk, target, _some(target, await see_journal(target)))
+        require_whole(disk, target, _require_store(target, await see_journal(target)))
         await verify(target)
         for name in _present(target):
             disk.sync_file(target / name)
@@ -200,11 +200,11 @@ async def restore_backup(
     lock = acquire(directory, disk)
     try:
         _require_empty(disk, directory)
-        place = replacement.prepare(disk, directory, _ASIDE)
+        place = replacement.prepare(disk, directory, _ARCHIVE_NAME)
         try:
             begin("copying", sum(size_of(backup / name) for name in digests))
             for name, digest in digests.items():
-                _bring(disk, backup / name, place / name, digest)
+                _copy_checked(disk, backup / name, place / name, digest)
             require_whole(disk, place, await see_journal(place))
             await verify(place)
             copy_public_log(disk, backup, directory)
@@ -228,7 +228,7 @@ def _make(target: Path) -> None:
         ) from None
     except OSError:
         raise StoreUnreadableError(
-            f"{target.name} cannot be made", hint="look at the directory it is to be in"
+            f"{target.name} cannot be made", hint="check its parent directory"
         ) from None
 
 
@@ -236,7 +236,7 @@ def _present(place: Path) -> list[str]:
     return [name for name in _FILES if os.path.lexists(place / name)]
 
 
-def _some(place: Path, seen: JournalSeen | None) -> JournalSeen:
+def _require_store(place: Path, seen: JournalSeen | None) -> JournalSeen:
     if seen is not None:
         return seen
     ended = ": its deployment keeps none" if os.path.lexists(place / TOMBSTONE) else ""
@@ -274,7 +274,7 @@ def _read_digests(disk: Disk, backup: Path) -> dict[str, str]:
 _ANOTHER = "use another backup"
 
 
-def _bring(disk: Disk, source: Path, target: Path, digest: str) -> None:
+def _copy_checked(disk: Disk, source: Path, target: Path, digest: str) -> None:
     """Copy a file of the backup; refuse a file with another digest."""
     if not disk.check_file(source):
         raise StoreDamagedError(f"{source.name} is missing in the backup", hint=_ANOTHER)

@@ -132,23 +132,23 @@ class _Restoring:
         self._mirror = mirror
         self._key = VerifierKey.read(verifier)
         self._note = mirror("checkpoint") or b""
-        self._there = self._checkpoint(self._note)
+        self._mirror_checkpoint = self._checkpoint(self._note)
         self._tiles = 0
         self._objects = 0
         self._missing: list[str] = []
 
     def run(self) -> Restored:
-        target = self._there
-        here = self._here()
-        if here is not None and here.size > target.size:
-            target = here
+        target = self._mirror_checkpoint
+        local = self._local_checkpoint()
+        if local is not None and local.size > target.size:
+            target = local
         growing = Growing()
         for piece in entries_after(self._read, Frontier(), target.size, target.root):
             growing.extend(piece)
             for entry in piece:
                 self._restore_objects(entry)
             self._write(growing)
-        if target is self._there:
+        if target is self._mirror_checkpoint:
             self._files.write_checkpoint(self._note)
         entries = self._restore_line()
         return Restored(target.size, self._tiles, self._objects, self._missing, entries)
@@ -171,7 +171,7 @@ class _Restoring:
     def _checkpoint(self, note: bytes) -> Checkpoint:
         return signed_checkpoint(note, self._key)
 
-    def _here(self) -> Checkpoint | None:
+    def _local_checkpoint(self) -> Checkpoint | None:
         note = self._files.checkpoint()
         try:
             return None if note is None else self._checkpoint(note)
@@ -181,21 +181,24 @@ class _Restoring:
     def _read(self, path: str) -> bytes:
         """Return a part from the mirror, or from the state directory if the mirror lacks it."""
         tile = Tile.read(path.removeprefix("tile/"))
-        if not tile.is_in(self._there.size):
+        if not tile.is_in(self._mirror_checkpoint.size):
             try:
                 return self._files.tile(tile)
             except KeyhouseError:
                 raise RefusedError(
-                    f"the mirror has {self._there.size} leaves, and the later leaves are lost",
+                    f"the mirror has {self._mirror_checkpoint.size} leaves, and the later leaves"
+                    " are lost",
                     hint="use a newer mirror, or a backup",
                 ) from None
-        wide = (self._there.size >> (8 * max(tile.level, 0))) - tile.index * WIDTH
-        there = Tile(tile.level, tile.index, min(wide, WIDTH))
-        raw = self._mirror(f"tile/{there.path}")
+        wide = (self._mirror_checkpoint.size >> (8 * max(tile.level, 0))) - tile.index * WIDTH
+        mirror_tile = Tile(tile.level, tile.index, min(wide, WIDTH))
+        raw = self._mirror(f"tile/{mirror_tile.path}")
         if raw is None:  # the mirror has grown since the read of its checkpoint
-            raw = self._mirror(f"tile/{there.full.path}")
+            raw = self._mirror(f"tile/{mirror_tile.full.path}")
         if raw is None:
-            raise RefusedError(f"the mirror has no tile/{there.path}", hint="use another mirror")
+            raise RefusedError(
+                f"the mirror has no tile/{mirror_tile.path}", hint="use another mirror"
+            )
         return narrowed(raw, tile)
 
     def _write(self, growing: Growing) -> None:

@@ -254,7 +254,7 @@ async def _fill(place: Path, disk: Disk, whole: Whole, index: bytes) -> None:
         await store.begin_epoch(None, whole.start, whole.records)
         if await read_whole(store) != whole:
             raise StoreDamagedError(
-                f"{JOURNAL} differs from the records written to it", hint="look at its disk"
+                f"{JOURNAL} differs from the records written to it", hint="check its disk"
             )
     finally:
         await store.close()
@@ -307,7 +307,7 @@ async def move_in(path: Path, database: PostgresDatabase) -> MovedIn:
         await _write(database.url, whole, index)
         archive = await off_loop(_archive, path, disk, whole.start.epoch)
         await database.make_current(whole.start.store_id, before=None)
-        await off_loop(_bring_key_back, path, disk, archive)
+        await off_loop(_restore_key, path, disk, archive)
     finally:
         lock.release()
     return MovedIn(whole.start.store_id, whole.head, archive)
@@ -354,7 +354,7 @@ def _archive(path: Path, disk: Disk, epoch: int) -> str:
     return archived
 
 
-def _bring_key_back(path: Path, disk: Disk, archive: str) -> None:
+def _restore_key(path: Path, disk: Disk, archive: str) -> None:
     raw = disk.read(path / ARCHIVE / archive / SEALED_KEY, limit=FILE_LIMIT)
     if raw is not None:
         disk.write(path / SEALED_KEY, raw)

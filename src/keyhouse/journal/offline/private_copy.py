@@ -75,6 +75,6 @@ def copy_file(source: Path, target: Path, *, disks: str, durable: bool) -> str:
                 sync(copy)
     except OSError:
         raise StoreUnreadableError(
-            f"{source.name} cannot be copied", hint=f"look at the disks of {disks}"
+            f"{source.name} cannot be copied", hint=f"check the disks of {disks}"
         ) from None
     return found.hexdigest()

@@ -8,7 +8,7 @@ second reports a conflict.
 The fence is a number in the head row. Each new writing connection raises the fence, and every write
 names the fence of its connection. A statement from an older connection may still arrive late, after
 its outcome was asked for. The statement then names an old fence and does nothing. So the end of the
-store, read on a new connection, is the outcome of all earlier writes.
+store, read on a new connection, is the outcome of all earlier writes of this writer.
 
 The decisions 0034, 0037 and 0059 have the reasons.
 """

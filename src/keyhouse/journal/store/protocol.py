@@ -6,7 +6,8 @@ equal only if all records before the places are equal.
 
 Every write names the place where the writer expects the end of the store. The store compares epoch,
 sequence number and chain value before it writes. So a writer never appends to a record that the
-writer has not read, and of two writers at one place only one succeeds.
+writer has not read, and of two writers at one place only one succeeds. The tag of a record covers
+the chain value, so readers refuse the record at any other place.
 
 The answer to a write may be lost, for example with a connection. Then only ``settle`` can determine
 the outcome: it first makes sure that no earlier write of this writer takes effect any more, and
@@ -142,7 +143,7 @@ class Trail:
     def __init__(self) -> None:
         self._places: dict[int, Position] = {}
 
-    def passed(self, *places: Position) -> None:
+    def record(self, *places: Position) -> None:
         """Record ``places``, in ascending order."""
         for place in places:
             self._places[place.sequence] = place

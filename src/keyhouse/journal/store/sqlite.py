@@ -1,8 +1,8 @@
 """Store the journal in one SQLite file, with one connection and one thread.
 
 The file has no chain values. The store hashes the records once after it opens the file, and
-remembers the end of the store as its *trail*. The file is locked, so no other process can write in
-the meantime.
+remembers the *hashed end*: the place after the last hashed record. The file is locked, so no other
+process can write in the meantime.
 """
 
 import sqlite3
@@ -65,8 +65,8 @@ class SqliteStore:
         self._unscrubbed = True
         # True from a failed commit with an unknown outcome until the file is synced again.
         self._suspect = False
-        # The end of the hashed records on this connection. No other process can write meanwhile.
-        self._trail: Position | None = None
+        # None until the first read on this connection. No other process can write meanwhile.
+        self._hashed_end: Position | None = None
 
     @classmethod
     async def open(
@@ -159,7 +159,7 @@ class SqliteStore:
         return self._connection
 
     def _drop(self) -> None:
-        connection, self._connection, self._trail = self._connection, None, None
+        connection, self._connection, self._hashed_end = self._connection, None, None
         if connection is None:
             return
         try:
@@ -184,15 +184,15 @@ class SqliteStore:
             self._follow(start, records)
             return Batch(start, records, None if records else self._end(connection))
 
-        return self._look(batch)
+        return self._query(batch)
 
     def _start(self) -> EpochStart | None:
-        return self._look(lambda connection: _start(connection, self._path))
+        return self._query(lambda connection: _start(connection, self._path))
 
     def _head(self) -> Position | None:
-        return self._look(self._end)
+        return self._query(self._end)
 
-    def _look(self, at: Callable[[sqlite3.Connection], T]) -> T:
+    def _query(self, at: Callable[[sqlite3.Connection], T]) -> T:
         """Return the result of the read ``at``."""
         connection = self._connected()
         try:
@@ -233,43 +233,43 @@ class SqliteStore:
             self._drop()
 
     def _compare(self, connection: sqlite3.Connection, expected: Position | None) -> None:
-        # Each statement makes an append slower. One statement is enough if the trail has reached
+        # Each statement makes an append slower. One statement is enough if the hashed end is past
         # all records.
-        end = self._trail
+        end = self._hashed_end
         if end is None or _last(connection) != end.sequence:
             end = self._end(connection)
         if end != expected:
             raise StoreConflictError(f"{self._path.name} does not end where this writer left it")
 
     def _follow(self, start: EpochStart | None, records: Sequence[Sealed]) -> None:
-        """Move the trail after ``records``, if they follow the trail without a gap."""
+        """Move the hashed end after ``records``, if they follow it without a gap."""
         if start is None:
             return
-        trail = self._trail
-        if trail is None or trail.epoch != start.epoch:
-            trail = start.before
-        first, last = trail.sequence + 1, trail.sequence + len(records)
+        end = self._hashed_end
+        if end is None or end.epoch != start.epoch:
+            end = start.before
+        first, last = end.sequence + 1, end.sequence + len(records)
         if records and (records[0].sequence, records[-1].sequence) == (first, last):
-            trail = follow(trail, *records)
-        self._trail = trail
+            end = follow(end, *records)
+        self._hashed_end = end
 
     def _end(self, connection: sqlite3.Connection) -> Position | None:
-        """Return the end of the file; read the records after the trail."""
+        """Return the end of the file; read the records after the hashed end."""
         start, last = _start(connection, self._path), _last(connection)
         if start is None:
             if last is not None:
                 raise StoreDamagedError(f"{self._path.name} has records but no epoch")
             return None
         self._follow(start, ())
-        while self._trail is not None and self._trail.sequence < (last or 0):
-            before = self._trail
+        while self._hashed_end is not None and self._hashed_end.sequence < (last or 0):
+            before = self._hashed_end
             self._follow(start, _records(connection, before.sequence, self._path))
-            if self._trail == before:
+            if self._hashed_end == before:
                 raise StoreDamagedError(
                     f"record {before.sequence + 1} in {self._path.name} is missing",
                     hint="restore the state directory from a backup",
                 )
-        return self._trail
+        return self._hashed_end
 
     def _commit(self, put: Callable[[sqlite3.Connection], Position]) -> None:
         """Run ``put`` in a transaction and commit; ``put`` returns the new end of the file."""
@@ -291,7 +291,7 @@ class SqliteStore:
             connection.execute("COMMIT")
         except FAULTS as exc:
             raise self._failed_commit(connection, exc) from None
-        self._trail = end
+        self._hashed_end = end
         self._step("committed")
         self._fence()
 
@@ -303,7 +303,7 @@ class SqliteStore:
         self._suspect = True
         return OutcomeUnknownError(
             f"a write to {self._path.name} failed and may or may not be there",
-            hint="look at the disk of the state directory",
+            hint="check the disk of the state directory",
         )
 
     def _undo(self, connection: sqlite3.Connection) -> None:
@@ -372,7 +372,7 @@ def _insert(connection: sqlite3.Connection, records: Sequence[Sealed], path: Pat
     rows = [(each.sequence, each.header, each.nonce, each.ciphertext) for each in records]
     cursor = connection.executemany(_INSERT, rows)
     if cursor.rowcount != len(rows) or connection.total_changes - before != len(rows):
-        raise _swallowed(path)
+        raise _discarded_change(path)
 
 
 def _replace_epoch(connection: sqlite3.Connection, start: EpochStart, path: Path) -> None:
@@ -381,10 +381,10 @@ def _replace_epoch(connection: sqlite3.Connection, start: EpochStart, path: Path
     left = connection.execute("SELECT count(*) FROM epoch UNION ALL SELECT count(*) FROM record")
     row = (start.epoch, start.store_id, start.first, start.previous, start.key_check)
     if left.fetchall() != [(0,), (0,)] or connection.execute(_INSERT_EPOCH, row).rowcount != 1:
-        raise _swallowed(path)
+        raise _discarded_change(path)
 
 
-def _swallowed(path: Path) -> StoreDamagedError:
+def _discarded_change(path: Path) -> StoreDamagedError:
     return StoreDamagedError(
         f"{path.name} discarded a change without an error",
         hint="restore the state directory from a backup",

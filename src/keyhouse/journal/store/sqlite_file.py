@@ -97,7 +97,7 @@ def read_error(error: Exception, path: Path) -> KeyhouseError:
         )
     if is_unwritten(error):
         return StoreUnreadableError(
-            f"{path.name} cannot be written", hint="free some space on its disk, or look at it"
+            f"{path.name} cannot be written", hint="free some space on its disk, or check the disk"
         )
     if code in {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH, None}:
         # Statements of Keyhouse fail like this only on tables that Keyhouse did not create.
@@ -106,7 +106,7 @@ def read_error(error: Exception, path: Path) -> KeyhouseError:
             hint="restore the state directory from a backup",
         )
     return StoreUnreadableError(
-        f"{path.name} cannot be read or written", hint="look at its disk and its permissions"
+        f"{path.name} cannot be read or written", hint="check its disk and its permissions"
     )
 
 
@@ -134,12 +134,12 @@ def _check_file(path: Path) -> None:
             create(path).close()
         except OSError:
             raise StoreUnreadableError(
-                f"{path.name} cannot be created", hint="look at the disk and the directory"
+                f"{path.name} cannot be created", hint="check the disk and the directory"
             ) from None
         return
     except OSError:
         raise StoreUnreadableError(
-            f"{path.name} cannot be inspected", hint="look at its permissions"
+            f"{path.name} cannot be inspected", hint="check its permissions"
         ) from None
     if not stat.S_ISREG(found.st_mode):
         raise StoreDamagedError(f"{path.name} is not a regular file")
