@@ -10,10 +10,10 @@ _LONG_TEXT: Final = 1_000  # characters
 
 
 class Readable(msgspec.Struct, frozen=True):
-    """A Struct whose ``repr`` prints bytes in hex, or their number and SHA-256 if they are long.
+    """A Struct whose ``repr`` prints bytes in hex. Of long bytes it prints length and SHA-256.
 
-    Lists and mappings in its fields are printed the same way. Secret fields have the type
-    ``Secret``, which prints its length only.
+    Lists and mappings in the fields are printed in the same way. Secret fields have the type
+    ``Secret``, which prints only a length.
     """
 
     def __repr__(self) -> str:
@@ -26,7 +26,7 @@ class Readable(msgspec.Struct, frozen=True):
 
 
 class _Plain(str):
-    """A text whose ``repr`` has no quotes."""
+    """A text with a ``repr`` without quotes."""
 
     __slots__ = ()
 

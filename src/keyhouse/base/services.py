@@ -15,11 +15,11 @@ _UNCOMPRESSED = "identity"
 
 
 class AnswerUnusableError(Exception):
-    """The client refuses an answer. The text continues the words "the answer"."""
+    """The client refuses an answer. The error's text continues the words "the answer"."""
 
 
 class ServiceClient:
-    """Sends requests to services. Use it with ``async with``. It raises the errors of httpx."""
+    """Sends requests to services. Use with ``async with``. Raises the errors of httpx."""
 
     def __init__(self, context: ssl.SSLContext, *, patience: float, connections: int) -> None:
         """``patience``: seconds for each step. ``connections``: the most at the same time."""
@@ -51,7 +51,7 @@ class ServiceClient:
 
 
 def tls_context(ca_pem: bytes = b"") -> ssl.SSLContext:
-    """Return a TLS context that trusts only ``ca_pem``, or the CAs of the system if it is empty.
+    """Return a TLS context that trusts ``ca_pem``, or the CAs of the system if ``ca_pem`` is empty.
 
     Raises ``ssl.SSLError`` or ``ValueError`` if ``ca_pem`` is not a PEM certificate.
     """

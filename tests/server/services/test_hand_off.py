@@ -94,7 +94,7 @@ async def test_nobody_is_given_a_state_that_witnesses_do_not_know(tmp_path: Path
         with capture_logs() as entries:
             assert await answered(asker, giver) is None
             assert await answered(asker, giver) is None
-        told = [each["reason"] for each in entries if "no data key is handed" in each["event"]]
+        told = [each["reason"] for each in entries if "hands no data key over" in each["event"]]
         [reason] = told
         assert "witnesses have not cosigned the start" in str(reason)
         log = giver.engine.view.running.public_log

@@ -1,8 +1,8 @@
-"""Settings of a measured process, ``keyhouse serve`` or ``run``: flags first, then variables.
+"""Settings of ``keyhouse serve`` and ``run``: flags first, then environment variables.
 
-Each setting has a class (security rules, "The host"). *Measured* settings decide what is trusted:
-they come from the command line, which the platform measures, and never from the environment.
-*Host* settings may cost availability, never confidentiality or integrity.
+Each setting has a class (security rules, "The host"). *Measured* settings decide about trust. They
+come from the command line, which the platform measures, and never from the environment. *Host*
+settings may affect availability, never confidentiality or integrity.
 """
 
 import sys
@@ -18,22 +18,22 @@ from keyhouse.base.version import VERSION
 
 
 def file(value: str, _source: str) -> Path | None:
-    """Return the path that a setting names; None: it has no value."""
+    """Return the path in ``value``, or None for an empty value."""
     return Path(value) if value else None
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One setting, as the reference shows it."""
+    """A setting, with the text for the reference."""
 
     kind: str  # "measured" or "host"
     flag: str
     help: str
     default: str = ""
-    choices: tuple[str, ...] = ()  # empty: any value
-    is_switch: bool = False  # a flag without a value
-    variables: tuple[str, ...] = ()  # in the order in which they are read; empty counts as unset
+    choices: tuple[str, ...] = ()  # empty: all values
+    is_switch: bool = False  # takes no value
+    variables: tuple[str, ...] = ()  # in this order; an empty variable counts as unset
     read: Callable[[str, str], Any] = lambda value, _source: value
-    """Returns what a value means. Its second argument is what it comes from, for the error."""
+    """Parses a value. The second argument names the source of the value, for errors."""
 
     @property
     def name(self) -> str:
@@ -46,13 +46,13 @@ host = partial(Setting, "host")
 
 
 class SettingRefusedError(RefusedError):
-    """A setting with an invalid value, or that may not come from where it came from."""
+    """A setting has an invalid value or an inadmissible source."""
 
     code = "setting"
 
 
 class SettingMisusedError(RefusedError):
-    """A command line that cannot be read, or lacks what is required: exit code 2."""
+    """The command line cannot be parsed or lacks a required word: exit code 2."""
 
     code = "usage"
 
@@ -60,10 +60,10 @@ class SettingMisusedError(RefusedError):
 def read_flags(
     settings: Sequence[Setting], arguments: Sequence[str], *, usage: str, about: str, word: str = ""
 ) -> dict[str, object]:
-    """Return the value of each flag by its name in snake case; None: not given.
+    """Return the value of each flag, by its name in snake case. A flag without a value has None.
 
-    ``usage`` begins with the command. ``word``: what to do about a word that belongs to no flag.
-    Raises ``SettingMisusedError``. ``--help`` and ``--version`` end the process.
+    ``usage`` begins with the command. ``word``: the hint for a word that belongs to no flag. Raises
+    ``SettingMisusedError``. ``--help`` and ``--version`` end the process.
     """
     name = " ".join(usage.split()[:2])
     known = {each.flag: each for each in settings}
@@ -80,7 +80,7 @@ def read_flags(
             sys.exit(0)
         elif setting is None:
             others.append(given)
-            if given == "--":  # what is behind it is no flag
+            if given == "--":  # the words behind it are not flags
                 break
         elif (value := _given_value(setting, given, words)) is None:
             wrong = "takes no value" if setting.is_switch else "needs a value"
@@ -93,9 +93,10 @@ def read_flags(
 
 
 def _given_value(setting: Setting, given: str, words: list[str]) -> object:
-    """Return what the word ``given`` sets: behind ``=``, or the first of ``words``, which it takes.
+    """Return the value of the flag ``given``: the text behind ``=``, or the first of ``words``.
 
-    True for a switch; None: the value is missing, or one too many.
+    Removes a used word from ``words``. Returns True for a switch, and None for a missing or
+    superfluous value.
     """
     _, has_value, value = given.partition("=")
     if setting.is_switch:
@@ -106,14 +107,14 @@ def _given_value(setting: Setting, given: str, words: list[str]) -> object:
 
 
 def _is_flag(word: str) -> bool:
-    """Tell whether ``word`` is a flag to everybody: no negative number and no text with spaces."""
+    """Return whether ``word`` is a flag, and neither a negative number nor a text with spaces."""
     is_number = word[1:].replace(".", "", 1).isdecimal()
     return word.startswith("-") and word != "-" and not is_number and " " not in word
 
 
 def _show_help(settings: Sequence[Setting], name: str, usage: str, about: str) -> NoReturn:
-    """Print what the settings are, and end the process."""
-    from argparse import ArgumentParser  # it takes longer than reading the flags of a start
+    """Print the usage and all settings, and end the process."""
+    from argparse import ArgumentParser  # slower than the parser of flags
 
     parser = ArgumentParser(prog=name, usage=usage, description=about)
     parser.add_argument("--version", action="version", help="print the version")
@@ -132,9 +133,9 @@ def _show_help(settings: Sequence[Setting], name: str, usage: str, about: str) -
 def read_values(
     settings: Sequence[Setting], given: Mapping[str, Any], environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return what each setting means by its name; a flag has precedence over variables.
+    """Return the parsed value of each setting by its name. Flags have precedence over variables.
 
-    ``given``: what ``read_flags`` returned. Raises ``SettingRefusedError``.
+    ``given`` is the result of ``read_flags``. Raises ``SettingRefusedError``.
     """
     return {
         each.name: given[each.name] if each.is_switch else _read(each, given, environment)
@@ -143,7 +144,7 @@ def read_values(
 
 
 def environment_value(setting: Setting, environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return the value of ``setting`` without its flag, and what it comes from."""
+    """Return the value of ``setting`` without its flag, and the source of that value."""
     for name in setting.variables:
         if environment.get(name):
             return environment[name], name
@@ -166,7 +167,7 @@ def _read(setting: Setting, given: Mapping[str, Any], environment: Mapping[str, 
 
 
 def _unknown(name: str, given: str, flags: Sequence[str], word: str) -> SettingMisusedError:
-    """Return the error for a word that is no flag. Its value, behind ``=``, is not shown."""
+    """Return the error for an unknown flag. The error does not show the value behind ``=``."""
     from difflib import get_close_matches
 
     flag = given.partition("=")[0]

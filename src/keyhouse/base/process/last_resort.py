@@ -57,7 +57,7 @@ def install_last_resort() -> None:
     """Log unhandled errors without their texts. Python and its libraries would print the texts."""
     sys.unraisablehook = lambda found: _log(found.exc_value)
     threading.excepthook = lambda found: _log(found.exc_value)
-    # The message of the event loop shows the arguments of callbacks, so it is dropped as well.
+    # The loop's message shows the arguments of callbacks, so the log drops that message, too.
     asyncio.get_running_loop().set_exception_handler(lambda _, found: _log(found.get("exception")))
     logging.basicConfig(handlers=[_Passing()], force=True)
 

@@ -1,7 +1,7 @@
 """Packs the code that `keyhouse serve` and `run` import, so that a start reads one file.
 
-Run ``python -I -m keyhouse.base.process.pack_code`` where Keyhouse is installed. Bytecode that is
-missing is written, too.
+Run ``python -I -m keyhouse.base.process.pack_code`` in an installation of Keyhouse. The program
+also writes missing bytecode.
 """
 
 import importlib
@@ -35,14 +35,14 @@ _IMPORTED: Final = {
         *("keyhouse.launcher.command", "keyhouse.launcher.files"),
     ),
 }
-"""What a command imports, some of it inside functions; each brings with it what it needs."""
+"""The imports of each command, including later imports inside functions."""
 _PROGRAMS: Final = {"serve": "keyhouse.server", "run": "keyhouse.launcher"}
-"""The package of each command. An installation may hold only one of them."""
+"""The package of each command. An installation may contain only one package."""
 
 
 def main(commands: Sequence[str]) -> int:
-    """Write the file of the one command of ``commands``, or all, for this interpreter."""
-    if not commands:  # an interpreter for each, which has imported nothing else
+    """Write the packed file of each of ``commands``, or of all commands, for this interpreter."""
+    if not commands:  # a fresh interpreter for each command
         words = [sys.executable, "-I", "-m", "keyhouse.base.process.pack_code"]
         installed = [each for each, package in _PROGRAMS.items() if find_spec(package)]
         ended = [subprocess.run([*words, each], check=False) for each in installed]  # noqa: S603
@@ -53,14 +53,14 @@ def main(commands: Sequence[str]) -> int:
 
 
 def import_start(command: str) -> Iterator[ModuleSpec]:
-    """Import what ``command`` does; yield where each module came from."""
+    """Import the modules of ``command``. Yield the spec of each module."""
     for name in _IMPORTED[command]:
         importlib.import_module(name)
     with suppress(ModuleNotFoundError):  # an installation for production
         importlib.import_module("keyhouse_simulation.snp")
-    for name, module in tuple(sys.modules.items()):  # each after what it has imported
+    for name, module in tuple(sys.modules.items()):  # in the order of the imports
         spec = getattr(module, "__spec__", None) or _found(name)  # some replace themselves
-        if spec is not None and name != "__main__":  # this one
+        if spec is not None and name != "__main__":  # this module
             yield spec
 
 
@@ -70,7 +70,7 @@ def _found(name: str) -> ModuleSpec | None:
 
 
 def write_packed(file: Path, modules: Iterable[ModuleSpec]) -> None:
-    """Write the code of ``modules`` to ``file``, replacing it whole."""
+    """Replace ``file`` atomically by the code of ``modules``."""
     rows: Any = {spec.name: row for spec in modules if (row := _row(spec)) is not None}
     made_for: Any = setting()  # of types that marshal takes, like the rows
     head = dumps(made_for)
@@ -81,7 +81,7 @@ def write_packed(file: Path, modules: Iterable[ModuleSpec]) -> None:
 
 
 def _row(spec: ModuleSpec) -> "Row | None":
-    """Return what is known of a module; None if it has no file of its own."""
+    """Return the row of a module, or None for a module without a file."""
     if not spec.has_location or spec.origin is None:
         return None
     if isinstance(spec.loader, ExtensionFileLoader):
@@ -97,7 +97,7 @@ def _row(spec: ModuleSpec) -> "Row | None":
 
 
 def _is_unchecked(spec: ModuleSpec) -> bool:
-    """Tell whether Python takes the bytecode of a module whatever its source is."""
+    """Return whether Python uses the bytecode of a module without a check of the source."""
     try:
         return Path(spec.cached or "").read_bytes().startswith(MAGIC_NUMBER + _UNCHECKED)
     except OSError:

@@ -98,9 +98,9 @@ class Signed(msgspec.Struct, frozen=True):
 
 
 class QuoteSigning:
-    """Signs with the root key of ``engine`` what ``checks`` verifies, on the thread of the latter.
+    """Signs quotes with the root key of ``engine``, after a verification by ``checks``.
 
-    Anyone may ask, so no other thread is used.
+    Everybody may request signatures, so the work uses only the thread of ``checks``.
     """
 
     def __init__(self, engine: Engine, checks: QuoteChecks) -> None:
@@ -108,18 +108,18 @@ class QuoteSigning:
         self._checks = checks
 
     async def sign(self, quote: bytes) -> Signed:
-        """Sign ``quote`` as it was submitted, with the header in front or without.
+        r"""Sign ``quote`` as submitted, with or without its header.
 
-        It is compared with no package. Source: Client API, "sign-quote".
+        The quote is not compared with packages. Source: Client API, "sign-quote".
 
         Raises:
-            QuoteRefusedError: it does not verify, or its vendor states no TCB status (SEV-SNP).
-            BadRequestError: its length is ambiguous.
-            WrongPhaseError, ForbiddenError: not enabled, or not any more.
-            UnavailableError: not now.
+            QuoteRefusedError: the quote does not verify, or has no TCB status (SEV-SNP).
+            BadRequestError: the length of the quote is ambiguous.
+            WrongPhaseError, ForbiddenError: signatures are not enabled, or not any more.
+            UnavailableError: the checks are busy or have no collateral.
         """
         verdict = await self._checks.verify(quote)
-        # The manifest may have been replaced by one that does not enable this.
+        # A newer manifest may not enable signatures.
         view = self._engine.view
         require_enabled(view, Operation.SIGN_QUOTE, FeatureGate.SIGN_QUOTE_ENDPOINT)
         keys, status = view.state.keys, verdict.tcb_status

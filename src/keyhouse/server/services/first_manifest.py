@@ -1,4 +1,4 @@
-"""Setting the first manifest, which anyone may do: one at a time, the others wait in turn."""
+"""Sets the first manifest. Everybody may upload it, and the uploads are handled one at a time."""
 
 from collections.abc import Callable
 from typing import Final
@@ -21,22 +21,22 @@ from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.recovery import RecoverySession
 
 WAITING: Final = 12_000
-"""First manifests that may wait while one is prepared: anyone may send one.
+"""Largest number of waiting first manifests. Everybody may upload a first manifest.
 
-As many as there can be connections, each of which has its turn.
+The number equals the largest number of connections, and connections take turns.
 """
 
 
 class Enforced(msgspec.Struct, frozen=True):
-    """A first manifest is in force."""
+    """The result of a first manifest: the manifest is in force."""
 
     view: View
     recovery_secrets: dict[str, bytes]  # encrypted, by the name of the recovery key
-    warnings: tuple[str, ...]  # what its users should know
+    warnings: tuple[str, ...]  # for the users of the manifest
 
 
 class FirstManifest:
-    """Sets manifests on ``engine``; ``recovery`` ends with each."""
+    """Sets manifests on ``engine``. Each manifest ends the ``recovery``."""
 
     def __init__(
         self,
@@ -51,15 +51,14 @@ class FirstManifest:
         self._queue = FairQueue(limit)
 
     async def set(self, read: Callable[[], bytes]) -> Enforced:
-        """Return once the manifest that ``read`` returns is enforced.
+        r"""Return after the manifest from ``read`` is in force.
 
-        ``read`` is called on a thread, when it is the turn of this caller. A caller who leaves
-        before leaves nothing behind; what has begun runs to its end.
+        A thread calls ``read`` when it is this caller's turn. If the caller disconnects before,
+        there is no effect. A started attempt continues to its end.
 
         Raises:
-            WrongPhaseError, ForbiddenError, InvalidError: the manifest is not taken, or not right.
-            UnavailableError: others are waiting for the same already, or the clock cannot be
-                trusted.
+            WrongPhaseError, ForbiddenError, InvalidError: the manifest is refused.
+            UnavailableError: too many callers wait, or the clock is not trusted.
         """
         return await self._queue.run(lambda: self._set(read))
 

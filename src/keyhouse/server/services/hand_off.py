@@ -1,7 +1,7 @@
-"""Handing the data key over: a replica that serves answers asks, one that starts asks.
+"""The hand-over of the data key: a serving replica answers requests, a starting replica sends them.
 
-Notes are read from the store, so anybody may have written them. What costs nothing is checked
-first, quotes are verified one at a time, and what was refused or answered is not looked at again.
+Notes come from the store, so anybody may have written them. Cheap checks come first, and quotes are
+verified one at a time. Refused and answered notes are not read again.
 """
 
 import asyncio
@@ -49,10 +49,10 @@ from keyhouse.server.services.collateral_memory import ProcessMarks
 from keyhouse.server.services.quote_checks import QuoteChecks
 
 REMEMBERED: Final = 16_384
-"""Notes that were refused or answered, by SHA-256, and are not looked at again."""
+"""The number of refused or answered notes, by SHA-256, that are not read again."""
 
-TOLD: Final = 8
-"""Refusals of one look that are logged each; of others the number is."""
+LOGGED: Final = 8
+"""Refusals that are logged individually per poll. Further refusals are counted."""
 
 
 _WORDS: Final[dict[type, Word]] = {
@@ -79,10 +79,10 @@ class _Remembered:
 
 
 class OwnQuotes:
-    """Quotes of this process for other replicas, what they say of it, and checks of theirs.
+    """Makes quotes of this process for other replicas, and verifies theirs.
 
-    ``settings``: SHA-256 of the measured ones. Nothing here waits for the engine, whose task calls
-    it, but ``verify`` if it has to ``keep`` what it saw.
+    ``settings`` is the SHA-256 of the measured settings. The engine's task calls these methods, so
+    they never wait for the engine. The exception is ``verify`` with ``keep``.
     """
 
     def __init__(self, platform: Platform, checks: QuoteChecks, settings: bytes) -> None:
@@ -92,41 +92,42 @@ class OwnQuotes:
         self._quote = b""
 
     def verify_by(self, checks: QuoteChecks) -> None:
-        """Verify with ``checks`` from now on."""
+        """Use ``checks`` for all later quotes."""
         self._checks = checks
 
     async def vouched(self, note: Ask | AnyGive | Membership) -> Quoted:
-        """Return ``note``, which this process made, with the quote that vouches for it.
+        """Return ``note`` of this process with a quote over the note.
 
-        Raises ``UnavailableError`` if the platform makes none now.
+        Raises ``UnavailableError`` if the platform makes no quote now.
         """
         message = note.encode()
         data = replica_report_data(_WORDS[type(note)], message)
         return Quoted(message, await asyncio.to_thread(self._platform.quote, data))
 
     async def own(self) -> Own:
-        """Return what this process is: by a quote of its own, which serves for nothing else.
+        """Return the identity of this process, from a quote that has no other use.
 
-        Raises ``UnavailableError`` or ``QuoteRefusedError`` if that does not verify.
+        Raises ``UnavailableError`` or ``QuoteRefusedError`` if the quote does not verify.
         """
         if not self._quote:
             self._quote = await asyncio.to_thread(self._platform.quote, report_data(bytes(32)))
         return Own(await self.verify(self._quote), self.settings)
 
     async def verify(self, quote: bytes, *, keep: bool = False) -> Verdict:
-        """Return what ``quote`` says, if it is true now.
+        """Return the verdict on ``quote``.
 
-        ``keep``: whether newer collateral is remembered. Raises ``UnavailableError`` or
+        ``keep``: whether to remember newer collateral. Raises ``UnavailableError`` or
         ``QuoteRefusedError``.
         """
         return await self._checks.verify(quote, keep=keep)
 
 
 class KeyGiver:
-    """Answers asks with the data key of ``engine``, which ``quotes`` vouch for.
+    """Answers requests with the data key of ``engine``, with quotes by ``quotes``.
 
-    It stops for good when someone who may have the key has seen more of the journal than it has. It
-    gives nothing while witnesses have not cosigned the state: an old one may admit other code.
+    The giver stops for good if an admitted replica has seen more of the journal than this process.
+    The giver waits while witnesses have not cosigned the state, because an old state may admit
+    other code.
     """
 
     def __init__(self, engine: Engine, notes: Notes, quotes: OwnQuotes) -> None:
@@ -135,11 +136,11 @@ class KeyGiver:
         self._quotes = quotes
         self._done = _Remembered()
         self._ahead = _Remembered()
-        self._told_held = False
+        self._logged_held = False
         self.behind: exchange.BehindError | None = None
 
     async def look(self) -> None:
-        """Answer each ask that is new.
+        """Answer each new request.
 
         Raises ``UnavailableError`` if the store does not answer.
         """
@@ -156,11 +157,11 @@ class KeyGiver:
             except exchange.BehindError as error:
                 self._fell_behind(digest, error)
                 continue
-            except UnavailableError as error:  # no collateral, no quote: perhaps the next time
-                log.warning("an ask for the data key could not be answered", reason=str(error))
+            except UnavailableError as error:  # no collateral or no quote: a later poll may succeed
+                log.warning("a request for the data key could not be answered", reason=str(error))
                 continue
             self._done.add(digest)
-        _tell(refused)
+        _log_refusals(refused)
 
     async def _answer(self, note: Note) -> None:
         held = self._held()
@@ -169,16 +170,16 @@ class KeyGiver:
         exchange.require_answerable(ask, held, self._quotes.settings)
         require_bound(quoted, "ask")
         if digest_of(quoted.message) in self._done:
-            raise NoteRefusedError(NoteProblem.ANSWERED, "it was answered before")
+            raise NoteRefusedError(NoteProblem.ANSWERED, "the request was answered before")
         verdict = await self._quotes.verify(quoted.quote, keep=True)
         require_bound(quoted, "ask", verdict.report_data)
         await self._give(quoted.message, ask, verdict)
 
     async def _give(self, message: bytes, ask: Ask, verdict: Verdict) -> None:
-        """Answer ``ask``, of a process that ``verdict`` is true of, if it is admitted."""
+        """Answer ``ask`` of the process with ``verdict``, if the manifest admits that process."""
         try:
             own = await self._quotes.own()
-        except QuoteRefusedError as refused:  # not the asker's doing
+        except QuoteRefusedError as refused:  # not the fault of the other process
             raise UnavailableError(
                 f"this coordinator's own quote does not verify: {refused.message}",
                 hint=refused.hint,
@@ -201,16 +202,16 @@ class KeyGiver:
         )
 
     def _is_witnessed(self) -> bool:
-        """Tell whether witnesses let this process serve; if not, the log says so once."""
+        """Return whether witnesses let this process serve. Log the first refusal."""
         try:
             self._engine.lease.require()
             self._engine.lease.require_decisions()
         except HeldError as error:
-            if not self._told_held:
-                log.warning("no data key is handed over now", reason=error.message)
-            self._told_held = True
+            if not self._logged_held:
+                log.warning("this coordinator hands no data key over now", reason=error.message)
+            self._logged_held = True
             return False
-        self._told_held = False
+        self._logged_held = False
         return True
 
     def _held(self) -> Held:
@@ -220,28 +221,28 @@ class KeyGiver:
         return held
 
     def _fell_behind(self, digest: bytes, error: exchange.BehindError) -> None:
-        """Look once more at the store; if that shows no more, hand nothing over any more."""
+        """Read the store again. If it contains no newer records, never give the key again."""
         if digest not in self._ahead:
             self._ahead.add(digest)
             self._engine.look()
             return
         self.behind = error
-        log.error("no data key is handed over any more", reason=str(error))
+        log.error("this coordinator hands no data key over any more", reason=str(error))
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """A data key that was handed over. ``require_taken`` says whether it may be used."""
+    """A received data key. ``KeyTaker.require`` decides about its use."""
 
     dek: Secret
     give: AnyGive
     giver: Verdict
-    marks: dict[str, Mark]  # of the collateral that the giver's quote verified with
+    marks: dict[str, Mark]  # of the collateral for the giver's quote
 
 
 class KeyTaker:
-    """Asks for the data key of ``store_id`` in the name of a process that is about to serve.
+    """Requests the data key of ``store_id`` for a starting process.
 
-    ``quotes`` remember how new their collateral was in ``marks``, as no journal is open yet.
+    ``quotes`` write the ages of their collateral into ``marks``, because no journal is open yet.
     """
 
     def __init__(
@@ -265,9 +266,9 @@ class KeyTaker:
         self._done = _Remembered()
 
     async def ask(self) -> None:
-        """Leave a new ask, which replaces the one before: answers to that are refused from now on.
+        """Write a new request, which replaces the previous request and invalidates its answers.
 
-        Raises ``UnavailableError`` if store or platform do not answer.
+        Raises ``UnavailableError`` if the store or the platform does not answer.
         """
         settings = self._quotes.settings
         ask = exchange.make_ask(self._store_id, self._instance, self._keys, settings, self._known)
@@ -276,7 +277,7 @@ class KeyTaker:
         await self._notes.put_note(Note("ask", ask.instance, vouched.encode()))
 
     async def look(self) -> Taken | None:
-        """Return the answer to the present ask; None if there is no true one yet.
+        """Return a verified answer to the present request, or None.
 
         Raises ``UnavailableError`` if the store does not answer.
         """
@@ -294,14 +295,14 @@ class KeyTaker:
                 break
             except (NoteRefusedError, QuoteRefusedError) as error:
                 refused.append((note, error))
-        _tell(refused)
+        _log_refusals(refused)
         return taken
 
     async def vouched(self, taken: Taken, rule: OriginRule) -> Vouched | None:
-        """Return what the giver says of the line; None unless ``rule`` accepts its code.
+        """Return the giver's statement about the line, or None if ``rule`` refuses the giver.
 
-        Then it has proven the line itself, by the same rule and the same measured settings. Raises
-        ``UnavailableError`` or ``QuoteRefusedError`` if the own quote does not verify.
+        Accepted code has proven the line by the same rule and the same measured settings. Raises
+        ``UnavailableError`` or ``QuoteRefusedError`` if this process's own quote does not verify.
         """
         own = (await self._quotes.own()).verdict
         try:
@@ -313,9 +314,9 @@ class KeyTaker:
         return exchange.vouched_by(taken.give, self._quotes.settings, rule)
 
     async def require(self, taken: Taken, state: Running) -> None:
-        """Raise ``NoteRefusedError`` unless the opened ``state`` is what its giver may hand over.
+        """Raise ``NoteRefusedError`` unless the giver may hand over the opened ``state``.
 
-        Raises ``UnavailableError`` if the giver was judged by collateral that is too old by now.
+        Raises ``UnavailableError`` if the collateral of the giver's quote is too old by now.
         """
         exchange.require_root(taken.give, state.keys.root_cert)
         replicas = policy_of(state.manifest).manifest.config.replicas
@@ -333,9 +334,9 @@ class KeyTaker:
         return Taken(exchange.key_in(give, self._keys), give, verdict, dict(self._marks.known()))
 
 
-def _tell(refused: Sequence[tuple[Note, NoteRefusedError | QuoteRefusedError]]) -> None:
-    for note, error in refused[:TOLD]:
+def _log_refusals(refused: Sequence[tuple[Note, NoteRefusedError | QuoteRefusedError]]) -> None:
+    for note, error in refused[:LOGGED]:
         reason = f"{error.reason}: {error.message}"
         log.warning("a note was refused", kind=note.kind, of=note.name.hex(), reason=reason)
-    if len(refused) > TOLD:
-        log.warning("more notes were refused", number=len(refused) - TOLD)
+    if len(refused) > LOGGED:
+        log.warning("more notes were refused", number=len(refused) - LOGGED)

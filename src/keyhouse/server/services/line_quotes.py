@@ -1,8 +1,8 @@
-"""Quotes for the entries of the line: made by this process, and judged when a line is proven.
+"""Quotes for the entries of the line: made by this process, and judged at each proof of a line.
 
-An entry may be years old, so its quote is verified with the bundle that was stored beside it, at
-the time of the entry. Today's collateral says whether the platform was revoked since. Where no
-bundle was stored, as for SEV-SNP, today's collateral judges all of it.
+An entry may be years old. So its quote is verified with the bundle beside the entry, at the time of
+the entry. Today's collateral shows whether the platform was revoked since then. An entry without a
+bundle, as with SEV-SNP, is judged by today's collateral alone.
 """
 
 import asyncio
@@ -32,25 +32,25 @@ from keyhouse.coordinator.origin.checks import Proof
 from keyhouse.server.services.quote_checks import QuoteChecks
 
 SINCE: Final = datetime(2026, 10, 1, tzinfo=UTC)
-"""Bundles that were issued before are of no entry: the line is younger.
+"""No entry of a line has a bundle that was issued before this day.
 
-Intel's documents are good for 30 days, so those in use at the release may be that old.
+Lines exist since November 2026, and Intel's documents are valid for 30 days.
 """
 
 WITHIN: Final = 5.0
-"""Seconds for the collateral of the own quote, while changes wait."""
+"""Seconds to wait for the collateral of this process's own quote. Changes wait meanwhile."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 OpenChecks = Callable[[], AbstractAsyncContextManager[QuoteChecks]]
-"""Opens checks with today's collateral, for as long as they are used."""
+"""Opens checks with today's collateral, for as long as the context lasts."""
 
 
 class LineQuotes:
-    """Makes quotes by ``platform``, and judges them.
+    """Makes quotes by ``platform``, and judges quotes of entries.
 
-    ``make``: a quote with the bundle that is at hand. ``open_checks``: for the time before the
-    engine has its own (``verify_by``).
+    ``make`` returns a quote with the bundle that is available without a network. ``open_checks``
+    opens checks for the time before the engine has its own checks (``verify_by``).
     """
 
     def __init__(
@@ -70,19 +70,19 @@ class LineQuotes:
         self._own: Report | None = None
 
     async def verify_by(self, checks: QuoteChecks) -> None:
-        """Verify with ``checks`` from now on."""
+        """Use ``checks`` for all later quotes."""
         await self.close()
         self._checks = checks
 
     async def close(self) -> None:
-        """Close the checks that were opened here, if any were."""
+        """Close the checks that this object opened."""
         self._checks = None
         await self._opened.aclose()
 
     async def own(self) -> Report:
-        """Return what quotes of this process say. Raises ``UnavailableError``.
+        """Return the contents of this process's quotes. Raises ``UnavailableError``.
 
-        An enclave knows its measurements; a confidential VM has a quote of its own made, once.
+        An enclave knows its measurements. A confidential VM makes a quote for this purpose, once.
         """
         if self._own is None:
             self._own = await asyncio.to_thread(self._measured)
@@ -103,10 +103,11 @@ class LineQuotes:
         )
 
     async def make(self, report_data: bytes, rule: OriginRule) -> Proof:
-        """Return a quote of this process that verifies, with the bundle that verifies it.
+        """Return a verified quote of this process, with the bundle that verifies the quote.
 
-        Without collateral here it is not verified, and has no bundle: today's judges it later. The
-        log warns of that, and of a platform that ``rule`` refuses. Raises ``UnavailableError``.
+        Without collateral, return an unverified quote without a bundle: later collateral judges the
+        quote. The log warns of this case, and of a platform that ``rule`` refuses. Raises
+        ``UnavailableError``.
         """
         try:
             made = await asyncio.to_thread(self._make, report_data)
@@ -135,12 +136,12 @@ class LineQuotes:
         except (UnavailableError, TimeoutError) as unavailable:
             _warn(unavailable)
             return Proof(made.quote, b"")
-        if not made.collateral:  # a PCCS may have answered only now
+        if not made.collateral:  # a PCCS may have answered meanwhile
             made = await asyncio.to_thread(self._make, report_data)
         return Proof(made.quote, made.collateral)
 
     async def judge(self, proof: Proof, time: int, rule: OriginRule) -> Verdict:
-        """Return what the quote of an entry of ``time`` (microseconds) says.
+        """Return the verdict on the quote of an entry of ``time`` (microseconds).
 
         Raises ``OriginRefusedError``, ``QuoteRefusedError`` or ``UnavailableError``.
         """
@@ -167,7 +168,7 @@ class LineQuotes:
         return verdict
 
     async def _today(self, quote: bytes) -> Verdict:
-        """Return what ``quote`` says by today's collateral, whose status may be outdated."""
+        """Return the verdict on ``quote`` by today's collateral. Its TCB status may be outdated."""
         if self._checks is None:
             checks = await self._opened.enter_async_context(self._open_checks())
             self._checks = self._opened.enter_context(closing(checks))

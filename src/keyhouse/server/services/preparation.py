@@ -1,4 +1,4 @@
-"""Prepares commands off the event loop and submits them, again while the state moves on."""
+"""Prepares commands off the event loop, and prepares them again if the state changes meanwhile."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,27 +8,27 @@ from typing import Final, TypeVar
 from keyhouse.coordinator import Command, Engine, View, until_current
 
 AT_ONCE: Final = 2
-"""Threads in which requests are read and commands prepared."""
+"""Threads for the parsing of requests and the preparation of commands."""
 
 T = TypeVar("T")
 Prepared = TypeVar("Prepared", bound=Command)
 
 
 class Preparation:
-    """The threads of all use cases that prepare a change. Used on the event loop's thread."""
+    """The threads of all use cases that prepare a change. Use on the event loop's thread only."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="prepare")
 
     async def off_loop(self, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns, without keeping other requests waiting."""
+        """Return the result of ``work``, which runs in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def submitted(self, prepare: Callable[[], Prepared]) -> tuple[Prepared, View]:
-        """Return the command that ``prepare`` made last, and the view that holds it.
+        """Return the decided command, and the first view with its effect.
 
-        ``prepare`` is called again as long as the state moves on before its command is decided.
+        ``prepare`` is called again if the state changes before the decision about its command.
         """
 
         async def change() -> tuple[Prepared, View]:
@@ -39,5 +39,5 @@ class Preparation:
         return await until_current(change, too_fast=too_fast)
 
     def close(self) -> None:
-        """Give the threads back."""
+        """Release the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)

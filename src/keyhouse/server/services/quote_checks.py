@@ -1,9 +1,9 @@
-"""Verifies quotes for anonymous clients: off the event loop, few at once, refusals remembered.
+"""Verifies quotes for anonymous clients: off the event loop, few at once, with stored refusals.
 
-A check costs milliseconds and callers are not identified, so they wait in a bounded queue, and
-what was refused is refused again from memory for a while. Nothing is fetched for a quote whose PCK
-chain does not lead to the platform's own root. Collateral that is older than what was seen before,
-in this process or in another one of the same journal, is not used, whatever its own dates say.
+A check costs milliseconds, and callers are unknown. So callers wait in a bounded queue, and a
+refused quote is refused again from memory for some seconds. Nothing is fetched for a quote unless
+its PCK chain leads to the platform's own root. Collateral that is older than earlier collateral of
+this process or of its journal is refused, whatever its own dates are.
 """
 
 import hashlib
@@ -36,14 +36,14 @@ from keyhouse.server.services.collateral_memory import CollateralMemory, Process
 T = TypeVar("T")
 
 CollateralNow = Callable[[bytes], Collateral]
-"""Returns the collateral in use for a quote, at once or after reading a file; called on a thread.
+"""Returns the collateral for a quote, without a network. Called on a thread.
 
 Raises ``UnavailableError`` if there is none, or ``QuoteRefusedError``.
 """
 
 
 class AmdChecks(msgspec.Struct, frozen=True):
-    """What verifies reports of SEV-SNP: AMD's roots, and their collateral now; None: none."""
+    """The roots and the collateral for reports of SEV-SNP. Without collateral: None."""
 
     roots: Mapping[str, bytes] = {}
     collateral: Callable[[], AmdCollateral] | None = None
@@ -63,19 +63,19 @@ class AmdChecks(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class CollateralHealth(Protocol):
-    """Tells how collateral is doing."""
+    """Reports the age of collateral and the fetches."""
 
     def expires(self) -> datetime | None:
-        """Return the end, UTC, of what ends first of all that is in use; None if nothing is."""
+        """Return the earliest end (UTC) of all documents in use, or None without documents."""
         ...
 
     def fetches(self) -> Mapping[str, int]:
-        """Return how many fetches there were, by what became of them; empty if there are none."""
+        """Return the number of fetches by outcome. Without a PCCS the mapping is empty."""
         ...
 
 
 class _Healths(msgspec.Struct, frozen=True):
-    """Several as one."""
+    """Several reports as a single report."""
 
     each: tuple[CollateralHealth, ...]
 
@@ -88,41 +88,41 @@ class _Healths(msgspec.Struct, frozen=True):
 
 
 class CollateralPerPlatform(Protocol):
-    """Has the collateral of each kind of platform, or fetches it. Used on the event loop."""
+    """Stores or fetches the collateral of each kind of platform. Use on the event loop only."""
 
     def at_hand(self, kind: PlatformKind) -> Collateral | None:
-        """Return it if it is there without waiting; else None."""
+        """Return stored collateral, or None."""
         ...
 
     async def collateral_of(self, kind: PlatformKind) -> Collateral:
-        """Return it; it is not verified by this. Raises ``UnavailableError`` if there is none."""
+        """Return the collateral, not verified. Raises ``UnavailableError`` if there is none."""
         ...
 
 
 AT_ONCE: Final = 1
-"""Quotes verified at the same time: dcap-qvl holds the interpreter's lock, so more gain nothing."""
+"""Quotes verified at the same time. dcap-qvl holds the interpreter's lock, so more gain nothing."""
 
 FETCHES_AT_ONCE: Final = 4
-"""Callers that wait for the same collateral at a time; it then serves all of their kind."""
+"""Callers that wait for the same collateral at the same time. One fetch serves all of them."""
 
 WAITING: Final = 16_384
-"""Callers who may wait for a check, and as many for collateral; anybody may be one.
+"""Largest number of callers that wait for a check, and of callers that wait for collateral.
 
-More than there can be connections and calls: clients have their turns in rounds, so a flood locks
-none of them out. The memory of their requests is bounded where it comes in.
+The number exceeds all connections and calls together. Clients take turns, so a flood excludes
+nobody. The memory of requests is limited at their entry.
 """
 
 REMEMBERED: Final = 256
 """Refused quotes that are refused again without a check."""
 
 REMEMBERED_FOR: Final = timedelta(seconds=10)
-"""How long: other collateral or another time may let them pass."""
+"""The duration of repeated refusals. Later collateral or a later time may accept the quote."""
 
 _TOO_MANY: Final = "too many callers are having quotes verified"
 
 
 def no_collateral(quote: bytes) -> Collateral:
-    """Refuse: this coordinator was started without collateral."""
+    """Refuse, because this coordinator was started without collateral."""
     del quote
     raise UnavailableError(
         "this coordinator has no collateral to verify quotes with",
@@ -131,13 +131,12 @@ def no_collateral(quote: bytes) -> Collateral:
 
 
 class QuoteChecks:
-    """Verifies quotes under ``root_ca`` (DER) with the collateral and the time of the call.
+    """Verifies quotes under ``root_ca`` (DER), with the collateral and the time of the call.
 
-    ``collateral``: one bundle for all, or what has one for each kind of platform. ``memory``: how
-    new it was so far; by default of this process alone. ``pace``: seconds that never stand still;
-    what
-    ``now`` gives may stand still, while the host's clock is behind the journal. ``amd``: the roots
-    and collateral of SEV-SNP.
+    ``collateral``: a single bundle, or a source for each kind of platform. ``memory``: the newest
+    known collateral, by default of this process alone. ``pace``: a clock in seconds that never
+    stands still. ``now`` may stand still while the host's clock is behind the journal. ``amd``: the
+    roots and collateral of SEV-SNP.
     """
 
     def __init__(
@@ -156,20 +155,20 @@ class QuoteChecks:
         self._memory = memory or ProcessMarks()
         self._pace = pace
         self._executor = BoundedExecutor("check", ConcurrencyLimit(WAITING, _TOO_MANY), AT_ONCE)
-        # Apart: who waits for a PCCS keeps no turn.
+        # A queue of its own: callers that wait for a PCCS must not delay checks.
         self._fetches = FairQueue(ConcurrencyLimit(WAITING, _TOO_MANY), FETCHES_AT_ONCE)
         self._refused: dict[bytes, tuple[float, QuoteRefusedError]] = {}  # oldest first
 
     async def verify(self, quote: bytes, client: Hashable = None, *, keep: bool = True) -> Verdict:
-        """Return what ``quote`` (raw, or with the 16-byte header) says, if it is true now.
+        r"""Return the verdict on ``quote`` (raw, or with the 16-byte header).
 
-        ``client`` is equal for all callers that share turns; without it each caller is one.
-        ``keep``: whether newer collateral is remembered, which may wait for the engine.
+        ``client`` is equal for all callers that share turns. Without ``client``, each call has its
+        own turn. ``keep``: whether to remember newer collateral; this may wait for the engine.
 
         Raises:
-            QuoteRefusedError: it does not verify.
-            UnavailableError: there is no collateral, or only older than what was seen before, or
-                that it was seen cannot be stored, or too many callers wait already.
+            QuoteRefusedError: the quote does not verify.
+            UnavailableError: there is no collateral, or only older collateral than before, or its
+                age cannot be stored, or too many callers wait.
         """
         now, digest = self._now(), hashlib.sha256(quote).digest()
         self._refuse_again(digest)
@@ -181,35 +180,35 @@ class QuoteChecks:
             raise
         if keep and newer_marks(marks, self._memory.known()):
             await self._memory.remember(marks)
-            require_as_new(marks, self._memory.known())  # others' quotes may have raised it
+            require_as_new(marks, self._memory.known())  # other quotes may have raised the marks
         return verdict
 
     async def warm_up(self) -> None:
-        """Load what verifies quotes, on their thread: nothing waits for it, and nothing has to."""
+        """Load the libraries of the verifier on their thread. Nothing waits for this."""
         await self.in_turn(self._verifier.load)
 
     @property
     def health(self) -> CollateralHealth | None:
-        """What tells how the collateral is doing, that of AMD too, if anything does."""
+        """The report on all collateral, including AMD's, or None without collateral."""
         sources: tuple[object, ...] = (self._collateral, self._amd.collateral)
         found = tuple(each for each in sources if isinstance(each, CollateralHealth))
         return _Healths(found) if found else None
 
     async def in_turn(self, work: Callable[[], T], client: Hashable = None) -> T:
-        """Return what ``work`` returns, on the thread of the checks.
+        """Return the result of ``work``, which runs on the thread of the checks.
 
-        Raises ``UnavailableError`` if too many callers wait already.
+        Raises ``UnavailableError`` if too many callers wait.
         """
         return await self._executor.run(work, client)
 
     def close(self) -> None:
-        """Give the threads back."""
+        """Release the threads."""
         self._executor.close()
 
     async def _found(
         self, quote: bytes, client: Hashable
     ) -> CollateralNow | Callable[[bytes], AmdCollateral]:
-        """Return what has the collateral for ``quote``, which is fetched if it has to be."""
+        """Return a function with the collateral for ``quote``, after a fetch if necessary."""
         if kind_of(quote).collateral is AmdCollateral:
             return lambda _: self._amd.now()
         source = self._collateral
@@ -243,6 +242,6 @@ class QuoteChecks:
     def _remember(self, digest: bytes, refused: QuoteRefusedError) -> None:
         if len(self._refused) >= REMEMBERED:
             del self._refused[next(iter(self._refused))]
-        # Without its traceback, which would keep the quote in memory.
+        # The traceback would keep the quote in memory.
         until = self._pace() + REMEMBERED_FOR.total_seconds()
         self._refused[digest] = (until, refused.with_traceback(None))

@@ -38,7 +38,7 @@ class Evidence(msgspec.Struct, frozen=True):
 class Quotes:
     """Creates quotes in threads, with a limited number at the same time.
 
-    ``counts``: requests for a fresh quote by outcome. A client that disconnects is not counted.
+    ``counts``: requests for a fresh quote by outcome, except requests of disconnected clients.
     """
 
     def __init__(self, platform: Platform, keys: CoordinatorKeys) -> None:
