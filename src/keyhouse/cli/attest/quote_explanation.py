@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _OF_THE_PLATFORM = {Rule.TCB_STATUS, Rule.ADVISORIES}
 
 
-class Said(msgspec.Struct, frozen=True, rename="camel"):
+class ReportClaims(msgspec.Struct, frozen=True, rename="camel"):
     """The contents of the quote's report. Byte strings are lower-case hex."""
 
     tee: str
@@ -53,7 +53,7 @@ class Said(msgspec.Struct, frozen=True, rename="camel"):
         return self.tdx if self.snp is None else self.snp
 
 
-class Unverified(msgspec.Struct, frozen=True):
+class VerificationFailure(msgspec.Struct, frozen=True):
     """The reason why the quote is not verified."""
 
     reason: str
@@ -61,7 +61,7 @@ class Unverified(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-class Appraised(msgspec.Struct, frozen=True, rename="camel"):
+class Appraisal(msgspec.Struct, frozen=True, rename="camel"):
     """The result of a package's appraisal of the quote; the report data is not checked.
 
     ``is_enclave`` is true if the package describes this enclave or confidential VM. If such a
@@ -78,18 +78,18 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     """All statements about a quote at a given time."""
 
     at: datetime
-    said: Said
+    claims: ReportClaims
     verdict: Verdict | None  # None: the quote is not verified
-    unverified: Unverified | None
-    packages: dict[str, Appraised]  # empty without a manifest, or without a verdict
+    failure: VerificationFailure | None
+    packages: dict[str, Appraisal]  # empty without a manifest, or without a verdict
 
     def as_json(self) -> dict[str, Any]:
         """Return the object for ``--json``."""
         return {
             "at": self.at,
             "verified": self.verdict is not None,
-            "refused": self.unverified,
-            "quote": self.said,
+            "refused": self.failure,
+            "quote": self.claims,
             "platform": None if self.verdict is None else _platform(self.verdict),
             "packages": self.packages,
         }
@@ -114,17 +114,19 @@ def explain_quote(
 
     Raises ``QuoteRefusedError`` only if the bytes are not a whole quote.
     """
-    said = _said(read_form(quote), trust.amd_collateral)
+    claims = _claims_of(read_form(quote), trust.amd_collateral)
     try:
         verdict = _verdict(quote, trust, at)
     except QuoteRefusedError as refused:
-        why = Unverified(refused.reason, refused.message, refused.hint)
-        return Explanation(at, said, None, why, {})
+        why = VerificationFailure(refused.reason, refused.message, refused.hint)
+        return Explanation(at, claims, None, why, {})
     if verdict is None:
-        why = Unverified("no-collateral", "not verified: no collateral for this kind of quote")
-        return Explanation(at, said, None, why, {})
-    packages = {} if manifest is None else _appraised(verdict, manifest)
-    return Explanation(at, said, verdict, None, packages)
+        why = VerificationFailure(
+            "no-collateral", "not verified: no collateral for this kind of quote"
+        )
+        return Explanation(at, claims, None, why, {})
+    packages = {} if manifest is None else _appraisals(verdict, manifest)
+    return Explanation(at, claims, verdict, None, packages)
 
 
 def _verdict(quote: bytes, trust: Trust, at: datetime) -> Verdict | None:
@@ -135,9 +137,9 @@ def _verdict(quote: bytes, trust: Trust, at: datetime) -> Verdict | None:
     return Verifier(trust.root_ca, trust.amd_roots).verify(quote, collateral, at)
 
 
-def _said(form: QuoteForm, amd: AmdCollateral | None) -> Said:
+def _claims_of(form: QuoteForm, amd: AmdCollateral | None) -> ReportClaims:
     report: Report = read_report(form)
-    return Said(
+    return ReportClaims(
         tee=form.tee,
         debug=report.debug,
         report_data=report.report_data.hex(),
@@ -167,11 +169,11 @@ def _platform(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _appraised(verdict: Verdict, manifest: "Manifest") -> dict[str, Appraised]:
-    found = {}
+def _appraisals(verdict: Verdict, manifest: "Manifest") -> dict[str, Appraisal]:
+    appraisals = {}
     for name, package in manifest.packages.items():
         reasons = mismatches(verdict, package)
-        found[name] = Appraised(
+        appraisals[name] = Appraisal(
             admitted=not reasons,
             is_enclave=all(reason.rule in _OF_THE_PLATFORM for reason in reasons),
             marbles=tuple(
@@ -179,4 +181,4 @@ def _appraised(verdict: Verdict, manifest: "Manifest") -> dict[str, Appraised]:
             ),
             reasons=reasons,
         )
-    return found
+    return appraisals
