@@ -24,7 +24,7 @@ from support.samples.deployment import manifest
 from keyhouse.base.errors import ConflictError
 from keyhouse.cli.dev.coordinator import Places, coordinator_at
 from keyhouse.cli.dev.deployment import with_user
-from keyhouse.cli.dev.folder import opened
+from keyhouse.cli.dev.folder import open_folder
 from keyhouse.client.identity import make_user
 from keyhouse.manifest import decode
 from keyhouse.manifest.check import check
@@ -206,7 +206,7 @@ def screen_of(folder: Path) -> Iterator[tuple[Started, IO[str]]]:
 def test_its_terminal_tells_what_happens_in_colour(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path)}
     with screen_of(tmp_path) as (process, screen):
-        ready = "".join(iter(screen.readline, "Ctrl-C ends it. What happens:\n"))
+        ready = "".join(iter(screen.readline, "Ctrl-C ends the coordinator. Events:\n"))
         run("secret", "get", "greeting", "token", env=env)
         run("secret", "get", "nothing", env=env)
         first = next(line for line in ready.splitlines() if line.startswith("alias "))
@@ -268,7 +268,10 @@ def test_a_port_that_is_taken_after_it_was_found_is_replaced(tmp_path: Path) -> 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         late = Places("127.0.0.1", taken.getsockname()[1], 0)
         found = iter([late, Places("127.0.0.1", 0, 0)])
-        with opened(tmp_path) as folder, coordinator_at(folder, lambda: next(found)) as (it, _):
+        with (
+            open_folder(tmp_path) as folder,
+            coordinator_at(folder, lambda: next(found)) as (it, _),
+        ):
             host, _, port = it.client.rpartition(":")
             socket.create_connection((host, int(port)), timeout=30).close()
 

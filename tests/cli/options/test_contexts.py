@@ -18,7 +18,7 @@ from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.user import User
 from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.cli.secret import split_words
-from keyhouse.cli.watch.command import Watching
+from keyhouse.cli.watch.command import WatchOptions
 from keyhouse.client import ClientIdentity
 from keyhouse.client.contexts import (
     Context,
@@ -416,9 +416,9 @@ def test_logs_watched_in_a_context_with_a_memory_are_kept_beside_it(
 
     def place(memory: str, state: Path | None = None) -> Path:
         named = NamedContext("dev", Context(memory=memory), is_implied=True)
-        return Watching(state=state).place(named).path
+        return WatchOptions(state=state).place(named).path
 
-    assert Watching().place(None).path == usual
+    assert WatchOptions().place(None).path == usual
     assert place("") == place("none") == usual
     assert place("/dev-folder/memory.json") == Path("/dev-folder/watched-logs.json")
     assert place("/dev-folder/memory.json", state=home / "mine") == home / "mine"

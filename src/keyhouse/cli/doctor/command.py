@@ -80,11 +80,12 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
 
     def with_context(self, context: str, host: str) -> "LocalOptions":
         """Return the options, with certificate and key of the context if neither is given."""
-        named = context_for(context, host) if not (self.cert or self.key) else None
-        if named is None:
+        context_used = context_for(context, host) if not (self.cert or self.key) else None
+        if context_used is None:
             return self
         cert, key = (
-            Path(file) if file else None for file in (named.context.cert, named.context.key)
+            Path(file) if file else None
+            for file in (context_used.context.cert, context_used.context.key)
         )
         return replace(self, cert=cert, key=key)
 
@@ -109,12 +110,12 @@ def doctor(
     """
     local.require_fitting()
     target = Target.at(host, trusting).settled(required=False)
-    found = tuple(_findings(target, local.with_context(trusting.context, host)))
-    problems = sum(each.level == "problem" for each in found)
+    findings = tuple(_findings(target, local.with_context(trusting.context, host)))
+    problems = sum(each.level == "problem" for each in findings)
     if as_json:
-        show_json({"ok": not problems, "findings": found})
+        show_json({"ok": not problems, "findings": findings})
     else:
-        for each in found:
+        for each in findings:
             _show(each)
         sys.stderr.write(f"{problems} problem{'s' if problems != 1 else ''}\n")
     if problems:

@@ -17,7 +17,7 @@ from keyhouse.cli.output.show import show_json
 from keyhouse.cli.watch.look import Finding
 
 
-class Telling:
+class Reporter:
     """Print findings, and run ``program`` for each alert.
 
     Raises ``RefusedError`` for a missing program at once. An error at the first alert would be too
