@@ -9,7 +9,7 @@ from support.evidence import Maker, history
 from support.evidence_corpus import CORPUS, Recorded, pins_of
 from support.served_evidence import ServedEvidence
 
-from keyhouse.cli.watch.look import BrokenLogError, LogPoll
+from keyhouse.cli.watch.log_poll import BrokenLogError, LogPoll
 from keyhouse.cli.watch.state import WatchState
 from keyhouse.evidence.bundle import read_evidence
 

@@ -7,7 +7,7 @@ import pytest
 from support.process.command_tree import typed
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.cli.watch.telling import Reporter, run_program
+from keyhouse.cli.watch.reporter import Reporter, run_program
 
 
 def program(folder: Path, *lines: str) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Final
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.cli.options.context_chosen import known_contexts, not_empty
+from keyhouse.cli.options.context_option import known_contexts, not_empty
 from keyhouse.cli.output.show import show_json
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Option

@@ -15,7 +15,7 @@ from keyhouse.base.printable import printable, quoted
 from keyhouse.base.secret import Secret
 from keyhouse.cli.manifest.file import names_of
 from keyhouse.cli.options.connect import coordinator_of
-from keyhouse.cli.options.context_chosen import context_for, is_of_another
+from keyhouse.cli.options.context_option import context_for, is_of_another
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.token import password_for
 from keyhouse.cli.options.user import User

@@ -210,7 +210,7 @@ def test_its_terminal_tells_what_happens_in_colour(tmp_path: Path) -> None:
         run("secret", "get", "greeting", "token", env=env)
         run("secret", "get", "nothing", env=env)
         first = next(line for line in ready.splitlines() if line.startswith("alias "))
-        paste(f"{first}\n{ready.partition('# become a workload')[2]}", tmp_path)
+        paste(f"{first}\n{ready.partition('# join as a workload')[2]}", tmp_path)
         lines: list[str] = []
         while "joined" not in "".join(lines):
             lines.append(screen.readline())

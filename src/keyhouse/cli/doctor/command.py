@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.doctor.finding import Finding
-from keyhouse.cli.options.context_chosen import context_for
+from keyhouse.cli.options.context_option import context_for
 from keyhouse.cli.options.target import HostArgument, Target, TrustOptions
 from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.cli.parser import REFUSED, AsJson, Option, OptionGroup, command

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import click
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.cli.manifest.changes_shown import danger_lines, section_lines
+from keyhouse.cli.manifest.change_lines import danger_lines, section_lines
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.options.connect import coordinator_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import click
 
 from keyhouse.base.errors import ConflictError, NotFoundError, RefusedError
-from keyhouse.cli.manifest.changes_shown import danger_lines, section_lines, wrapped
+from keyhouse.cli.manifest.change_lines import danger_lines, section_lines, wrapped
 from keyhouse.cli.manifest.file import FileArgument, open_manifest
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from keyhouse.base.printable import printable
-from keyhouse.cli.options.context_chosen import (
+from keyhouse.cli.options.context_option import (
     CONNECTION,
     ContextOption,
     context_for,

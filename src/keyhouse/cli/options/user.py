@@ -13,7 +13,7 @@ from keyhouse.base.named_files import read_file
 from keyhouse.base.printable import printable
 from keyhouse.base.secret import Secret
 from keyhouse.cli.options import token as tokens
-from keyhouse.cli.options.context_chosen import context_for, not_applied
+from keyhouse.cli.options.context_option import context_for, not_applied
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.parser import Option, OptionGroup, WrongUsageError
 

@@ -9,7 +9,7 @@ from keyhouse.base.named_files import read_file
 from keyhouse.base.secret import Secret
 from keyhouse.cli.manifest.file import names_of
 from keyhouse.cli.options import token as tokens
-from keyhouse.cli.options.context_chosen import ContextOption, context_for
+from keyhouse.cli.options.context_option import ContextOption, context_for
 from keyhouse.cli.parser import Argument, Option, OptionGroup, WrongUsageError
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.cli.log.folder import MirrorFolder
 from keyhouse.cli.log.mirror import mirror_log
 from keyhouse.cli.options.connect import coordinator_of, expected_of, log_policy_of
-from keyhouse.cli.options.context_chosen import context_for
+from keyhouse.cli.options.context_option import context_for
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.parser import Argument, AsJson, Option, OptionGroup, WrongUsageError, command
-from keyhouse.cli.watch.look import BrokenLogError, Finding, LogPoll, PollResult
+from keyhouse.cli.watch.log_poll import BrokenLogError, Finding, LogPoll, PollResult
+from keyhouse.cli.watch.reporter import Reporter
 from keyhouse.cli.watch.state import WatchState, default_state
-from keyhouse.cli.watch.telling import Reporter
 from keyhouse.cli.watch.witnesses import WitnessAnswers, poll_witnesses
 from keyhouse.client import LogPolicy, TrustError
 from keyhouse.client.contexts import NamedContext

@@ -14,7 +14,7 @@ import msgspec
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason, printable
 from keyhouse.cli.output.show import show_json
-from keyhouse.cli.watch.look import Finding
+from keyhouse.cli.watch.log_poll import Finding
 
 
 class Reporter:
