@@ -15,7 +15,7 @@ from keyhouse.base.errors import BadRequestError
 from keyhouse.base.named_files import read_file
 from keyhouse.base.printable import printable
 from keyhouse.cli.log.policy import policy_in
-from keyhouse.cli.options.connect import collateral_for, trusted
+from keyhouse.cli.options.connect import collateral_for, verify_target
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.options.target import Target, TrustOptions, host_and_word
 from keyhouse.cli.output.bar import long_work
@@ -116,7 +116,7 @@ def _session(target: Target, *, quiet: bool) -> "Iterator[Coordinator]":
     from keyhouse.client import Coordinator
 
     with (
-        Coordinator(trusted(target), timeout=target.timeouts()) as coordinator,
+        Coordinator(verify_target(target), timeout=target.timeouts()) as coordinator,
         long_work("reading the log", quiet=quiet, at_once=False),
     ):
         yield coordinator

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from keyhouse.cli.options.connect import trusted
+from keyhouse.cli.options.connect import verify_target
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.line import check_rows, checks_json, knowers_in, line_rows, news_of
 from keyhouse.cli.output.show import show_json, show_rows
@@ -38,7 +38,7 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
     manifest is in force, and witnesses has their cosignatures. A quote does not show the first
     manifest of the deployment: --first-manifest compares that.
     """
-    simulated = target.settled().simulation_root is not None
+    simulated = target.resolve().simulation_root is not None
     seen = _seen(target) or _seen(target)  # an update between two answers causes None
     if seen is None:
         from keyhouse.client import TrustError
@@ -70,7 +70,7 @@ def _seen(target: Target) -> Seen | None:
     """Return the coordinator's state; None if the manifest in force is not the last in the line."""
     from keyhouse.client import Coordinator
 
-    proven = trusted(target)
+    proven = verify_target(target)
     line = proven.line
     with Coordinator(proven, timeout=target.timeouts()) as coordinator:
         found = coordinator.status()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from keyhouse.base.errors import NotFoundError
-from keyhouse.cli.options.connect import trusted
+from keyhouse.cli.options.connect import verify_target
 from keyhouse.cli.options.memory import MemoryOption, memory_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.line import news_of
@@ -51,8 +51,8 @@ def accept(target: Target, *, as_json: AsJson = False) -> None:
     from keyhouse.client import Coordinator
     from keyhouse.client.memory.states import Watch
 
-    memory = _required(target.settled().memory)
-    proven = trusted(target, judged=False)
+    memory = _required(target.resolve().memory)
+    proven = verify_target(target, judged=False)
     line = proven.line
     if line is None:
         raise NotFoundError(

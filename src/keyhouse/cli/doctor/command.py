@@ -109,7 +109,7 @@ def doctor(
     root.pem --cert alice.pem --key alice.key
     """
     local.require_fitting()
-    target = Target.at(host, trusting).settled(required=False)
+    target = Target.at(host, trusting).resolve(required=False)
     findings = tuple(_findings(target, local.with_context(trusting.context, host)))
     problems = sum(each.level == "problem" for each in findings)
     if as_json:

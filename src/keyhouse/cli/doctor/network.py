@@ -29,11 +29,11 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
 
     An unverified coordinator receives no further request.
     """
-    from keyhouse.cli.options.connect import trusted
+    from keyhouse.cli.options.connect import verify_target
     from keyhouse.client import Coordinator
 
     try:
-        proven = trusted(target, timeout=None if target.timeout else _PATIENCE)
+        proven = verify_target(target, timeout=None if target.timeout else _PATIENCE)
         with Coordinator(proven, timeout=target.timeouts()) as coordinator:
             status, described = coordinator.status(), coordinator.openapi()
             protection = protection_of(coordinator, status)

@@ -51,7 +51,7 @@ def key(
 
     Example: keyhouse log key localhost:4433 --omniwitness
     """
-    verified = replace(target.settled(), context="none", witness_policy=None, log_max_age=None)
+    verified = replace(target.resolve(), context="none", witness_policy=None, log_max_age=None)
     with coordinator_of(verified) as coordinator:
         data = coordinator.log_key()
     if as_json:

@@ -10,7 +10,12 @@ from keyhouse.base.printable import printable
 from keyhouse.cli.manifest.file import AsYaml, FileArgument, open_manifest, write_manifest
 from keyhouse.cli.manifest.plan import ReviewOptions, pending_update, require_pending
 from keyhouse.cli.manifest.recovery_file import RecoveryOption, RecoveryPlace, recovery_place
-from keyhouse.cli.options.connect import coordinator_of, keep, trusted, unpinned
+from keyhouse.cli.options.connect import (
+    coordinator_of,
+    store_certificates,
+    verify_target,
+    without_stored_root,
+)
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.bar import long_work
@@ -44,7 +49,7 @@ def set_manifest(
 
     given = open_manifest(str(file))
     raw = given.raw
-    proven = trusted(unpinned(target))
+    proven = verify_target(without_stored_root(target))
     with (
         given.explained(),
         recovery_place(recoverydata, raw) as place,
@@ -54,7 +59,7 @@ def set_manifest(
             shares = coordinator.set_manifest(raw, place.keep)
         path = place.path
     if target.coordinator_cert:
-        keep(proven, target.coordinator_cert)
+        store_certificates(proven, target.coordinator_cert)
     if recoverydata == "-" and shares:
         return  # standard output has only the secrets
     if as_json:
@@ -240,7 +245,7 @@ def _show_next_step(answer: "UpdateAnswer", file: Path, target: Target) -> None:
     many = answer.missing_acknowledgments != 1
     who = f"{answer.missing_acknowledgments} of {_listed(answer)}"
     verb = "read the same file and type" if many else "reads the same file and types"
-    command = _acknowledging(file, target.settled())
+    command = _acknowledging(file, target.resolve())
     click.echo(f"next: {printable(who)} {verb}:\n  {command}", err=True)
 
 

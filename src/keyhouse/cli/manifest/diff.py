@@ -57,7 +57,7 @@ def compare(
             return _checked(side)
         target = Target.at(side, trusting)
         try:
-            expected = target.settled(required=False).attestation
+            expected = target.resolve(required=False).attestation
         except WrongUsageError as error:  # an error of the context
             raise WrongUsageError(
                 f"{side} is not a file, and {error.message}", hint=error.hint

@@ -9,7 +9,7 @@ import msgspec
 
 from keyhouse.base.printable import printable
 from keyhouse.cli.manifest.file import AsYaml, read_manifest, write_manifest
-from keyhouse.cli.options.connect import coordinator_of, keep, unpinned
+from keyhouse.cli.options.connect import coordinator_of, store_certificates, without_stored_root
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json, show_result
@@ -74,11 +74,11 @@ def get(
     """
     if as_yaml and as_json:
         raise WrongUsageError("--yaml contradicts --json", hint="omit one of the two")
-    with coordinator_of(unpinned(target) if keep_cert else target) as coordinator:
+    with coordinator_of(without_stored_root(target) if keep_cert else target) as coordinator:
         current = coordinator.manifest()
         entries = coordinator.update_log() if display_update else ()
         if keep_cert:
-            keep(coordinator.trusted, target.coordinator_cert)
+            store_certificates(coordinator.trusted, target.coordinator_cert)
     content = _raised(current.manifest, entries) if display_update else current.manifest
     if not as_json:
         write_manifest(content, output, as_yaml=as_yaml)
@@ -111,10 +111,10 @@ def verify(
     """
     given = _FINGERPRINT.fullmatch(expected)
     wanted = expected.lower() if given else fingerprint(read_manifest(expected))
-    with coordinator_of(unpinned(target)) as coordinator:
+    with coordinator_of(without_stored_root(target)) as coordinator:
         found = coordinator.verify_manifest(wanted).fingerprint
         if target.coordinator_cert:
-            keep(coordinator.trusted, target.coordinator_cert)
+            store_certificates(coordinator.trusted, target.coordinator_cert)
     rows = {"state": "exactly this manifest is in force", "fingerprint": found}
     show_result({"verified": True, "fingerprint": found}, rows, as_json=as_json)
 

@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from keyhouse.base.printable import printable
-from keyhouse.cli.options.connect import coordinator_of, trusted
+from keyhouse.cli.options.connect import coordinator_of, verify_target
 from keyhouse.cli.options.memory import memory_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
@@ -120,7 +120,7 @@ def _offer_of(
 
     file = root or (Path(target.coordinator_cert) if target.coordinator_cert else None)
     expected = certificate(file) if file is not None else None
-    settled = target.settled()
+    settled = target.resolve()
     memory = memory_of(settled.memory)
     remembered = memory.read().root_at(parse_address(settled.host)) if memory else ""
     if expected is None and not remembered and not anyone:
@@ -129,7 +129,7 @@ def _offer_of(
             hint="pass --root FILE with its root certificate; if the certificate is lost, pass"
             " --unverified-deployment",
         )
-    proven = trusted(target, known=False)
+    proven = verify_target(target, known=False)
     with Coordinator(proven, timeout=target.timeouts()) as coordinator:
         offer = coordinator.recovery_offer()
         require_remembered(offer, remembered)
@@ -142,7 +142,7 @@ def _require_recovered(target: Target, offer: "Offer") -> None:
     """Raise ``TrustError`` unless the coordinator now proves the root of its offer."""
     from keyhouse.client import TrustError
 
-    again = trusted(msgspec.structs.replace(target, save_sgx_quote=""))
+    again = verify_target(msgspec.structs.replace(target, save_sgx_quote=""))
     if again.root_der != offer.index.root:
         raise TrustError(
             "the coordinator's root differs from the root of its recovery offer",

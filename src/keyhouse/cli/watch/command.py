@@ -165,7 +165,7 @@ class _Host:
         urls: Sequence[str],
         report: Callable[[Finding], None],
     ) -> None:
-        target = Target.at(host, trusting).settled()
+        target = Target.at(host, trusting).resolve()
         self._policy: LogPolicy | None = log_policy_of(target)
         self._pins = Pins(
             vendor_root=vendor_root(target.simulation_root),
