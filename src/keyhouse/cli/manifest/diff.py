@@ -54,7 +54,7 @@ def compare(
 
     def manifest_of(side: str) -> Manifest:
         if _FILE_NAME.fullmatch(side) or Path(side).exists():
-            return _checked(side)
+            return _read_checked(side)
         target = Target.at(side, trusting)
         try:
             expected = target.resolve(required=False).attestation
@@ -80,11 +80,11 @@ def compare(
         sys.exit(REFUSED)
 
 
-def _checked(path: str) -> Manifest:
+def _read_checked(path: str) -> Manifest:
     """Return the manifest in ``path``. Raises ``FileInvalidError`` with the file's name."""
-    given = open_manifest(path)
-    raw = given.raw
-    with given.explained():
+    source = open_manifest(path)
+    raw = source.raw
+    with source.explained():
         problems_of(raw)
     return decode(raw)
 
