@@ -27,7 +27,7 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
     """Files on this machine for the checks."""
 
     cert: Annotated[
-        Path | None, Option("--cert", "-c", help="your certificate as a user (PEM)")
+        Path | None, Option("--cert", "-c", help="your certificate as a user of the manifest (PEM)")
     ] = None
     key: Annotated[Path | None, Option("--key", "-k", help="the private key of --cert (PEM)")] = (
         None

@@ -56,7 +56,7 @@ SealedFor = Annotated[
         "--platform",
         metavar="NAME",
         help="decrypt the store with the sealing key of this platform: simulation, ...; without"
-        " this option, the command checks only the unencrypted parts",
+        " this option, the command makes only the checks that need no key",
     ),
 ]
 

@@ -118,7 +118,7 @@ def show_checked(checked: "StoreReport") -> None:
     if checked.manifest:
         click.echo(f"manifest  {checked.manifest}")
     if not checked.decrypted:
-        click.echo("not decrypted: the command checked only the unencrypted parts", err=True)
+        click.echo("not decrypted: the command made only the checks that need no key", err=True)
 
 
 def _show_file(checked: "FileReport") -> None:
