@@ -61,7 +61,7 @@ def _told(*, colour: bool = False, **facts: tuple[str, ...]) -> str:
     )
     return plan_text(
         colour=colour,
-        found=PlanData(
+        data=PlanData(
             digest="ab" * 32,
             plan=plan,
             acknowledged=facts.get("acknowledged", ()),

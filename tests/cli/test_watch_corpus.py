@@ -9,7 +9,7 @@ from support.evidence import Maker, history
 from support.evidence_corpus import CORPUS, Recorded, pins_of
 from support.served_evidence import ServedEvidence
 
-from keyhouse.cli.watch.look import BrokenLogError, Look
+from keyhouse.cli.watch.log_poll import BrokenLogError, LogPoll
 from keyhouse.cli.watch.state import WatchState
 from keyhouse.evidence.bundle import read_evidence
 
@@ -19,7 +19,7 @@ FOLLOWED = [each for each, verdict in CORPUS.items() if verdict.followed]
 @pytest.mark.parametrize("recorded", FOLLOWED, ids=lambda recorded: recorded.name)
 def test_a_recorded_forgery_is_an_alert_or_breaks_the_log(recorded: Recorded) -> None:
     expected, served = CORPUS[recorded], ServedEvidence(read_evidence(recorded.raw))
-    look = Look("host", served, served.root_der, pins_of(recorded.folder))
+    look = LogPoll("host", served, served.root_der, pins_of(recorded.folder))
 
     if expected.followed == "broken":
         with pytest.raises(BrokenLogError) as broken:
@@ -34,7 +34,7 @@ def test_an_honest_log_has_an_alert_for_the_lowered_version_alone() -> None:
     maker = Maker()
     served = ServedEvidence(maker.evidence(history(maker)))
 
-    seen = Look("host", served, served.root_der, maker.pins()).follow(None)
+    seen = LogPoll("host", served, served.root_der, maker.pins()).follow(None)
 
     alerts = {each.index: each.why for each in seen.findings if each.alert}
     assert alerts == {7: ('lowers the security version of "app" from 4 to 3',)}
@@ -52,13 +52,13 @@ def test_a_state_of_an_older_version_is_continued(tmp_path: Path) -> None:
     early = replace(whole, entries=whole.entries[:6], checkpoints=whole.checkpoints[:1])
     first, second = ServedEvidence(early), ServedEvidence(whole)
     state = WatchState(tmp_path / "watched.json")
-    state.keep("host", Look("host", first, first.root_der, maker.pins()).follow(None).watched)
+    state.store("host", LogPoll("host", first, first.root_der, maker.pins()).follow(None).watched)
     content = json.loads(state.path.read_bytes())
     del content["logs"]["host"]["instances"]
     del content["logs"]["host"]["history"]["pending"]["is_older"]
     state.path.write_text(json.dumps(content))
 
-    seen = Look("host", second, second.root_der, maker.pins()).follow(state.read()["host"])
+    seen = LogPoll("host", second, second.root_der, maker.pins()).follow(state.read()["host"])
 
     assert [each.index for each in seen.findings] == [6, 7, 8, 9, 10, 11]
 
@@ -70,7 +70,7 @@ def test_an_instance_that_starts_again_breaks_the_log_at_a_later_look_too() -> N
     whole = maker.evidence([*said, again], milestones=(len(said),))
     before = replace(whole, entries=whole.entries[:-1], checkpoints=whole.checkpoints[:-1])
     first, second = ServedEvidence(before), ServedEvidence(whole)
-    known = Look("host", first, first.root_der, maker.pins()).follow(None).watched
+    known = LogPoll("host", first, first.root_der, maker.pins()).follow(None).watched
 
     with pytest.raises(BrokenLogError, match="starts twice"):
-        Look("host", second, second.root_der, maker.pins()).follow(known)
+        LogPoll("host", second, second.root_der, maker.pins()).follow(known)

@@ -7,7 +7,7 @@ import pytest
 from support.process.command_tree import typed
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.cli.watch.telling import Telling, run_program
+from keyhouse.cli.watch.reporter import Reporter, run_program
 
 
 def program(folder: Path, *lines: str) -> Path:
@@ -57,5 +57,5 @@ def test_one_that_cannot_be_run_is_refused_before_the_first_alert(tmp_path: Path
     plain.write_text("#!/bin/sh\n")
     for missing in (tmp_path / "none", tmp_path, plain):
         with pytest.raises(RefusedError, match=f"cannot run {missing}: there is no such program"):
-            Telling(missing, 30, as_json=False)
-    Telling(program(tmp_path, "exit 0"), 30, as_json=False)
+            Reporter(missing, 30, as_json=False)
+    Reporter(program(tmp_path, "exit 0"), 30, as_json=False)

@@ -111,11 +111,11 @@ def _below(words: str, command: click.Command) -> Iterator[_Leaf]:
 @cache
 def _first_names() -> Mapping[int, str]:
     """Return the first words of each command, by the identity of its function."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for leaves in _leaves().values():
         for leaf in leaves:
-            found.setdefault(id(leaf.command.callback or leaf.command), leaf.words)
-    return found
+            names.setdefault(id(leaf.command.callback or leaf.command), leaf.words)
+    return names
 
 
 def _other_name(leaf: _Leaf) -> str:
@@ -137,25 +137,33 @@ def _rows(leaf: _Leaf) -> list[_Row]:
 
 
 @cache
-def _shared() -> Mapping[tuple[str, str], str]:
-    """Return the section of each option that several commands share, by its term and meaning."""
-    found = [row for leaves in _leaves().values() for leaf in leaves for row in _rows(leaf)]
-    counts = Counter(found)
-    return {
-        (row.term, row.meaning): row.section
-        for row in found
-        if row.section and counts[row] >= _SHARED
-    }
+def _shared() -> Mapping[tuple[str, str], tuple[str, ...]]:
+    """Return the sections of each option that several commands share, by term and meaning."""
+    counts = Counter(row for row in _every_row() if row.section)
+    shared: dict[tuple[str, str], tuple[str, ...]] = {}
+    for row, count in counts.items():
+        if count >= _SHARED:
+            key = (row.term, row.meaning)
+            shared[key] = (*shared.get(key, ()), row.section)
+    return shared
+
+
+def _every_row() -> Iterator[_Row]:
+    return (row for leaves in _leaves().values() for leaf in leaves for row in _rows(leaf))
 
 
 def _by_section(rows: Iterable[_Row]) -> dict[str, list[_Row]]:
-    """Return those of ``rows`` that commands share, by the section of the shared option."""
-    found: dict[str, list[_Row]] = {}
+    """Return those of ``rows`` that commands share, by the section of the shared option.
+
+    An option outside the sections, as of `keyhouse context add`, is in the first section.
+    """
+    groups: dict[str, list[_Row]] = {}
     for row in rows:
-        section = _shared().get((row.term, row.meaning))
-        if section is not None:
-            found.setdefault(section, []).append(row)
-    return found
+        sections = _shared().get((row.term, row.meaning), ())
+        if sections:
+            section = row.section if row.section in sections else sections[0]
+            groups.setdefault(section, []).append(row)
+    return groups
 
 
 def _list() -> str:
@@ -172,10 +180,10 @@ def _list() -> str:
 
 
 def _options() -> str:
-    every = (row for leaves in _leaves().values() for leaf in leaves for row in _rows(leaf))
+    rows_by_section = _by_section(row for row in _every_row() if row.section)
     return "\n".join(
         f"### {section} options\n\n{_terms('Option', dict.fromkeys(rows))}"
-        for section, rows in _by_section(row for row in every if row.section).items()
+        for section, rows in rows_by_section.items()
     )
 
 
@@ -224,7 +232,7 @@ def _references(words: str, rows: Iterable[_Row]) -> Iterator[str]:
     for section, used in _by_section(rows).items():
         link = f"[{section} options](#{section.lower().replace(' ', '-')}-options)"
         names = ", ".join(f"`{row.term.split(', ')[-1].split()[0]}`" for row in used)
-        whole = sum(each == section for each in _shared().values())
+        whole = sum(section in each for each in _shared().values())
         texts.append(link if len(used) == whole else f"{link} ({names})")
     if texts:
         yield f"Shared options: {'; '.join(texts)}."

@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
-from keyhouse.cli.options.connect import chain_pem, trusted
+from keyhouse.cli.options.connect import chain_pem, verify_target
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json
@@ -57,7 +57,7 @@ def chain(target: Target, output: Output = "", *, as_json: AsJson = False) -> No
 def _give(
     target: Target, output: str, what: "Callable[[TrustedCoordinator], str]", *, as_json: bool
 ) -> None:
-    pem = what(trusted(target))
+    pem = what(verify_target(target))
     if output or not as_json:
         write_output(pem.encode("ascii"), output)
     if as_json:

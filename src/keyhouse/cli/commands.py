@@ -107,10 +107,10 @@ class _Keyhouse(Root):
         if entry is None:
             return None
         module, _, name = entry.place.partition(":")
-        found: click.Command = getattr(import_module(f"keyhouse.cli.{module}"), name)
-        if isinstance(found, click.Group):
-            found.help = f"{entry.summary}." if entry.summary else found.help
-        return found
+        command: click.Command = getattr(import_module(f"keyhouse.cli.{module}"), name)
+        if isinstance(command, click.Group):
+            command.help = f"{entry.summary}." if entry.summary else command.help
+        return command
 
     def sections(self) -> Sections:
         """Return the commands in the help, without an import of their modules."""

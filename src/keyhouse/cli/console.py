@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Final
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.cli.options.context_chosen import known_contexts, not_empty
+from keyhouse.cli.options.context_option import known_contexts, not_empty
 from keyhouse.cli.output.show import show_json
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Option
@@ -62,12 +62,12 @@ def console(
 
     Example: keyhouse console --read-only
     """
-    serve = _serving()
-    tell = _telling(opens=not (no_browser or as_json), as_json=as_json)
-    serve(first=context, port=port, idle=idle, read_only=read_only, tell=tell)
+    serve = _load_server()
+    print_link = _link_printer(opens=not (no_browser or as_json), as_json=as_json)
+    serve(first=context, port=port, idle=idle, read_only=read_only, tell=print_link)
 
 
-def _serving() -> Callable[..., None]:
+def _load_server() -> Callable[..., None]:
     """Return the function that serves the console.
 
     Raises ``ConsoleMissingError`` without the extra packages.
@@ -84,20 +84,20 @@ def _serving() -> Callable[..., None]:
     return serve
 
 
-def _telling(*, opens: bool, as_json: bool) -> Callable[[str], None]:
+def _link_printer(*, opens: bool, as_json: bool) -> Callable[[str], None]:
     """Return a function that prints each link; with ``opens``, it opens the first in a browser."""
-    told: list[str] = []
+    printed: list[str] = []
 
-    def tell(link: str) -> None:
+    def print_link(link: str) -> None:
         if as_json:
             show_json({"link": link})
-        elif told:
+        elif printed:
             sys.stdout.write(f"locked; a new link: {link}\n")
         else:
             sys.stdout.write(f"{link}\nThe link works once. Ctrl-C ends the console.\n")
         sys.stdout.flush()
-        if opens and not told:
+        if opens and not printed:
             webbrowser.open(link)
-        told.append(link)
+        printed.append(link)
 
-    return tell
+    return print_link

@@ -8,7 +8,7 @@ from typing import Annotated
 import click
 import msgspec
 
-from keyhouse.cli.options.context_chosen import known_contexts, locating_contexts
+from keyhouse.cli.options.context_option import known_contexts, locating_contexts
 from keyhouse.cli.options.memory import MemoryOption, memory_of
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl
 from keyhouse.cli.options.target import (
@@ -90,12 +90,12 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
         from keyhouse.client.trust_files import first_manifest_of
 
         first = first_manifest_of(self.first_manifest)
-        chosen = memory_of(self.memory) if self.memory else None
-        memory = self.memory if chosen is None else _absolute(chosen.path)
+        memory_file = memory_of(self.memory) if self.memory else None
+        memory = self.memory if memory_file is None else _absolute(memory_file.path)
         fields = msgspec.structs.asdict(self)
         manifests = {"manifests": "all"} if fields.pop("accepted_manifests_only") else {}
         return msgspec.convert(
-            {name.replace("_", "-"): _kept(value) for name, value in fields.items() if value}
+            {name.replace("_", "-"): _stored_form(value) for name, value in fields.items() if value}
             | ({"memory": memory} if memory else {})
             | ({"first-manifest": first} if first else {})
             | manifests,
@@ -103,7 +103,7 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
         )
 
 
-def _kept(value: object) -> str | list[str]:
+def _stored_form(value: object) -> str | list[str]:
     if isinstance(value, Path):
         return _absolute(value)
     return [*map(str, value)] if isinstance(value, list) else str(value)
@@ -143,16 +143,16 @@ def add(
             f"{name!r} cannot name a context",
             hint="use up to 64 letters, digits, dots, dashes and underlines, but not none",
         )
-    made = described.as_context()
+    context = described.as_context()
 
     def step(known: contexts.Contexts) -> contexts.Contexts:
         if name in known.contexts and not replace:
             raise contexts.ContextUnusableError(
                 f"the context {name!r} already exists", hint="pass --replace, or another name"
             )
-        return contexts.Contexts(known.current or name, {**known.contexts, name: made})
+        return contexts.Contexts(known.current or name, {**known.contexts, name: context})
 
-    _show(name, made, current=_change(step).current == name, as_json=as_json)
+    _show(name, context, current=_change(step).current == name, as_json=as_json)
 
 
 @app.command("use")
@@ -185,8 +185,14 @@ def list_(*, as_json: AsJson = False) -> None:
         show_json({"current": known.current or None, "contexts": known.contexts})
     elif known.contexts:
         rows = [
-            ("*" if name == known.current else "", name, one.address, _trust(one), _who(one))
-            for name, one in sorted(known.contexts.items())
+            (
+                "*" if name == known.current else "",
+                name,
+                context.address,
+                _trust(context),
+                _who(context),
+            )
+            for name, context in sorted(known.contexts.items())
         ]
         show_table(("", "NAME", "ADDRESS", "TRUST", "USER"), rows)
     else:
@@ -228,7 +234,7 @@ def remove(name: NameArgument, *, as_json: AsJson = False) -> None:
 
     def step(known: contexts.Contexts) -> contexts.Contexts:
         contexts.context_named(known, name)
-        rest = {each: one for each, one in known.contexts.items() if each != name}
+        rest = {each: context for each, context in known.contexts.items() if each != name}
         return contexts.Contexts("" if known.current == name else known.current, rest)
 
     _change(step)
@@ -253,8 +259,8 @@ def _show(name: str, context: contexts.Context, *, current: bool, as_json: bool)
         field: value if isinstance(value, str) else ", ".join(value)
         for field, value in fields.items()
     }
-    found = {"name": name, "current": current, "context": fields}
-    show_result(found, rows, as_json=as_json)
+    result = {"name": name, "current": current, "context": fields}
+    show_result(result, rows, as_json=as_json)
 
 
 def _trust(context: contexts.Context) -> str:

@@ -53,18 +53,18 @@ def dev_machine(
     if unique_id:
         code = msgspec.structs.replace(code, unique_id=_read_unique_id(unique_id))
     add_simulated_machine()(folder, simulated_folder(beside), coordinator=code)
-    made = {"machine": str(folder), "UniqueID": code.unique_id.hex()}
-    show_result(made, made, as_json=as_json)
+    result = {"machine": str(folder), "UniqueID": code.unique_id.hex()}
+    show_result(result, result, as_json=as_json)
 
 
-def _read_unique_id(given: str) -> bytes:
+def _read_unique_id(text: str) -> bytes:
     try:
-        found = bytes.fromhex(given)
+        value = bytes.fromhex(text)
     except ValueError:
-        found = b""
-    if len(found) != _UNIQUE_ID or len(given) != 2 * _UNIQUE_ID:
+        value = b""
+    if len(value) != _UNIQUE_ID or len(text) != 2 * _UNIQUE_ID:
         raise WrongUsageError(
-            f"--unique-id {given!r} is not a UniqueID",
+            f"--unique-id {text!r} is not a UniqueID",
             hint=f"a UniqueID has {2 * _UNIQUE_ID} hex digits",
         )
-    return found
+    return value

@@ -15,7 +15,7 @@ from keyhouse.base.errors import BadRequestError
 from keyhouse.base.named_files import read_file
 from keyhouse.base.printable import printable
 from keyhouse.cli.log.policy import policy_in
-from keyhouse.cli.options.connect import collateral_for, trusted
+from keyhouse.cli.options.connect import collateral_for, verify_target
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.options.target import Target, TrustOptions, host_and_word
 from keyhouse.cli.output.bar import long_work
@@ -73,7 +73,7 @@ def export(
     from keyhouse.transparency.leaf import object_name
     from keyhouse.views.evidence import evidence_of
 
-    with _written(output) as file, _session(target, quiet=as_json) as coordinator:
+    with _new_file(output) as file, _session(target, quiet=as_json) as coordinator:
         evidence = evidence_of(
             coordinator,
             partial(collateral_for, target),
@@ -82,26 +82,26 @@ def export(
         )
         content = write_evidence(evidence)
         file.write(content)
-    found = {
+    result = {
         "file": output,
         "root": object_name(evidence.root),
         "entries": len(evidence.entries),
         "objects": len(evidence.objects),
         "bytes": len(content),
     }
-    _show_file(found, as_json=as_json)
+    _show_file(result, as_json=as_json)
     if not as_json:
         click.echo(
             "send the SHA-256 of the root to the auditor on another way than the file", err=True
         )
 
 
-def _show_file(found: Mapping[str, object], *, as_json: bool) -> None:
-    show_result(found, {name: str(value) for name, value in found.items()}, as_json=as_json)
+def _show_file(fields: Mapping[str, object], *, as_json: bool) -> None:
+    show_result(fields, {name: str(value) for name, value in fields.items()}, as_json=as_json)
 
 
 @contextmanager
-def _written(path: str) -> Iterator[NewFile]:
+def _new_file(path: str) -> Iterator[NewFile]:
     """Yield a new file; remove the file if the block fails."""
     file = NewFile(path)
     try:
@@ -116,7 +116,7 @@ def _session(target: Target, *, quiet: bool) -> "Iterator[Coordinator]":
     from keyhouse.client import Coordinator
 
     with (
-        Coordinator(trusted(target), timeout=target.timeouts()) as coordinator,
+        Coordinator(verify_target(target), timeout=target.timeouts()) as coordinator,
         long_work("reading the log", quiet=quiet, at_once=False),
     ):
         yield coordinator
@@ -132,7 +132,7 @@ EvidenceFile = Annotated[
 Page = Annotated[str, Option("--html", metavar="FILE", help="new file for the report as a page")]
 
 
-class Trusted(OptionGroup, frozen=True, kw_only=True):
+class AuditorOptions(OptionGroup, frozen=True, kw_only=True):
     """The auditor's own expectations, which must not come from the evidence file."""
 
     section = "Trust"
@@ -211,16 +211,16 @@ class Trusted(OptionGroup, frozen=True, kw_only=True):
 
         files = _Files()
         if bool(self.root_fingerprint) == bool(self.manifest_fingerprint):
-            found = "two deployments" if self.root_fingerprint else "no deployment"
+            problem = "two deployments" if self.root_fingerprint else "no deployment"
             raise WrongUsageError(
-                f"{found}: pass either --root-fingerprint or --manifest-fingerprint",
+                f"{problem}: pass either --root-fingerprint or --manifest-fingerprint",
                 hint="ask the operator for the fingerprint; without it, the file could show any"
                 " deployment",
             )
         if (self.policy is None) != self.no_witnesses:
-            found = "no witnesses" if self.policy is None else "contradicting options"
+            problem = "no witnesses" if self.policy is None else "contradicting options"
             raise WrongUsageError(
-                f"{found}: pass either --policy or --no-witnesses",
+                f"{problem}: pass either --policy or --no-witnesses",
                 hint="without witnesses, other people may have received a different history",
             )
         if self.max_age is not None and self.policy is None:
@@ -236,25 +236,25 @@ class Trusted(OptionGroup, frozen=True, kw_only=True):
             policy=None if self.policy is None else files.policy(self.policy),
             now=datetime.now(UTC),
             max_age=None if self.max_age is None else timedelta(seconds=self.max_age),
-            allowed=self._allowed(),
+            allowed=self._allowed_gaps(),
         )
         return pins, tuple(files.read)
 
-    def _allowed(self) -> "frozenset[Gap]":
+    def _allowed_gaps(self) -> "frozenset[Gap]":
         """Return the allowed gaps, also for ``--no-witnesses``. Raises ``WrongUsageError``."""
         from keyhouse.evidence.gaps import Gap, read_gaps
 
         try:
-            named = read_gaps(self.allow)
+            gaps = read_gaps(self.allow)
         except BadRequestError as error:
             raise WrongUsageError(f"invalid --allow: {error.message}", hint=error.hint) from None
-        return named | {Gap.NO_WITNESSES} if self.no_witnesses else named
+        return gaps | {Gap.NO_WITNESSES} if self.no_witnesses else gaps
 
 
 @app.command("verify")
 def verify(
     file: EvidenceFile,
-    trust: Trusted,
+    trust: AuditorOptions,
     html: Page = "",
     *,
     as_json: AsJson = False,
@@ -275,8 +275,8 @@ def verify(
     from keyhouse.views.audit.given import Given
 
     pins, trusted_files = trust.pins()
-    verified, (given, *old) = _examined(pins, file, *trust.before, quiet=as_json)
-    _show(verified, Given(given, trusted_files, tuple(old)), html, as_json=as_json)
+    verified, (newest, *old) = _examine(pins, file, *trust.before, quiet=as_json)
+    _show(verified, Given(newest, trusted_files, tuple(old)), html, as_json=as_json)
     require_allowed(verified)
 
 
@@ -291,8 +291,8 @@ def show(file: EvidenceFile, html: Page = "", *, as_json: AsJson = False) -> Non
     """
     from keyhouse.views.audit.given import Given
 
-    verified, (given,) = _examined(None, file, quiet=as_json)
-    _show(verified, Given(given), html, as_json=as_json)
+    verified, (newest,) = _examine(None, file, quiet=as_json)
+    _show(verified, Given(newest), html, as_json=as_json)
 
 
 @app.command("proof")
@@ -321,7 +321,7 @@ def proof(
 
     host, index = host_and_word(words, "keyhouse evidence proof HOST INDEX -o FILE")
     with (
-        _written(output) as file,
+        _new_file(output) as file,
         _session(Target.at(host, trusting), quiet=as_json) as coordinator,
     ):
         number = int(index) if index.isascii() and index.isdigit() and len(index) < 19 else -1  # noqa: PLR2004
@@ -330,7 +330,7 @@ def proof(
     _show_file({"file": output, "bytes": len(content)}, as_json=as_json)
 
 
-def _examined(
+def _examine(
     pins: "Pins | None", *files: str, quiet: bool
 ) -> "tuple[Verified, tuple[GivenFile, ...]]":
     """Return the result for the first of ``files``, after files of former logs; and all hashes."""
@@ -341,26 +341,26 @@ def _examined(
     with long_work("verifying", quiet=quiet, at_once=False):
         raws = [read_file(each, MOST_BYTES) for each in files]
         names = ["standard input" if each == "-" else Path(each).name for each in files]
-        given = map(GivenFile.of, ("FILE", *(["--before"] * len(raws))), names, raws)
+        descriptions = map(GivenFile.of, ("FILE", *(["--before"] * len(raws))), names, raws)
         newest, *before = map(read_evidence, raws)
-        return verifying.examine(newest, pins, *before), tuple(given)
+        return verifying.examine(newest, pins, *before), tuple(descriptions)
 
 
-def _show(verified: "Verified", given: "Given", html: str, *, as_json: bool) -> None:
+def _show(verified: "Verified", sources: "Given", html: str, *, as_json: bool) -> None:
     from keyhouse.evidence.report import gaps_of, in_words, result_of, rows_of, summary_of
 
     if html:
         from keyhouse.views.audit.page import page_of
 
-        write_output(page_of(verified, given), html)
+        write_output(page_of(verified, sources), html)
     rows = rows_of(verified)
     if as_json:
         show_json(
             {
                 **result_of(verified),
-                "file": {"name": given.evidence.name, "sha256": given.evidence.sha256},
+                "file": {"name": sources.evidence.name, "sha256": sources.evidence.sha256},
                 "filesBefore": [
-                    {"name": each.name, "sha256": each.sha256} for each in given.before
+                    {"name": each.name, "sha256": each.sha256} for each in sources.before
                 ],
                 "summary": summary_of(verified),
                 "entries": rows,
@@ -368,8 +368,10 @@ def _show(verified: "Verified", given: "Given", html: str, *, as_json: bool) -> 
             }
         )
         return
-    named = {"file": given.evidence} | {f"before, {each.name}": each for each in given.before}
-    files = {name: f"{each.name}, SHA-256 {each.sha256}" for name, each in named.items()}
+    files_by_role = {"file": sources.evidence} | {
+        f"before, {each.name}": each for each in sources.before
+    }
+    files = {name: f"{each.name}, SHA-256 {each.sha256}" for name, each in files_by_role.items()}
     show_rows({"result": _result(verified), **files, **summary_of(verified)}, wraps=True)
     click.echo()
     cells = [
@@ -388,12 +390,12 @@ def _result(verified: "Verified") -> str:
         return "NOT VERIFIED: only the contents of the file"
     if verified.not_allowed:
         return f"NOT PROVEN: gaps that are not allowed: {', '.join(verified.not_allowed)}"
-    found = "PROVEN"
+    text = "PROVEN"
     if verified.every_gap:
-        found += f", except for gaps that are allowed: {', '.join(verified.every_gap)}"
+        text += f", except for gaps that are allowed: {', '.join(verified.every_gap)}"
     if verified.witnessed is None:
-        found += "; NO WITNESSES: a fork is NOT excluded"
-    return f"{found}; SIMULATION: proves nothing about hardware" if verified.is_simulated else found
+        text += "; NO WITNESSES: a fork is NOT excluded"
+    return f"{text}; SIMULATION: proves nothing about hardware" if verified.is_simulated else text
 
 
 def _fingerprint(option: str, text: str) -> str:

@@ -15,7 +15,7 @@ from keyhouse.base.printable import printable, quoted
 from keyhouse.base.secret import Secret
 from keyhouse.cli.manifest.file import names_of
 from keyhouse.cli.options.connect import coordinator_of
-from keyhouse.cli.options.context_chosen import context_for, is_of_another
+from keyhouse.cli.options.context_option import context_for, is_of_another
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.token import password_for
 from keyhouse.cli.options.user import User
@@ -53,14 +53,14 @@ def raw_value(name: str, secret: "SecretObject", *, to_terminal: bool) -> bytes:
 
 def shown_values(fields: Mapping[str, object]) -> dict[str, str]:
     """Return the fields of a secret as text; equal private and public values become one row."""
-    rows = {name: _shown(value) for name, value in fields.items()}
+    rows = {name: _as_text(value) for name, value in fields.items()}
     private, public = fields.get("private"), fields.get("public")
     if "cert" in fields or private != public:
         return rows
     del rows["private"], rows["public"]
     if isinstance(private, bytes) and not _is_text(private):
-        return {**rows, "base64": _shown(private)}
-    return {**rows, "value": private.decode() if isinstance(private, bytes) else _shown(private)}
+        return {**rows, "base64": _as_text(private)}
+    return {**rows, "value": private.decode() if isinstance(private, bytes) else _as_text(private)}
 
 
 def _is_text(value: bytes) -> bool:
@@ -70,7 +70,7 @@ def _is_text(value: bytes) -> bool:
         return False
 
 
-def _shown(value: object) -> str:
+def _as_text(value: object) -> str:
     if value is None:
         return "not uploaded yet"
     if isinstance(value, bool):
@@ -138,12 +138,14 @@ def get(
         raise WrongUsageError(
             "--raw prints a single secret, and no JSON", hint="omit --raw, or pass one name"
         )
-    with coordinator_of(target, user) as coordinator, _knowing(coordinator, names):
-        found = coordinator.secrets(names)
+    with coordinator_of(target, user) as coordinator, _naming_unknown_secrets(coordinator, names):
+        secrets_by_name = coordinator.secrets(names)
     if raw:
-        write_output(raw_value(names[0], found[names[0]], to_terminal=_is_shown(output)), output)
+        write_output(
+            raw_value(names[0], secrets_by_name[names[0]], to_terminal=_is_shown(output)), output
+        )
         return
-    secrets = {name: _object(found[name]) for name in dict.fromkeys(names)}
+    secrets = {name: _object(secrets_by_name[name]) for name in dict.fromkeys(names)}
     if output or as_json:
         write_output(msgspec.json.encode({"secrets": secrets}) + b"\n", output)
         return
@@ -151,7 +153,7 @@ def get(
         show_rows({"name": name} | shown_values(values))
 
 
-class OneSecret(OptionGroup, frozen=True, kw_only=True):
+class SingleSecret(OptionGroup, frozen=True, kw_only=True):
     """Sources of the value of a single secret, instead of a JSON file with several secrets."""
 
     from_pem: Annotated[
@@ -176,7 +178,7 @@ class OneSecret(OptionGroup, frozen=True, kw_only=True):
         ),
     ] = ""
 
-    def given(self, name: str) -> Secret | None:
+    def read_value(self, name: str) -> Secret | None:
         """Return the value of the secret ``name``, or None if it is in the JSON or PEM file."""
         if sum(map(bool, (self.from_pem, self.from_file, self.value))) > 1:
             raise WrongUsageError(
@@ -214,7 +216,7 @@ def set_secrets(
     ],
     target: Target,
     user: User,
-    one: OneSecret,
+    single: SingleSecret,
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -229,18 +231,18 @@ def set_secrets(
     """
     from keyhouse.views.secrets import read_pem_secret, read_secret_file, upload_of
 
-    given = one.given(file)
+    value = single.read_value(file)
     uploads = {}
-    if one.from_pem:
-        uploads = {one.from_pem: read_pem_secret(read_file(file))}
-    elif given is None:
+    if single.from_pem:
+        uploads = {single.from_pem: read_pem_secret(read_file(file))}
+    elif value is None:
         with reading(file, is_secret=True) as content:
             uploads = read_secret_file(content)
     with coordinator_of(target, user) as coordinator:
-        if given is not None:
-            uploads = {file: upload_of(file, given, decode(coordinator.manifest().manifest))}
+        if value is not None:
+            uploads = {file: upload_of(file, value, decode(coordinator.manifest().manifest))}
         storing = long_work("storing secrets", quiet=as_json, at_once=False)
-        with _knowing(coordinator, uploads), storing:
+        with _naming_unknown_secrets(coordinator, uploads), storing:
             coordinator.write_secrets(uploads)
     stored = sorted(uploads)
     show_result({"stored": stored}, {"stored": ", ".join(stored)}, as_json=as_json)
@@ -259,14 +261,14 @@ def list_secrets(target: Target, *, as_json: AsJson = False) -> None:
     from keyhouse.views.secrets import described_secrets
 
     with coordinator_of(target) as coordinator:
-        found = described_secrets(decode(coordinator.manifest().manifest))
+        descriptions = described_secrets(decode(coordinator.manifest().manifest))
     if as_json:
-        show_json({"secrets": found})
+        show_json({"secrets": descriptions})
         return
     head = ("name", "type", "value", "readers", "writers")
     rows = [
         (each.name, each.type, each.value, ", ".join(each.readers), ", ".join(each.writers))
-        for each in found
+        for each in descriptions
     ]
     show_table(head, rows)
 
@@ -279,19 +281,19 @@ def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Ta
     Also raised for such a word that differs from the context's address, unless options name the
     identity of another coordinator.
     """
-    named = context_for(trusting.context)
+    context = context_for(trusting.context)
     last = words[-1]
-    is_host = named is None or not named.context.address or _looks_like_address(last)
-    names = words[:-1] if is_host and (len(words) > 1 or named is None) else words
+    is_host = context is None or not context.context.address or _looks_like_address(last)
+    names = words[:-1] if is_host and (len(words) > 1 or context is None) else words
     if not names:
         raise WrongUsageError("no name of a secret", hint="keyhouse secret get NAME... HOST")
     host = last if len(names) < len(words) else ""
-    if named is not None and trusting.attestation is None and is_of_another(named, host):
+    if context is not None and trusting.attestation is None and is_of_another(context, host):
         raise WrongUsageError(
-            f"{host} looks like an address, and the context {named.name!r} is for"
-            f" {named.context.address}",
+            f"{host} looks like an address, and the context {context.name!r} is for"
+            f" {context.context.address}",
             hint=f"if {host} is a secret, add the address: keyhouse secret get ... {host}"
-            f" {named.context.address}",
+            f" {context.context.address}",
         )
     return names, Target.at(host, trusting)
 
@@ -326,7 +328,7 @@ def _object(secret: "SecretObject") -> dict[str, object]:
 
 
 @contextmanager
-def _knowing(coordinator: "Coordinator", names: Iterable[str]) -> Iterator[None]:
+def _naming_unknown_secrets(coordinator: "Coordinator", names: Iterable[str]) -> Iterator[None]:
     """Name an unknown secret among ``names`` if the coordinator refuses a call of the block.
 
     For the coordinator, an unknown name is a name without a permission. Raises ``NotFoundError``

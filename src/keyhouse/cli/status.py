@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from keyhouse.cli.options.connect import trusted
+from keyhouse.cli.options.connect import verify_target
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.line import check_rows, checks_json, knowers_in, line_rows, news_of
 from keyhouse.cli.output.show import show_json, show_rows
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from keyhouse.client import Status, TrustedCoordinator
 
 
-class Seen(NamedTuple):
+class VerifiedStatus(NamedTuple):
     """A verified coordinator, and its answers."""
 
     proven: "TrustedCoordinator"
@@ -37,9 +37,11 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
     manifest is in force, and witnesses has their cosignatures. A quote does not show the first
     manifest of the deployment: --first-manifest compares that.
     """
-    simulated = target.settled().simulation_root is not None
-    seen = _seen(target) or _seen(target)  # an update between two answers causes None
-    if seen is None:
+    simulated = target.resolve().simulation_root is not None
+    answers = _request_status(target) or _request_status(
+        target
+    )  # an update between two answers causes None
+    if answers is None:
         from keyhouse.client import TrustError
 
         raise TrustError(
@@ -47,53 +49,53 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
             hint="try again; if the error stays, do not trust the coordinator",
         )
     if as_json:
-        show_json(_object(seen, simulated=simulated))
+        show_json(_object(answers, simulated=simulated))
         return
-    line = seen.proven.line
+    line = answers.proven.line
     rows = {
-        "state": f"{seen.status.code}  {seen.status.message}",
-        **seen.protection.rows(),
-        **_identity(seen.proven.verdict),
-        "TCB": _tcb(seen.proven.verdict),
+        "state": f"{answers.status.code}  {answers.status.message}",
+        **answers.protection.rows(),
+        **_identity(answers.proven.verdict),
+        "TCB": _tcb(answers.proven.verdict),
     }
     if simulated:
         rows["trust"] = "SIMULATION: proves nothing about hardware"
     show_rows(rows, wraps=True)
     if line is not None:
-        news = {"new": "; ".join(seen.news)} if seen.news else {}
-        show_rows({**line_rows(line, knowers_in(seen.manifest)), **news}, wraps=True)
-    show_rows(check_rows(seen.proven), wraps=True)
+        news = {"new": "; ".join(answers.news)} if answers.news else {}
+        show_rows({**line_rows(line, knowers_in(answers.manifest)), **news}, wraps=True)
+    show_rows(check_rows(answers.proven), wraps=True)
 
 
-def _seen(target: Target) -> Seen | None:
+def _request_status(target: Target) -> VerifiedStatus | None:
     """Return the coordinator's state; None if the manifest in force is not the last in the line."""
     from keyhouse.client import Coordinator
 
-    proven = trusted(target)
+    proven = verify_target(target)
     line = proven.line
     with Coordinator(proven, timeout=target.timeouts()) as coordinator:
-        found = coordinator.status()
-        if found.code != RUNNING:
-            return Seen(proven, found)
+        state = coordinator.status()
+        if state.code != RUNNING:
+            return VerifiedStatus(proven, state)
         in_force = coordinator.manifest()
-        protection = protection_under(in_force.manifest, coordinator, found)
+        protection = protection_under(in_force.manifest, coordinator, state)
         if line is None:
-            return Seen(proven, found, in_force.manifest, protection)
+            return VerifiedStatus(proven, state, in_force.manifest, protection)
         if line.manifests[-1] != in_force.fingerprint:
             return None
         news: tuple[str, ...] = ()
         if 0 < proven.line_before < len(line.raw):
             news = tuple(news_of(coordinator, line, proven.line_before, in_force.manifest))
-    return Seen(proven, found, in_force.manifest, protection, news)
+    return VerifiedStatus(proven, state, in_force.manifest, protection, news)
 
 
-def _object(seen: Seen, *, simulated: bool) -> dict[str, Any]:
-    verdict, line = seen.proven.verdict, seen.proven.line
+def _object(answers: VerifiedStatus, *, simulated: bool) -> dict[str, Any]:
+    verdict, line = answers.proven.verdict, answers.proven.line
     return {
-        "code": seen.status.code,
-        "message": seen.status.message,
-        "notProtected": seen.protection.note,
-        "witnesses": seen.protection.witnesses,
+        "code": answers.status.code,
+        "message": answers.status.message,
+        "notProtected": answers.protection.note,
+        "witnesses": answers.protection.witnesses,
         "uniqueId": verdict.mrenclave.hex(),
         "signerId": verdict.mrsigner.hex(),
         "tcbStatus": str(verdict.tcb_status),
@@ -101,8 +103,8 @@ def _object(seen: Seen, *, simulated: bool) -> dict[str, Any]:
         "simulation": simulated,
         **({} if verdict.vm is None else {verdict.vm.FIELD: verdict.vm}),
         "manifests": [] if line is None else list(line.manifests),
-        "new": list(seen.news),
-        "checks": checks_json(seen.proven),
+        "new": list(answers.news),
+        "checks": checks_json(answers.proven),
     }
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from keyhouse.base.errors import NotFoundError
-from keyhouse.cli.options.connect import trusted
+from keyhouse.cli.options.connect import verify_target
 from keyhouse.cli.options.memory import MemoryOption, memory_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.line import news_of
@@ -51,23 +51,23 @@ def accept(target: Target, *, as_json: AsJson = False) -> None:
     from keyhouse.client import Coordinator
     from keyhouse.client.memory.states import Watch
 
-    memory = _required(target.settled().memory)
-    proven = trusted(target, judged=False)
+    memory = _required(target.resolve().memory)
+    proven = verify_target(target, judged=False)
     line = proven.line
     if line is None:
         raise NotFoundError(
             "the coordinator has no line of manifests to accept",
             hint="see the reason in keyhouse status",
         )
-    seen = memory.read().lines.get(hashlib.sha256(proven.root_der).hexdigest())
-    before = 0 if seen is None else seen.accepted
+    known_line = memory.read().lines.get(hashlib.sha256(proven.root_der).hexdigest())
+    before = 0 if known_line is None else known_line.accepted
     with Coordinator(proven, timeout=target.timeouts()) as coordinator:
         news = list(news_of(coordinator, line, before, coordinator.manifest().manifest))
     new = [entry.manifest for number, entry in line.effective() if number >= before]
     Watch(memory, proven.address, proven.root_der).remember_line(line, accepted=True)
     rows = {"accepted": ", ".join(new) or "nothing new", "new": "; ".join(news)}
-    found = {"accepted": new, "new": news}
-    show_result(found, {name: text for name, text in rows.items() if text}, as_json=as_json)
+    result = {"accepted": new, "new": news}
+    show_result(result, {name: text for name, text in rows.items() if text}, as_json=as_json)
 
 
 @app.command("forget")
@@ -90,19 +90,19 @@ def forget(
     from keyhouse.client import forgotten, parse_address
 
     address = parse_address(host)
-    lost: list[str] = []
+    roots: list[str] = []
 
     def step(memories: "Memories") -> "Memories":
         rest = forgotten(memories, address)
-        lost.extend(sorted(memories.roots.keys() - rest.roots.keys()))
+        roots.extend(sorted(memories.roots.keys() - rest.roots.keys()))
         return rest
 
     _required(memory).change(step)
-    if not lost:
+    if not roots:
         raise NotFoundError(
             f"the memory has no entry for {address}", hint="list all with keyhouse trust show"
         )
-    show_result({"forgotten": lost}, {"forgotten": ", ".join(lost)}, as_json=as_json)
+    show_result({"forgotten": roots}, {"forgotten": ", ".join(roots)}, as_json=as_json)
 
 
 def _required(option: str) -> "StateMemory":

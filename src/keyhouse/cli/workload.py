@@ -68,14 +68,14 @@ def list_workloads(
     activation is an object on its own line. With --watch, the command prints no counters.
     """
     with coordinator_of(target, user) as coordinator:
-        found = _Trail(coordinator, 0 if everything else None)
+        trail = _Trail(coordinator, 0 if everything else None)
         manifest = decode(coordinator.manifest().manifest)
         if not watch:
-            joined = list(found.until_now())
-            _show(joined, _counted(coordinator, found.start), manifest, as_json=as_json)
+            joined = list(trail.until_now())
+            _show(joined, _request_counters(coordinator, trail.start), manifest, as_json=as_json)
             return
         try:
-            _watch(found, manifest, interval, as_json=as_json)
+            _watch(trail, manifest, interval, as_json=as_json)
         except KeyboardInterrupt:
             return
 
@@ -94,14 +94,14 @@ def list_refused(target: Target, user: User, *, as_json: AsJson = False) -> None
     the manifest.
     """
     with coordinator_of(target, user) as coordinator:
-        found = coordinator.refused_activations()
+        refusals = coordinator.refused_activations()
     if as_json:
-        show_json(found)
+        show_json(refusals)
         return
-    if not found.refused:
-        sys.stdout.write(f"no activation was refused since {printable(found.since)}\n")
+    if not refusals.refused:
+        sys.stdout.write(f"no activation was refused since {printable(refusals.since)}\n")
         return
-    show_table(_REFUSED, [_refused_row(each) for each in found.refused])
+    show_table(_REFUSED, [_refused_row(each) for each in refusals.refused])
 
 
 def _refused_row(each: "RefusedActivation") -> tuple[str, ...]:
@@ -126,11 +126,11 @@ class _Trail:
                 return
 
 
-def _watch(found: _Trail, manifest: Manifest, interval: int, *, as_json: bool) -> None:
+def _watch(trail: _Trail, manifest: Manifest, interval: int, *, as_json: bool) -> None:
     if not as_json:
         sys.stdout.write(_line(_HEAD))
     while True:
-        for each in found.until_now():
+        for each in trail.until_now():
             if as_json:
                 show_json(each)
             else:
@@ -139,26 +139,26 @@ def _watch(found: _Trail, manifest: Manifest, interval: int, *, as_json: bool) -
         time.sleep(interval)
 
 
-class _Counted(NamedTuple):
+class _Counters(NamedTuple):
     """The limits of the types in the manifest, and the workloads with counters."""
 
     limits: "Mapping[str, ActivationLimit]"
     workloads: "Sequence[WorkloadCounters]"
 
 
-def _counted(coordinator: "Coordinator", start: int | None) -> _Counted:
+def _request_counters(coordinator: "Coordinator", start: int | None) -> _Counters:
     """Return the counters of the workloads from number ``start`` on, as in ``_Trail``."""
-    found: dict[tuple[str, str], WorkloadCounters] = {}
+    workloads: dict[tuple[str, str], WorkloadCounters] = {}
     while True:
         page = coordinator.counters(start)
-        found |= {(each.marble_type, each.uuid): each for each in page.workloads}
+        workloads |= {(each.marble_type, each.uuid): each for each in page.workloads}
         if page.next <= page.first:
-            return _Counted(page.limits, tuple(found.values()))
+            return _Counters(page.limits, tuple(workloads.values()))
         start = page.next
 
 
 def _show(
-    joined: "list[Activation]", counted: _Counted, manifest: Manifest, *, as_json: bool
+    joined: "list[Activation]", counted: _Counters, manifest: Manifest, *, as_json: bool
 ) -> None:
     if as_json:
         show_json({"activations": joined, **counted._asdict()})
@@ -169,8 +169,8 @@ def _show(
         *cells, note = _row(each, manifest)
         rows.append((*cells, _summary(counters.get((each.marble_type, each.uuid), {})), note))
     head = (*_HEAD[:-1], "counters", "")
-    kept = [at for at in range(len(head)) if at < _ALWAYS or any(row[at] for row in rows)]
-    show_table([head[at] for at in kept], [[row[at] for at in kept] for row in rows])
+    columns = [at for at in range(len(head)) if at < _ALWAYS or any(row[at] for row in rows)]
+    show_table([head[at] for at in columns], [[row[at] for at in columns] for row in rows])
     if counted.limits:
         sys.stdout.write("\n")
         show_table(_LIMITS, [_used(name, each, manifest) for name, each in counted.limits.items()])

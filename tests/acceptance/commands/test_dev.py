@@ -24,7 +24,7 @@ from support.samples.deployment import manifest
 from keyhouse.base.errors import ConflictError
 from keyhouse.cli.dev.coordinator import Places, coordinator_at
 from keyhouse.cli.dev.deployment import with_user
-from keyhouse.cli.dev.folder import opened
+from keyhouse.cli.dev.folder import open_folder
 from keyhouse.client.identity import make_user
 from keyhouse.manifest import decode
 from keyhouse.manifest.check import check
@@ -206,18 +206,18 @@ def screen_of(folder: Path) -> Iterator[tuple[Started, IO[str]]]:
 def test_its_terminal_tells_what_happens_in_colour(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path)}
     with screen_of(tmp_path) as (process, screen):
-        ready = "".join(iter(screen.readline, "Ctrl-C ends it. What happens:\n"))
+        ready = "".join(iter(screen.readline, "Ctrl-C ends the coordinator. Events:\n"))
         run("secret", "get", "greeting", "token", env=env)
         run("secret", "get", "nothing", env=env)
         first = next(line for line in ready.splitlines() if line.startswith("alias "))
-        paste(f"{first}\n{ready.partition('# become a workload')[2]}", tmp_path)
+        paste(f"{first}\n{ready.partition('# join as a workload')[2]}", tmp_path)
         lines: list[str] = []
         while "joined" not in "".join(lines):
             lines.append(screen.readline())
         process.send_signal(signal.SIGINT)
 
-    assert "note: port 4433 is in use: the Client API has another\n" in ready
-    assert "note: port 2001 is in use: the workload API has another\n" in ready
+    assert "note: port 4433 is in use: the Client API has another port\n" in ready
+    assert "note: port 2001 is in use: the workload API has another port\n" in ready
     told = [line.split(maxsplit=1)[1] for line in lines if line.strip()]
     assert [_UUID.sub("UUID", line) for line in told] == [
         "\x1b[33mchanged  \x1b[0m Initial manifest set\n",
@@ -268,7 +268,10 @@ def test_a_port_that_is_taken_after_it_was_found_is_replaced(tmp_path: Path) -> 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         late = Places("127.0.0.1", taken.getsockname()[1], 0)
         found = iter([late, Places("127.0.0.1", 0, 0)])
-        with opened(tmp_path) as folder, coordinator_at(folder, lambda: next(found)) as (it, _):
+        with (
+            open_folder(tmp_path) as folder,
+            coordinator_at(folder, lambda: next(found)) as (it, _),
+        ):
             host, _, port = it.client.rpartition(":")
             socket.create_connection((host, int(port)), timeout=30).close()
 

@@ -11,7 +11,7 @@ from support.process.command_tree import typed
 from support.samples.confidential_vms import QUOTE
 from support.samples.hardware import SGX_QUOTE
 
-from keyhouse.cli.attest.events import EventLogUnusableError, read_event_log, replayed
+from keyhouse.cli.attest.events import EventLogUnusableError, read_event_log, replay
 
 SHA384, SHA256 = 0x0C, 0x0B
 COMMAND_LINE = b"root=/dev/dm-0 ro\0"
@@ -67,7 +67,7 @@ def test_events_are_told_with_what_is_proven_of_them() -> None:
         ("RTMR0", "SEPARATOR", "4 bytes", True),
     ]
     assert events[1].digest == hashlib.sha384(b"the kernel itself").hexdigest()
-    assert replayed(events) == REGISTERS
+    assert replay(events) == REGISTERS
 
 
 @pytest.mark.parametrize("rest", [b"", b"\xff" * 100, bytes(100)])

@@ -18,7 +18,7 @@ from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.user import User
 from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.cli.secret import split_words
-from keyhouse.cli.watch.command import Watching
+from keyhouse.cli.watch.command import WatchOptions
 from keyhouse.client import ClientIdentity
 from keyhouse.client.contexts import (
     Context,
@@ -222,7 +222,7 @@ def test_what_is_written_is_read(context: Context) -> None:
 def test_context_in_use_names_the_coordinator_and_its_identity() -> None:
     keep(pccs="https://pccs.example.com", memory="none")
 
-    found = Target().settled()
+    found = Target().resolve()
 
     assert (found.host, found.attestation, found.pccs) == (
         HOST,
@@ -230,7 +230,7 @@ def test_context_in_use_names_the_coordinator_and_its_identity() -> None:
         "https://pccs.example.com",
     )
     assert found.memory == "none"
-    assert found.settled() == found
+    assert found.resolve() == found
 
 
 def test_one_that_is_named_comes_before_the_variable_and_that_before_the_one_in_use(
@@ -239,13 +239,13 @@ def test_one_that_is_named_comes_before_the_variable_and_that_before_the_one_in_
     for name in ("a", "b", "c"):
         keep(name, address=name)
 
-    assert Target().settled().host == "c"
+    assert Target().resolve().host == "c"
     monkeypatch.setenv("KEYHOUSE_CONTEXT", "b")
-    assert Target().settled().host == "b"
-    assert Target(context="a").settled().host == "a"
+    assert Target().resolve().host == "b"
+    assert Target(context="a").resolve().host == "a"
     monkeypatch.setenv("KEYHOUSE_CONTEXT", "gone")
     with pytest.raises(ContextUnusableError, match="no context 'gone'") as refused:
-        Target().settled()
+        Target().resolve()
     assert refused.value.hint.startswith("KEYHOUSE_CONTEXT names it; ")
 
 
@@ -253,16 +253,16 @@ def test_context_in_use_does_not_speak_for_other_coordinators() -> None:
     keep(simulation_root="/sim.pem")
 
     with pytest.raises(WrongUsageError, match="does not apply: its address is"):
-        Target(host="other:4433").settled()
+        Target(host="other:4433").resolve()
     with pytest.raises(WrongUsageError, match="is for"):
-        Target(host="other:4433", context="prod").settled()
-    assert Target(host=HOST).settled().simulation_root == Path("/sim.pem")
+        Target(host="other:4433", context="prod").resolve()
+    assert Target(host=HOST).resolve().simulation_root == Path("/sim.pem")
 
 
 def test_simulated_root_of_a_context_never_joins_an_identity_that_was_typed() -> None:
     keep(simulation_root="/sim.pem", accepted_tcb_statuses=("OutOfDate",), collateral="/c.json")
 
-    found = Target(attestation=Path("/mine.json")).settled()
+    found = Target(attestation=Path("/mine.json")).resolve()
 
     assert found.simulation_root is None
     assert found.accepted_tcb_statuses == []
@@ -274,18 +274,18 @@ def test_an_identity_that_is_typed_takes_no_witnesses_away(typed_option: str) ->
     keep(witness_policy="/witnesses.policy", log_max_age="60")
     own = {"attestation": Path("/mine.json"), typed_option: Path("/mine")}
 
-    found = Target(**own).settled()  # type: ignore[arg-type]
+    found = Target(**own).resolve()  # type: ignore[arg-type]
     assert (found.witness_policy, found.log_max_age) == (Path("/witnesses.policy"), 60)
-    other = Target(**own, witness_policy=Path("/p"), log_max_age=5).settled()  # type: ignore[arg-type]
+    other = Target(**own, witness_policy=Path("/p"), log_max_age=5).resolve()  # type: ignore[arg-type]
     assert (other.witness_policy, other.log_max_age) == (Path("/p"), 5)
-    none = Target(host=HOST, context="none", **own).settled()  # type: ignore[arg-type]
+    none = Target(host=HOST, context="none", **own).resolve()  # type: ignore[arg-type]
     assert none.witness_policy is None
 
 
 def test_other_collateral_takes_the_place_of_all_of_the_contexts() -> None:
     keep(pccs="https://pccs.example.com", pccs_ca="/ca.pem")
 
-    found = Target(collateral=Path("/c.json")).settled()
+    found = Target(collateral=Path("/c.json")).resolve()
 
     assert (found.collateral, found.pccs, found.pccs_ca) == (Path("/c.json"), "", None)
 
@@ -305,7 +305,7 @@ def test_no_context_is_in_the_way_of_who_wants_none() -> None:
     keep()
 
     with pytest.raises(WrongUsageError, match="no coordinator: pass HOST"):
-        Target(context="none").settled()
+        Target(context="none").resolve()
 
 
 def test_user_of_the_context_is_who_calls_unless_another_is_typed(tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_token_of_the_context_is_the_users_if_no_other_key_is_there(tmp_path: Pa
 @pytest.mark.parametrize("field", ["insecure", "namespace"])
 def test_what_is_not_offered_is_refused_with_the_way_out(field: str) -> None:
     with pytest.raises(WrongUsageError) as refused:
-        Target(host="x", attestation=Path("a"), **{field: field}).settled()  # type: ignore[arg-type]
+        Target(host="x", attestation=Path("a"), **{field: field}).resolve()  # type: ignore[arg-type]
     assert refused.value.hint
 
 
@@ -416,9 +416,9 @@ def test_logs_watched_in_a_context_with_a_memory_are_kept_beside_it(
 
     def place(memory: str, state: Path | None = None) -> Path:
         named = NamedContext("dev", Context(memory=memory), is_implied=True)
-        return Watching(state=state).place(named).path
+        return WatchOptions(state=state).place(named).path
 
-    assert Watching().place(None).path == usual
+    assert WatchOptions().place(None).path == usual
     assert place("") == place("none") == usual
     assert place("/dev-folder/memory.json") == Path("/dev-folder/watched-logs.json")
     assert place("/dev-folder/memory.json", state=home / "mine") == home / "mine"

@@ -12,7 +12,7 @@ from support.process.start import start
 
 __all__ = ["Terminal", "on_a_terminal"]
 
-_SERVES: Final = ("serving the Client API", "serving at port", "Ctrl-C ends it.")
+_SERVES: Final = ("serving the Client API", "serving at port", "Ctrl-C ends the coordinator.")
 _DONE: Final = "--- typed ---"
 
 

@@ -60,9 +60,9 @@ class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
         from keyhouse.attestation import PckCa, PlatformKind, Tee, platform_kind
 
         if bool(self.quote) == bool(self.fmspc):
-            found = "two platforms" if self.quote else "no platform"
+            count = "two platforms" if self.quote else "no platform"
             raise RefusedError(
-                f"{found}: pass either a file with its quote or --fmspc",
+                f"{count}: pass either a file with its quote or --fmspc",
                 hint="example: keyhouse collateral fetch coordinator.quote --pccs URL",
             )
         if self.quote:
@@ -79,7 +79,7 @@ class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
 
 @app.command("fetch")
 def fetch(
-    named: PlatformKindOptions,
+    platform: PlatformKindOptions,
     pccs: PccsUrl = "",
     pccs_ca: PccsCaFile = None,
     output: Annotated[
@@ -105,10 +105,10 @@ def fetch(
     root_ca = vendor_root(simulation_root)
     if not pccs:
         raise RefusedError("no PCCS: pass --pccs", hint="example: --pccs https://pccs.example:8081")
-    kind = named.kind(root_ca)
-    fetched = _fetched(pccs, ca_of(pccs_ca), kind, root_ca, early=early)
+    kind = platform.kind(root_ca)
+    request = _fetch(pccs, ca_of(pccs_ca), kind, root_ca, early=early)
     with long_work("fetching collateral", quiet=as_json):
-        collateral, facts = asyncio.run(fetched)
+        collateral, facts = asyncio.run(request)
     if output or not as_json:
         write_output(write_collateral(collateral), output)
     if as_json:
@@ -158,7 +158,7 @@ def check(
     now = datetime.now(UTC)
     facts = require_sound(collateral, root_ca, now)
     rows = _rows(facts)
-    found = _as_object(facts)
+    result = _as_object(facts)
     if quote is not None:
         from keyhouse.cli.attest.quote_file import reading_quote
 
@@ -166,14 +166,14 @@ def check(
             require_kind(facts, platform_kind(raw, root_ca))
             status = str(Verifier(root_ca).verify(raw, collateral, now).tcb_status)
         rows["quote"] = f"verifies: {status}"
-        found["tcbStatus"] = status
+        result["tcbStatus"] = status
     if simulation_root is not None:
         rows["trust"] = "SIMULATION: proves nothing about hardware"
-    found["simulation"] = simulation_root is not None
-    show_result(found, rows, as_json=as_json)
+    result["simulation"] = simulation_root is not None
+    show_result(result, rows, as_json=as_json)
 
 
-async def _fetched(
+async def _fetch(
     url: str, ca_pem: bytes, kind: "PlatformKind", root_ca: bytes, *, early: bool
 ) -> "tuple[Collateral, CollateralFacts]":
     from keyhouse.attestation import require_sound

@@ -101,7 +101,7 @@ def read_event_log(raw: bytes) -> list[Event]:
     return events
 
 
-def replayed(events: Sequence[Event]) -> dict[str, str]:
+def replay(events: Sequence[Event]) -> dict[str, str]:
     """Return the value of each register that ``events`` extend, in hex.
 
     Registers begin with zeros. An event replaces a value by the SHA-384 of the value and the
@@ -200,12 +200,12 @@ def events(
     The mark (as logged) means that the digest is not the plain SHA-384 of the described data. Exit
     code 4: a register of the quote differs.
     """
-    found = read_event_log(read_file(str(log)))
-    registers = replayed(found)
+    measured = read_event_log(read_file(str(log)))
+    registers = replay(measured)
     quoted = {} if quote is None else _registers(str(quote))
     equal = {name: quoted[name] == value for name, value in registers.items() if quoted}
     if as_json:
-        show_json({"events": found, "registers": registers, "asInQuote": equal})
+        show_json({"events": measured, "registers": registers, "asInQuote": equal})
     else:
         rows = [
             (
@@ -214,15 +214,15 @@ def events(
                 each.digest,
                 each.text + ("" if each.proven else "  (as logged)"),
             )
-            for each in found
+            for each in measured
         ]
         show_table(("register", "event", "SHA-384", "measured"), rows)
-        show_rows({name: value + _compared(equal.get(name)) for name, value in registers.items()})
+        show_rows({name: value + _comparison(equal.get(name)) for name, value in registers.items()})
     if not all(equal.values()):
         sys.exit(TRUST_FAILED)
 
 
-def _compared(equal: bool | None) -> str:  # noqa: FBT001  private
+def _comparison(equal: bool | None) -> str:  # noqa: FBT001  private
     if equal is None:
         return ""
     return "  as in the quote" if equal else "  DIFFERS from the quote"

@@ -12,7 +12,7 @@ from keyhouse.attestation.platforms.find import SIMULATED_AMD
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.named_files import read_file
 from keyhouse.cli.attest.events import events
-from keyhouse.cli.attest.quote_explanation import Appraised, Explanation, Trust, explain_quote
+from keyhouse.cli.attest.quote_explanation import Appraisal, Explanation, Trust, explain_quote
 from keyhouse.cli.attest.quote_file import reading_quote
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.options.pccs import vendor_root
@@ -166,27 +166,27 @@ def _amd_files(appraisal: AppraisalOptions) -> attestation.AmdCollateral | None:
 
 
 def _rows(explanation: Explanation) -> dict[str, str]:
-    said, verdict, why = explanation.said, explanation.verdict, explanation.unverified
+    report, verdict, why = explanation.claims, explanation.verdict, explanation.failure
     rows = {"at": _time(explanation.at), "verified": "yes" if verdict else "NO"}
     if why is not None:
         rows["because"] = f"{why.message} ({why.hint})" if why.hint else why.message
     if verdict is not None:
         rows |= {**_platform(verdict), "collateral until": _time(verdict.freshness.expires)}
     claims = {
-        "environment": said.tee.upper(),
-        "UniqueID": said.unique_id,
-        "SignerID": said.signer_id,
-        "report data": said.report_data,
+        "environment": report.tee.upper(),
+        "UniqueID": report.unique_id,
+        "SignerID": report.signer_id,
+        "report data": report.report_data,
     }
     rows |= {name: value for name, value in claims.items() if value}
-    if said.unique_id:
-        rows["ProductID"] = str(said.product_id)
-        rows["SecurityVersion"] = str(said.security_version)
+    if report.unique_id:
+        rows["ProductID"] = str(report.product_id)
+        rows["SecurityVersion"] = str(report.security_version)
     if explanation.vm is not None:
         rows |= rows_of_vm(explanation.vm)
     if explanation.service.strip("0"):
         rows["service TD"] = explanation.service
-    rows["debug"] = "YES: the host can read its memory" if said.debug else "no"
+    rows["debug"] = "YES: the host can read its memory" if report.debug else "no"
     packages = explanation.packages.items()
     kind = "enclave" if explanation.vm is None else "confidential VM"
     return rows | {f"package {name}": _package(appraised, kind) for name, appraised in packages}
@@ -204,12 +204,12 @@ def _platform(verdict: attestation.Verdict) -> dict[str, str]:
     }
 
 
-def _package(appraised: Appraised, kind: str) -> str:
-    marbles = ", ".join(appraised.marbles) or "no marble"
-    if appraised.admitted:
+def _package(appraisal: Appraisal, kind: str) -> str:
+    marbles = ", ".join(appraisal.marbles) or "no marble"
+    if appraisal.admitted:
         return f"admits it (for {marbles})"
-    reasons = "; ".join(f"{each.rule}: {each.problem}" for each in appraised.reasons)
-    word = "STOPS it" if appraised.is_enclave else f"is for another {kind}"
+    reasons = "; ".join(f"{each.rule}: {each.problem}" for each in appraisal.reasons)
+    word = "STOPS it" if appraisal.is_enclave else f"is for another {kind}"
     return f"{word} (for {marbles}): {reasons}"
 
 

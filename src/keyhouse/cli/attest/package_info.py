@@ -39,7 +39,7 @@ class SigstructUnusableError(RefusedError):
     code = "sigstruct-unusable"
 
 
-class Signed(msgspec.Struct, frozen=True):
+class EnclaveIdentity(msgspec.Struct, frozen=True):
     """The identity that an enclave's signature covers."""
 
     unique_id: bytes  # MRENCLAVE, 32 bytes
@@ -49,7 +49,7 @@ class Signed(msgspec.Struct, frozen=True):
     debug: bool
 
 
-def read_sigstruct(raw: bytes) -> Signed:
+def read_sigstruct(raw: bytes) -> EnclaveIdentity:
     """Return the identity in ``raw`` after verification of its signature.
 
     Raises ``SigstructUnusableError``.
@@ -67,7 +67,7 @@ def read_sigstruct(raw: bytes) -> Signed:
         numbers.public_key().verify(signature, signed, padding.PKCS1v15(), hashes.SHA256())
     except (InvalidSignature, ValueError):
         raise SigstructUnusableError("the enclave's signature does not verify") from None
-    return Signed(
+    return EnclaveIdentity(
         unique_id=raw[960:992],
         signer_id=hashlib.sha256(modulus).digest(),
         product_id=int.from_bytes(raw[1024:1026], "little"),
@@ -109,15 +109,15 @@ def package_info(
     content = read_file(str(_file(path)))
     form = None if content.startswith(_HEADER) else _quote_form(content)
     if form is None:
-        found = read_sigstruct(content)
+        identity = read_sigstruct(content)
     else:
         report = read_report(form)
         vm = _vm(form)
         if vm is not None:
             _show_vm(vm, as_json=as_json)
             return
-        found = _signed(report)
-    package = _package(found)
+        identity = _identity_of(report)
+    package = _package(identity)
     rows = {name: str(value) for name, value in package.items()}
     rows |= {"Debug": rows["Debug"].lower()} | ({} if form is None else _NOT_VERIFIED)
     show_result(package, rows, as_json=as_json)
@@ -130,8 +130,10 @@ def _quote_form(content: bytes) -> QuoteForm | None:
         return None
 
 
-def _signed(report: Report) -> Signed:
-    return Signed(report.mrenclave, report.mrsigner, report.isvprodid, report.isvsvn, report.debug)
+def _identity_of(report: Report) -> EnclaveIdentity:
+    return EnclaveIdentity(
+        report.mrenclave, report.mrsigner, report.isvprodid, report.isvsvn, report.debug
+    )
 
 
 def _vm(form: QuoteForm) -> VmIdentity | None:
@@ -152,21 +154,21 @@ def _show_vm(identity: VmIdentity, *, as_json: bool) -> None:
     show_result({kind: identity}, rows | _NOT_VERIFIED, as_json=as_json)
 
 
-def _package(found: Signed) -> dict[str, object]:
+def _package(identity: EnclaveIdentity) -> dict[str, object]:
     return {
-        "UniqueID": found.unique_id.hex(),
-        "SignerID": found.signer_id.hex(),
-        "ProductID": found.product_id,
-        "SecurityVersion": found.security_version,
-        "Debug": found.debug,
+        "UniqueID": identity.unique_id.hex(),
+        "SignerID": identity.signer_id.hex(),
+        "ProductID": identity.product_id,
+        "SecurityVersion": identity.security_version,
+        "Debug": identity.debug,
     }
 
 
 def _file(path: Path) -> Path:
     if not path.is_dir():
         return path
-    found = sorted(path.glob("*.sig"))
-    if len(found) != 1:
-        hint = "pass the path of one file" if found else "pass the file of a signature or a quote"
-        raise NoEnclaveError(f"{path} has {len(found)} signatures (*.sig), expected 1", hint=hint)
-    return found[0]
+    files = sorted(path.glob("*.sig"))
+    if len(files) != 1:
+        hint = "pass the path of one file" if files else "pass the file of a signature or a quote"
+        raise NoEnclaveError(f"{path} has {len(files)} signatures (*.sig), expected 1", hint=hint)
+    return files[0]

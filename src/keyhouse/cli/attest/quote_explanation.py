@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _OF_THE_PLATFORM = {Rule.TCB_STATUS, Rule.ADVISORIES}
 
 
-class Said(msgspec.Struct, frozen=True, rename="camel"):
+class ReportClaims(msgspec.Struct, frozen=True, rename="camel"):
     """The contents of the quote's report. Byte strings are lower-case hex."""
 
     tee: str
@@ -41,7 +41,7 @@ class Said(msgspec.Struct, frozen=True, rename="camel"):
     rtmrs: tuple[str, ...] = ()
 
 
-class Unverified(msgspec.Struct, frozen=True):
+class VerificationFailure(msgspec.Struct, frozen=True):
     """The reason why the quote is not verified."""
 
     reason: str
@@ -49,7 +49,7 @@ class Unverified(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-class Appraised(msgspec.Struct, frozen=True, rename="camel"):
+class Appraisal(msgspec.Struct, frozen=True, rename="camel"):
     """The result of a package's appraisal of the quote; the report data is not checked.
 
     ``is_enclave`` is true if the package describes this enclave or confidential VM. If such a
@@ -66,20 +66,20 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     """All statements about a quote at a given time."""
 
     at: datetime
-    said: Said
+    claims: ReportClaims
     vm: VmIdentity | None  # None: an enclave
     service: str  # measurement of a service VM, hex
     verdict: Verdict | None  # None: the quote is not verified
-    unverified: Unverified | None
-    packages: dict[str, Appraised]  # empty without a manifest, or without a verdict
+    failure: VerificationFailure | None
+    packages: dict[str, Appraisal]  # empty without a manifest, or without a verdict
 
     def as_json(self) -> dict[str, Any]:
         """Return the object for ``--json``."""
         return {
             "at": self.at,
             "verified": self.verdict is not None,
-            "refused": self.unverified,
-            "quote": msgspec.to_builtins(self.said) | self._vms(),
+            "refused": self.failure,
+            "quote": msgspec.to_builtins(self.claims) | self._vms(),
             "platform": None if self.verdict is None else _platform(self.verdict),
             "packages": self.packages,
         }
@@ -119,17 +119,19 @@ def explain_quote(
     claims = claims_of(form, trust.amd_collateral)
     vm = None if claims is None else claims.identity
     service = b"" if claims is None else claims.service
-    said = at, _said(form), vm, service.hex()
+    facts = at, _report_claims(form), vm, service.hex()
     try:
         verdict = _verdict(quote, trust, at)
     except QuoteRefusedError as refused:
-        why = Unverified(refused.reason, refused.message, refused.hint)
-        return Explanation(*said, None, why, {})
+        why = VerificationFailure(refused.reason, refused.message, refused.hint)
+        return Explanation(*facts, None, why, {})
     if verdict is None:
-        why = Unverified("no-collateral", "not verified: no collateral for this kind of quote")
-        return Explanation(*said, None, why, {})
-    packages = {} if manifest is None else _appraised(verdict, manifest)
-    return Explanation(*said, verdict, None, packages)
+        why = VerificationFailure(
+            "no-collateral", "not verified: no collateral for this kind of quote"
+        )
+        return Explanation(*facts, None, why, {})
+    packages = {} if manifest is None else _appraisals(verdict, manifest)
+    return Explanation(*facts, verdict, None, packages)
 
 
 def _verdict(quote: bytes, trust: Trust, at: datetime) -> Verdict | None:
@@ -141,10 +143,10 @@ def _verdict(quote: bytes, trust: Trust, at: datetime) -> Verdict | None:
     return Verifier(trust.root_ca, trust.amd_roots).verify(quote, collateral, at)
 
 
-def _said(form: QuoteForm) -> Said:
+def _report_claims(form: QuoteForm) -> ReportClaims:
     report = read_report(form)
     shown = report.measured.in_hex()
-    return Said(
+    return ReportClaims(
         tee=form.tee,
         debug=report.debug,
         report_data=report.report_data.hex(),
@@ -168,11 +170,11 @@ def _platform(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _appraised(verdict: Verdict, manifest: "Manifest") -> dict[str, Appraised]:
-    found = {}
+def _appraisals(verdict: Verdict, manifest: "Manifest") -> dict[str, Appraisal]:
+    appraisals = {}
     for name, package in manifest.packages.items():
         reasons = mismatches(verdict, package)
-        found[name] = Appraised(
+        appraisals[name] = Appraisal(
             admitted=not reasons,
             is_enclave=all(reason.rule in _OF_THE_PLATFORM for reason in reasons),
             marbles=tuple(
@@ -180,4 +182,4 @@ def _appraised(verdict: Verdict, manifest: "Manifest") -> dict[str, Appraised]:
             ),
             reasons=reasons,
         )
-    return found
+    return appraisals

@@ -22,7 +22,7 @@ from keyhouse.base.errors import BrokenError
 from keyhouse.base.printable import printable
 from keyhouse.cli.dev.context import context_for, in_contexts
 from keyhouse.cli.dev.coordinator import Places, Serving, coordinator_at, places_at
-from keyhouse.cli.dev.folder import opened
+from keyhouse.cli.dev.folder import open_folder
 from keyhouse.cli.dev.steps import Deployment
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.manifest.offline import problems_of
@@ -40,24 +40,24 @@ class Line(NamedTuple):
     text: str
 
 
-def _joined(entry: Mapping[str, Any]) -> Line:
+def _joined_line(entry: Mapping[str, Any]) -> Line:
     quoted = "" if entry.get("quoted") else ", without a quote"
     return Line("joined", "green", f"{entry['marble_type']}{quoted}  {entry['uuid']}")
 
 
-def _read(entry: Mapping[str, Any]) -> Line:
+def _read_line(entry: Mapping[str, Any]) -> Line:
     return Line("read", "cyan", f"{', '.join(entry['secrets'])}  by {entry['user']}")
 
 
-def _changed(entry: Mapping[str, Any]) -> Line:
-    said = {name: value for name, value in entry["entry"].items() if name != "time"}
-    return Line("changed", "yellow", "  ".join([said.pop("update"), *_pairs(said)]))
+def _changed_line(entry: Mapping[str, Any]) -> Line:
+    fields = {name: value for name, value in entry["entry"].items() if name != "time"}
+    return Line("changed", "yellow", "  ".join([fields.pop("update"), *_pairs(fields)]))
 
 
 _LINES: Final[Mapping[str, Callable[[Mapping[str, Any]], Line]]] = {
-    "a workload was activated": _joined,
-    "secrets were read": _read,
-    "the update log has a new entry": _changed,
+    "a workload was activated": _joined_line,
+    "secrets were read": _read_line,
+    "the update log has a new entry": _changed_line,
 }
 _REFUSALS: Final = {
     "an activation was refused": "{marble_type}: {reason}",
@@ -83,8 +83,8 @@ def line_of(entry: Mapping[str, Any]) -> Line | None:
         return Line("refused", "red", _REFUSALS[event].format_map(entry))
     if level not in _NOTABLE:
         return None
-    said = {name: value for name, value in entry.items() if name not in _OF_ENTRIES}
-    return Line(level, _NOTABLE[level], "  ".join([event, *_pairs(said)]))
+    fields = {name: value for name, value in entry.items() if name not in _OF_ENTRIES}
+    return Line(level, _NOTABLE[level], "  ".join([event, *_pairs(fields)]))
 
 
 def show_line(at: str, line: Line) -> None:
@@ -95,8 +95,8 @@ def show_line(at: str, line: Line) -> None:
     sys.stdout.flush()
 
 
-def _pairs(said: Mapping[str, Any]) -> list[str]:
-    return [f"{name}={value}" for name, value in said.items()]
+def _pairs(fields: Mapping[str, Any]) -> list[str]:
+    return [f"{name}={value}" for name, value in fields.items()]
 
 
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -161,14 +161,14 @@ class DevOptions(OptionGroup, frozen=True, kw_only=True):
                 hint="omit --folder or --ephemeral",
             )
 
-    def kept_in(self) -> Path | None:
+    def state_folder(self) -> Path | None:
         """Return the folder of the state, or None for a temporary folder."""
         usual = Path("keyhouse-example" if self.example else "keyhouse-dev")
         return None if self.ephemeral else self.folder or usual
 
 
 @command
-def dev(chosen: DevOptions, *, as_json: AsJson = False) -> None:
+def dev(options: DevOptions, *, as_json: AsJson = False) -> None:
     """Run a SIMULATED coordinator for tests and first steps.
 
     The coordinator has a manifest, a user and a context. The command prints commands to try next,
@@ -180,36 +180,36 @@ def dev(chosen: DevOptions, *, as_json: AsJson = False) -> None:
 
     Example: keyhouse dev
     """
-    from keyhouse.cli.dev.deployment import Wanted, prepare
+    from keyhouse.cli.dev.deployment import ManifestRequest, prepare
     from keyhouse.cli.dev.example import console_of, services, shop
 
     _require_simulation()
-    raw = _checked(chosen.manifest) if chosen.manifest is not None else None
-    files = (shop() / "manifest.json").read_bytes() if chosen.example else None
-    wanted = Wanted(raw, has_user=not chosen.no_user, shop=files)
+    raw = _read_checked(options.manifest) if options.manifest is not None else None
+    files = (shop() / "manifest.json").read_bytes() if options.example else None
+    request = ManifestRequest(raw, has_user=not options.no_user, shop=files)
     with _until_signalled(), ExitStack() as ends:
-        kept = ends.enter_context(opened(chosen.kept_in()))
-        find = partial(places_at, chosen.listen, chosen.client_port, chosen.workload_port)
-        serving, places = ends.enter_context(coordinator_at(kept, find))
-        enforced = prepare(kept, serving.client, wanted)
-        context = context_for(kept, serving.client, has_user=wanted.has_user)
-        named = ends.enter_context(in_contexts(context))
-        address = ends.enter_context(services(kept, serving)) if chosen.example else ""
+        folder = ends.enter_context(open_folder(options.state_folder()))
+        find = partial(places_at, options.listen, options.client_port, options.workload_port)
+        serving, places = ends.enter_context(coordinator_at(folder, find))
+        enforced = prepare(folder, serving.client, request)
+        context = context_for(folder, serving.client, has_user=request.has_user)
+        active = ends.enter_context(in_contexts(context))
+        address = ends.enter_context(services(folder, serving)) if options.example else ""
         ready = Deployment.of(
-            kept, serving, enforced, named, has_user=wanted.has_user, shop=address
+            folder, serving, enforced, active, has_user=request.has_user, shop=address
         )
-        _tell(ready, places, as_json=as_json)
-        if chosen.console:
-            ends.enter_context(console_of(named.name, serving))
-        raise _watched(serving, quiet=as_json)
+        _print_ready(ready, places, as_json=as_json)
+        if options.console:
+            ends.enter_context(console_of(active.name, serving))
+        raise _print_events(serving, quiet=as_json)
 
 
-def _checked(path: Path) -> bytes:
+def _read_checked(path: Path) -> bytes:
     """Return the manifest in the file ``path``. Raises ``InvalidError`` with every problem."""
-    given = open_manifest(str(path))
-    with given.explained():
-        problems_of(given.raw)
-        return given.raw
+    file = open_manifest(str(path))
+    with file.explained():
+        problems_of(file.raw)
+        return file.raw
 
 
 def _require_simulation() -> None:
@@ -244,7 +244,7 @@ def _until_signalled() -> Iterator[None]:
         sys.stderr.write("ended\n")
 
 
-def _tell(ready: Deployment, places: Places, *, as_json: bool) -> None:
+def _print_ready(ready: Deployment, places: Places, *, as_json: bool) -> None:
     if as_json:
         facts = msgspec.to_builtins(ready)
         show_json({**facts, "first": ready.first(), "next": ready.steps()})
@@ -263,13 +263,13 @@ def _tell(ready: Deployment, places: Places, *, as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def _watched(serving: Serving, *, quiet: bool) -> BrokenError:
+def _print_events(serving: Serving, *, quiet: bool) -> BrokenError:
     """Print events until the coordinator ends without a request; return the error to report."""
-    said = []
+    output = []
     for entry in serving.entries():
         if "text" in entry:
-            said.append(entry["text"])
+            output.append(entry["text"])
         line = None if quiet else line_of(entry)
         if line is not None:
             show_line(datetime.now().astimezone().strftime("%H:%M:%S"), line)
-    return serving.ended(said)
+    return serving.end_error(output)

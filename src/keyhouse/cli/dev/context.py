@@ -13,7 +13,7 @@ from keyhouse.cli.dev.folder import USER, Folder
 from keyhouse.client import contexts
 
 
-class Named(NamedTuple):
+class ActiveContext(NamedTuple):
     """The name of a context; ``is_in_use`` if commands without ``--context`` use the context."""
 
     name: str
@@ -34,7 +34,7 @@ def context_for(folder: Folder, address: str, *, has_user: bool) -> contexts.Con
 
 
 @contextmanager
-def in_contexts(context: contexts.Context) -> Iterator[Named]:
+def in_contexts(context: contexts.Context) -> Iterator[ActiveContext]:
     """Store ``context`` among the user's contexts during the block; yield its name.
 
     The name is ``dev``, or ``dev-2`` and so on if another deployment has the name. The function
@@ -57,8 +57,8 @@ def in_contexts(context: contexts.Context) -> Iterator[Named]:
 
     current = contexts.change(path, add).current
     try:
-        named = os.environ.get("KEYHOUSE_CONTEXT", "") or current
-        yield Named(names[0], is_in_use=named == names[0])
+        used = os.environ.get("KEYHOUSE_CONTEXT", "") or current
+        yield ActiveContext(names[0], is_in_use=used == names[0])
     finally:
         # A context that stays names no running coordinator. The next start replaces the context.
         with suppress(contexts.ContextUnusableError):
@@ -66,5 +66,5 @@ def in_contexts(context: contexts.Context) -> Iterator[Named]:
 
 
 def _is_free(name: str, known: contexts.Contexts, context: contexts.Context) -> bool:
-    found = known.contexts.get(name)
-    return found is None or found.attestation == context.attestation
+    context_there = known.contexts.get(name)
+    return context_there is None or context_there.attestation == context.attestation

@@ -29,12 +29,12 @@ _ENDING: Final = 15.0
 
 @contextmanager
 def process_below(
-    words: Sequence[str], hear: Callable[[bytes], None], folder: Path | None = None
+    words: Sequence[str], handle_line: Callable[[bytes], None], folder: Path | None = None
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run ``words`` in ``folder`` during the block; call ``hear`` with each line of its output.
+    """Run ``words`` in ``folder`` during the block; pass each line of output to ``handle_line``.
 
-    ``hear`` runs on another thread. Its last call has no bytes. The child has a session of its own,
-    so Ctrl-C on the terminal reaches only this process, which then ends the child.
+    ``handle_line`` runs on another thread. Its last call has no bytes. The child has its own
+    session, so Ctrl-C on the terminal reaches only this process, which then ends the child.
     """
     process = subprocess.Popen(  # noqa: S603 our own interpreter and words
         words,
@@ -45,7 +45,7 @@ def process_below(
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    reader = threading.Thread(target=_listen, args=(process, hear))
+    reader = threading.Thread(target=_listen, args=(process, handle_line))
     try:
         start_without_signals(reader)
         yield process
@@ -64,13 +64,13 @@ def _ends_with_this_process() -> Callable[[], None]:
     return ask
 
 
-def _listen(process: "subprocess.Popen[bytes]", hear: Callable[[bytes], None]) -> None:
+def _listen(process: "subprocess.Popen[bytes]", handle_line: Callable[[bytes], None]) -> None:
     source = process.stdout
     assert source is not None  # noqa: S101 ``Popen`` has a pipe
     with source:
         for line in source:
-            hear(line)
-    hear(b"")
+            handle_line(line)
+    handle_line(b"")
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -91,7 +91,7 @@ _APIS: Final = {"serving the Client API": "client", "serving the workload API": 
 Entry = dict[str, Any]
 """An entry of the log. Other output is the ``text`` of an entry, with its ``service`` if known.
 """
-Heard = queue.Queue[Entry | None]
+LogQueue = queue.Queue[Entry | None]
 """Entries, then None when the coordinator has ended."""
 
 
@@ -112,9 +112,9 @@ def places_at(host: str, client: int | None, workload: int | None) -> Places:
     """
     notes: list[str] = []
 
-    def port(name: str, wanted: int | None, usual: int) -> int:
-        if wanted is not None or can_listen(host, usual):
-            return usual if wanted is None else wanted
+    def port(name: str, port_number: int | None, usual: int) -> int:
+        if port_number is not None or can_listen(host, usual):
+            return usual if port_number is None else port_number
         notes.append(f"port {usual} is in use: the {name} has another port")
         return 0
 
@@ -153,17 +153,19 @@ class Serving(NamedTuple):
     process: subprocess.Popen[bytes]
     client: str
     workload: str
-    heard: "Heard"
+    log_queue: "LogQueue"
 
     def entries(self) -> Iterator[Entry]:
         """Yield the new entries of the log until the coordinator ends without a request."""
-        return iter(self.heard.get, None)
+        return iter(self.log_queue.get, None)
 
-    def ended(self, said: Sequence[str]) -> BrokenError:
+    def end_error(self, output: Sequence[str]) -> BrokenError:
         """Wait for the end of the coordinator; return an error with the errors among ``said``."""
         code = self.process.wait()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        why = "".join(f": {each.removeprefix(_ERROR)}" for each in said if each.startswith(_ERROR))
+        why = "".join(
+            f": {each.removeprefix(_ERROR)}" for each in output if each.startswith(_ERROR)
+        )
         return BrokenError(
             f"the coordinator ended without a request ({how}){why}",
             hint="start it again: keyhouse dev",
@@ -204,16 +206,16 @@ def _below(folder: Folder, places: Places) -> Iterator[Serving]:
     words += ["--client-addr", f"{places.host}:{places.client}"]
     words += ["--mesh-addr", f"{places.host}:{places.workload}"]
     words += ["--confirm-clock"]  # an old version may run, too: the simulation protects nothing
-    heard: Heard = queue.Queue()
+    log_queue: LogQueue = queue.Queue()
     with ExitStack() as ends:
         log = ends.enter_context(_new_log(folder.log))
 
-        def hear(line: bytes) -> None:
+        def handle_line(line: bytes) -> None:
             log.write(line)
-            heard.put(_entry(line) if line else None)
+            log_queue.put(_entry(line) if line else None)
 
-        process = ends.enter_context(process_below([sys.executable, *words], hear))
-        yield _served(process, heard)
+        process = ends.enter_context(process_below([sys.executable, *words], handle_line))
+        yield _wait_until_served(process, log_queue)
 
 
 def _new_log(path: Path) -> BinaryIO:
@@ -232,20 +234,20 @@ def _new_log(path: Path) -> BinaryIO:
 
 def _entry(line: bytes) -> Entry:
     try:
-        found = json.loads(line)
+        entry = json.loads(line)
     except ValueError:
-        found = None
-    if isinstance(found, dict) and {"event", "level", "timestamp"} <= found.keys():
-        return found
+        entry = None
+    if isinstance(entry, dict) and {"event", "level", "timestamp"} <= entry.keys():
+        return entry
     return {"text": line.decode("utf-8", errors="replace").rstrip()}
 
 
-def _served(process: "subprocess.Popen[bytes]", heard: Heard) -> Serving:
+def _wait_until_served(process: "subprocess.Popen[bytes]", log_queue: LogQueue) -> Serving:
     addresses: dict[str, str] = {}
     lines: list[str] = []
     while len(addresses) < len(_APIS):
         try:
-            entry = heard.get(timeout=_PATIENCE)
+            entry = log_queue.get(timeout=_PATIENCE)
         except queue.Empty:
             raise UnavailableError(
                 f"the coordinator does not serve after {_PATIENCE:.0f} s",
@@ -257,7 +259,7 @@ def _served(process: "subprocess.Popen[bytes]", heard: Heard) -> Serving:
             lines.append(entry["text"])
         elif entry.get("event") in _APIS:
             addresses[_APIS[entry["event"]]] = _from_here(entry["address"])
-    return Serving(process, addresses["client"], addresses["workload"], heard)
+    return Serving(process, addresses["client"], addresses["workload"], log_queue)
 
 
 def _from_here(address: str) -> str:

@@ -79,14 +79,16 @@ def with_user(raw: bytes, certificate_pem: str) -> bytes:
     A manifest allows users to read shared and user-defined secrets, and to write user-defined
     secrets. Raises ``ConflictError`` if the manifest has the name of the user or of an added role.
     """
-    meant = decode(raw)
-    if USER in meant.users or {_READER, _WRITER} & meant.roles.keys():
+    manifest = decode(raw)
+    if USER in manifest.users or {_READER, _WRITER} & manifest.roles.keys():
         raise ConflictError(
             f"the manifest has a user {USER!r}, or a role {_READER!r} or {_WRITER!r}",
             hint="rename them, or pass --no-user to set the manifest without changes",
         )
-    written = [name for name, secret in meant.secrets.items() if secret.user_defined]
-    read = [name for name, secret in meant.secrets.items() if secret.user_defined or secret.shared]
+    written = [name for name, secret in manifest.secrets.items() if secret.user_defined]
+    read = [
+        name for name, secret in manifest.secrets.items() if secret.user_defined or secret.shared
+    ]
     roles = {
         name: {"ResourceType": "Secrets", "ResourceNames": names, "Actions": [action]}
         for name, names, action in (
@@ -113,7 +115,7 @@ def _section(content: dict[str, Any], name: str) -> dict[str, Any]:
 _ACCEPTING, _RUNNING = 2, 3  # codes of the status
 
 
-class Enforced(msgspec.Struct, frozen=True):
+class EnforcedManifest(msgspec.Struct, frozen=True):
     """The manifest in force. An empty string means that the value does not exist."""
 
     fingerprint: str
@@ -124,7 +126,7 @@ class Enforced(msgspec.Struct, frozen=True):
     )
 
 
-class Wanted(NamedTuple):
+class ManifestRequest(NamedTuple):
     """The requested manifest: the user's own manifest, or else the sample."""
 
     raw: bytes | None
@@ -132,25 +134,25 @@ class Wanted(NamedTuple):
     shop: bytes | None  # the example's manifest, which is added to the sample
 
 
-def prepare(folder: Folder, address: str, wanted: Wanted) -> Enforced:
+def prepare(folder: Folder, address: str, request: ManifestRequest) -> EnforcedManifest:
     """Verify the coordinator, and set the ``wanted`` manifest.
 
     A restarted coordinator keeps its manifest. Raises ``ConflictError`` if that is a different
     manifest, or if the coordinator cannot open its state. Also raises the errors of the
     verification and of setting a manifest.
     """
-    user = user_in(folder) if wanted.has_user else None
-    if wanted.raw is not None and user is not None:
-        own = with_user(wanted.raw, user.certificate.read_text(encoding="ascii"))
-        wanted = wanted._replace(raw=own)
+    user = user_in(folder) if request.has_user else None
+    if request.raw is not None and user is not None:
+        own = with_user(request.raw, user.certificate.read_text(encoding="ascii"))
+        request = request._replace(raw=own)
     with Coordinator.connect(address, _trust(folder), user) as coordinator:
         root = ssl.DER_cert_to_PEM_cert(coordinator.trusted.root_der)
         replace_file(folder.root, root.encode("ascii"))
         match coordinator.status().code:
             case code if code == _ACCEPTING:
-                return _set(folder, coordinator, wanted, user)
+                return _set_manifest(folder, coordinator, request, user)
             case code if code == _RUNNING:
-                return _kept(folder, coordinator, wanted)
+                return _existing_manifest(folder, coordinator, request)
             case _:
                 raise ConflictError(
                     f"the coordinator cannot open the state in {folder.path}",
@@ -158,35 +160,37 @@ def prepare(folder: Folder, address: str, wanted: Wanted) -> Enforced:
                 )
 
 
-def _set(
-    folder: Folder, coordinator: Coordinator, wanted: Wanted, user: ClientIdentity | None
-) -> Enforced:
-    path = folder.sample if wanted.raw is None else folder.path / "manifest.json"
-    if wanted.raw is not None:
-        replace_file(path, wanted.raw)
+def _set_manifest(
+    folder: Folder, coordinator: Coordinator, request: ManifestRequest, user: ClientIdentity | None
+) -> EnforcedManifest:
+    path = folder.sample if request.raw is None else folder.path / "manifest.json"
+    if request.raw is not None:
+        replace_file(path, request.raw)
     else:
         assert user is not None  # noqa: S101 the sample always has a user
         sample = _sample(folder, user)
-        text = sample if wanted.shop is None else with_shop(sample, wanted.shop)
+        text = sample if request.shop is None else with_shop(sample, request.shop)
         replace_file(path, text.encode())
     raw = read_manifest(str(path))
     shares = folder.path / "recovery-secrets.json"
 
-    def keep(secrets: Mapping[str, bytes]) -> None:
+    def store_shares(secrets: Mapping[str, bytes]) -> None:
         if secrets:
             replace_file(shares, msgspec.json.encode({"RecoverySecrets": secrets}))
 
-    coordinator.set_manifest(raw, keep)
+    coordinator.set_manifest(raw, store_shares)
     if path == folder.sample:
         coordinator.write_secrets({GREETING: SecretUpload(key=Secret(b"hello"))})
-    kept = str(shares) if shares.exists() else ""
-    return Enforced(fingerprint(raw), path == folder.sample, str(path), kept)
+    recovery_file = str(shares) if shares.exists() else ""
+    return EnforcedManifest(fingerprint(raw), path == folder.sample, str(path), recovery_file)
 
 
-def _kept(folder: Folder, coordinator: Coordinator, wanted: Wanted) -> Enforced:
-    found = coordinator.manifest()
-    is_other = wanted.raw is not None and fingerprint(wanted.raw) != found.fingerprint
-    if is_other or not _shop_in(wanted) <= decode(found.manifest).marbles.keys():
+def _existing_manifest(
+    folder: Folder, coordinator: Coordinator, request: ManifestRequest
+) -> EnforcedManifest:
+    current = coordinator.manifest()
+    is_other = request.raw is not None and fingerprint(request.raw) != current.fingerprint
+    if is_other or not _shop_in(request) <= decode(current.manifest).marbles.keys():
         raise ConflictError(
             f"the coordinator in {folder.path} has another manifest",
             hint="omit --manifest and --example to continue with that manifest, and change it with"
@@ -194,14 +198,14 @@ def _kept(folder: Folder, coordinator: Coordinator, wanted: Wanted) -> Enforced:
             " --ephemeral",
         )
     sample = folder.sample
-    if sample.exists() and fingerprint(read_manifest(str(sample))) == found.fingerprint:
-        return Enforced(found.fingerprint, is_sample=True, manifest=str(sample))
-    return Enforced(found.fingerprint, is_sample=False)
+    if sample.exists() and fingerprint(read_manifest(str(sample))) == current.fingerprint:
+        return EnforcedManifest(current.fingerprint, is_sample=True, manifest=str(sample))
+    return EnforcedManifest(current.fingerprint, is_sample=False)
 
 
-def _shop_in(wanted: Wanted) -> AbstractSet[str]:
+def _shop_in(request: ManifestRequest) -> AbstractSet[str]:
     """Return the types of the example's workloads, or none without the example."""
-    return decode(wanted.shop).marbles.keys() if wanted.shop is not None else frozenset()
+    return decode(request.shop).marbles.keys() if request.shop is not None else frozenset()
 
 
 def _sample(folder: Folder, user: ClientIdentity) -> str:

@@ -22,8 +22,8 @@ _STOCK: Final = 8444
 
 def shop() -> Path:
     """Return the directory with the programs, the manifest, and the identities."""
-    [found, *_] = entry_points(group="keyhouse.examples", name="ordering")
-    folder: Path = found.load()
+    [point, *_] = entry_points(group="keyhouse.examples", name="ordering")
+    folder: Path = point.load()
     return folder
 
 
@@ -42,13 +42,13 @@ def services(folder: Folder, serving: Serving) -> Iterator[str]:
             place = folder.path / name
             place.mkdir(mode=0o700, exist_ok=True)
 
-            def hear(line: bytes, name: str = name) -> None:
+            def handle_line(line: bytes, name: str = name) -> None:
                 if line:
                     text = line.decode("utf-8", errors="replace").rstrip()
-                    serving.heard.put({"service": name, "text": text})
+                    serving.log_queue.put({"service": name, "text": text})
 
             words = [*_launching(name, names, folder, serving), *ports]
-            ends.enter_context(process_below(words, hear, place))
+            ends.enter_context(process_below(words, handle_line, place))
         yield f"localhost:{orders}"
 
 
@@ -56,12 +56,12 @@ def services(folder: Folder, serving: Serving) -> Iterator[str]:
 def console_of(context: str, serving: Serving) -> Iterator[None]:
     """Run the console of ``context`` during the block; its links become entries of ``serving``."""
 
-    def hear(line: bytes) -> None:
+    def handle_line(line: bytes) -> None:
         if line:
-            serving.heard.put({"service": "console", "text": line.decode().rstrip()})
+            serving.log_queue.put({"service": "console", "text": line.decode().rstrip()})
 
     words = [sys.executable, "-I", "-B", "-m", "keyhouse.cli", "console", "--context", context]
-    with process_below(words, hear):
+    with process_below(words, handle_line):
         yield
 
 
@@ -81,6 +81,6 @@ def _port(usual: int) -> int:
     """Return the port ``usual``, or a free port if ``usual`` is in use."""
     if can_listen(_HERE, usual):
         return usual
-    with socket.create_server((_HERE, 0)) as found:
-        port: int = found.getsockname()[1]
+    with socket.create_server((_HERE, 0)) as listener:
+        port: int = listener.getsockname()[1]
         return port

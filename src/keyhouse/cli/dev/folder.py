@@ -56,7 +56,7 @@ class Folder:
 
 
 @contextmanager
-def opened(path: Path | None) -> Iterator[Folder]:
+def open_folder(path: Path | None) -> Iterator[Folder]:
     """Yield the folder at ``path``, created if missing, or a temporary folder for None.
 
     Raises ``FolderUnusableError`` if another process uses its state, if the folder cannot be
@@ -74,16 +74,16 @@ def opened(path: Path | None) -> Iterator[Folder]:
         raise FolderUnusableError(
             f"cannot use the folder {path}: {os_reason(error)}", hint="name another --folder"
         ) from None
-    found = Folder(path)
+    folder = Folder(path)
     try:
-        with unused(found.state):
+        with unused(folder.state):
             pass  # only a test: the coordinator locks the state itself
     except StoreLockedError as locked:
         raise FolderUnusableError(
             f"a coordinator already runs in {path}: {locked.message}",
             hint="use that coordinator, or pass another --folder or --ephemeral",
         ) from None
-    yield found
+    yield folder
 
 
 def _make(path: Path) -> None:
@@ -94,16 +94,16 @@ def _make(path: Path) -> None:
 
 def _require_own(path: Path) -> None:
     """Raise ``FolderUnusableError`` unless only this user can write to the folder at ``path``."""
-    found = path.lstat()
-    mode = stat.S_IMODE(found.st_mode)
-    if not stat.S_ISDIR(found.st_mode):
+    status = path.lstat()
+    mode = stat.S_IMODE(status.st_mode)
+    if not stat.S_ISDIR(status.st_mode):
         raise FolderUnusableError(
             f"cannot use the folder {path}: it is not a directory",
             hint="pass a directory with --folder; a symbolic link is not followed",
         )
-    if found.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         raise FolderUnusableError(
-            f"{path} belongs to the user {found.st_uid}, but it must belong to {os.geteuid()}",
+            f"{path} belongs to the user {status.st_uid}, but it must belong to {os.geteuid()}",
             hint="pass another --folder, or --ephemeral",
         )
     if mode & _WRITABLE_BY_OTHERS:
@@ -116,9 +116,9 @@ def _require_own(path: Path) -> None:
 def user_in(folder: Folder) -> ClientIdentity:
     """Return the user ``dev``; create a missing user."""
     if not folder.certificate.exists():
-        made = make_user(USER)
-        replace_file(folder.key, made.key.reveal())
+        user = make_user(USER)
+        replace_file(folder.key, user.key.reveal())
         replace_file(
-            folder.certificate, made.certificate
+            folder.certificate, user.certificate
         )  # last: the certificate marks a complete user
     return ClientIdentity(folder.certificate, folder.key)

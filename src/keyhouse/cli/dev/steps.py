@@ -9,9 +9,9 @@ from typing import Final, Self
 
 import msgspec
 
-from keyhouse.cli.dev.context import Named
+from keyhouse.cli.dev.context import ActiveContext
 from keyhouse.cli.dev.coordinator import Serving
-from keyhouse.cli.dev.deployment import Enforced
+from keyhouse.cli.dev.deployment import EnforcedManifest
 from keyhouse.cli.dev.folder import USER, Folder
 
 _NAME: Final = "keyhouse"
@@ -26,11 +26,11 @@ def called_as() -> tuple[str, ...]:
     is on the PATH of its child processes only. The words never install a package by the name
     ``keyhouse``: a package index may have another program under that name.
     """
-    called, found = Path(sys.argv[0]), shutil.which(_NAME)
+    called, on_path = Path(sys.argv[0]), shutil.which(_NAME)
     if called.name == "__main__.py":
         return (sys.executable, "-m", "keyhouse.cli")
     in_uvx = "UV" in os.environ and "VIRTUAL_ENV" not in os.environ
-    if not called.is_file() or (found is not None and called.samefile(found) and not in_uvx):
+    if not called.is_file() or (on_path is not None and called.samefile(on_path) and not in_uvx):
         return (_NAME,)
     return (str(called.absolute()),)
 
@@ -70,8 +70,8 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
         cls,
         folder: Folder,
         serving: Serving,
-        enforced: Enforced,
-        named: Named,
+        enforced: EnforcedManifest,
+        active: ActiveContext,
         *,
         has_user: bool,
         shop: str,
@@ -81,8 +81,8 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
             folder=str(folder.path),
             client_api=serving.client,
             workload_api=serving.workload,
-            context=named.name,
-            context_in_use=named.is_in_use,
+            context=active.name,
+            context_in_use=active.is_in_use,
             attestation=str(folder.attestation),
             simulation_root=str(folder.simulation_root),
             root=str(folder.root),
@@ -98,7 +98,7 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
 
     def rows(self) -> dict[str, str]:
         """Return the facts for people."""
-        found = {
+        facts = {
             "Client API": self.client_api,
             "workload API": self.workload_api,
             "manifest": self.manifest or f"unchanged, {self.fingerprint[:16]}...",
@@ -108,7 +108,7 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
             "context": self.context + (", in use" if self.context_in_use else ""),
             "folder": self.folder,
         }
-        return {name: value for name, value in found.items() if value}
+        return {name: value for name, value in facts.items() if value}
 
     def where(self) -> str:
         """Return the place for commands with files, as words; "" if every directory is possible."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.doctor.finding import Finding
-from keyhouse.cli.options.context_chosen import context_for
+from keyhouse.cli.options.context_option import context_for
 from keyhouse.cli.options.target import HostArgument, Target, TrustOptions
 from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.cli.parser import REFUSED, AsJson, Option, OptionGroup, command
@@ -27,7 +27,7 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
     """Files on this machine for the checks."""
 
     cert: Annotated[
-        Path | None, Option("--cert", "-c", help="your certificate as a user (PEM)")
+        Path | None, Option("--cert", "-c", help="your certificate as a user of the manifest (PEM)")
     ] = None
     key: Annotated[Path | None, Option("--key", "-k", help="the private key of --cert (PEM)")] = (
         None
@@ -80,11 +80,12 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
 
     def with_context(self, context: str, host: str) -> "LocalOptions":
         """Return the options, with certificate and key of the context if neither is given."""
-        named = context_for(context, host) if not (self.cert or self.key) else None
-        if named is None:
+        context_used = context_for(context, host) if not (self.cert or self.key) else None
+        if context_used is None:
             return self
         cert, key = (
-            Path(file) if file else None for file in (named.context.cert, named.context.key)
+            Path(file) if file else None
+            for file in (context_used.context.cert, context_used.context.key)
         )
         return replace(self, cert=cert, key=key)
 
@@ -108,13 +109,13 @@ def doctor(
     root.pem --cert alice.pem --key alice.key
     """
     local.require_fitting()
-    target = Target.at(host, trusting).settled(required=False)
-    found = tuple(_findings(target, local.with_context(trusting.context, host)))
-    problems = sum(each.level == "problem" for each in found)
+    target = Target.at(host, trusting).resolve(required=False)
+    findings = tuple(_findings(target, local.with_context(trusting.context, host)))
+    problems = sum(each.level == "problem" for each in findings)
     if as_json:
-        show_json({"ok": not problems, "findings": found})
+        show_json({"ok": not problems, "findings": findings})
     else:
-        for each in found:
+        for each in findings:
             _show(each)
         sys.stderr.write(f"{problems} problem{'s' if problems != 1 else ''}\n")
     if problems:

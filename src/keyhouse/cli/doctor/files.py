@@ -51,7 +51,7 @@ def user_findings(cert: Path | None, key: Path | None, now: datetime) -> Iterato
 
 def _key(path: Path, certificate: x509.Certificate | None) -> Iterator[Finding]:
     try:
-        seen = path.stat()
+        status = path.stat()
         key = load_pem_private_key(Secret(read_file(str(path))).reveal(), None)
     except (OSError, KeyhouseError):
         yield Finding("user key", "problem", f"{path} cannot be read", "pass a readable file")
@@ -60,7 +60,7 @@ def _key(path: Path, certificate: x509.Certificate | None) -> Iterator[Finding]:
         fix = "pass the private key as PEM without encryption"
         yield Finding("user key", "problem", f"{path} is not a usable private key", fix)
         return
-    yield check_mode("user key", stat.S_IMODE(seen.st_mode), mine=seen.st_uid == os.getuid())
+    yield check_mode("user key", stat.S_IMODE(status.st_mode), mine=status.st_uid == os.getuid())
     if certificate is not None:
         yield _pair(key, certificate)
 
@@ -105,11 +105,11 @@ def remembered_findings(files: dict[str, Path | None]) -> Iterator[Finding]:
         if path is None:
             continue
         try:
-            seen = path.stat()
+            status = path.stat()
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
             fix = "check the permissions of the file"
             yield Finding(check, "problem", f"{path} cannot be used: {os_reason(error)}", fix)
             continue
-        yield check_mode(check, stat.S_IMODE(seen.st_mode), mine=seen.st_uid == os.getuid())
+        yield check_mode(check, stat.S_IMODE(status.st_mode), mine=status.st_uid == os.getuid())

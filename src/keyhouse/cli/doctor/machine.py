@@ -52,10 +52,10 @@ def _platforms() -> Iterator[Finding]:
     from keyhouse.attestation.platforms.files import PlatformUnusableError
     from keyhouse.attestation.platforms.find import PlatformMissingError, platform_name, simulation
 
-    found = False
+    has_platform = False
     try:
         yield Finding(f"platform {platform_name('auto')}", "ok", "present")
-        found = True
+        has_platform = True
     except PlatformMissingError as missing:
         fix = "only coordinators and workloads need a platform; other commands do not"
         yield Finding("platform", "skipped", missing.message, fix)
@@ -66,8 +66,8 @@ def _platforms() -> Iterator[Finding]:
     except PlatformMissingError as missing:
         yield Finding("simulation", "ok", missing.message)
         return
-    level: Literal["ok", "warning"] = "warning" if found else "ok"
-    fix = "remove the simulation from production machines" if found else ""
+    level: Literal["ok", "warning"] = "warning" if has_platform else "ok"
+    fix = "remove the simulation from production machines" if has_platform else ""
     yield Finding("simulation", level, "installed", fix)
 
 
@@ -99,8 +99,8 @@ def check_locked_memory(most: int) -> Finding:
     if most == resource.RLIM_INFINITY:
         return Finding("locked memory", "ok", "no limit")
     fix = "set LimitMEMLOCK=infinity in the systemd unit, or use a machine without swap"
-    found = f"at most {most} bytes: a coordinator's secrets may be swapped out"
-    return Finding("locked memory", "warning", found, fix)
+    text = f"at most {most} bytes: a coordinator's secrets may be swapped out"
+    return Finding("locked memory", "warning", text, fix)
 
 
 def _port(port: int, flag: str) -> Finding:
@@ -111,6 +111,6 @@ def _port(port: int, flag: str) -> Finding:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             used = error.errno == errno.EADDRINUSE
-            found = "in use, perhaps by a coordinator" if used else "not permitted"
-            return Finding(check, "warning", found, f"pass another port to serve: {flag}")
+            state = "in use, perhaps by a coordinator" if used else "not permitted"
+            return Finding(check, "warning", state, f"pass another port to serve: {flag}")
     return Finding(check, "ok", "free")

@@ -29,11 +29,11 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
 
     An unverified coordinator receives no further request.
     """
-    from keyhouse.cli.options.connect import trusted
+    from keyhouse.cli.options.connect import verify_target
     from keyhouse.client import Coordinator
 
     try:
-        proven = trusted(target, timeout=None if target.timeout else _PATIENCE)
+        proven = verify_target(target, timeout=None if target.timeout else _PATIENCE)
         with Coordinator(proven, timeout=target.timeouts()) as coordinator:
             status, described = coordinator.status(), coordinator.openapi()
             protection = protection_of(coordinator, status)
@@ -56,14 +56,14 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
         yield early or check_expiry(check, certificate.not_valid_after_utc, now, fix)
 
 
-def _protection(found: Protection) -> Iterator[Finding]:
+def _protection(protection: Protection) -> Iterator[Finding]:
     """Yield the findings about the protection from a rollback and about the witnesses' lease."""
     from keyhouse.views.witnesses import cosigned_in_words, lease_in_words, seen_in_words
 
-    if found.note:
+    if protection.note:
         fix = "add witnesses to the manifest, with Serve Witnessed"
-        yield Finding("rollback", "warning", found.note, fix)
-    witnesses = found.witnesses
+        yield Finding("rollback", "warning", protection.note, fix)
+    witnesses = protection.witnesses
     if witnesses is None:
         return
     fix = "see the coordinator's log: it names each failing witness, with the reason"
@@ -114,10 +114,10 @@ def pccs_findings(url: str, pccs_ca: Path | None, now: datetime) -> Iterator[Fin
 
 def _clock_by(date: str, now: datetime) -> Finding:
     try:
-        told = parsedate_to_datetime(date)
+        stated = parsedate_to_datetime(date)
     except ValueError:
         return Finding("clock", "skipped", "the PCCS did not state its time")
-    theirs = told if told.tzinfo else told.replace(tzinfo=UTC)
+    theirs = stated if stated.tzinfo else stated.replace(tzinfo=UTC)
     return check_clock("clock", now, theirs, "the PCCS")
 
 
@@ -165,5 +165,5 @@ def database_findings(url: str, password_file: Path | None, needed: int) -> Iter
         yield Finding("standby", "ok", kept_on(standbys))
     else:
         fix = "set synchronous_standby_names in the configuration of the server"
-        lost = "commits wait for no standby: a failover may lose the newest changes"
-        yield Finding("standby", "warning", lost, fix)
+        danger = "commits wait for no standby: a failover may lose the newest changes"
+        yield Finding("standby", "warning", danger, fix)

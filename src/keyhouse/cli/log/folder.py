@@ -72,12 +72,12 @@ class MirrorFolder:
         )
         try:
             frontier = frontier_of(self._tile, known if size is None else int(size))
-            found = Growing.at(frontier, self._tile)
+            log = Growing.at(frontier, self._tile)
         except (LogInvalidError, ValueError):
             raise damaged from None
         if size is None and checkpoint is not None and frontier.root != checkpoint.root:
             raise damaged
-        return found
+        return log
 
     def put(self, growing: Growing, *, partial: bool) -> None:
         """Write the complete tiles of ``growing``, and with ``partial`` the partial tiles."""

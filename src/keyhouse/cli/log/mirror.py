@@ -51,20 +51,20 @@ def key(
 
     Example: keyhouse log key localhost:4433 --omniwitness
     """
-    verified = replace(target.settled(), context="none", witness_policy=None, log_max_age=None)
+    verified = replace(target.resolve(), context="none", witness_policy=None, log_max_age=None)
     with coordinator_of(verified) as coordinator:
-        found = coordinator.log_key()
+        data = coordinator.log_key()
     if as_json:
-        show_json({"origin": found.origin, "key": found.verifier_key})
+        show_json({"origin": data.origin, "key": data.verifier_key})
     elif omniwitness:
         address = coordinator.trusted.address
-        click.echo(f"Logs:\n  - Origin: {found.origin}\n    PublicKey: {found.verifier_key}")
+        click.echo(f"Logs:\n  - Origin: {data.origin}\n    PublicKey: {data.verifier_key}")
         click.echo(f"    URL: https://{address}/api/v2/log")
     else:
-        show_rows({"origin": found.origin, "key": found.verifier_key})
+        show_rows({"origin": data.origin, "key": data.verifier_key})
 
 
-class Mirrored(NamedTuple):
+class MirrorReport(NamedTuple):
     """The size of a mirror, and the result of a run."""
 
     size: int
@@ -90,19 +90,19 @@ def mirror(words: Words, trusting: TrustOptions, *, as_json: AsJson = False) -> 
     host, directory = host_and_word(words, "keyhouse log mirror HOST DIR")
     folder, target = MirrorFolder(Path(directory)), Target.at(host, trusting)
     with coordinator_of(target) as coordinator, long_work("mirroring", quiet=as_json):
-        found = mirrored(coordinator, folder)
-    rows = {"leaves": str(found.size), "new": str(found.new)}
-    if found.missing:
-        rows["not kept by the coordinator"] = ", ".join(found.missing)
-    if found.unread:
-        rows["leaves of a newer version"] = str(found.unread)
-    rows["line entries"] = found.no_line or str(found.entries)
-    tally = {"size": found.size, "new": found.new, "lineEntries": found.entries}
-    missing = {"missingObjects": found.missing, "unreadLeaves": found.unread}
+        report = mirror_log(coordinator, folder)
+    rows = {"leaves": str(report.size), "new": str(report.new)}
+    if report.missing:
+        rows["not kept by the coordinator"] = ", ".join(report.missing)
+    if report.unread:
+        rows["leaves of a newer version"] = str(report.unread)
+    rows["line entries"] = report.no_line or str(report.entries)
+    tally = {"size": report.size, "new": report.new, "lineEntries": report.entries}
+    missing = {"missingObjects": report.missing, "unreadLeaves": report.unread}
     show_result(tally | missing, rows, as_json=as_json)
 
 
-def mirrored(coordinator: "Coordinator", folder: "MirrorFolder") -> Mirrored:
+def mirror_log(coordinator: "Coordinator", folder: "MirrorFolder") -> MirrorReport:
     """Copy the log up to the newest checkpoint of ``coordinator`` into ``folder``.
 
     Raises ``TrustError`` if the log does not continue the mirror.
@@ -141,7 +141,7 @@ def mirrored(coordinator: "Coordinator", folder: "MirrorFolder") -> Mirrored:
         cosigned = coordinator.witnessed_checkpoint()
         folder.publish(growing, cosigned.note if cosigned.size == new.size else new.note)
     entries, no_line = (0, line) if isinstance(line, str) else (len(line.items), "")
-    return Mirrored(new.size, new.size - before, missing, unread, entries, no_line)
+    return MirrorReport(new.size, new.size - before, missing, unread, entries, no_line)
 
 
 def _line(coordinator: "Coordinator", folder: "MirrorFolder") -> MirroredLine | str:

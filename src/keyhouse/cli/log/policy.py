@@ -32,8 +32,9 @@ def check(
 ) -> None:
     """Check a policy of witnesses: how many may lie, how many may fail.
 
-    Liars: with so many lying witnesses, two contradicting checkpoints still cannot both have a
-    quorum. Outages: if any so many witnesses fail, the others still form a quorum.
+    Liars: up to this number of witnesses may lie, and two contradicting checkpoints still cannot
+    both have a quorum. Outages: up to this number of witnesses may fail, in any combination, and
+    the remaining witnesses still form a quorum.
 
     Example: keyhouse log policy check witnesses.policy
     """

@@ -64,25 +64,25 @@ def restore(
             hint="pass --log-key FILE, with the key of keyhouse log key HOST",
         )
     with long_work("restoring the log", quiet=as_json):
-        found = restore_log(directory, key, read)
-    _show(found, as_json=as_json)
+        result = restore_log(directory, key, read)
+    _show(result, as_json=as_json)
 
 
-def _show(found: "Restored", *, as_json: bool) -> None:
+def _show(result: "Restored", *, as_json: bool) -> None:
     rows = {
-        "leaves": str(found.size),
-        "restored": f"{found.tiles} tiles, {found.objects} objects",
+        "leaves": str(result.size),
+        "restored": f"{result.tiles} tiles, {result.objects} objects",
     }
-    if found.missing:
-        rows["not in the mirror"] = ", ".join(found.missing)
-    rows["line entries"] = str(found.entries) if found.entries else _NO_LINE
+    if result.missing:
+        rows["not in the mirror"] = ", ".join(result.missing)
+    rows["line entries"] = str(result.entries) if result.entries else _NO_LINE
     tally = {
-        "size": found.size,
-        "tiles": found.tiles,
-        "objects": found.objects,
-        "lineEntries": found.entries,
+        "size": result.size,
+        "tiles": result.tiles,
+        "objects": result.objects,
+        "lineEntries": result.entries,
     }
-    show_result({**tally, "missingObjects": found.missing}, rows, as_json=as_json)
+    show_result({**tally, "missingObjects": result.missing}, rows, as_json=as_json)
 
 
 def _reader(source: str) -> Callable[[str], bytes | None]:

@@ -10,7 +10,12 @@ from keyhouse.base.printable import printable
 from keyhouse.cli.manifest.file import AsYaml, FileArgument, open_manifest, write_manifest
 from keyhouse.cli.manifest.plan import ReviewOptions, pending_update, require_pending
 from keyhouse.cli.manifest.recovery_file import RecoveryOption, RecoveryPlace, recovery_place
-from keyhouse.cli.options.connect import coordinator_of, keep, trusted, unpinned
+from keyhouse.cli.options.connect import (
+    coordinator_of,
+    store_certificates,
+    verify_target,
+    without_stored_root,
+)
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.bar import long_work
@@ -42,11 +47,11 @@ def set_manifest(
     """
     from keyhouse.client import Coordinator
 
-    given = open_manifest(str(file))
-    raw = given.raw
-    proven = trusted(unpinned(target))
+    source = open_manifest(str(file))
+    raw = source.raw
+    proven = verify_target(without_stored_root(target))
     with (
-        given.explained(),
+        source.explained(),
         recovery_place(recoverydata, raw) as place,
         Coordinator(proven, timeout=target.timeouts()) as coordinator,
     ):
@@ -54,7 +59,7 @@ def set_manifest(
             shares = coordinator.set_manifest(raw, place.keep)
         path = place.path
     if target.coordinator_cert:
-        keep(proven, target.coordinator_cert)
+        store_certificates(proven, target.coordinator_cert)
     if recoverydata == "-" and shares:
         return  # standard output has only the secrets
     if as_json:
@@ -126,9 +131,9 @@ def _send(
     as_json: bool,
 ) -> None:
     """Upload the update, or agree to the pending update, after the confirmation of its plan."""
-    given = open_manifest(str(file))
-    raw = given.raw
-    with given.explained(), coordinator_of(target, user) as coordinator:
+    source = open_manifest(str(file))
+    raw = source.raw
+    with source.explained(), coordinator_of(target, user) as coordinator:
         if is_pending:
             require_pending(coordinator, raw)
         plan = reviewed.plan(coordinator, raw, quiet=as_json)
@@ -167,13 +172,13 @@ def get(
         pending = pending_update(coordinator)
     if output:
         write_manifest(pending.manifest, output, as_yaml=as_yaml)
-    found = {"fingerprint": fingerprint(pending.manifest)}
+    summary = {"fingerprint": fingerprint(pending.manifest)}
     if as_json:
         rest = {} if missing else {"manifest": pending.manifest}
         people = {"missingUsers": pending.missing_users, "message": pending.message}
-        show_json({**found, **people, **rest})
+        show_json({**summary, **people, **rest})
     elif missing:
-        show_rows({**found, "missing": _listed(pending), "message": pending.message})
+        show_rows({**summary, "missing": _names_of(pending), "message": pending.message})
     elif not output:
         write_manifest(pending.manifest, "", as_yaml=as_yaml)
 
@@ -226,7 +231,7 @@ def _show(
     rows["fingerprint"] = fingerprint(raw)
     rows["signed"] = "by the user's key" if answer.signed else "no"
     if not answer.applied:
-        rows["needed"] = f"{answer.missing_acknowledgments} more of: {_listed(answer)}"
+        rows["needed"] = f"{answer.missing_acknowledgments} more of: {_names_of(answer)}"
     if place.path is not None:
         rows["recovery"] = f"{place.path}  for {', '.join(sorted(answer.recovery_secrets))}"
     if answer.message:
@@ -238,9 +243,9 @@ def _show_next_step(answer: "UpdateAnswer", file: Path, target: Target) -> None:
     if answer.applied:
         return
     many = answer.missing_acknowledgments != 1
-    who = f"{answer.missing_acknowledgments} of {_listed(answer)}"
+    who = f"{answer.missing_acknowledgments} of {_names_of(answer)}"
     verb = "read the same file and type" if many else "reads the same file and types"
-    command = _acknowledging(file, target.settled())
+    command = _acknowledging(file, target.resolve())
     click.echo(f"next: {printable(who)} {verb}:\n  {command}", err=True)
 
 
@@ -261,5 +266,5 @@ def _acknowledging(file: Path, typed: Target) -> str:
     return " \\\n    ".join(printable(shlex.join(line)) for line in lines)
 
 
-def _listed(answer: "UpdateAnswer | Pending") -> str:
+def _names_of(answer: "UpdateAnswer | Pending") -> str:
     return ", ".join(answer.missing_users)

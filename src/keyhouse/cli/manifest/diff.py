@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import click
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.cli.manifest.changes_shown import danger_lines, section_lines
+from keyhouse.cli.manifest.change_lines import danger_lines, section_lines
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.options.connect import coordinator_of
@@ -54,10 +54,10 @@ def compare(
 
     def manifest_of(side: str) -> Manifest:
         if _FILE_NAME.fullmatch(side) or Path(side).exists():
-            return _checked(side)
+            return _read_checked(side)
         target = Target.at(side, trusting)
         try:
-            expected = target.settled(required=False).attestation
+            expected = target.resolve(required=False).attestation
         except WrongUsageError as error:  # an error of the context
             raise WrongUsageError(
                 f"{side} is not a file, and {error.message}", hint=error.hint
@@ -80,11 +80,11 @@ def compare(
         sys.exit(REFUSED)
 
 
-def _checked(path: str) -> Manifest:
+def _read_checked(path: str) -> Manifest:
     """Return the manifest in ``path``. Raises ``FileInvalidError`` with the file's name."""
-    given = open_manifest(path)
-    raw = given.raw
-    with given.explained():
+    source = open_manifest(path)
+    raw = source.raw
+    with source.explained():
         problems_of(raw)
     return decode(raw)
 

@@ -52,8 +52,8 @@ def _names_in(file: Path, section: str) -> list[str]:
         return []
     tree = read_json(read_manifest(str(file)))
     fields = tree.items() if isinstance(tree, dict) else ()
-    found = [value for name, value in fields if name.lower() == section.lower()]
-    return [name for each in found if isinstance(each, dict) for name in each]
+    sections = [value for name, value in fields if name.lower() == section.lower()]
+    return [name for each in sections if isinstance(each, dict) for name in each]
 
 
 _FORMATS: Final[dict[str, Literal["json", "yaml"]]] = {

@@ -42,20 +42,20 @@ def check(
 
     Example: keyhouse manifest check manifest.yaml
     """
-    given = open_manifest(str(file))
+    file_read = open_manifest(str(file))
     try:
-        raw = given.raw
-        with given.explained():
+        raw = file_read.raw
+        with file_read.explained():
             warnings = problems_of(raw, dns_names)
     except FileInvalidError as invalid:
         if not as_json:
             raise
         show_json({"valid": False, "problems": as_objects(invalid.problems, invalid.source.places)})
         sys.exit(REFUSED)
-    source = given.source
+    source = file_read.source
     if as_json:
-        found = as_objects(warnings, source.places)
-        show_json({"valid": True, "fingerprint": fingerprint(raw), "warnings": found})
+        objects = as_objects(warnings, source.places)
+        show_json({"valid": True, "fingerprint": fingerprint(raw), "warnings": objects})
         return
     sys.stderr.write(source.show("warning", warnings, colour=coloured(sys.stderr)))
     click.echo(f"valid  {fingerprint(raw)}")
@@ -81,8 +81,8 @@ def convert(
     if output or not as_json:
         write_output(raw, output)
     if as_json:
-        kept = {"file": output} if output else {"manifest": raw}
-        show_json({"fingerprint": fingerprint(raw), **kept})
+        output_fields = {"file": output} if output else {"manifest": raw}
+        show_json({"fingerprint": fingerprint(raw), **output_fields})
 
 
 @command
@@ -98,11 +98,11 @@ def signature(
 
     Example: keyhouse manifest signature manifest.json
     """
-    found = fingerprint(read_manifest(str(file)))
+    digest = fingerprint(read_manifest(str(file)))
     if as_json:
-        show_json({"fingerprint": found})
+        show_json({"fingerprint": digest})
     else:
-        click.echo(found)
+        click.echo(digest)
 
 
 @command

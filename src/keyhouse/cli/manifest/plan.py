@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import click
 
 from keyhouse.base.errors import ConflictError, NotFoundError, RefusedError
-from keyhouse.cli.manifest.changes_shown import danger_lines, section_lines, wrapped
+from keyhouse.cli.manifest.change_lines import danger_lines, section_lines, wrapped
 from keyhouse.cli.manifest.file import FileArgument, open_manifest
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
@@ -50,13 +50,17 @@ def plan(
     the update change. With --expect-plan DIGEST, keyhouse manifest update apply and acknowledge
     require this plan.
     """
-    given = open_manifest(str(file))
-    with given.explained(), coordinator_of(target, user) as coordinator, _sending(quiet=as_json):
-        found = coordinator.plan(given.raw)
+    source = open_manifest(str(file))
+    with (
+        source.explained(),
+        coordinator_of(target, user) as coordinator,
+        _request_progress(quiet=as_json),
+    ):
+        data = coordinator.plan(source.raw)
     if as_json:
-        show_json(found)
+        show_json(data)
     else:
-        sys.stdout.write(plan_text(found, colour=coloured(sys.stdout)))
+        sys.stdout.write(plan_text(data, colour=coloured(sys.stdout)))
 
 
 class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
@@ -98,16 +102,16 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
         """
         if self.no_plan:
             return None
-        found = _requested(coordinator, raw, quiet=quiet)
+        data = _request_plan(coordinator, raw, quiet=quiet)
         asks = not (self.expect_plan or self.yes)
         if asks or not quiet:
-            sys.stderr.write(plan_text(found, colour=coloured(sys.stderr)))
+            sys.stderr.write(plan_text(data, colour=coloured(sys.stderr)))
             sys.stderr.flush()
         if self.expect_plan:
-            _require_expected(found.digest, self.expect_plan.lower())
+            _require_expected(data.digest, self.expect_plan.lower())
         if asks:
             _confirm()
-        return found
+        return data
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
         """Raise ``WrongUsageError`` for contradicting options and for an invalid digest.
@@ -152,13 +156,13 @@ def require_pending(coordinator: "Coordinator", raw: bytes) -> None:
         )
 
 
-def plan_text(found: "PlanData", *, colour: bool) -> str:
+def plan_text(data: "PlanData", *, colour: bool) -> str:
     """Return a plan as lines of text; the last line is its digest."""
-    return "".join(f"{line}\n" for line in _lines(found, colour=colour))
+    return "".join(f"{line}\n" for line in _lines(data, colour=colour))
 
 
-def _lines(found: "PlanData", *, colour: bool) -> Iterator[str]:
-    plan = found.plan
+def _lines(data: "PlanData", *, colour: bool) -> Iterator[str]:
+    plan = data.plan
     if plan.changes:
         yield "this update changes:"
         yield from section_lines(map(signed, harmless(plan)), colour=colour)
@@ -169,26 +173,26 @@ def _lines(found: "PlanData", *, colour: bool) -> Iterator[str]:
     yield f"summary: {summary(plan.changes)}"
     if plan.kept:
         yield f"unchanged secrets: {len(plan.kept)}"
-    if found.not_uploaded:
-        yield from wrapped("of these, not uploaded yet: ", ", ".join(found.not_uploaded))
-    for note in found.notes:
+    if data.not_uploaded:
+        yield from wrapped("of these, not uploaded yet: ", ", ".join(data.not_uploaded))
+    for note in data.notes:
         yield from wrapped("note: ", note)
-    for warning in found.warnings:
+    for warning in data.warnings:
         yield from wrapped("warning: ", str(warning))
-    yield from wrapped("agreement: ", agreement(found))
+    yield from wrapped("agreement: ", agreement(data))
     yield from danger_lines(danger_texts(plan), colour=colour)
-    yield f"plan: {found.digest}"
+    yield f"plan: {data.digest}"
 
 
-def _sending(*, quiet: bool) -> AbstractContextManager[None]:
+def _request_progress(*, quiet: bool) -> AbstractContextManager[None]:
     return long_work("requesting the plan", quiet=quiet, at_once=False)
 
 
-def _requested(coordinator: "Coordinator", raw: bytes, *, quiet: bool) -> "PlanData":
+def _request_plan(coordinator: "Coordinator", raw: bytes, *, quiet: bool) -> "PlanData":
     from keyhouse.client import AnswerUnreadableError
 
     try:
-        with _sending(quiet=quiet):
+        with _request_progress(quiet=quiet):
             return coordinator.plan(raw)
     except AnswerUnreadableError as unreadable:
         raise RefusedError(

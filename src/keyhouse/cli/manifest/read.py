@@ -9,7 +9,7 @@ import msgspec
 
 from keyhouse.base.printable import printable
 from keyhouse.cli.manifest.file import AsYaml, read_manifest, write_manifest
-from keyhouse.cli.options.connect import coordinator_of, keep, unpinned
+from keyhouse.cli.options.connect import coordinator_of, store_certificates, without_stored_root
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json, show_result
@@ -74,23 +74,23 @@ def get(
     """
     if as_yaml and as_json:
         raise WrongUsageError("--yaml contradicts --json", hint="omit one of the two")
-    with coordinator_of(unpinned(target) if keep_cert else target) as coordinator:
+    with coordinator_of(without_stored_root(target) if keep_cert else target) as coordinator:
         current = coordinator.manifest()
         entries = coordinator.update_log() if display_update else ()
         if keep_cert:
-            keep(coordinator.trusted, target.coordinator_cert)
-    content = _raised(current.manifest, entries) if display_update else current.manifest
+            store_certificates(coordinator.trusted, target.coordinator_cert)
+    content = _with_updates(current.manifest, entries) if display_update else current.manifest
     if not as_json:
         write_manifest(content, output, as_yaml=as_yaml)
         return
-    found = msgspec.json.encode(
+    encoded = msgspec.json.encode(
         {
             "manifestFingerprint": current.fingerprint,
             "manifestSignatureRootECDSA": current.signature,
             "manifest": content,
         }
     )
-    write_output(found + b"\n", output)
+    write_output(encoded + b"\n", output)
 
 
 @command
@@ -109,14 +109,14 @@ def verify(
     Example: keyhouse manifest verify manifest.json localhost:4433 --attestation attestation.json
     --simulation-root root.pem
     """
-    given = _FINGERPRINT.fullmatch(expected)
-    wanted = expected.lower() if given else fingerprint(read_manifest(expected))
-    with coordinator_of(unpinned(target)) as coordinator:
-        found = coordinator.verify_manifest(wanted).fingerprint
+    is_fingerprint = _FINGERPRINT.fullmatch(expected)
+    digest = expected.lower() if is_fingerprint else fingerprint(read_manifest(expected))
+    with coordinator_of(without_stored_root(target)) as coordinator:
+        verified = coordinator.verify_manifest(digest).fingerprint
         if target.coordinator_cert:
-            keep(coordinator.trusted, target.coordinator_cert)
-    rows = {"state": "exactly this manifest is in force", "fingerprint": found}
-    show_result({"verified": True, "fingerprint": found}, rows, as_json=as_json)
+            store_certificates(coordinator.trusted, target.coordinator_cert)
+    rows = {"state": "exactly this manifest is in force", "fingerprint": verified}
+    show_result({"verified": True, "fingerprint": verified}, rows, as_json=as_json)
 
 
 @command
@@ -156,7 +156,7 @@ def _line(entry: "LogEntry") -> str:
     return printable(f"{entry.time}  {entry.update}{shown}")
 
 
-def _raised(manifest: bytes, entries: "Iterable[LogEntry]") -> bytes:
+def _with_updates(manifest: bytes, entries: "Iterable[LogEntry]") -> bytes:
     """Return ``manifest`` with the security versions of the package updates since its upload."""
     versions: dict[str, Any] = {}
     for entry in entries:
@@ -166,13 +166,13 @@ def _raised(manifest: bytes, entries: "Iterable[LogEntry]") -> bytes:
         elif "package" in fields and "new version" in fields:
             versions[fields["package"]] = fields["new version"]
     content = msgspec.json.decode(manifest)
-    packages = content[_spelled(content, "Packages")]
+    packages = content[_spelling(content, "Packages")]
     for name, version in versions.items():
         package = packages[name]
-        package[_spelled(package, "SecurityVersion")] = version
+        package[_spelling(package, "SecurityVersion")] = version
     return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
 
 
-def _spelled(content: dict[str, Any], field: str) -> str:
+def _spelling(content: dict[str, Any], field: str) -> str:
     """Return the spelling of ``field`` in ``content``: the case of letters does not matter."""
     return next((name for name in content if name.lower() == field.lower()), field)

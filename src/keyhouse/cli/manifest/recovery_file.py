@@ -80,14 +80,14 @@ def recovery_place(option: str, manifest: bytes) -> Iterator[RecoveryPlace]:
     Raises ``FileUnwritableError`` if the file exists or cannot be created.
     """
     path = option or f"recovery-secrets-{fingerprint(manifest)[:12]}.json"
-    place = RecoveryPlace(None if path == "-" else _taken(path))
+    place = RecoveryPlace(None if path == "-" else _create(path))
     try:
         yield place
     finally:
         place.leave()
 
 
-def _taken(path: str) -> NewFile:
+def _create(path: str) -> NewFile:
     try:
         return NewFile(path)
     except FileUnwritableError as error:

@@ -85,9 +85,9 @@ class PartOptions(OptionGroup, frozen=True, kw_only=True):
 
     def parts(self) -> Parts:
         """Return the parts of the options, or of answers on a terminal. Raises ``RefusedError``."""
-        found = parts_of(self.package, self.marble, self.user, self.secret, self.recovery_key)
-        if not found.are_empty:
-            return found
+        parts = parts_of(self.package, self.marble, self.user, self.secret, self.recovery_key)
+        if not parts.are_empty:
+            return parts
         if not sys.stdin.isatty():
             raise RefusedError(
                 "no parts of the manifest, and no terminal to ask for them",
@@ -98,7 +98,7 @@ class PartOptions(OptionGroup, frozen=True, kw_only=True):
 
 @command
 def template(
-    named: PartOptions,
+    options: PartOptions,
     form: Annotated[
         Literal["yaml", "json"], Option("--format", help="format of the output")
     ] = "yaml",
@@ -117,13 +117,13 @@ def template(
     Example: keyhouse manifest template --package app=$UNIQUE_ID --marble web --user alice=alice.pem
     --secret token=symmetric-key -o manifest.yaml
     """
-    tree = starting_manifest(named.parts())
+    tree = starting_manifest(options.parts())
     for warning in problems_of(_raw(tree)):
         click.echo(f"warning: {printable(str(warning))}", err=True)
     if as_json and not output:
         show_json(tree)
         return
-    text = _commented(tree) if form == "yaml" else json.dumps(tree, indent=2) + "\n"
+    text = _with_comments(tree) if form == "yaml" else json.dumps(tree, indent=2) + "\n"
     write_output(text.encode(), output)
     if as_json:
         show_json({"file": output})
@@ -139,7 +139,7 @@ def _raw(tree: Mapping[str, Any]) -> bytes:
         raise RefusedError("a name is not UTF-8", hint="write names in UTF-8") from None
 
 
-def _commented(tree: Mapping[str, Any]) -> str:
+def _with_comments(tree: Mapping[str, Any]) -> str:
     from keyhouse.manifest.source.yaml_text import write_yaml
 
     sections = (f"# {_COMMENTS[name]}\n{write_yaml({name: tree[name]})}" for name in tree)
@@ -152,7 +152,7 @@ def _ask_for_parts() -> Parts:
     Questions go to standard error.
     """
     package = _ask("Package: a name for the program that may run", "app")
-    identity = _answered("Its UniqueID (64 hex digits; empty: by its signer)", _identity)
+    identity = _ask_until_valid("Its UniqueID (64 hex digits; empty: by its signer)", _identity)
     parts = Parts(packages={package: identity})
     while name := _ask(
         "Marble: a name for a workload type that runs it" if not parts.marbles else "Another one",
@@ -173,11 +173,11 @@ def _ask_for_parts() -> Parts:
 
 
 def _each(
-    made: dict[str, T], what: str, question: str, read: Callable[[str], T], default: str = ""
+    entries: dict[str, T], what: str, question: str, read: Callable[[str], T], default: str = ""
 ) -> None:
     """Ask for names and for the value of each name, until a name is empty."""
     while name := _ask(f"{what}: a name (empty: no more)", ""):
-        made[name] = _answered(f"  {question}", read, default)
+        entries[name] = _ask_until_valid(f"  {question}", read, default)
 
 
 def _identity(answer: str) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def _identity(answer: str) -> dict[str, Any]:
     return package_of(f"signer:{signer},product:{product},version:{version}")
 
 
-def _answered(question: str, read: Callable[[str], T], default: str = "") -> T:
+def _ask_until_valid(question: str, read: Callable[[str], T], default: str = "") -> T:
     while True:
         try:
             return read(_ask(question, default))

@@ -54,18 +54,18 @@ def parts_of(
     recovery_keys: Sequence[str],
 ) -> Parts:
     """Return the parts of ``NAME=VALUE`` options. Raises ``PartUnreadableError``."""
-    named = _named("--package", packages, package_of)
-    only = next(iter(named)) if len(named) == 1 else ""
+    parsed = _parse_entries("--package", packages, package_of)
+    only = next(iter(parsed)) if len(parsed) == 1 else ""
     return Parts(
-        packages=named,
-        marbles=_named(
+        packages=parsed,
+        marbles=_parse_entries(
             "--marble",
             [each if "=" in each or not only else f"{each}={only}" for each in marbles],
             str,
         ),
-        users=_named("--user", users, lambda path: pem_of(path, "CERTIFICATE")),
-        secrets=_named("--secret", secrets, secret_of),
-        recovery_keys=_named(
+        users=_parse_entries("--user", users, lambda path: pem_of(path, "CERTIFICATE")),
+        secrets=_parse_entries("--secret", secrets, secret_of),
+        recovery_keys=_parse_entries(
             "--recovery-key", recovery_keys, lambda path: pem_of(path, "PUBLIC KEY")
         ),
     )
@@ -75,41 +75,41 @@ def package_of(text: str) -> dict[str, Any]:
     """Return a package for a UniqueID, or for ``signer:HEX,product:N,version:N``."""
     if _HEX.fullmatch(text):
         return {"UniqueID": text.lower()}
-    found = _SIGNED.fullmatch(text)
-    if found is None or not _HEX.fullmatch(found["signer"]):
+    match = _SIGNED.fullmatch(text)
+    if match is None or not _HEX.fullmatch(match["signer"]):
         raise PartUnreadableError(
             f"{quoted(text)} is neither a UniqueID nor a signer with a product",
             hint="expected 64 hex digits, or signer:64-HEX-DIGITS,product:1,version:2",
         )
     return {
-        "SignerID": found["signer"].lower(),
-        "ProductID": int(found["product"]),
-        "SecurityVersion": int(found["version"]),
+        "SignerID": match["signer"].lower(),
+        "ProductID": int(match["product"]),
+        "SecurityVersion": int(match["version"]),
     }
 
 
 def secret_of(text: str) -> dict[str, Any]:
     """Return a secret for ``TYPE`` or ``TYPE:BITS``: user-defined if plain, else generated."""
-    found = _SECRET.fullmatch(text)
-    if found is None:
+    match = _SECRET.fullmatch(text)
+    if match is None:
         raise PartUnreadableError(
             f"{quoted(text)} is not a type of secret",
             hint=f"{nearest(text.partition(':')[0], tuple(_SIZES))} (TYPE or TYPE:BITS)",
         )
-    kind = found["type"]
+    kind = match["type"]
     if kind == "plain":
         return {"Type": kind, "UserDefined": True}
-    size = int(found["size"] or _SIZES[kind])
+    size = int(match["size"] or _SIZES[kind])
     return {"Type": kind, **({"Size": size} if size else {}), "Shared": True}
 
 
 def pem_of(path: str, kind: str) -> str:
     """Return the first PEM block of ``kind`` in the file at ``path``."""
     text = read_file(path).decode("ascii", errors="replace")
-    found = re.search(f"-----BEGIN {kind}-----.*?-----END {kind}-----", text, re.DOTALL)
-    if found is None:
+    match = re.search(f"-----BEGIN {kind}-----.*?-----END {kind}-----", text, re.DOTALL)
+    if match is None:
         raise PartUnreadableError(f"{path} has no PEM block {kind}", hint="pass a PEM file")
-    return "".join(f"{line.strip()}\n" for line in found.group().splitlines())
+    return "".join(f"{line.strip()}\n" for line in match.group().splitlines())
 
 
 def starting_manifest(parts: Parts) -> dict[str, Any]:
@@ -138,15 +138,15 @@ def starting_manifest(parts: Parts) -> dict[str, Any]:
     return {name: section for name, section in sections.items() if section}
 
 
-def _named(flag: str, given: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for each in given:
+def _parse_entries(flag: str, values: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any]:
+    entries: dict[str, Any] = {}
+    for each in values:
         name, equals, what = each.partition("=")
         if not (name and equals and what):
             raise PartUnreadableError(
                 f"{flag} {quoted(each)} is not NAME=VALUE", hint="keyhouse manifest template --help"
             )
-        if name in made:
+        if name in entries:
             raise PartUnreadableError(f"{flag} names {name!r} twice", hint="pass each name once")
-        made[name] = read(what)
-    return made
+        entries[name] = read(what)
+    return entries

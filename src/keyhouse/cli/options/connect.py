@@ -19,7 +19,7 @@ from keyhouse.base.errors import BadRequestError, RefusedError
 from keyhouse.base.named_files import read_file, writing_hint
 from keyhouse.base.pem import certificate_fault, certificate_pem
 from keyhouse.base.printable import os_reason, printable
-from keyhouse.cli.options.context_chosen import not_applied
+from keyhouse.cli.options.context_option import not_applied
 from keyhouse.cli.options.memory import memory_of
 from keyhouse.cli.options.pccs import from_pccs, vendor_root
 from keyhouse.cli.options.target import Target, context_notice
@@ -47,7 +47,7 @@ def chain_pem(proven: TrustedCoordinator) -> str:
     return certificate_pem(proven.intermediate_der, proven.root_der)
 
 
-def unpinned(target: Target) -> Target:
+def without_stored_root(target: Target) -> Target:
     """Return ``target`` without a stored root to compare.
 
     For commands that replace the stored certificates.
@@ -55,7 +55,7 @@ def unpinned(target: Target) -> Target:
     return msgspec.structs.replace(target, coordinator_cert="")
 
 
-def keep(proven: TrustedCoordinator, path: str) -> str:
+def store_certificates(proven: TrustedCoordinator, path: str) -> str:
     """Replace the file ``path`` (0600) by the coordinator's certificates; return the file's path.
 
     An empty ``path`` selects ``keyhouse/coordinator-cert.pem`` in the user's directory for
@@ -80,7 +80,7 @@ def keep(proven: TrustedCoordinator, path: str) -> str:
     return str(place)
 
 
-def require_kept(path: str, root_der: bytes) -> None:
+def require_stored_root(path: str, root_der: bytes) -> None:
     """Raise ``TrustError`` unless the last certificate in the file ``path`` is ``root_der``.
 
     Raises ``WrongUsageError`` for a file without a valid certificate at its end.
@@ -90,11 +90,11 @@ def require_kept(path: str, root_der: bytes) -> None:
     content = read_file(path)
     last = content.decode("ascii", "replace").rstrip().rpartition("-----BEGIN CERT")[2]
     try:
-        kept = ssl.PEM_cert_to_DER_cert(f"-----BEGIN CERT{last}")
+        stored = ssl.PEM_cert_to_DER_cert(f"-----BEGIN CERT{last}")
     except ValueError:
         fault = certificate_fault(content)
         raise WrongUsageError(f"{path} {fault.problem}", hint=fault.hint) from None
-    if not hmac.compare_digest(kept, root_der):
+    if not hmac.compare_digest(stored, root_der):
         raise TrustError(
             f"the coordinator's root certificate differs from the root in {path}",
             hint="send nothing: the coordinator belongs to another deployment",
@@ -107,15 +107,15 @@ _LONGEST_NONCE: Final = 1024  # bytes; coordinators refuse a longer nonce
 def coordinator_of(target: Target, user: User | None = None) -> Coordinator:
     """Return a session with the coordinator, as ``user`` if given; the caller closes the session.
 
-    Raises the errors of ``trusted``, and those of an unusable user identity.
+    Raises the errors of ``verify_target``, and those of an unusable user identity.
     """
     from keyhouse.client import Coordinator
 
     who = user.identity(target) if user is not None else None
-    return Coordinator(trusted(target), who, timeout=target.timeouts())
+    return Coordinator(verify_target(target), who, timeout=target.timeouts())
 
 
-def trusted(
+def verify_target(
     target: Target, *, known: bool = True, judged: bool = True, timeout: float | None = None
 ) -> TrustedCoordinator:
     """Return the coordinator after verification.
@@ -128,18 +128,18 @@ def trusted(
     Raises ``WrongUsageError``, ``TrustError``, ``UnreachableError``, and refusals of unusable
     files.
     """
-    found = target.settled()
+    resolved = target.resolve()
     if not judged:
-        found = msgspec.structs.replace(found, accepted_manifests_only=False)
+        resolved = msgspec.structs.replace(resolved, accepted_manifests_only=False)
     if sys.stderr.isatty():
         sys.stderr.write(_notice(target))
-    proven = _verified(
-        found, memory_of(found.memory) if known else None, timeout or found.timeouts()
+    proven = _verify(
+        resolved, memory_of(resolved.memory) if known else None, timeout or resolved.timeouts()
     )
-    if found.save_sgx_quote:
-        NewFile(found.save_sgx_quote).write(proven.quote)
-    if found.coordinator_cert and known:
-        require_kept(found.coordinator_cert, proven.root_der)
+    if resolved.save_sgx_quote:
+        NewFile(resolved.save_sgx_quote).write(proven.quote)
+    if resolved.coordinator_cert and known:
+        require_stored_root(resolved.coordinator_cert, proven.root_der)
     return proven
 
 
@@ -155,8 +155,8 @@ def _notice(target: Target) -> str:
     return context_notice(target) if sys.stdout.isatty() else ""
 
 
-def _verified(
-    found: Target, memory: StateMemory | None, timeout: float | Timeouts
+def _verify(
+    target: Target, memory: StateMemory | None, timeout: float | Timeouts
 ) -> TrustedCoordinator:
     from keyhouse.client import (
         AnswerUnreadableError,
@@ -166,20 +166,20 @@ def _verified(
     )
     from keyhouse.client.trust_files import first_manifest_of
 
-    expected, root = expected_of(found), vendor_root(found.simulation_root)
-    collateral = _collateral(found, root)
+    expected, root = expected_of(target), vendor_root(target.simulation_root)
+    collateral = _collateral(target, root)
     try:
-        with working(f"verifying {found.host}"):
+        with working(f"verifying {target.host}"):
             return verify_coordinator(
-                found.host,
+                target.host,
                 expected=expected,
                 root_ca_der=root,
                 collateral=collateral,
                 memory=memory,
                 timeout=timeout,
-                log_policy=log_policy_of(found),
-                first_manifest=first_manifest_of(found.first_manifest),
-                manifests="all" if found.accepted_manifests_only else "",
+                log_policy=log_policy_of(target),
+                first_manifest=first_manifest_of(target.first_manifest),
+                manifests="all" if target.accepted_manifests_only else "",
             )
     except (AnswerUnreadableError, CallRefusedError) as error:
         # The machine at this address has not proven to be the coordinator.
@@ -204,26 +204,28 @@ def expected_of(target: Target) -> ExpectedIdentity:
     """Return the identity in the attestation file; options replace its lists and its nonce."""
     from keyhouse.client.trust_files import expected_identity
 
-    statuses = _listed("--accepted-tcb-statuses", target.accepted_tcb_statuses)
-    advisories = _listed("--accepted-advisories", target.accepted_advisories)
+    statuses = _split_list("--accepted-tcb-statuses", target.accepted_tcb_statuses)
+    advisories = _split_list("--accepted-advisories", target.accepted_advisories)
     with reading(str(target.attestation)) as content:
-        found = expected_identity(content, statuses, advisories)
-    return msgspec.structs.replace(found, nonce=_nonce(target.nonce)) if target.nonce else found
+        identity = expected_identity(content, statuses, advisories)
+    return (
+        msgspec.structs.replace(identity, nonce=_nonce(target.nonce)) if target.nonce else identity
+    )
 
 
-def _listed(option: str, given: list[str]) -> list[str]:
+def _split_list(option: str, texts: list[str]) -> list[str]:
     """Return the values of a repeatable option, each with one or more values between commas.
 
     Raises ``WrongUsageError`` for an option with an empty value. The attestation file may accept
     more than the user intended.
     """
-    found = [each.strip() for text in given for each in text.split(",") if each.strip()]
-    if given and not found:
+    items = [each.strip() for text in texts for each in text.split(",") if each.strip()]
+    if texts and not items:
         raise WrongUsageError(
             f"{option} is empty",
             hint="pass a value, or omit the option: then the list in the attestation file applies",
         )
-    return found
+    return items
 
 
 def _nonce(text: str) -> bytes:
@@ -241,12 +243,15 @@ def _nonce(text: str) -> bytes:
 
 
 def collateral_for(target: Target, quote: bytes) -> Collateral:
-    """Return collateral for ``quote``, by the options of ``target``. Raises as ``trusted`` does."""
+    """Return collateral for ``quote``, by the options of ``target``.
+
+    Raises the errors of ``verify_target``.
+    """
     from keyhouse.attestation import Collateral
 
-    found = target.settled()
-    given = _collateral(found, vendor_root(found.simulation_root))
-    return given if isinstance(given, Collateral) else given(quote)
+    resolved = target.resolve()
+    collateral = _collateral(resolved, vendor_root(resolved.simulation_root))
+    return collateral if isinstance(collateral, Collateral) else collateral(quote)
 
 
 def _collateral(target: Target, root_ca: bytes) -> Collateral | CollateralFor:

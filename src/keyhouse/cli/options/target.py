@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from keyhouse.base.printable import printable
-from keyhouse.cli.options.context_chosen import (
+from keyhouse.cli.options.context_option import (
     CONNECTION,
     ContextOption,
     context_for,
@@ -191,7 +191,7 @@ class Target(TrustOptions, frozen=True, kw_only=True):
     def check(self, beside: Iterable[OptionGroup]) -> None:
         """Raise ``WrongUsageError`` without a coordinator or an expected identity."""
         del beside
-        self.settled()
+        self.resolve()
 
     @classmethod
     def at(cls, host: str, trusting: TrustOptions) -> "Target":
@@ -206,24 +206,24 @@ class Target(TrustOptions, frozen=True, kw_only=True):
             return Timeouts()
         return Timeouts(self.timeout, self.timeout, self.timeout)
 
-    def settled(self, *, required: bool = True) -> "Target":
+    def resolve(self, *, required: bool = True) -> "Target":
         """Return the target, completed by the context; options have precedence.
 
         With ``required``, raises ``WrongUsageError`` without a coordinator or an expected identity.
         """
         self._refuse_unsupported()
-        named = context_for(self.context, self.host)
-        found = self if named is None else _filled(self, named)
+        context = context_for(self.context, self.host)
+        completed = self if context is None else _complete(self, context)
         if not required:
-            return found
-        if not found.host:
+            return completed
+        if not completed.host:
             raise WrongUsageError("no coordinator: pass HOST or --context", hint=_CONTEXTS)
-        if found.attestation is None:
+        if completed.attestation is None:
             raise WrongUsageError(
                 "no expected identity: pass --attestation or --context",
                 hint=not_applied(self.context, self.host) or _CONTEXTS,
             )
-        return found
+        return completed
 
     def _refuse_unsupported(self) -> None:
         if self.insecure:
@@ -249,53 +249,53 @@ def host_and_word(words: list[str], usage: str) -> tuple[str, str]:
     return "".join(hosts), word
 
 
-def _filled(typed: Target, named: NamedContext) -> Target:
+def _complete(typed: Target, context: NamedContext) -> Target:
     """Return ``typed`` with the values of a context.
 
     The identity and the simulated root come from the same place. A simulated root in a context must
     not weaken an identity from an option. So an option for the identity or the root excludes both
     values of the context.
     """
-    require_address(named, typed.host)
-    context, own = named.context, typed.attestation or typed.simulation_root
-    found = msgspec.structs.replace(
+    require_address(context, typed.host)
+    values, own = context.context, typed.attestation or typed.simulation_root
+    completed = msgspec.structs.replace(
         typed,
-        host=typed.host or context.address,
-        memory=typed.memory or context.memory,
+        host=typed.host or values.address,
+        memory=typed.memory or values.memory,
         # Requirements for witnesses are additional: an identity from an option does not remove
         # them.
-        witness_policy=typed.witness_policy or _path(context.witness_policy),
-        log_max_age=typed.log_max_age or context.log_age,
+        witness_policy=typed.witness_policy or _path(values.witness_policy),
+        log_max_age=typed.log_max_age or values.log_age,
         # The same holds for the requirements for manifests.
-        first_manifest=typed.first_manifest or context.first_manifest,
-        accepted_manifests_only=typed.accepted_manifests_only or bool(context.judged_manifests),
+        first_manifest=typed.first_manifest or values.first_manifest,
+        accepted_manifests_only=typed.accepted_manifests_only or bool(values.judged_manifests),
     )
     if not own:
-        found = msgspec.structs.replace(
-            found,
-            attestation=_path(context.attestation),
-            simulation_root=_path(context.simulation_root),
-            accepted_tcb_statuses=typed.accepted_tcb_statuses or [*context.accepted_tcb_statuses],
-            accepted_advisories=typed.accepted_advisories or [*context.accepted_advisories],
+        completed = msgspec.structs.replace(
+            completed,
+            attestation=_path(values.attestation),
+            simulation_root=_path(values.simulation_root),
+            accepted_tcb_statuses=typed.accepted_tcb_statuses or [*values.accepted_tcb_statuses],
+            accepted_advisories=typed.accepted_advisories or [*values.accepted_advisories],
         )
     fetched = typed.collateral or typed.pccs or typed.pccs_ca
-    if not fetched and found.simulation_root == _path(context.simulation_root):
-        found = msgspec.structs.replace(
-            found,
-            collateral=_path(context.collateral),
-            pccs=context.pccs,
-            pccs_ca=_path(context.pccs_ca),
+    if not fetched and completed.simulation_root == _path(values.simulation_root):
+        completed = msgspec.structs.replace(
+            completed,
+            collateral=_path(values.collateral),
+            pccs=values.pccs,
+            pccs_ca=_path(values.pccs_ca),
         )
-    return found
+    return completed
 
 
 def context_notice(typed: Target) -> str:
     """Return a short line about the context that completes ``typed``, or "" without a context."""
-    named, found = context_for(typed.context, typed.host), typed.settled()
-    if named is None or found == typed:
+    context, resolved = context_for(typed.context, typed.host), typed.resolve()
+    if context is None or resolved == typed:
         return ""
-    simulated = ", SIMULATED" if found.simulation_root is not None else ""
-    return printable(f"context: {named.name} ({found.host}{simulated})") + "\n"
+    simulated = ", SIMULATED" if resolved.simulation_root is not None else ""
+    return printable(f"context: {context.name} ({resolved.host}{simulated})") + "\n"
 
 
 def _path(text: str) -> Path | None:

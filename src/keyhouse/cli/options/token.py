@@ -53,13 +53,13 @@ def passphrase_of(key: Path, pem: Secret, file: Path | None) -> Secret | None:
         if file is not None:
             raise WrongUsageError.no_effect("--key-password-file", f"{key} is not encrypted")
         return None
-    found = password_for(f"passphrase of {key}", file)
-    if found is None:
+    passphrase = password_for(f"passphrase of {key}", file)
+    if passphrase is None:
         raise WrongUsageError(
             f"the key {key} is encrypted, and neither a file nor a terminal states its passphrase",
             hint="pass --key-password-file FILE, with the passphrase in the first line",
         )
-    return found
+    return passphrase
 
 
 KeyPassword = Annotated[

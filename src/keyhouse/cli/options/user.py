@@ -13,7 +13,7 @@ from keyhouse.base.named_files import read_file
 from keyhouse.base.printable import printable
 from keyhouse.base.secret import Secret
 from keyhouse.cli.options import token as tokens
-from keyhouse.cli.options.context_chosen import context_for, not_applied
+from keyhouse.cli.options.context_option import context_for, not_applied
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.parser import Option, OptionGroup, WrongUsageError
 
@@ -70,7 +70,7 @@ class User(OptionGroup, frozen=True, kw_only=True):
         """Raise ``WrongUsageError`` if neither the options nor the context name a user."""
         for each in beside:
             if isinstance(each, Target):
-                self._named(each)
+                self._resolve(each)
 
     def identity(self, target: Target) -> "ClientIdentity | PemIdentity | TokenIdentity":
         """Return the identity of the user, from the options or else from the context.
@@ -79,57 +79,57 @@ class User(OptionGroup, frozen=True, kw_only=True):
         because the coordinator compares the bytes of certificates. Raises ``WrongUsageError``
         unless exactly one user is named, and ``ClientSetupError`` for an unusable identity.
         """
-        named = self._named(target)
-        found = _opened(named)
-        where = named.cert or named.pkcs12 or "on the token"
-        _warn_if_expired(_certificate_of(found), str(where))
-        return found
+        user = self._resolve(target)
+        identity = _open(user)
+        where = user.cert or user.pkcs12 or "on the token"
+        _warn_if_expired(_certificate_of(identity), str(where))
+        return identity
 
-    def _named(self, target: Target) -> "User":
+    def _resolve(self, target: Target) -> "User":
         """Return a user with either two PEM files, one PKCS #12 file or a token."""
-        found = self._of_context(target) if self._is_empty() else self
-        if found.pkcs12 is None and found.pkcs12_password is not None:
+        user = self._of_context(target) if self._is_empty() else self
+        if user.pkcs12 is None and user.pkcs12_password is not None:
             raise WrongUsageError.no_effect("--pkcs12-password-file", "use it with --pkcs12")
-        if found.is_on_token():
-            found.require_token()
-            return found
-        if found.pkcs12 is not None and (found.cert or found.key):
+        if user.is_on_token():
+            user.require_token()
+            return user
+        if user.pkcs12 is not None and (user.cert or user.key):
             raise WrongUsageError(
                 "two users: --pkcs12 excludes --cert and --key",
                 hint="pass --pkcs12, or --cert with --key",
             )
-        if found.pkcs12 is None and (found.cert is None or found.key is None):
+        if user.pkcs12 is None and (user.cert is None or user.key is None):
             raise WrongUsageError(
-                _missing(found),
+                _missing(user),
                 hint=not_applied(target.context, target.host)
                 or "other ways: --pkcs12 FILE, --pkcs11-config FILE or --context NAME",
             )
-        return found
+        return user
 
     def _is_empty(self) -> bool:
         return not (self.cert or self.key or self.pkcs12 or self.is_on_token())
 
     def _of_context(self, target: Target) -> "User":
-        named = context_for(target.context, target.host)
-        if named is None:
+        context = context_for(target.context, target.host)
+        if context is None:
             return self
         cert, key, both, token = (
             Path(each) if each else None
             for each in (
-                named.context.cert,
-                named.context.key,
-                named.context.pkcs12,
-                named.context.pkcs11_config,
+                context.context.cert,
+                context.context.key,
+                context.context.pkcs12,
+                context.context.pkcs11_config,
             )
         )
-        found = msgspec.structs.replace(self, cert=cert, key=key, pkcs12=both)
-        if named.context.user_is_on != "token":
-            return found
+        user = msgspec.structs.replace(self, cert=cert, key=key, pkcs12=both)
+        if context.context.user_is_on != "token":
+            return user
         return msgspec.structs.replace(
-            found,
+            user,
             pkcs11_config=token,
-            pkcs11_key_id=named.context.pkcs11_key_id,
-            pkcs11_key_label=named.context.pkcs11_key_label,
+            pkcs11_key_id=context.context.pkcs11_key_id,
+            pkcs11_key_label=context.context.pkcs11_key_label,
         )
 
     def is_on_token(self) -> bool:
@@ -164,7 +164,7 @@ def _missing(user: User) -> str:
     return "no certificate: pass --cert" if user.cert is None else "no private key: pass --key"
 
 
-def _opened(user: User) -> "ClientIdentity | PemIdentity | TokenIdentity":
+def _open(user: User) -> "ClientIdentity | PemIdentity | TokenIdentity":
     if user.pkcs11_config is not None:
         return _on_token(user, user.pkcs11_config)
     if user.cert is not None and user.key is not None:
@@ -200,15 +200,15 @@ def _from_pem(
 
     from keyhouse.client import ClientIdentity, read_pem
 
-    found: ClientIdentity | PemIdentity = ClientIdentity(certificate, key)
+    identity: ClientIdentity | PemIdentity = ClientIdentity(certificate, key)
     if key.exists():
         pem = Secret(read_file(str(key)))
         passphrase = tokens.passphrase_of(key, pem, password)
         if passphrase is not None:
             with _naming(key):
-                found = read_pem(read_file(str(certificate)), pem, passphrase)
-    found.present(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-    return found
+                identity = read_pem(read_file(str(certificate)), pem, passphrase)
+    identity.present(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    return identity
 
 
 def _from_pkcs12(user: User) -> "PemIdentity":

@@ -73,20 +73,20 @@ def news_of(
     from keyhouse.views.line import additions
 
     known: Knowers | None = None
-    named = list(line.effective())
-    for place, (number, entry) in enumerate(named):
-        is_last, is_new = place == len(named) - 1, number >= before
-        is_base = not is_new and (is_last or named[place + 1][0] >= before)
+    entries = list(line.effective())
+    for place, (number, entry) in enumerate(entries):
+        is_last, is_new = place == len(entries) - 1, number >= before
+        is_base = not is_new and (is_last or entries[place + 1][0] >= before)
         if not (is_new or is_base):
             continue
         raw = in_force if is_last else _object(coordinator, entry.manifest)
-        found = knowers_in(raw) if raw is not None else None
+        knowers = knowers_in(raw) if raw is not None else None
         if is_new and place:
-            if known is None or found is None:
+            if known is None or knowers is None:
                 yield f"{entry.manifest}  no comparison: a manifest is unpublished or unreadable"
             else:
-                yield from (f"{entry.manifest}  {text}" for text in additions(known, found))
-        known = found
+                yield from (f"{entry.manifest}  {text}" for text in additions(known, knowers))
+        known = knowers
 
 
 def _object(coordinator: "Coordinator", manifest: str) -> bytes | None:

@@ -66,8 +66,8 @@ def in_commands(text: str) -> str:
     The coordinator's hints about the body of a request are for authors of requests. A user of
     commands writes no request.
     """
-    for said, meant in _WHOLE.items():
-        text = text.replace(said, meant)
+    for request_text, command_text in _WHOLE.items():
+        text = text.replace(request_text, command_text)
     return _QUERY.sub("keyhouse secret get NAME...", text)
 
 
@@ -90,10 +90,12 @@ def show_rows(rows: Mapping[str, str], *, wraps: bool = False) -> None:
         sys.stdout.write(f"{shown} {text}\n")
 
 
-def show_result(found: Any, rows: Mapping[str, str], *, as_json: bool, wraps: bool = False) -> None:
+def show_result(
+    result: Any, rows: Mapping[str, str], *, as_json: bool, wraps: bool = False
+) -> None:
     """Print the result of a command: ``found`` as a JSON object, or ``rows``."""
     if as_json:
-        show_json(found)
+        show_json(result)
     else:
         show_rows(rows, wraps=wraps)
 

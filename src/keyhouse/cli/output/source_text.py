@@ -55,10 +55,10 @@ class FileInvalidError(ShownError):
 
     def as_object(self) -> dict[str, Any]:
         """Return the object for ``--json``: the object of the cause, with lines and columns."""
-        found = error_object(self.cause)
-        found["error"]["message"] = self.message
-        found["error"]["problems"] = as_objects(self.problems, self.source.places)
-        return found
+        objects = error_object(self.cause)
+        objects["error"]["message"] = self.message
+        objects["error"]["problems"] = as_objects(self.problems, self.source.places)
+        return objects
 
 
 def located(error: KeyhouseError, path: str, content: bytes, *, is_secret: bool) -> KeyhouseError:
@@ -106,12 +106,12 @@ class SourceText(msgspec.Struct, frozen=True):
 
 def as_objects(problems: Iterable[Problem], places: SourceMap) -> list[dict[str, Any]]:
     """Return problems for programs with ``line`` and ``column`` from 1, or null if unknown."""
-    found = []
+    objects = []
     for each in problems:
         span = places.find(each.at, key=each.problem.startswith(_OF_NAMES))
         line, column = (span.line, span.column) if span else (None, None)
-        found.append({**msgspec.to_builtins(each), "line": line, "column": column})
-    return found
+        objects.append({**msgspec.to_builtins(each), "line": line, "column": column})
+    return objects
 
 
 def _excerpt(lines: Sequence[str], span: Span, *, colour: bool) -> str:

@@ -167,8 +167,8 @@ class Group(Helping, click.Group):
 
     def sections(self) -> Sections:
         """Return the commands in the help."""
-        shown = {name: one for name, one in self.commands.items() if not one.hidden}
-        return {"Commands": [(name, summary_of(one)) for name, one in shown.items()]}
+        shown = {name: command for name, command in self.commands.items() if not command.hidden}
+        return {"Commands": [(name, summary_of(command)) for name, command in shown.items()]}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, then the options."""

@@ -79,10 +79,10 @@ class Helping(click.Command):
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         """Return the option ``--help``."""
-        found = super().get_help_option(ctx)
-        if found is not None:
-            found.help = "print this help"
-        return found
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.help = "print this help"
+        return option
 
     def get_short_help_str(self, limit: int = 0) -> str:
         """Return the summary for lists of commands."""

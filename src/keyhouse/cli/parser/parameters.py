@@ -58,7 +58,7 @@ class Argument:
         self.settings: Final[dict[str, Any]] = {
             "help": help,
             "callback": check,
-            "shell_complete": _completing(metavar, complete),
+            "shell_complete": _completion(metavar, complete),
         }
 
     def parameter(self, name: str, kind: Any, default: Any, section: str) -> click.Parameter:
@@ -73,7 +73,7 @@ class Argument:
             "nargs": -1 if many else 1,
             "type": _type(item),
         }
-        return click.Argument([name], **settings, **_given(default))
+        return click.Argument([name], **settings, **_default_setting(default))
 
 
 class Option:
@@ -116,9 +116,9 @@ class Option:
             "show_default": item is int,
             "multiple": many,
             "required": default is inspect.Parameter.empty,
-            "shell_complete": _completing(metavar or "", self.complete),
+            "shell_complete": _completion(metavar or "", self.complete),
         }
-        return _Option(names, section, **settings, **_given(default))
+        return _Option(names, section, **settings, **_default_setting(default))
 
 
 class _Option(click.Option):
@@ -170,16 +170,16 @@ class Signature:
 
     def arguments(self, parsed: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments for the function. Raises ``WrongUsageError``, as the groups do."""
-        given: dict[str, Any] = {
+        values: dict[str, Any] = {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in parsed.items()
         }
         for name, group in self._groups.items():
             fields = group.__struct_fields__
-            given[name] = group(**{field: given.pop(field) for field in fields})
+            values[name] = group(**{field: values.pop(field) for field in fields})
         for name in self._groups:
-            given[name].check([given[other] for other in self._groups])
-        return given
+            values[name].check([values[other] for other in self._groups])
+        return values
 
 
 def _is_group(annotation: object) -> bool:
@@ -225,11 +225,11 @@ def _type(item: Any) -> click.ParamType[Any]:
     return {str: click.STRING, int: Number(), Path: click.Path(path_type=Path)}[item]
 
 
-def _given(default: Any) -> dict[str, Any]:
+def _default_setting(default: Any) -> dict[str, Any]:
     return {} if default is inspect.Parameter.empty else {"default": default}
 
 
-def _completing(metavar: str, complete: Complete | None) -> _Completing | None:
+def _completion(metavar: str, complete: Complete | None) -> _Completing | None:
     """Return the completion by names, else by files, or None for the completion of the type."""
     kind = _OF_FILES.get(metavar.split("|", maxsplit=1)[0])  # FILE|NAME is both
     if complete is None and kind is None:
@@ -241,9 +241,9 @@ def _completing(metavar: str, complete: Complete | None) -> _Completing | None:
         from click.shell_completion import CompletionItem
 
         names = [] if complete is None else complete()
-        found = [CompletionItem(name) for name in names if name.startswith(begun)]
-        if not found and kind:
+        items = [CompletionItem(name) for name in names if name.startswith(begun)]
+        if not items and kind:
             return [CompletionItem(begun, type=kind)]
-        return found
+        return items
 
     return completions

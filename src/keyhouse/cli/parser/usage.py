@@ -75,36 +75,38 @@ def usage_error(error: click.ClickException) -> WrongUsageError:
     """Return ``error``, which the parser raised, as an error of Keyhouse."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "keyhouse"
-    message, hint = _told(error, context)
+    message, hint = _message_and_hint(error, context)
     return WrongUsageError(message, hint=hint or f"{path} --help lists commands and options")
 
 
-def _told(error: click.ClickException, context: click.Context | None) -> tuple[str, str]:
+def _message_and_hint(
+    error: click.ClickException, context: click.Context | None
+) -> tuple[str, str]:
     """Return message and hint; the hint is empty if only the whole help can help."""
     from keyhouse.wire.json_decoder import nearest
 
-    told = (_plain(error.format_message()), "")
+    texts = (_plain(error.format_message()), "")
     match error:
         case click.NoSuchOption(option_name=name):
-            told = (f"unknown option {name}", _meant(name, _options(context)))
+            texts = (f"unknown option {name}", _did_you_mean(name, _options(context)))
         case click.NoSuchCommand(command_name=name):
-            told = (f"unknown command {name}", _meant(name, _commands(context)))
+            texts = (f"unknown command {name}", _did_you_mean(name, _commands(context)))
         case click.MissingParameter(param=click.Parameter() as missing):
-            told = (f"{_name(missing)} is missing", _usage(context))
+            texts = (f"{_name(missing)} is missing", _usage(context))
         case UnexpectedArgumentError(given=word):
-            told = (f"unexpected argument {word}", _usage(context))
+            texts = (f"unexpected argument {word}", _usage(context))
         case click.BadOptionUsage(option_name=name):
-            told = _misused(name, context)
+            texts = _misuse(name, context)
         case _UnknownValueError(param=click.Parameter() as given, value=value, known=known):
-            told = (f"{_name(given)}: unknown value {value}", nearest(value, known))
+            texts = (f"{_name(given)}: unknown value {value}", nearest(value, known))
         case _InvalidNumberError(param=click.Parameter() as given, value=value, allowed=allowed):
-            told = (f"{_name(given)}: invalid value {value}", allowed)
+            texts = (f"{_name(given)}: invalid value {value}", allowed)
         case click.BadParameter(param=click.Parameter() as given):
-            told = (f"{_name(given)}: {_plain(error.message)}", "")
-    return told
+            texts = (f"{_name(given)}: {_plain(error.message)}", "")
+    return texts
 
 
-def _meant(word: str, known: Sequence[str]) -> str:
+def _did_you_mean(word: str, known: Sequence[str]) -> str:
     """Return a hint: the only word of ``known`` that begins with ``word``, or a similar word."""
     from keyhouse.wire.json_decoder import resembling
 
@@ -113,7 +115,7 @@ def _meant(word: str, known: Sequence[str]) -> str:
     return f"did you mean {close}?" if close else ""
 
 
-def _misused(name: str, context: click.Context | None) -> tuple[str, str]:
+def _misuse(name: str, context: click.Context | None) -> tuple[str, str]:
     """Return message and hint for an option without its value, or for a flag with a value."""
     own = context.command.get_params(context) if context is not None else []
     option = next((each for each in own if name in each.opts), None)

@@ -39,16 +39,16 @@ def shares_in(file: Path) -> dict[str, bytes]:
     with reading(str(file), is_secret=True) as raw:
         if not raw.lstrip().startswith(b"{"):
             return {"": _decoded(raw)}
-        found = decode(raw, SetManifestData).recovery_secrets
-    if not found:
+        shares = decode(raw, SetManifestData).recovery_secrets
+    if not shares:
         raise ShareUnreadableError(
             f"{file} has no recovery secrets",
             hint='expected JSON: {"RecoverySecrets": {NAME: base64}}',
         )
-    return found
+    return shares
 
 
-def chosen(shares: dict[str, bytes], name: str) -> bytes:
+def select_share(shares: dict[str, bytes], name: str) -> bytes:
     """Return the secret ``name``, or the only secret. Raises ``ShareUnreadableError``."""
     if name in shares:
         return shares[name]
@@ -91,23 +91,23 @@ def certificate(file: Path) -> bytes:
     """Return the last certificate (DER) of a PEM file, which is the root of a chain."""
     content = read_file(str(file))
     try:
-        found = x509.load_pem_x509_certificates(content)[-1]
+        last = x509.load_pem_x509_certificates(content)[-1]
     except ValueError:
         fault = certificate_fault(content)
         raise ShareUnreadableError(f"{file} {fault.problem}", hint=fault.hint) from None
-    return found.public_bytes(Encoding.DER)
+    return last.public_bytes(Encoding.DER)
 
 
 def public_key(file: Path) -> bytes:
     """Return the public key (SubjectPublicKeyInfo DER) in a PEM file."""
     try:
-        found = load_pem_public_key(read_file(str(file)))
+        key = load_pem_public_key(read_file(str(file)))
     except (ValueError, UnsupportedAlgorithm):
         raise ShareUnreadableError(
             f"{file} is not a PEM public key",
             hint="create the file with keyhouse recover public-key -o FILE",
         ) from None
-    return found.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 def _decoded(raw: bytes) -> bytes:

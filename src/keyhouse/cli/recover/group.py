@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from keyhouse.base.printable import printable
-from keyhouse.cli.options.connect import coordinator_of, trusted
+from keyhouse.cli.options.connect import coordinator_of, verify_target
 from keyhouse.cli.options.memory import memory_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
@@ -89,7 +89,7 @@ def upload(
 
     shares = shares_in(file)
     signed = signature_in(signature) if signature is not None else None
-    with holder.opened(target.context, target.host) as own:
+    with holder.open_key(target.context, target.host) as own:
         if own is None and signed is None:
             raise ShareUnreadableError(
                 "no key and no signature for the recovery secret",
@@ -120,7 +120,7 @@ def _offer_of(
 
     file = root or (Path(target.coordinator_cert) if target.coordinator_cert else None)
     expected = certificate(file) if file is not None else None
-    settled = target.settled()
+    settled = target.resolve()
     memory = memory_of(settled.memory)
     remembered = memory.read().root_at(parse_address(settled.host)) if memory else ""
     if expected is None and not remembered and not anyone:
@@ -129,7 +129,7 @@ def _offer_of(
             hint="pass --root FILE with its root certificate; if the certificate is lost, pass"
             " --unverified-deployment",
         )
-    proven = trusted(target, known=False)
+    proven = verify_target(target, known=False)
     with Coordinator(proven, timeout=target.timeouts()) as coordinator:
         offer = coordinator.recovery_offer()
         require_remembered(offer, remembered)
@@ -142,7 +142,7 @@ def _require_recovered(target: Target, offer: "Offer") -> None:
     """Raise ``TrustError`` unless the coordinator now proves the root of its offer."""
     from keyhouse.client import TrustError
 
-    again = trusted(msgspec.structs.replace(target, save_sgx_quote=""))
+    again = verify_target(msgspec.structs.replace(target, save_sgx_quote=""))
     if again.root_der != offer.index.root:
         raise TrustError(
             "the coordinator's root differs from the root of its recovery offer",
@@ -156,8 +156,8 @@ def _show(progress: "Progress", *, as_json: bool) -> None:
         "shares": progress.message,
         "missing": str(progress.remaining),
     }
-    found = {"remaining": progress.remaining, "message": progress.message}
-    show_result(found, rows, as_json=as_json)
+    fields = {"remaining": progress.remaining, "message": progress.message}
+    show_result(fields, rows, as_json=as_json)
 
 
 def _submission(
@@ -168,14 +168,14 @@ def _submission(
     signed: bytes | None,
 ) -> tuple[bytes, bytes]:
     """Return the share, encrypted to the verified ephemeral key, and its signature."""
-    from keyhouse.cli.recover.files import PLAIN_SIZES, chosen, plain_share
+    from keyhouse.cli.recover.files import PLAIN_SIZES, plain_share, select_share
     from keyhouse.client import encrypt_share, require_listed, require_signed
 
     if own is not None:
         listed = require_listed(offer, own.public_key)
         name = name or (listed if listed in shares else "")
         click.echo(f"your recovery key: {printable(listed)}", err=True)
-    secret = chosen(shares, name)
+    secret = select_share(shares, name)
     if own is None and len(secret) not in PLAIN_SIZES and signed is not None:
         return secret, signed  # encrypted to the ephemeral key elsewhere
     share = plain_share(secret, own)
@@ -216,7 +216,7 @@ def public_key(
     if as_json:
         show_json(_object_of(offer, pem.decode("ascii")))
     else:
-        click.echo(_needed(offer), err=True)
+        click.echo(_needs_text(offer), err=True)
 
 
 @command
@@ -232,11 +232,11 @@ def secrets(
     """
     del as_json  # the output is always JSON
     with coordinator_of(target, user) as coordinator:
-        found = coordinator.recovery_secrets()
-    write_output(msgspec.json.encode({"RecoverySecrets": found}) + b"\n", output)
+        shares = coordinator.recovery_secrets()
+    write_output(msgspec.json.encode({"RecoverySecrets": shares}) + b"\n", output)
 
 
-def _needed(offer: "Offer") -> str:
+def _needs_text(offer: "Offer") -> str:
     received = ", ".join(printable(name) for name in offer.received) or "none"
     keys = ", ".join(printable(name) for name in sorted(offer.index.keys))
     return f"needed: {offer.index.threshold} shares of {keys}; received: {received}"
@@ -267,15 +267,15 @@ def sign(
 
     Example: keyhouse recover sign recovery.json --name alice --key alice.key -o alice.signature
     """
-    from keyhouse.cli.recover.files import chosen, plain_share, shares_in
+    from keyhouse.cli.recover.files import plain_share, select_share, shares_in
 
-    with holder.opened(chosen_in.context) as own:
+    with holder.open_key(chosen_in.context) as own:
         if own is None:
             raise WrongUsageError(
                 "no key: pass --key or --pkcs11-config", hint="example: --key alice.key"
             )
-        signature = own.sign(plain_share(chosen(shares_in(file), name), own))
-    _give("signature", signature, output, as_json=as_json)
+        signature = own.sign(plain_share(select_share(shares_in(file), name), own))
+    _write_base64("signature", signature, output, as_json=as_json)
 
 
 @command
@@ -302,15 +302,17 @@ def encrypt(
     Example: keyhouse recover encrypt recovery.json --name alice --key alice.key
     --coordinator-pub-key coordinator.pub -o alice.encrypted
     """
-    from keyhouse.cli.recover.files import chosen, plain_share, public_key, shares_in
+    from keyhouse.cli.recover.files import plain_share, public_key, select_share, shares_in
     from keyhouse.client import encrypt_share
 
-    with holder.opened(chosen_in.context) as own:
-        share = plain_share(chosen(shares_in(file), name), own)
-    _give("secret", encrypt_share(public_key(coordinator_pub_key), share), output, as_json=as_json)
+    with holder.open_key(chosen_in.context) as own:
+        share = plain_share(select_share(shares_in(file), name), own)
+    _write_base64(
+        "secret", encrypt_share(public_key(coordinator_pub_key), share), output, as_json=as_json
+    )
 
 
-def _give(what: str, content: bytes, output: str, *, as_json: bool) -> None:
+def _write_base64(what: str, content: bytes, output: str, *, as_json: bool) -> None:
     """Write ``content``, which is not secret, in base64 to the file ``output``, or print it."""
     text = b64encode(content)
     if output or not as_json:

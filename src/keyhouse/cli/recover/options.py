@@ -9,7 +9,7 @@ from keyhouse.base.named_files import read_file
 from keyhouse.base.secret import Secret
 from keyhouse.cli.manifest.file import names_of
 from keyhouse.cli.options import token as tokens
-from keyhouse.cli.options.context_chosen import ContextOption, context_for
+from keyhouse.cli.options.context_option import ContextOption, context_for
 from keyhouse.cli.parser import Argument, Option, OptionGroup, WrongUsageError
 
 if TYPE_CHECKING:
@@ -57,44 +57,44 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
     pkcs11_key_label: tokens.TokenKeyLabel = ""
 
     @contextmanager
-    def opened(self, context: str, host: str = "") -> Iterator["RecoveryKey | None"]:
+    def open_key(self, context: str, host: str = "") -> Iterator["RecoveryKey | None"]:
         """Yield the key from the options, or else from the context, or None without a key.
 
         Raises ``WrongUsageError``, ``TokenFileUnusableError``, ``FileUnreadableError`` or
         ``ClientSetupError``.
         """
-        found = self._settled(context, host)
-        if not found.is_on_token():
-            yield _from_file(found.key, found.key_password)
+        holder = self._resolve(context, host)
+        if not holder.is_on_token():
+            yield _from_file(holder.key, holder.key_password)
             return
         from keyhouse.client import open_token_key
 
         file = tokens.token_file(
-            tokens.named_token(found.pkcs11_config, found.pkcs11_key_id, found.pkcs11_key_label)
+            tokens.named_token(holder.pkcs11_config, holder.pkcs11_key_id, holder.pkcs11_key_label)
         )
-        key_id = tokens.hex_id(found.pkcs11_key_id, "--pkcs11-key-id")
+        key_id = tokens.hex_id(holder.pkcs11_key_id, "--pkcs11-key-id")
         with open_token_key(
             Path(file.path),
             token=file.token,
             pin=tokens.pin_for(file),
-            label=found.pkcs11_key_label,
+            label=holder.pkcs11_key_label,
             key_id=key_id,
         ) as key:
             yield key
 
-    def _settled(self, context: str, host: str) -> "Holder":
+    def _resolve(self, context: str, host: str) -> "Holder":
         if self.key is not None and self.is_on_token():
             raise WrongUsageError(
                 "two keys: --key names a key, and so do the options of the token",
                 hint="omit --key, or omit the options of the token",
             )
         is_typed = self.key is not None or self.is_on_token()
-        named = None if is_typed else context_for(context, host)
-        if named is not None and named.context.pkcs11_config:
+        context_used = None if is_typed else context_for(context, host)
+        if context_used is not None and context_used.context.pkcs11_config:
             return Holder(
-                pkcs11_config=Path(named.context.pkcs11_config),
-                pkcs11_key_id=named.context.pkcs11_key_id,
-                pkcs11_key_label=named.context.pkcs11_key_label,
+                pkcs11_config=Path(context_used.context.pkcs11_config),
+                pkcs11_key_id=context_used.context.pkcs11_key_id,
+                pkcs11_key_label=context_used.context.pkcs11_key_label,
             )
         return self
 

@@ -65,7 +65,7 @@ CONTENTS: Final = "contents"
 LINE: Final = "line"
 """The entry of the result about the line of the root, and the objects that prove the line."""
 
-_TOLD: Final = 1000  # payloads between two reports of the progress
+_PROGRESS_STEP: Final = 1000  # payloads between two reports of the progress
 _BACKUP = "restore the state directory from a backup"
 _MIRROR: Final = (
     "restore it from a mirror with keyhouse log restore; a recovery needs the quotes of the line"
@@ -78,7 +78,7 @@ class NoStoreError(NotFoundError):
     code = "no-store"
 
 
-class FileChecked(msgspec.Struct, frozen=True, rename="camel"):
+class FileReport(msgspec.Struct, frozen=True, rename="camel"):
     """The result about a file. ``problem`` is empty for an intact file."""
 
     file: str
@@ -87,12 +87,12 @@ class FileChecked(msgspec.Struct, frozen=True, rename="camel"):
     found: str = ""
 
 
-class StoreChecked(msgspec.Struct, frozen=True, rename="camel"):
+class StoreReport(msgspec.Struct, frozen=True, rename="camel"):
     """The result about a store. An unknown number is 0, and an unknown text is empty."""
 
     ok: bool
     decrypted: bool  # every record was decrypted, decoded and replayed with the key
-    files: tuple[FileChecked, ...]
+    files: tuple[FileReport, ...]
     store_id: str = ""
     records: int = 0  # of the present epoch
     events: int = 0  # records after the base of this epoch
@@ -109,7 +109,7 @@ async def check_store(
     logs: Sequence[LogSeen] | None = None,
     *,
     needs_key: bool = True,
-) -> StoreChecked:
+) -> StoreReport:
     r"""Return the result about ``folder``, a private copy.
 
     Without a platform, the check decrypts nothing. ``logs``: the checked transparency logs of the
@@ -118,7 +118,7 @@ async def check_store(
     Raises:
         NoStoreError: the folder has no file of a store.
     """
-    key, index = _look(lambda: see_key(folder)), _look(lambda: see_index(folder))
+    key, index = _attempt(lambda: see_key(folder)), _attempt(lambda: see_index(folder))
     try:
         journal: JournalSeen | KeyhouseError | None = await see_journal(folder)
     except KeyhouseError as error:
@@ -132,18 +132,18 @@ async def check_store(
     files = (_of_index(index, journal), _of_journal(journal), *map(_of_log, logs or ()))
     if key is not None or needs_key:
         files = (_of_key(key, journal), *files)
-    tombstone = _look(lambda: see_tombstone(folder))
+    tombstone = _attempt(lambda: see_tombstone(folder))
     if tombstone is not None:
         files = (*files, _of_tombstone(tombstone))
-    checked = StoreChecked(ok=all(not each.problem for each in files), decrypted=False, files=files)
+    checked = StoreReport(ok=all(not each.problem for each in files), decrypted=False, files=files)
     if isinstance(journal, JournalSeen):
         checked = _with_journal(checked, journal)
     return checked if platform is None else await _with_contents(checked, folder, platform, logs)
 
 
 async def _with_contents(
-    checked: StoreChecked, folder: Path, platform: Platform, logs: Sequence[LogSeen] | None
-) -> StoreChecked:
+    checked: StoreReport, folder: Path, platform: Platform, logs: Sequence[LogSeen] | None
+) -> StoreReport:
     """Open the store as a start does, and replay all records."""
     begin("decrypting records", checked.records)
     try:
@@ -157,19 +157,19 @@ async def _with_contents(
         finally:
             await home.close()
         if not isinstance(loaded, Opened):
-            raise _locked(loaded)
-        state, log = rebuild(_told(loaded.replay.base + loaded.replay.events))
+            raise _locked_error(loaded)
+        state, log = rebuild(_with_progress(loaded.replay.base + loaded.replay.events))
         if state.platform != platform.kind:
             raise BrokenError(
                 f"the state was made on the platform {state.platform}, this is {platform.kind}",
                 hint="use the same kind of platform: a state cannot move between kinds",
             )
     except KeyhouseError as error:
-        failed = FileChecked(CONTENTS, error.message, error.hint or _BACKUP)
+        failed = FileReport(CONTENTS, error.message, error.hint or _BACKUP)
         return replace(checked, ok=False, files=(*checked.files, failed))
     lines = len(log.view())
     newest = timestamp(state.time)
-    replayed = FileChecked(CONTENTS, found=f"{lines} lines of the update log, newest {newest}")
+    replayed = FileReport(CONTENTS, found=f"{lines} lines of the update log, newest {newest}")
     proofs = (_of_line(state, logs),) if logs is not None and state.line else ()
     return replace(
         checked,
@@ -182,21 +182,21 @@ async def _with_contents(
     )
 
 
-def _told(payloads: Sequence[bytes]) -> Iterator[bytes]:
+def _with_progress(payloads: Sequence[bytes]) -> Iterator[bytes]:
     """Yield ``payloads``, and report the progress."""
     begin("replaying", len(payloads))
-    for start in range(0, len(payloads), _TOLD):
-        yield from (some := payloads[start : start + _TOLD])
+    for start in range(0, len(payloads), _PROGRESS_STEP):
+        yield from (some := payloads[start : start + _PROGRESS_STEP])
         advance(len(some))
 
 
-def _with_journal(checked: StoreChecked, seen: JournalSeen) -> StoreChecked:
-    position = seen.position
+def _with_journal(checked: StoreReport, journal: JournalSeen) -> StoreReport:
+    position = journal.position
     return replace(
         checked,
-        store_id=seen.store_id.hex(),
-        records=seen.records,
-        events=seen.events,
+        store_id=journal.store_id.hex(),
+        records=journal.records,
+        events=journal.events,
         state=f"{position.epoch}.{position.sequence}.{position.chain[:8].hex()}",
         chain=position.chain.hex(),
     )
@@ -204,66 +204,64 @@ def _with_journal(checked: StoreChecked, seen: JournalSeen) -> StoreChecked:
 
 def _of_key(
     key: KeySeen | KeyhouseError | None, journal: JournalSeen | KeyhouseError | None
-) -> FileChecked:
+) -> FileReport:
     if isinstance(key, KeyhouseError):
-        return FileChecked(SEALED_KEY, key.message, key.hint or _BACKUP)
+        return FileReport(SEALED_KEY, key.message, key.hint or _BACKUP)
     if key is None:
-        return FileChecked(
-            SEALED_KEY, "is missing", "restore it, or recover with the recovery keys"
-        )
+        return FileReport(SEALED_KEY, "is missing", "restore it, or recover with the recovery keys")
     if isinstance(journal, JournalSeen) and journal.store_id != key.store_id:
-        return FileChecked(SEALED_KEY, "belongs to a different deployment than journal.db", _BACKUP)
-    return FileChecked(SEALED_KEY, found=f"platform {key.platform_kind}, policy {key.policy}")
+        return FileReport(SEALED_KEY, "belongs to a different deployment than journal.db", _BACKUP)
+    return FileReport(SEALED_KEY, found=f"platform {key.platform_kind}, policy {key.policy}")
 
 
 def _of_index(
     index: tuple[IndexFile, ...] | KeyhouseError, journal: JournalSeen | KeyhouseError | None
-) -> FileChecked:
+) -> FileReport:
     if isinstance(index, KeyhouseError):
-        return FileChecked(INDEX, index.message, index.hint or _BACKUP)
+        return FileReport(INDEX, index.message, index.hint or _BACKUP)
     if not index:
-        return FileChecked(INDEX, "is missing", _BACKUP)
+        return FileReport(INDEX, "is missing", _BACKUP)
     if isinstance(journal, JournalSeen):
         owners = {(each.store_id, each.epoch) for each in index}
         if (journal.store_id, journal.position.epoch) not in owners:
-            return FileChecked(INDEX, "does not belong to journal.db and its epoch", _BACKUP)
-    return FileChecked(INDEX, found=f"epoch {max(each.epoch for each in index)}")
+            return FileReport(INDEX, "does not belong to journal.db and its epoch", _BACKUP)
+    return FileReport(INDEX, found=f"epoch {max(each.epoch for each in index)}")
 
 
-def _of_journal(journal: JournalSeen | KeyhouseError | None) -> FileChecked:
+def _of_journal(journal: JournalSeen | KeyhouseError | None) -> FileReport:
     if isinstance(journal, KeyhouseError):
-        return FileChecked(JOURNAL, journal.message, journal.hint or _BACKUP)
+        return FileReport(JOURNAL, journal.message, journal.hint or _BACKUP)
     if journal is None:
-        return FileChecked(JOURNAL, "is missing or empty, but a manifest was set", _BACKUP)
-    return FileChecked(JOURNAL, found=f"{journal.records} records, {journal.events} after the base")
+        return FileReport(JOURNAL, "is missing or empty, but a manifest was set", _BACKUP)
+    return FileReport(JOURNAL, found=f"{journal.records} records, {journal.events} after the base")
 
 
-def _of_log(found: LogSeen) -> FileChecked:
-    where = f"{PUBLIC_LOG}/{found.name}"
-    if found.problem:
-        return FileChecked(where, found.problem, _MIRROR)
-    if not found.size:
-        return FileChecked(where, found="no checkpoint yet: a start compares it with the journal")
-    return FileChecked(where, found=f"{found.size} leaves, {len(found.objects)} objects")
+def _of_log(log: LogSeen) -> FileReport:
+    where = f"{PUBLIC_LOG}/{log.name}"
+    if log.problem:
+        return FileReport(where, log.problem, _MIRROR)
+    if not log.size:
+        return FileReport(where, found="no checkpoint yet: a start compares it with the journal")
+    return FileReport(where, found=f"{log.size} leaves, {len(log.objects)} objects")
 
 
-def _of_line(state: Running, logs: Iterable[LogSeen]) -> FileChecked:
+def _of_line(state: Running, logs: Iterable[LogSeen]) -> FileReport:
     """Return the result about the quotes of the line: without them a recovery is refused."""
     name = "" if state.public_log is None else log_name(state.public_log.verifier)
     present = frozenset[str]().union(*(each.objects for each in logs if each.name == name))
-    named = {each for item in state.line for each in (item.quote, item.collateral) if each}
-    lost = sorted(named - present)
-    if lost:
-        problem = f"objects that prove the line of the root are missing: {', '.join(lost)}"
-        return FileChecked(LINE, problem, _MIRROR)
-    return FileChecked(LINE, found=f"{len(state.line)} entries, {len(named)} objects prove them")
+    expected = {each for item in state.line for each in (item.quote, item.collateral) if each}
+    missing = sorted(expected - present)
+    if missing:
+        problem = f"objects that prove the line of the root are missing: {', '.join(missing)}"
+        return FileReport(LINE, problem, _MIRROR)
+    return FileReport(LINE, found=f"{len(state.line)} entries, {len(expected)} objects prove them")
 
 
-def _of_tombstone(ended: Tombstone | KeyhouseError) -> FileChecked:
+def _of_tombstone(ended: Tombstone | KeyhouseError) -> FileReport:
     """Return a problem for a tombstone beside a store."""
     if isinstance(ended, KeyhouseError):
-        return FileChecked(TOMBSTONE, ended.message, ended.hint or _BACKUP)
-    return FileChecked(
+        return FileReport(TOMBSTONE, ended.message, ended.hint or _BACKUP)
+    return FileReport(
         TOMBSTONE,
         f"{ended}, but the directory has a store",
         "the store is an older copy: move the store away; to continue from it on purpose, remove"
@@ -271,7 +269,7 @@ def _of_tombstone(ended: Tombstone | KeyhouseError) -> FileChecked:
     )
 
 
-def _locked(loaded: Fresh | Locked) -> KeyhouseError:
+def _locked_error(loaded: Fresh | Locked) -> KeyhouseError:
     reason = f": {loaded.reason}" if isinstance(loaded, Locked) else ""
     return BrokenError(
         f"the store cannot be decrypted here{reason}",
@@ -280,7 +278,7 @@ def _locked(loaded: Fresh | Locked) -> KeyhouseError:
     )
 
 
-def _look(see: Callable[[], T]) -> T | KeyhouseError:
+def _attempt(see: Callable[[], T]) -> T | KeyhouseError:
     try:
         return see()
     except KeyhouseError as error:

@@ -15,7 +15,7 @@ from keyhouse.cli.store.database import PasswordFile, connected, is_url
 from keyhouse.cli.store.directories import SealedFor, Stopped, existing, require_stopped, verifier
 
 if TYPE_CHECKING:
-    from keyhouse.cli.store.check import StoreChecked
+    from keyhouse.cli.store.check import StoreReport
     from keyhouse.journal.offline.moving import MovedIn
 
 Place = Annotated[
@@ -92,8 +92,8 @@ def _copy_in(directory: Path, url: str, password_file: Path | None, *, as_json: 
 def _copy_out(
     url: str, directory: Path, password_file: Path | None, platform: str, *, as_json: bool
 ) -> None:
-    found: list[StoreChecked] = []
-    verify = verifier(platform, directory, found)
+    reports: list[StoreReport] = []
+    verify = verifier(platform, directory, reports)
 
     async def move() -> bytes:
         async with connected(url, password_file) as database:
@@ -104,9 +104,9 @@ def _copy_out(
     with long_work("moving the store", quiet=as_json):
         store_id = asyncio.run(move())
     if as_json:
-        show_json({"store": store_id.hex(), "checked": found[0]})
+        show_json({"store": store_id.hex(), "checked": reports[0]})
         return
     click.echo(f"moved     {store_id.hex()}")
-    click.echo(f"state     {found[0].state}")
+    click.echo(f"state     {reports[0].state}")
     shown = printable(str(directory))
     click.echo(f"next: keyhouse serve --data-dir {shown}, without --store", err=True)

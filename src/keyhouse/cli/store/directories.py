@@ -12,7 +12,7 @@ from keyhouse.base.printable import printable
 from keyhouse.cli.parser import Argument, Option
 
 if TYPE_CHECKING:
-    from keyhouse.cli.store.check import FileChecked, StoreChecked
+    from keyhouse.cli.store.check import FileReport, StoreReport
     from keyhouse.journal.offline.backup import Verify
 
 
@@ -36,10 +36,10 @@ def require_stopped(directory: Path, *, stopped: bool) -> None:
     from keyhouse.journal.directory.acquire import UNSEEN_USERS
 
     try:
-        seen = shows_users(directory)
+        is_visible = shows_users(directory)
     except KeyhouseError:  # the next step reports a damaged key
-        seen = True
-    if seen or stopped:
+        is_visible = True
+    if is_visible or stopped:
         return
     if not sys.stdin.isatty():
         raise RefusedError(
@@ -56,7 +56,7 @@ SealedFor = Annotated[
         "--platform",
         metavar="NAME",
         help="decrypt the store with the sealing key of this platform: simulation, ...; without"
-        " this option, the command checks only the unencrypted parts",
+        " this option, the command makes only the checks that need no key",
     ),
 ]
 
@@ -68,10 +68,10 @@ def existing(directory: Path, hint: str = "pass a state directory") -> Path:
     return directory.absolute()
 
 
-def verifier(platform: str, directory: Path, found: "list[StoreChecked]") -> "Verify":
+def verifier(platform: str, directory: Path, reports: "list[StoreReport]") -> "Verify":
     """Return a check of store files.
 
-    The check raises ``StoreDamagedError``, or appends its result to ``found``.
+    The check raises ``StoreDamagedError``, or appends its result to ``reports``.
     """
     from keyhouse.cli.store.check import check_store, sealing_platform
     from keyhouse.journal import StoreDamagedError
@@ -86,12 +86,12 @@ def verifier(platform: str, directory: Path, found: "list[StoreChecked]") -> "Ve
         wrong = next((each for each in problems if not _is_lost_key(each, place)), None)
         if wrong is not None:
             raise StoreDamagedError(f"{wrong.file}: {wrong.problem}", hint=wrong.hint)
-        found.append(checked)
+        reports.append(checked)
 
     return verify
 
 
-def _is_lost_key(checked: "FileChecked", place: Path) -> bool:
+def _is_lost_key(checked: "FileReport", place: Path) -> bool:
     """Return whether only the sealed key is missing: the recovery keys can replace it."""
     from keyhouse.journal.directory.disk import SEALED_KEY
 

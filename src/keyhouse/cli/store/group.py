@@ -25,7 +25,7 @@ from keyhouse.cli.store.directories import (
 )
 
 if TYPE_CHECKING:
-    from keyhouse.cli.store.check import FileChecked, StoreChecked
+    from keyhouse.cli.store.check import FileReport, StoreReport
     from keyhouse.journal.offline.archive import StoreSeen
     from keyhouse.journal.offline.backup import Verify
 
@@ -69,7 +69,7 @@ def verify(
         sys.exit(1)
 
 
-def _of_directory(directory: Path, platform: str) -> "StoreChecked":
+def _of_directory(directory: Path, platform: str) -> "StoreReport":
     from keyhouse.cli.store.check import check_store, sealing_platform
     from keyhouse.journal.offline.log_repair import see_logs
     from keyhouse.journal.offline.private_copy import private_copy
@@ -81,7 +81,7 @@ def _of_directory(directory: Path, platform: str) -> "StoreChecked":
 
 def _of_database(
     url: str, password_file: Path | None, key_file: Path | None, platform: str
-) -> "StoreChecked":
+) -> "StoreReport":
     from keyhouse.cli.store.check import check_store, sealing_platform
     from keyhouse.journal.offline.log_repair import see_logs
 
@@ -94,12 +94,12 @@ def _of_database(
     opener = sealing_platform(platform, home) if platform and home else None
     with TemporaryDirectory(prefix="keyhouse-") as name:
         copy = Path(name)
-        asyncio.run(_copied(url, password_file, key_file, copy))
+        asyncio.run(_copy_store(url, password_file, key_file, copy))
         logs = list(see_logs(copy))
         return asyncio.run(check_store(copy, opener, logs, needs_key=key_file is not None))
 
 
-async def _copied(url: str, password_file: Path | None, key: Path | None, copy: Path) -> None:
+async def _copy_store(url: str, password_file: Path | None, key: Path | None, copy: Path) -> None:
     """Copy the store in a database into the directory ``copy``."""
     async with databases.connected(url, password_file) as database:
         from keyhouse.journal.directory.disk import Disk
@@ -108,7 +108,7 @@ async def _copied(url: str, password_file: Path | None, key: Path | None, copy: 
         await copy_database(database, copy, key, Disk())
 
 
-def show_checked(checked: "StoreChecked") -> None:
+def show_checked(checked: "StoreReport") -> None:
     """Print the result about a store for people."""
     for each in checked.files:
         _show_file(each)
@@ -118,10 +118,10 @@ def show_checked(checked: "StoreChecked") -> None:
     if checked.manifest:
         click.echo(f"manifest  {checked.manifest}")
     if not checked.decrypted:
-        click.echo("not decrypted: the command checked only the unencrypted parts", err=True)
+        click.echo("not decrypted: the command made only the checks that need no key", err=True)
 
 
-def _show_file(checked: "FileChecked") -> None:
+def _show_file(checked: "FileReport") -> None:
     word = "WRONG" if checked.problem else "ok"
     click.echo(f"{checked.file:<15} {word:<6} {printable(checked.problem or checked.found)}")
     if checked.problem:
@@ -208,20 +208,20 @@ def backup(
 
     Example: keyhouse backup keyhouse-data backup-monday
     """
-    found: list[StoreChecked] = []
+    reports: list[StoreReport] = []
     if databases.is_url(source):
-        check = verifier(platform, (key_file or target).absolute().parent, found)
-        made = _backup_of_database(source, password_file, target.absolute(), key_file, check)
+        check = verifier(platform, (key_file or target).absolute().parent, reports)
+        work = _backup_of_database(source, password_file, target.absolute(), key_file, check)
     else:
         databases.refuse_words_of_databases(password_file, key_file)
         from keyhouse.journal.offline.backup import make_backup
 
         directory = existing(Path(source), "pass an existing directory")
-        check = verifier(platform, directory, found)
-        made = make_backup(directory, target.absolute(), check)
+        check = verifier(platform, directory, reports)
+        work = make_backup(directory, target.absolute(), check)
     with long_work("backing up", quiet=as_json):
-        asyncio.run(made)
-    _show_checked_at("backup", target, found[0], as_json=as_json)
+        asyncio.run(work)
+    _show_checked_at("backup", target, reports[0], as_json=as_json)
     if not as_json:
         shown = printable(str(target))
         click.echo(f"to restore the backup: keyhouse restore {shown} DIR", err=True)
@@ -245,16 +245,16 @@ def restore_backup(
     """
     from keyhouse.journal.offline.backup import restore_backup as put_back
 
-    directory, found = directory.absolute(), list["StoreChecked"]()
-    check = verifier(platform, directory, found)
+    directory, reports = directory.absolute(), list["StoreReport"]()
+    check = verifier(platform, directory, reports)
     source = existing(source, "pass an existing directory")
     with long_work("restoring", quiet=as_json):
         asyncio.run(put_back(source, directory, check))
-    _show_checked_at("restored", directory, found[0], as_json=as_json)
+    _show_checked_at("restored", directory, reports[0], as_json=as_json)
     if not as_json:
         click.echo(
             f"next: start the coordinator in {printable(str(directory))}; commands with the memory"
-            f" of a state later than {found[0].state} refuse it until keyhouse trust forget HOST",
+            f" of a state later than {reports[0].state} refuse it until keyhouse trust forget HOST",
             err=True,
         )
 
@@ -286,7 +286,7 @@ def _show_stores(stores: "list[StoreSeen]") -> None:
     show_table(("STORE", "ID", "EPOCH", "BYTES", "SEALED FOR", ""), rows)
 
 
-def _show_checked_at(word: str, path: Path, checked: "StoreChecked", *, as_json: bool) -> None:
+def _show_checked_at(word: str, path: Path, checked: "StoreReport", *, as_json: bool) -> None:
     if as_json:
         show_json({word: str(path), "checked": checked})
         return

@@ -11,16 +11,16 @@ import msgspec
 
 from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.cli.log.folder import MirrorFolder
-from keyhouse.cli.log.mirror import mirrored
+from keyhouse.cli.log.mirror import mirror_log
 from keyhouse.cli.options.connect import coordinator_of, expected_of, log_policy_of
-from keyhouse.cli.options.context_chosen import context_for
+from keyhouse.cli.options.context_option import context_for
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.parser import Argument, AsJson, Option, OptionGroup, WrongUsageError, command
-from keyhouse.cli.watch.look import BrokenLogError, Finding, Look, Seen
+from keyhouse.cli.watch.log_poll import BrokenLogError, Finding, LogPoll, PollResult
+from keyhouse.cli.watch.reporter import Reporter
 from keyhouse.cli.watch.state import WatchState, default_state
-from keyhouse.cli.watch.telling import Telling
-from keyhouse.cli.watch.witnesses import Asked, ask
+from keyhouse.cli.watch.witnesses import WitnessAnswers, poll_witnesses
 from keyhouse.client import LogPolicy, TrustError
 from keyhouse.client.contexts import NamedContext
 from keyhouse.evidence.pins import Pins
@@ -49,7 +49,7 @@ class Hosts(OptionGroup, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=list)
 
 
-class Watching(OptionGroup, frozen=True, kw_only=True):
+class WatchOptions(OptionGroup, frozen=True, kw_only=True):
     """The schedule, the files and the program of a watch."""
 
     state: Annotated[
@@ -107,7 +107,7 @@ class Watching(OptionGroup, frozen=True, kw_only=True):
 
 @command
 def watch(
-    addresses: Hosts, how: Watching, trusting: TrustOptions, *, as_json: AsJson = False
+    addresses: Hosts, how: WatchOptions, trusting: TrustOptions, *, as_json: AsJson = False
 ) -> None:
     """Follow transparency logs, and print new leaves and alerts.
 
@@ -127,9 +127,9 @@ def watch(
             f"{len(hosts)} hosts, expected 1 with --mirror: a mirror has a single log",
             hint="watch each HOST with its own --mirror",
         )
-    tell = Telling(how.execute, how.exec_timeout or _EXEC_TIMEOUT, as_json=as_json)
+    report = Reporter(how.execute, how.exec_timeout or _EXEC_TIMEOUT, as_json=as_json)
     urls = addresses.witness_url
-    watched = [_Host(host, trusting, place, how.mirror, urls, tell) for host in hosts]
+    watched = [_Host(host, trusting, place, how.mirror, urls, report) for host in hosts]
     failed: list[KeyhouseError] = []
     with suppress(KeyboardInterrupt):
         while watched:
@@ -145,7 +145,7 @@ def watch(
 def _continues(host: "_Host", failed: list[KeyhouseError], *, once: bool) -> bool:
     """Look at ``host``; return False after an error, which is appended to ``failed``."""
     try:
-        host.look(once=once)
+        host.poll(once=once)
     except KeyhouseError as error:
         host.alert("ended", error.message, error.hint)
         failed.append(error)
@@ -163,56 +163,56 @@ class _Host:
         state: WatchState,
         mirror: Path | None,
         urls: Sequence[str],
-        tell: Callable[[Finding], None],
+        report: Callable[[Finding], None],
     ) -> None:
-        found = Target.at(host, trusting).settled()
-        self._policy: LogPolicy | None = log_policy_of(found)
+        target = Target.at(host, trusting).resolve()
+        self._policy: LogPolicy | None = log_policy_of(target)
         self._pins = Pins(
-            vendor_root=vendor_root(found.simulation_root),
-            identity=expected_of(found),
+            vendor_root=vendor_root(target.simulation_root),
+            identity=expected_of(target),
             policy=None,
             now=datetime.now(UTC),
         )
         # The known state of the log is stronger than a memory. This class checks the witnesses
         # itself.
         self._target = msgspec.structs.replace(
-            found, context="none", memory="none", witness_policy=None, log_max_age=None
+            target, context="none", memory="none", witness_policy=None, log_max_age=None
         )
         own = () if self._policy is None else self._policy.witnesses.witnesses
         self._urls = [*urls, *(each.url for each in own if each.url)]
-        self._asked = Asked()
+        self._answers = WitnessAnswers()
         self._state = state
         self._mirror = mirror
-        self._tell = tell
-        self._wrong = ""  # the kind of the last alert that does not concern a leaf
+        self._report = report
+        self._last_problem = ""  # the kind of the last alert that does not concern a leaf
 
-    def look(self, *, once: bool) -> None:
+    def poll(self, *, once: bool) -> None:
         """Report new leaves and alerts.
 
         Raises ``TrustError`` for a broken or untrusted log. A coordinator without an answer is an
         alert, or with ``once`` an error.
         """
         try:
-            seen = self._seen()
+            result = self._poll_log()
         except UnavailableError as error:
             if once:
                 raise
             self.alert("silence", error.message)
             return
-        for finding in seen.findings:
-            self._tell(finding)
-        self._state.keep(self._target.host, seen.watched)
-        if self._asked.withheld:
-            self.alert("withheld", self._asked.withheld)
-        elif problem := self._not_witnessed(seen):
+        for finding in result.findings:
+            self._report(finding)
+        self._state.store(self._target.host, result.watched)
+        if self._answers.withheld:
+            self.alert("withheld", self._answers.withheld)
+        elif problem := self._witness_problem(result):
             self.alert("not-witnessed", problem)
-        elif self._asked.silent:
-            self.alert("witness-silent", self._asked.silent)
-        elif self._wrong:
-            self._wrong = ""
-            self._tell(Finding(host=self._target.host, kind="answers", text="as expected again"))
+        elif self._answers.silent:
+            self.alert("witness-silent", self._answers.silent)
+        elif self._last_problem:
+            self._last_problem = ""
+            self._report(Finding(host=self._target.host, kind="answers", text="as expected again"))
 
-    def _seen(self) -> Seen:
+    def _poll_log(self) -> PollResult:
         known = self._state.read().get(self._target.host)
         with coordinator_of(self._target) as coordinator:
             status = coordinator.status()
@@ -222,31 +222,33 @@ class _Host:
                 )
             try:
                 root = coordinator.trusted.root_der
-                seen = Look(self._target.host, coordinator, root, self._pins).follow(known)
+                result = LogPoll(self._target.host, coordinator, root, self._pins).follow(known)
             except BrokenLogError as error:
-                kept = self._state.keep_broken(self._target.host, error.message, known, error.parts)
+                evidence = self._state.store_broken(
+                    self._target.host, error.message, known, error.parts
+                )
                 raise TrustError(
                     error.message,
-                    hint=f"the evidence is in {kept}; show it to the other parties; to follow the"
-                    f" log from its start in spite of this, move {self._state.path} away",
+                    hint=f"the evidence is in {evidence}; show it to the other parties; to follow"
+                    f" the log from its start in spite of this, move {self._state.path} away",
                 ) from None
-            self._asked = ask(coordinator, seen.newest, self._urls)
+            self._answers = poll_witnesses(coordinator, result.newest, self._urls)
             if self._mirror is not None:
-                mirrored(coordinator, MirrorFolder(self._mirror))
-        return seen
+                mirror_log(coordinator, MirrorFolder(self._mirror))
+        return result
 
-    def _not_witnessed(self, seen: Seen) -> str:
+    def _witness_problem(self, result: PollResult) -> str:
         if self._policy is None:
             return ""
         try:
-            self._policy.require(seen.witnessed, datetime.now(UTC))
+            self._policy.require(result.witnessed, datetime.now(UTC))
         except TrustError as error:
             return error.message
         return ""
 
     def alert(self, kind: str, text: str, hint: str = "") -> None:
         """Report a problem, unless the last report has the same kind."""
-        if kind == self._wrong:
+        if kind == self._last_problem:
             return
-        self._wrong, why = kind, (hint,) if hint else ()
-        self._tell(Finding(host=self._target.host, kind=kind, text=text, alert=True, why=why))
+        self._last_problem, why = kind, (hint,) if hint else ()
+        self._report(Finding(host=self._target.host, kind=kind, text=text, alert=True, why=why))

@@ -26,7 +26,7 @@ _LARGEST: Final = 64 << 20  # bytes
 _WRITABLE_BY_OTHERS: Final = 0o022
 
 
-class Watched(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class KnownLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A log up to the last look; every leaf is verified."""
 
     root: str  # SHA-256 of the root certificate, hex
@@ -41,7 +41,7 @@ class Watched(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int
-    logs: dict[str, Watched]
+    logs: dict[str, KnownLog]
 
 
 _VERSION: Final = 1
@@ -54,7 +54,7 @@ class WatchState:
     def __init__(self, path: Path) -> None:
         self.path: Final = path
 
-    def read(self) -> dict[str, Watched]:
+    def read(self) -> dict[str, KnownLog]:
         """Return the known logs. Raises ``RefusedError`` for a damaged file."""
         if not os.path.lexists(self.path):
             return {}
@@ -73,18 +73,18 @@ class WatchState:
     def _require_own(self) -> None:
         """Raise ``RefusedError`` if other users can write the file, and with it the known state."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError as error:
             raise FileUnreadableError(
                 f"cannot read {self.path}: {os_reason(error)}", hint=reading_hint(self.path, error)
             ) from None
-        if found.st_uid not in {os.geteuid(), 0} or found.st_mode & _WRITABLE_BY_OTHERS:
+        if status.st_uid not in {os.geteuid(), 0} or status.st_mode & _WRITABLE_BY_OTHERS:
             raise RefusedError(
                 f"other users can write {self.path}, so they can change the known state",
                 hint=f"check the contents of the file, then: chmod 600 {self.path}",
             )
 
-    def keep(self, host: str, watched: Watched) -> None:
+    def store(self, host: str, watched: KnownLog) -> None:
         """Replace the known state of the log at ``host``. Raises ``FileUnwritableError``."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -96,14 +96,14 @@ class WatchState:
                 f"cannot write {self.path}: {os_reason(error)}", hint=writing_hint(error)
             ) from None
 
-    def keep_broken(
-        self, host: str, problem: str, known: Watched | None, parts: Mapping[str, bytes]
+    def store_broken(
+        self, host: str, problem: str, known: KnownLog | None, parts: Mapping[str, bytes]
     ) -> Path:
         """Store the parts that broke a proof in a new file beside this file; return its path.
 
         The file contains the ``known`` state, and the served ``parts`` of the log, byte for byte.
         """
-        found = {
+        content = {
             "host": host,
             "problem": problem,
             "known": known,
@@ -113,7 +113,9 @@ class WatchState:
         while os.path.lexists(path := self.path.with_name(f"{self.path.name}.broken-{number}")):
             number += 1
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        NewFile(str(path)).write(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+        NewFile(str(path)).write(
+            msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
+        )
         return path
 
 

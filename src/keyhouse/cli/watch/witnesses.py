@@ -19,53 +19,57 @@ from keyhouse.witnesses.client import WitnessClient, WitnessUnavailableError
 _Answer = WitnessAnswer | WitnessUnavailableError
 
 
-class Asked(NamedTuple):
+class WitnessAnswers(NamedTuple):
     """The answers of the witnesses. An empty text means no such answer."""
 
     withheld: str = ""  # a contradiction
     silent: str = ""  # a witness without a meaningful answer
 
 
-def ask(coordinator: Coordinator, seen: LogCheckpoint, urls: Sequence[str]) -> Asked:
+def poll_witnesses(
+    coordinator: Coordinator, checkpoint: LogCheckpoint, urls: Sequence[str]
+) -> WitnessAnswers:
     """Return the answers of the witnesses at ``urls`` about ``seen``."""
     if not urls:
-        return Asked()
-    answers = list(zip(urls, asyncio.run(_answers(seen, urls)), strict=True))
+        return WitnessAnswers()
+    answers = list(zip(urls, asyncio.run(_answers(checkpoint, urls)), strict=True))
     silent = (
-        f"the witness at {url} does not answer: {told.message}"
-        for url, told in answers
-        if isinstance(told, WitnessUnavailableError)
+        f"the witness at {url} does not answer: {answer.message}"
+        for url, answer in answers
+        if isinstance(answer, WitnessUnavailableError)
     )
-    return Asked(_withheld(coordinator, seen, answers), next(silent, ""))
+    return WitnessAnswers(_withheld(coordinator, checkpoint, answers), next(silent, ""))
 
 
 def _withheld(
-    coordinator: Coordinator, seen: LogCheckpoint, answers: Sequence[tuple[str, _Answer]]
+    coordinator: Coordinator, checkpoint: LogCheckpoint, answers: Sequence[tuple[str, _Answer]]
 ) -> str:
     """Return the first contradiction of ``seen`` among ``answers``, or ""."""
-    for url, told in answers:
-        if isinstance(told, Contradicts):
+    for url, answer in answers:
+        if isinstance(answer, Contradicts):
             return f"the witness at {url} has seen a log that contradicts this log"
-        if not isinstance(told, OtherSize) or told.size < seen.size:
+        if not isinstance(answer, OtherSize) or answer.size < checkpoint.size:
             continue
-        if told.size == seen.size:
-            return f"the witness at {url} has seen a different log of {seen.size} leaves"
+        if answer.size == checkpoint.size:
+            return f"the witness at {url} has seen a different log of {checkpoint.size} leaves"
         now = coordinator.log_checkpoint()  # the log may have grown since the last request
-        if told.size > now.size:
-            return f"the witness at {url} has seen {told.size} leaves, expected at most {now.size}"
+        if answer.size > now.size:
+            return (
+                f"the witness at {url} has seen {answer.size} leaves, expected at most {now.size}"
+            )
     return ""
 
 
-async def _answers(seen: LogCheckpoint, urls: Sequence[str]) -> list[_Answer]:
+async def _answers(checkpoint: LogCheckpoint, urls: Sequence[str]) -> list[_Answer]:
     """Return the answer of each witness, or the error of an unavailable witness."""
     async with WitnessClient() as client:
 
         async def answer(url: str) -> _Answer:
             witness = Witness(
-                url, VerifierKey.read(seen.verifier), url
+                url, VerifierKey.read(checkpoint.verifier), url
             )  # the request does not use the witness's key
             try:
-                return await client.add_checkpoint(witness, seen.size, (), seen.note)
+                return await client.add_checkpoint(witness, checkpoint.size, (), checkpoint.note)
             except WitnessUnavailableError as error:
                 return error
 

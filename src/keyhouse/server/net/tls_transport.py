@@ -8,7 +8,7 @@ complete answer that the client does not read. Here:
 2. OpenSSL gets one record at a time, and its data goes up at once. While the connection above holds
    reading, the transport takes at most one more buffer from the socket.
 3. The transport encrypts only as much of an answer as the socket accepts. The rest stays in the
-   original bytes, which other connections may share.
+   original bytes, which several connections may share.
 4. While the socket accepts nothing, the transport reads nothing, because TLS may have to answer.
 5. After some records, in or out, all other ready connections have their turn. A client whose
    records bring hardly any data is cut off (``record_meter``).
@@ -40,11 +40,11 @@ from keyhouse.server.net.transport import ConnectionHandler
 _GOODBYE: Final = 512
 # Bytes of plain text that are encrypted at once.
 _RECORD: Final = 16 * 1024
-# Records to a connection before other connections have their turn.
+# Records to a connection in a turn.
 _RECORDS_PER_TURN: Final = 4
 
 RECORDS_READ: Final = 16
-"""TLS records of a connection that are read before other connections have their turn."""
+"""TLS records that a connection may read in a turn."""
 
 # Bound once, because every request calls each of them.
 _read, _write = lib.SSL_read, lib.SSL_write
@@ -167,7 +167,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             return
         else:
             self._hear(nbytes)
-        if not self._rests:  # the event loop has served the other connections meanwhile
+        if not self._rests:  # the event loop has served all connections meanwhile
             self._turn = RECORDS_READ
         self._decrypt()
         self._control_reading()

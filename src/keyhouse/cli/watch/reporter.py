@@ -14,10 +14,10 @@ import msgspec
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason, printable
 from keyhouse.cli.output.show import show_json
-from keyhouse.cli.watch.look import Finding
+from keyhouse.cli.watch.log_poll import Finding
 
 
-class Telling:
+class Reporter:
     """Print findings, and run ``program`` for each alert.
 
     Raises ``RefusedError`` for a missing program at once. An error at the first alert would be too

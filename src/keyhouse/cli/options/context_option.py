@@ -74,36 +74,36 @@ def context_for(option: str, host: str = "") -> contexts.NamedContext | None:
     ``ContextUnusableError`` for an unknown name.
     """
     with locating_contexts():
-        found = contexts.chosen_context(option)
-    is_other = found is not None and found.is_implied and is_of_another(found, host)
-    return None if is_other else found
+        selected = contexts.chosen_context(option)
+    is_other = selected is not None and selected.is_implied and is_of_another(selected, host)
+    return None if is_other else selected
 
 
 def not_applied(option: str, host: str) -> str:
     """Return the reason why the context in use does not apply, or ""."""
     with locating_contexts():
-        found = contexts.chosen_context(option)
-    if found is None or not found.is_implied or not is_of_another(found, host):
+        selected = contexts.chosen_context(option)
+    if selected is None or not selected.is_implied or not is_of_another(selected, host):
         return ""
     return (
-        f"the context {found.name!r} does not apply: its address is {found.context.address};"
+        f"the context {selected.name!r} does not apply: its address is {selected.context.address};"
         " omit HOST to use the context"
     )
 
 
-def require_address(named: contexts.NamedContext, host: str) -> None:
+def require_address(context: contexts.NamedContext, host: str) -> None:
     """Raise ``WrongUsageError`` if ``host`` is given and differs from the context's address."""
-    if is_of_another(named, host):
+    if is_of_another(context, host):
         raise WrongUsageError(
-            f"the context {named.name!r} is for {named.context.address}, not for {host}",
+            f"the context {context.name!r} is for {context.context.address}, not for {host}",
             hint="omit HOST, or pass --context none",
         )
 
 
-def is_of_another(named: contexts.NamedContext, host: str) -> bool:
+def is_of_another(context: contexts.NamedContext, host: str) -> bool:
     """Return whether ``host`` is given and differs from the context's address."""
-    if not host or not named.context.address:
+    if not host or not context.context.address:
         return False
     from keyhouse.client.trust import parse_address
 
-    return parse_address(host) != parse_address(named.context.address)
+    return parse_address(host) != parse_address(context.context.address)

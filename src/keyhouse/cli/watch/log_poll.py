@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.cli.watch.state import Watched
+from keyhouse.cli.watch.state import KnownLog
 from keyhouse.client import CallRefusedError, TrustError
 from keyhouse.client.public_log import LogCheckpoint
 from keyhouse.evidence.errors import HistoryRefusedError
@@ -59,10 +59,10 @@ def of_leaf(
     )
 
 
-class Seen(NamedTuple):
+class PollResult(NamedTuple):
     """The result of a look."""
 
-    watched: Watched
+    watched: KnownLog
     newest: LogCheckpoint
     witnessed: LogCheckpoint  # the newest cosigned checkpoint, if there are witnesses
     findings: list[Finding]
@@ -96,7 +96,7 @@ class LogSource(Protocol):
         ...
 
 
-class Look:
+class LogPoll:
     """A look at the log of ``source`` under the verified root certificate ``root_der`` (DER).
 
     The coordinator answers at ``host``.
@@ -110,7 +110,7 @@ class Look:
         self._parts: dict[str, bytes] = {}  # as served
         self._objects: dict[str, bytes | None] = {}
 
-    def follow(self, known: Watched | None) -> Seen:
+    def follow(self, known: KnownLog | None) -> PollResult:
         """Return the news since ``known``. Raises ``BrokenLogError``, and the errors of calls."""
         try:
             return self._follow(known)
@@ -118,7 +118,7 @@ class Look:
             problem = f"the log at {self._host} is broken: {error.message}"
             raise BrokenLogError(problem, self._parts) from None
 
-    def _follow(self, known: Watched | None) -> Seen:
+    def _follow(self, known: KnownLog | None) -> PollResult:
         root = hashlib.sha256(self._root_der).hexdigest()
         key = self._source.log_key().verifier_key
         new = self._source.log_checkpoint()
@@ -135,25 +135,25 @@ class Look:
                 leaf = _leaf(entry)
                 step = follow(history, leaf, view)
                 gaps = (gap.text for gap in step.gaps)
-                why = (*gaps, *step.notes, *self._not_vouched(leaf, frontier))
+                why = (*gaps, *step.notes, *self._start_doubts(leaf, frontier))
                 findings.append(of_leaf(self._host, history.size, leaf, history, why))
                 history, frontier = step.history, frontier.extended([tree.leaf_hash(entry)])
             self._forget_entries()
         require_whole(history)
         note, starts = new.note.decode(), tuple(sorted(instances))
-        watched = Watched(root, key, note, frontier, history, starts)
-        return Seen(watched, new, self._source.witnessed_checkpoint(), findings)
+        watched = KnownLog(root, key, note, frontier, history, starts)
+        return PollResult(watched, new, self._source.witnessed_checkpoint(), findings)
 
-    def _not_vouched(self, leaf: Leaf, before: tree.Frontier) -> tuple[str, ...]:
+    def _start_doubts(self, leaf: Leaf, before: tree.Frontier) -> tuple[str, ...]:
         """Return the reasons to doubt a start by expected code; none if a quote vouches."""
         if not isinstance(leaf, Started):
             return ()
         place, root = (before.size, before.root), self._root_der
         try:
-            found = vouched_start(self._object, root, self._pins, leaf, place, None)
+            gaps = vouched_start(self._object, root, self._pins, leaf, place, None)
         except (RefusedError, HistoryRefusedError) as error:
             return (f"no quote vouches for this start: {error.message}",)
-        return tuple(gap.text for gap in found)
+        return tuple(gap.text for gap in gaps)
 
     def _read(self, path: str) -> bytes:
         if path not in self._parts:  # a part with a given path never changes
