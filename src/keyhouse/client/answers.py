@@ -175,7 +175,7 @@ def _refusal(answer: Answer) -> CallRefusedError | ServiceUnavailableError | Ans
             hint="the coordinator may be an older version",
         )
     message = shown(envelope.message) or f"refused without a reason (HTTP {status})"
-    if answer.is_put_off:
+    if answer.is_deferred:
         return ServiceUnavailableError(message, hint="try again later")
     return CallRefusedError(
         status,

@@ -247,7 +247,7 @@ def writing_secrets(uploads: Mapping[str, UserSecret]) -> Call[None]:
     )
 
 
-def handing_in(encrypted_share: bytes, signature: bytes) -> Call[wire.Progress]:
+def submitting_share(encrypted_share: bytes, signature: bytes) -> Call[wire.Progress]:
     """Return the call that submits a recovery share."""
     body = wire.RecoverBody(Secret(encrypted_share), signature)
     return Call(_post("/api/v2/recover", _json(body)), _data(wire.Progress))

@@ -367,7 +367,7 @@ def recovery_offer(session: Session) -> Steps[wire.Offer]:
 
 def recover(session: Session, encrypted_share: bytes, signature: bytes) -> Steps[wire.Progress]:
     """Submit a share, encrypted to the key of ``recovery_offer``, with its signature."""
-    return (yield from carry(session, calls.handing_in(encrypted_share, signature)))
+    return (yield from carry(session, calls.submitting_share(encrypted_share, signature)))
 
 
 def recover_with(
