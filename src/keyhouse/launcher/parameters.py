@@ -20,7 +20,7 @@ class Delivered(msgspec.Struct, frozen=True):
     argv: tuple[str, ...]  # complete, argv[0] first; empty: not in the manifest
 
 
-def checked(
+def check_parameters(
     files: Mapping[str, bytes], env: Mapping[str, bytes], argv: tuple[str, ...]
 ) -> Delivered:
     """Return the parameters if a program can receive them unchanged.

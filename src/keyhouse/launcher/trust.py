@@ -118,9 +118,9 @@ def require_answer(
     ``served`` is the peer's certificate in the handshake. ``who`` and ``kind`` are the requested
     UUID and marble type.
     """
-    [root] = _delivered(env, _COORDINATOR_ROOT, 1)
-    [marble_root] = _delivered(env, _ROOT, 1)
-    leaf, intermediate = _delivered(env, _LEAF_CHAIN, _CHAIN)
+    [root] = _certificates_in(env, _COORDINATOR_ROOT, 1)
+    [marble_root] = _certificates_in(env, _ROOT, 1)
+    leaf, intermediate = _certificates_in(env, _LEAF_CHAIN, _CHAIN)
     if anchor is not None:
         _require(_equal(_der(root), anchor.root), "the delivered root is not the trusted root")
         same = anchor.intermediate is None or _equal(_der(intermediate), anchor.intermediate)
@@ -163,7 +163,9 @@ def _require_twins(marble_root: x509.Certificate, intermediate: x509.Certificate
     )
 
 
-def _delivered(env: Mapping[str, Secret], name: str, count: int) -> Sequence[x509.Certificate]:
+def _certificates_in(
+    env: Mapping[str, Secret], name: str, count: int
+) -> Sequence[x509.Certificate]:
     value = env.get(name)
     try:
         found = x509.load_pem_x509_certificates(value.reveal()) if value is not None else []

@@ -39,13 +39,13 @@ def own_uuid(path: str) -> uuid.UUID:
     """
     try:
         try:
-            return _kept(path)
+            return _read_existing(path)
         except FileNotFoundError:
             pass
         try:
-            return _made(path)
+            return _create(path)
         except FileExistsError:  # another process was faster, or a symbolic link is broken
-            return _kept(path)
+            return _read_existing(path)
     except ValueError as error:
         raise LaunchRefusedError(
             f"the UUID file {path} cannot be used: it {error}",
@@ -58,7 +58,7 @@ def own_uuid(path: str) -> uuid.UUID:
         ) from None
 
 
-def _kept(path: str) -> uuid.UUID:
+def _read_existing(path: str) -> uuid.UUID:
     with open(path, "rb", opener=without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError("is not a regular file")
@@ -68,7 +68,7 @@ def _kept(path: str) -> uuid.UUID:
     return read_uuid(text)
 
 
-def _made(path: str) -> uuid.UUID:
+def _create(path: str) -> uuid.UUID:
     fresh = uuid.UUID(bytes=os.urandom(16), version=4)
     create_file(path, str(fresh).encode("ascii"))
     with suppress(OSError):  # some file systems cannot sync a directory
