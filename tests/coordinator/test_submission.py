@@ -18,7 +18,7 @@ from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import Witness
 from keyhouse.transparency.tiles import Tile
 from keyhouse.transparency.tree import Frontier, leaf_hash, require_consistent
-from keyhouse.witnesses.told import Cosigned, OtherSize, Told
+from keyhouse.witnesses.answers import Cosigned, OtherSize, WitnessAnswer
 
 SIZE = 300
 LEAVES = [b"leaf %d" % number for number in range(SIZE)]
@@ -41,7 +41,7 @@ class Peer:
 
     async def add_checkpoint(
         self, witness: Witness, old: int, proof: Sequence[bytes], note: bytes
-    ) -> Told:
+    ) -> WitnessAnswer:
         assert witness is WITNESS
         if 0 < old < SIZE:
             roots = frontier(old).root, frontier(SIZE).root

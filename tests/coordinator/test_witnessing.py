@@ -15,7 +15,7 @@ from keyhouse.coordinator.witnessing.task import EXTRA_SECONDS, HURRIED_EXTRA_SE
 from keyhouse.manifest import Anchored
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import Witness
-from keyhouse.witnesses.told import Cosigned, Told
+from keyhouse.witnesses.answers import Cosigned, WitnessAnswer
 
 COSIGNERS = {f"W{number}": Cosigner.ed25519(f"w{number}.example") for number in range(3)}
 MUTE = "W2"
@@ -27,7 +27,7 @@ class Peers:
 
     async def add_checkpoint(
         self, witness: Witness, old: int, proof: Sequence[bytes], note: bytes
-    ) -> Told:
+    ) -> WitnessAnswer:
         del old, proof
         if witness.name == MUTE:
             await asyncio.Event().wait()

@@ -14,8 +14,8 @@ from keyhouse.transparency.keys import ANSWER_BYTES, ED25519, VerifierKey, cosig
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import Witness
 from keyhouse.transparency.tree import consistency_proof
+from keyhouse.witnesses.answers import Contradicts, Cosigned, OtherSize, WitnessAnswer
 from keyhouse.witnesses.client import WitnessClient, WitnessUnavailableError
-from keyhouse.witnesses.told import Contradicts, Cosigned, OtherSize, Told
 
 TREE = Tree(20)
 KEY = Ed25519PrivateKey.generate()
@@ -34,8 +34,8 @@ def _peer() -> Iterator[Peer]:
         yield peer
 
 
-def ask(peer: Peer, old: int, proof: list[bytes], sent: SignedNote, url: str = "") -> Told:
-    async def asked() -> Told:
+def ask(peer: Peer, old: int, proof: list[bytes], sent: SignedNote, url: str = "") -> WitnessAnswer:
+    async def asked() -> WitnessAnswer:
         witness = Witness("W", peer.cosigner.verifier, url or peer.url)
         async with WitnessClient() as client:
             return await client.add_checkpoint(witness, old, proof, sent.encode())

@@ -57,7 +57,7 @@ def read_mesh_address(text: str) -> Address:
     return read_address(text, port=WORKLOAD_API_PORT, refused=LaunchRefusedError)
 
 
-async def activate(request: Request, anchor: Anchor | None, timeout: float) -> Delivered:  # noqa: ASYNC109 grpclib is told it, too
+async def activate(request: Request, anchor: Anchor | None, timeout: float) -> Delivered:  # noqa: ASYNC109 grpclib gets the timeout, too
     """Return the parameters that the coordinator delivers to ``request``, after all checks.
 
     ``anchor`` is the deployment to trust; None trusts any peer. ``timeout`` is the total in

@@ -20,7 +20,7 @@ from keyhouse.base.services import AnswerUnusableError, ServiceClient, content_o
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import ANSWER_BYTES
 from keyhouse.transparency.policy import Witness
-from keyhouse.witnesses.told import Contradicts, Cosigned, OtherSize, Told
+from keyhouse.witnesses.answers import Contradicts, Cosigned, OtherSize, WitnessAnswer
 
 PATIENCE: Final = 5.0
 """Seconds to wait for an answer."""
@@ -51,7 +51,7 @@ class WitnessClient(ServiceClient):
 
     async def add_checkpoint(
         self, witness: Witness, old: int, proof: Sequence[bytes], note: bytes
-    ) -> Told:
+    ) -> WitnessAnswer:
         """Submit ``note`` to ``witness``; return its answer.
 
         ``old`` is the size of the witness's checkpoint, and ``proof`` proves that ``note``
@@ -76,7 +76,7 @@ class WitnessClient(ServiceClient):
         except (httpx.HTTPError, httpx.StreamError, ssl.SSLError, OSError):
             raise WitnessUnavailableError("it is unreachable, or ended the connection") from None
 
-    async def _post(self, url: str, body: bytes) -> Told:
+    async def _post(self, url: str, body: bytes) -> WitnessAnswer:
         async with self.asked("POST", url, body) as response:
             status = response.status_code
             if status not in {_COSIGNED, _OTHER_SIZE, _CONTRADICTS}:

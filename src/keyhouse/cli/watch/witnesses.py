@@ -12,10 +12,10 @@ from keyhouse.client import Coordinator
 from keyhouse.client.public_log import LogCheckpoint
 from keyhouse.transparency.keys import VerifierKey
 from keyhouse.transparency.policy import Witness
+from keyhouse.witnesses.answers import Contradicts, OtherSize, WitnessAnswer
 from keyhouse.witnesses.client import WitnessClient, WitnessUnavailableError
-from keyhouse.witnesses.told import Contradicts, OtherSize, Told
 
-_Answer = Told | WitnessUnavailableError
+_Answer = WitnessAnswer | WitnessUnavailableError
 
 
 class Asked(NamedTuple):

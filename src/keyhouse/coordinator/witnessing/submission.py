@@ -20,7 +20,7 @@ from keyhouse.transparency.note import Signature, SignedNote
 from keyhouse.transparency.policy import Policy, Witness
 from keyhouse.transparency.tiles import nodes_of, tiles_read
 from keyhouse.transparency.tree import Nodes, consistency_proof, require_consistent, root_of
-from keyhouse.witnesses.told import Contradicts, Cosigned, OtherSize, Told
+from keyhouse.witnesses.answers import Contradicts, Cosigned, OtherSize, WitnessAnswer
 
 MOST_RETRIES: Final = 4
 """Maximum of repeated submissions to a witness that knows another size.
@@ -34,7 +34,7 @@ class WitnessClient(Protocol):
 
     def add_checkpoint(
         self, witness: Witness, old: int, proof: Sequence[bytes], note: bytes
-    ) -> Awaitable[Told]:
+    ) -> Awaitable[WitnessAnswer]:
         """Return the answer of ``witness``. Raises ``UnavailableError``."""
         ...
 
@@ -87,7 +87,7 @@ class Submission:
         except UnavailableError as error:
             return WitnessOutcome(why=error.message)
 
-    def _outcome(self, answer: Told, key: VerifierKey) -> WitnessOutcome:
+    def _outcome(self, answer: WitnessAnswer, key: VerifierKey) -> WitnessOutcome:
         match answer:
             case Cosigned(lines):
                 try:
@@ -103,7 +103,7 @@ class Submission:
             case _:
                 return WitnessOutcome(why="it answers with a new size each time")
 
-    async def _submit(self, witness: Witness, old: int, client: WitnessClient) -> Told:
+    async def _submit(self, witness: Witness, old: int, client: WitnessClient) -> WitnessAnswer:
         proof = await self._proof(old)
         return await client.add_checkpoint(witness, old, proof, self.note.encode())
 

@@ -19,4 +19,4 @@ class Contradicts(msgspec.Struct, frozen=True):
     """The witness states that the checkpoint does not continue its own checkpoint."""
 
 
-Told = Cosigned | OtherSize | Contradicts
+WitnessAnswer = Cosigned | OtherSize | Contradicts
