@@ -101,7 +101,7 @@ def read_evidence(raw: bytes) -> Evidence:
     if len(raw) > MOST_BYTES:
         raise _refused(f"it has more than {MOST_BYTES} bytes")
     if raw.startswith(_GZIP):
-        raw = _expanded(raw)
+        raw = _expand(raw)
     try:
         evidence = _DECODER.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the text quotes content
@@ -114,7 +114,7 @@ def read_evidence(raw: bytes) -> Evidence:
     return evidence
 
 
-def _expanded(raw: bytes) -> bytes:
+def _expand(raw: bytes) -> bytes:
     """Return the content of ``raw``, one gzip member.
 
     The first pass stores nothing. So a decompression bomb is refused with the memory of one piece,

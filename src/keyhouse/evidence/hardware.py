@@ -78,7 +78,7 @@ def vouched_start(
     if not leaf.collateral:
         return (Gap.START_WITHOUT_COLLATERAL,)
     collateral = _object(objects, "the collateral", leaf.collateral)
-    verdict, gaps = _judged(quote, collateral, pins, leaf, time)
+    verdict, gaps = _verify_quote(quote, collateral, pins, leaf, time)
     instance = bytes.fromhex(leaf.instance)
     require_report_data(verdict.report_data, start_report_data(root, instance, *before))
     if _code_of(leaf) != _code_of(verdict):
@@ -93,7 +93,7 @@ def vouched_start(
     return gaps
 
 
-def _judged(
+def _verify_quote(
     quote: bytes, collateral: bytes, pins: Pins, leaf: Started, time: datetime | None
 ) -> tuple[attestation.Verdict, tuple[Gap, ...]]:
     """Return the verdict on a start's quote, at the witnesses' time if its collateral permits.

@@ -137,7 +137,7 @@ def members_of(raw: bytes) -> Members:
         ) from None
 
 
-def signed_by(certificate: bytes, raw: bytes, leaf: Decided) -> Approval:
+def verify_approval(certificate: bytes, raw: bytes, leaf: Decided) -> Approval:
     """Return the approval in ``raw``, signed for ``leaf`` by the key of ``certificate`` (DER).
 
     The function does not compare the approval's log, base and head. Raises ``LogInvalidError`` and

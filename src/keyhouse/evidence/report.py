@@ -10,7 +10,7 @@ import msgspec
 
 from keyhouse.evidence.gaps import Claim, Gap
 from keyhouse.evidence.verify import Judged, Outcome, Verified
-from keyhouse.evidence.wording import CLAIMED, listed, text_of
+from keyhouse.evidence.wording import CLAIMED, joined_names, text_of
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import Leaf, object_name
 
@@ -204,8 +204,8 @@ def _of_many(kind: str, some: Sequence[Judged]) -> str:
         if isinstance(judged.leaf, leaves.SecretsUploaded)
         for each in judged.leaf.uploads
     ]
-    users = listed(dict.fromkeys(each.user for each in uploads))
-    names = listed(dict.fromkeys(name for each in uploads for name in each.names))
+    users = joined_names(dict.fromkeys(each.user for each in uploads))
+    names = joined_names(dict.fromkeys(name for each in uploads for name in each.names))
     return f"{users} uploaded: {names}"
 
 
@@ -258,7 +258,7 @@ def _moment(judged: Judged) -> datetime | None:
 
 def entry_numbers(entries: Sequence[int]) -> str:
     """Return numbers of entries, with ranges for consecutive numbers."""
-    return ("entries " if len(entries) > 1 else "entry ") + listed(_ranges(entries))
+    return ("entries " if len(entries) > 1 else "entry ") + joined_names(_ranges(entries))
 
 
 def _ranges(entries: Sequence[int]) -> Iterator[str]:

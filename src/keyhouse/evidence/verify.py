@@ -31,7 +31,7 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import quoted
 from keyhouse.base.progress import advance, begin
 from keyhouse.evidence.bundle import Evidence, Hidden
-from keyhouse.evidence.continuation import LogEnd, continued
+from keyhouse.evidence.continuation import LogEnd, continue_from
 from keyhouse.evidence.errors import EvidenceRefusedError, HistoryRefusedError, Step, refused_at
 from keyhouse.evidence.gaps import Claim, Gap
 from keyhouse.evidence.hardware import vouched_head, vouched_start
@@ -59,7 +59,7 @@ from keyhouse.transparency.leaf import (
 )
 from keyhouse.transparency.root_signature import LOG_KEY_CONTEXT, is_signed_by_root
 
-_TOLD: Final = 1000  # entries between two reports of the progress
+_PROGRESS_STEP: Final = 1000  # entries between two reports of the progress
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
@@ -195,7 +195,7 @@ def examine(evidence: Evidence, pins: Pins | None, *before: Evidence) -> Verifie
     head = None if pins is None else vouched_head(evidence, pins, milestones[-1])
     if pins is not None and pins.policy is None:
         gaps.append(Gap.NO_WITNESSES)
-    entries = _history(evidence, _followed(evidence, key, milestones, tree, pins, old))
+    entries = _history(evidence, _follow_entries(evidence, key, milestones, tree, pins, old))
     if not entries[-1].after.intermediate:
         gaps.append(Gap.INTERMEDIATE_UNKNOWN)
     found = dict.fromkeys(gaps, ()) | _numbered(each.gaps for each in entries)
@@ -282,15 +282,15 @@ def _log_key(evidence: Evidence) -> VerifierKey:
     return key
 
 
-def _history(evidence: Evidence, followed: Iterator[Judged]) -> tuple[Judged, ...]:
+def _history(evidence: Evidence, judged_entries: Iterator[Judged]) -> tuple[Judged, ...]:
     """Step 7. Return all entries after their steps."""
     begin("following the history", len(evidence.entries))
     found: list[Judged] = []
     try:
-        for judged in followed:
+        for judged in judged_entries:
             found.append(judged)
-            if len(found) % _TOLD == 0:
-                advance(_TOLD)
+            if len(found) % _PROGRESS_STEP == 0:
+                advance(_PROGRESS_STEP)
         require_whole(found[-1].after)
     except (LogInvalidError, HistoryRefusedError, RefusedError) as error:
         place = f"entry {len(found)}" if len(found) < len(evidence.entries) else "the end"
@@ -304,7 +304,7 @@ def _history(evidence: Evidence, followed: Iterator[Judged]) -> tuple[Judged, ..
     return tuple(found)
 
 
-def _followed(
+def _follow_entries(
     evidence: Evidence,
     key: VerifierKey,
     milestones: tuple[Milestone, ...],
@@ -327,7 +327,7 @@ def _followed(
             leaf = read_leaf(entry)
             step = follow(history, leaf, log)
             if end is not None and isinstance(leaf, LogBegun):
-                step = continued(end, leaf, step)
+                step = continue_from(end, leaf, step)
         history, gaps = step.history, step.gaps
         if isinstance(leaf, Started):
             before = index, tree.root(index)
