@@ -59,14 +59,14 @@ def _pinned_anchor(path: Path | None) -> Anchor | None:
 
 def _proven_anchor(settings: RunSettings, pinned: Anchor | None, seconds: float) -> Anchor:
     coordinator = _verified_coordinator(settings, seconds)
-    found = Anchor(coordinator.root_der, coordinator.intermediate_der)
-    if pinned is not None and not _same(pinned, found):
+    anchor = Anchor(coordinator.root_der, coordinator.intermediate_der)
+    if pinned is not None and not _same(pinned, anchor):
         raise CoordinatorNotTrustedError(
             "the coordinator is not trusted: its quote verifies, but its deployment is not that of"
             f" {settings.root_certificate}",
             hint="a new deployment has a new root: update the file",
         )
-    return found
+    return anchor
 
 
 def _verified_coordinator(settings: RunSettings, seconds: float) -> "TrustedCoordinator":
@@ -141,9 +141,9 @@ def _named(path: Path) -> Iterator[None]:
         raise
 
 
-def _same(pinned: Anchor, found: Anchor) -> bool:
-    same_root = hmac.compare_digest(pinned.root, found.root)
-    return same_root and pinned.intermediate in {None, found.intermediate}
+def _same(pinned: Anchor, anchor: Anchor) -> bool:
+    same_root = hmac.compare_digest(pinned.root, anchor.root)
+    return same_root and pinned.intermediate in {None, anchor.intermediate}
 
 
 def _default_client_api(coordinator: str) -> str:
@@ -162,12 +162,12 @@ def simulated_identity(path: Path | None) -> "Measurements | VmIdentity | None":
 
     if path is None:
         return None
-    found = read_expected_identity(read_named_file(path, _LARGEST, LaunchRefusedError))
-    if found.vm is not None:
-        return found.vm
+    identity = read_expected_identity(read_named_file(path, _LARGEST, LaunchRefusedError))
+    if identity.vm is not None:
+        return identity.vm
     return Measurements(
-        unique_id=found.unique_id or _UNSET,
-        signer_id=found.signer_id or _UNSET,
-        product_id=found.product_id,
-        security_version=found.security_version,
+        unique_id=identity.unique_id or _UNSET,
+        signer_id=identity.signer_id or _UNSET,
+        product_id=identity.product_id,
+        security_version=identity.security_version,
     )

@@ -50,10 +50,10 @@ def _seconds(value: str, _source: str) -> float:
 
 def _log_format(value: str, source: str) -> str:
     """Return "json" or "text". Any other word in a variable counts as "text"."""
-    found = value.casefold()
-    if source == "--log-format" and found not in {"text", "json"}:
+    word = value.casefold()
+    if source == "--log-format" and word not in {"text", "json"}:
         raise SettingRefusedError("--log-format has an invalid value", hint="one of: text, json")
-    return "json" if found == "json" else "text"
+    return "json" if word == "json" else "text"
 
 
 RUN_SETTINGS: Final = (

@@ -24,12 +24,12 @@ def read_uuid(text: bytes) -> uuid.UUID:
 
     Raises ``ValueError`` for any other text, and for the nil UUID.
     """
-    found = uuid_of(text.decode("ascii", "replace").strip())
-    if found is None:
+    value = uuid_of(text.decode("ascii", "replace").strip())
+    if value is None:
         raise ValueError("is not a UUID")
-    if found.int == 0:
+    if value.int == 0:
         raise ValueError("is the nil UUID")
-    return found
+    return value
 
 
 def own_uuid(path: str) -> uuid.UUID:
