@@ -117,9 +117,9 @@ def _continued(notes: Sequence[str], tree: WholeTree, last: Checkpoint) -> Itera
     No checkpoint is repeated, and of each size there are at most as many as a verifier accepts.
     """
     known = dict.fromkeys(notes)
-    found = [(Checkpoint.read(SignedNote.read(each.encode()).text), each) for each in known]
+    checkpoints = [(Checkpoint.read(SignedNote.read(each.encode()).text), each) for each in known]
     sizes: Counter[int] = Counter()
-    for checkpoint, note in sorted(found, key=lambda each: each[0].size):
+    for checkpoint, note in sorted(checkpoints, key=lambda each: each[0].size):
         sizes[checkpoint.size] += 1
         if checkpoint.origin != last.origin or checkpoint.size > last.size:
             raise LogInvalidError("the earlier checkpoints are of another log, or of a larger one")

@@ -85,10 +85,10 @@ class Members:
 
         Raises ``HistoryRefusedError`` unless this is a package with a security version.
         """
-        found = self.manifest.packages.get(self._resources.get(package, ""))
-        if found is None or found.security_version is None:
+        definition = self.manifest.packages.get(self._resources.get(package, ""))
+        if definition is None or definition.security_version is None:
             raise HistoryRefusedError(f"{quoted(package)} is not a package with a security version")
-        return found.security_version
+        return definition.security_version
 
     def require_holders(self, names: Iterable[str]) -> None:
         """Raise ``HistoryRefusedError`` unless all ``names`` have a recovery key."""
@@ -101,12 +101,12 @@ class Members:
 
         Raises ``HistoryRefusedError`` unless the manifest has exactly this user.
         """
-        found = self._certificates.get((user, certificate))
-        if found is None:
+        known = self._certificates.get((user, certificate))
+        if known is None:
             raise HistoryRefusedError(
                 f"the manifest in force has no user {quoted(user)} with this certificate"
             )
-        return found
+        return known
 
     def require_allowed(self, user: str, action: Action, resources: Iterable[str] = ()) -> None:
         """Raise ``HistoryRefusedError`` unless ``user`` has ``action`` on all of ``resources``.
@@ -145,15 +145,15 @@ def verify_approval(certificate: bytes, raw: bytes, leaf: Decided) -> Approval:
     """
     signed = SignedApproval.read(raw)
     signed.verify(certificate)
-    found = signed.approval
+    approval = signed.approval
     wanted = {"decision": _DECISIONS[type(leaf)], "user": leaf.user}
     if not isinstance(leaf, leaves.PackagesUpdated):
         wanted["manifest"] = leaf.manifest
     if not isinstance(leaf, leaves.UpdateCancelled):
         wanted["plan"] = leaf.plan
-    if any(getattr(found, field) != value for field, value in wanted.items()):
+    if any(getattr(approval, field) != value for field, value in wanted.items()):
         raise HistoryRefusedError("the user signed a different decision")
-    return found
+    return approval
 
 
 def require_head(

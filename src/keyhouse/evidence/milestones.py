@@ -67,10 +67,10 @@ def milestones_of(
     notes = [*_continued(evidence, key, tree)]
     if not notes or notes[-1][1].size != tree.size:
         raise EvidenceRefusedError(Step.TREE, "the last checkpoint is not over all entries")
-    found = [_witnessed(note, checkpoint, key, pins) for note, checkpoint in notes]
-    _require_rising(found)
-    _require_quorum(found[-1], pins)
-    return tuple(found)
+    milestones = [_witnessed(note, checkpoint, key, pins) for note, checkpoint in notes]
+    _require_rising(milestones)
+    _require_quorum(milestones[-1], pins)
+    return tuple(milestones)
 
 
 def _continued(

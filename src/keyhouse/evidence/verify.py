@@ -198,9 +198,9 @@ def examine(evidence: Evidence, pins: Pins | None, *before: Evidence) -> Verifie
     entries = _history(evidence, _follow_entries(evidence, key, milestones, tree, pins, old))
     if not entries[-1].after.intermediate:
         gaps.append(Gap.INTERMEDIATE_UNKNOWN)
-    found = dict.fromkeys(gaps, ()) | _numbered(each.gaps for each in entries)
+    numbered_gaps = dict.fromkeys(gaps, ()) | _numbered(each.gaps for each in entries)
     claims = _numbered(each.claims for each in entries)
-    return Verified(evidence, pins, milestones, head, entries, found, claims, old)
+    return Verified(evidence, pins, milestones, head, entries, numbered_gaps, claims, old)
 
 
 def _examined_before(before: tuple[Evidence, ...], pins: Pins | None) -> Verified:
@@ -218,11 +218,11 @@ _T = TypeVar("_T")
 
 def _numbered(each: Iterable[tuple[_T, ...]]) -> dict[_T, tuple[int, ...]]:
     """Return all values of the entries, each with the numbers of its entries."""
-    found: dict[_T, list[int]] = {}
+    numbered: dict[_T, list[int]] = {}
     for index, several in enumerate(each):
         for one in several:
-            found.setdefault(one, []).append(index)
-    return {one: tuple(numbers) for one, numbers in found.items()}
+            numbered.setdefault(one, []).append(index)
+    return {one: tuple(numbers) for one, numbers in numbered.items()}
 
 
 def _deployment(evidence: Evidence, pins: Pins | None, old: Verified | None) -> list[Gap]:
@@ -285,23 +285,23 @@ def _log_key(evidence: Evidence) -> VerifierKey:
 def _history(evidence: Evidence, judged_entries: Iterator[Judged]) -> tuple[Judged, ...]:
     """Step 7. Return all entries after their steps."""
     begin("following the history", len(evidence.entries))
-    found: list[Judged] = []
+    entries: list[Judged] = []
     try:
         for judged in judged_entries:
-            found.append(judged)
-            if len(found) % _PROGRESS_STEP == 0:
+            entries.append(judged)
+            if len(entries) % _PROGRESS_STEP == 0:
                 advance(_PROGRESS_STEP)
-        require_whole(found[-1].after)
+        require_whole(entries[-1].after)
     except (LogInvalidError, HistoryRefusedError, RefusedError) as error:
-        place = f"entry {len(found)}" if len(found) < len(evidence.entries) else "the end"
+        place = f"entry {len(entries)}" if len(entries) < len(evidence.entries) else "the end"
         problem = f"{place}: {error.message}"
         raise EvidenceRefusedError(Step.HISTORY, problem, hint=error.hint) from None
-    last = found[-1].after.intermediate
+    last = entries[-1].after.intermediate
     if last and last != object_name(evidence.intermediate):
         raise EvidenceRefusedError(
             Step.HISTORY, "the intermediate certificate is not in force at the end"
         )
-    return tuple(found)
+    return tuple(entries)
 
 
 def _follow_entries(
