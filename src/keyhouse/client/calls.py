@@ -239,11 +239,11 @@ def reading_secrets(names: Sequence[str]) -> Call[dict[str, wire.SecretObject]]:
 
 def writing_secrets(uploads: Mapping[str, UserSecret]) -> Call[None]:
     """Return the call that sets secrets by name. Empty fields are not sent."""
-    given = {_text(name): _upload(name, upload) for name, upload in uploads.items()}
+    secrets = {_text(name): _upload(name, upload) for name, upload in uploads.items()}
     return Call(
-        _post("/api/v2/secrets", _json(wire.SecretsBody(given))),
+        _post("/api/v2/secrets", _json(wire.SecretsBody(secrets))),
         answers.require_success,
-        Old(_post("/secrets", _json(given)), answers.require_success),
+        Old(_post("/secrets", _json(secrets)), answers.require_success),
     )
 
 

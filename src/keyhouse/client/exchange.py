@@ -118,9 +118,9 @@ def _begin(session: Session, call: Call[T]) -> Steps[Memories]:
     Raises ``TrustError`` for a call that must wait until witnesses have seen the log, or until the
     first manifest is compared. By now the coordinator may enforce anyone's manifest.
     """
-    asked = f"{call.request.method} {call.request.path}"
+    endpoint = f"{call.request.method} {call.request.path}"
     trusted = session.trusted
-    if (trusted.is_unwitnessed or trusted.is_without_line) and not _UNWITNESSED.fullmatch(asked):
+    if (trusted.is_unwitnessed or trusted.is_without_line) and not _UNWITNESSED.fullmatch(endpoint):
         missing = (
             "no witness has seen it" if trusted.is_unwitnessed else "no first manifest was compared"
         )

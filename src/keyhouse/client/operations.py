@@ -321,9 +321,9 @@ def secrets(session: Session, names: Sequence[str]) -> Steps[dict[str, wire.Secr
     """
     if isinstance(names, str):
         raise TypeError(f"the names must be a list: secrets([{shown(names)!r}])")
-    asked = tuple(names)
-    values = yield from carry(session, calls.reading_secrets(asked))
-    if set(values) != set(asked):
+    requested = tuple(names)
+    values = yield from carry(session, calls.reading_secrets(requested))
+    if set(values) != set(requested):
         raise TrustError("the answer does not have exactly the requested secrets")
     return values
 
@@ -397,9 +397,9 @@ def _in_force(session: Session) -> Steps[bytes]:
     return (yield from manifest(session)).manifest
 
 
-def _same(digest: str, given: str) -> bool:
-    """Return whether ``given``, in any case, equals ``digest``, which is in lower case."""
-    one, other = (text.encode("utf-8", "surrogatepass") for text in (digest, given.lower()))
+def _same(digest: str, candidate: str) -> bool:
+    """Return whether ``candidate``, in any case, equals ``digest``, which is in lower case."""
+    one, other = (text.encode("utf-8", "surrogatepass") for text in (digest, candidate.lower()))
     return hmac.compare_digest(one, other)
 
 

@@ -100,17 +100,17 @@ def _verify_quote(
 
     For expired collateral, the verdict is at the claimed time, with a gap.
     """
-    verifier, given = (
+    verifier, bundle = (
         attestation.Verifier(pins.vendor_root),
         attestation.read_collateral(collateral),
     )
     claimed = date_of(leaf.time // 1_000_000)
     try:
-        return verifier.verify(quote, given, time or claimed), ()
+        return verifier.verify(quote, bundle, time or claimed), ()
     except attestation.QuoteRefusedError as error:  # witnesses may have seen the start much later
         if error.reason is not attestation.QuoteProblem.EXPIRED or time is None:
             raise
-        return verifier.verify(quote, given, min(claimed, time)), (Gap.START_AT_CLAIMED_TIME,)
+        return verifier.verify(quote, bundle, min(claimed, time)), (Gap.START_AT_CLAIMED_TIME,)
 
 
 def _object(objects: Callable[[str], bytes | None], what: str, name: str) -> bytes:

@@ -113,13 +113,13 @@ class Members:
 
         Positive results are cached, because logs have many uploads of the same secrets.
         """
-        asked = (user, action, tuple(resources))
-        if asked in self._allowed:
+        request = (user, action, tuple(resources))
+        if request in self._allowed:
             return
-        names = [self._resources.get(each, "") for each in asked[2]]
+        names = [self._resources.get(each, "") for each in request[2]]
         if "" in names or not self._permissions.allows(self._users[user], action, names):
             raise HistoryRefusedError(f"{quoted(user)} has no permission {action} for this")
-        self._allowed.add(asked)
+        self._allowed.add(request)
 
 
 @lru_cache(maxsize=16)

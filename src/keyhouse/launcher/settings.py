@@ -186,8 +186,8 @@ def read_run_settings(arguments: Sequence[str], environment: Mapping[str, str]) 
     Raises ``SettingRefusedError`` for an invalid value, ``SettingMisusedError`` for wrong usage.
     """
     flags, words = _halves(arguments)
-    given = read_flags(RUN_SETTINGS, flags, usage=_USAGE, about=_ABOUT, word=_BEFORE_PROGRAM)
-    values = read_values(RUN_SETTINGS, given, environment)
+    options = read_flags(RUN_SETTINGS, flags, usage=_USAGE, about=_ABOUT, word=_BEFORE_PROGRAM)
+    values = read_values(RUN_SETTINGS, options, environment)
     _require_trust(values)
     # Hardware measures its own identity: there the flag can only be a mistake.
     if values["simulated_identity"] and values["platform"] != "simulation":

@@ -45,8 +45,8 @@ def _lane(lane: Lane, y: int) -> tuple[Html, Html]:
 
 
 def _end(x: int, height: int, anchor: str, time: datetime) -> Html:
-    given = {"x": str(x), "y": str(height - 8), "font_size": "12", "text_anchor": anchor}
-    return element("text", f"{in_words(time)} UTC", **given)
+    position = {"x": str(x), "y": str(height - 8), "font_size": "12", "text_anchor": anchor}
+    return element("text", f"{in_words(time)} UTC", **position)
 
 
 def _dots(row: Row, lanes: dict[Lane, int], first: datetime, last: datetime) -> Iterator[Html]:
