@@ -21,8 +21,8 @@ from keyhouse.wire.secret_types import UserSecret
 
 T = TypeVar("T")
 
-_LARGE: Final = 64 << 20
-_LARGEST: Final = 2**64 - 1
+_LARGE: Final = 64 << 20  # bytes of an answer with manifests, logs or secrets
+_LARGEST: Final = 2**64 - 1  # counters are unsigned 64-bit numbers
 UPDATE: Final = "/api/v2/update"
 ACKNOWLEDGE: Final = "/api/v2/update-manifest"
 

@@ -13,7 +13,7 @@ SHORT: Final = 16
 CLAIMED: Final = ", claimed by the coordinator"
 """The end of a text about an event without a user's signature."""
 
-_MOST_NAMES: Final = 12
+_MOST_NAMES: Final = 12  # names in one text; the rest is counted
 
 
 def text_of(leaf: Leaf, before: History | None) -> str:  # noqa: C901, PLR0911 a case each

@@ -19,7 +19,7 @@ T = TypeVar("T")
 _LARGE: Final = 1 << 20
 """The least bytes of a request's body for a report of the progress."""
 
-_PIECE: Final = 1 << 16
+_PIECE: Final = 1 << 16  # bytes between two reports of the progress
 
 
 class Connection:

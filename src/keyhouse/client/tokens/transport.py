@@ -126,6 +126,7 @@ def _errors_of_httpx() -> Iterator[None]:
         raise getattr(httpx, type(error).__name__)(str(error)) from error
 
 
+# Bytes of the program's messages in one read.
 _PIECE: Final = 4096
 # Seconds without a call, as in httpx.
 _KEPT: Final = 5.0
