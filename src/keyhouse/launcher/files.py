@@ -9,8 +9,9 @@
    file is replaced and never overwritten. So another link to it, or an open descriptor, does not
    see the new content.
 5. If one file fails, or the program cannot be started, the written files are removed: a failed
-   start leaves no secret. The caller defers signals meanwhile. Otherwise an exception of a handler
-   between the creation of a file and its record here would leave that file.
+   start leaves no secret, except a key that Gramine has received. The caller defers signals
+   meanwhile. Otherwise an exception of a handler between the creation of a file and its record here
+   would leave that file.
 """
 
 import os
