@@ -124,7 +124,10 @@ class Contexts(msgspec.Struct, frozen=True):
 
 
 class NamedContext(msgspec.Struct, frozen=True):
-    """A context with its name. ``is_implied``: the caller named none, so this is the current."""
+    """A context with its name.
+
+    ``is_implied``: no name was given, so the current context applies.
+    """
 
     name: str
     context: Context

@@ -64,7 +64,7 @@ def carry_and_keep(
 ) -> Steps[T]:
     """Return the result of ``call``. Its shares are kept first, then the memory is checked.
 
-    The coordinator gives the shares only once. An unwritable memory must not lose them.
+    The answer with the shares comes only once, so an unwritable memory must not lose the answer.
     """
     known = yield from _begin(session, call)
     answer, read = yield from _either(session, call, known)

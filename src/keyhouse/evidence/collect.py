@@ -130,7 +130,7 @@ def _continued(notes: Sequence[str], tree: WholeTree, last: Checkpoint) -> Itera
 
 
 def _object(parts: Parts, leaf: leaves.Leaf, name: str) -> bytes | None:
-    """Return the object ``name`` of ``leaf``, or None for a missing manifest that is not public."""
+    """Return the object ``name`` of ``leaf``, or None for a missing manifest that is optional."""
     path = f"object/{name}"
     public = getattr(leaf, "public", None)  # only in leaves with a manifest
     is_manifest = public is not None and name == getattr(leaf, "manifest", "")

@@ -22,8 +22,8 @@ from keyhouse.transparency.leaf import Started
 def vouched_head(evidence: Evidence, pins: Pins, last: Milestone) -> attestation.Verdict:
     """Return the verdict on the quote of the last checkpoint, which must have the pinned code.
 
-    The quote is judged at the witnesses' time. Without witnesses the time is ``made``, which must
-    not be in the future of the verifier's clock. Raises ``EvidenceRefusedError``.
+    The quote is judged at the witnesses' time, or without witnesses at ``made``. This time may be
+    at most ``LATE`` after the verifier's clock. Raises ``EvidenceRefusedError``.
     """
     head = evidence.head
     with refused_at(Step.HARDWARE):
@@ -98,7 +98,7 @@ def _verify_quote(
 ) -> tuple[attestation.Verdict, tuple[Gap, ...]]:
     """Return the verdict on a start's quote, at the witnesses' time if its collateral permits.
 
-    For expired collateral, the verdict is at the claimed time, with a gap.
+    For expired collateral, the verdict is at the claimed time if it is earlier, with a gap.
     """
     verifier, bundle = (
         attestation.Verifier(pins.vendor_root),

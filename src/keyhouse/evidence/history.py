@@ -6,7 +6,7 @@ continue later. A contradiction is refused. A leaf that depends on data outside 
 
 1. The log begins once, with this origin, root and key. Then comes the first manifest, unless the
    deployment is older than its log.
-2. Claimed times and positions in the journal never decrease.
+2. Claimed times never decrease, and positions in the journal always increase.
 3. Each ``base`` is the manifest in force. Only one update is pending at a time. Users with the
    right to update agree, with the certificates and the threshold of ``base``. The update takes
    effect as soon as enough users have agreed, and not earlier. Nobody raises versions of packages

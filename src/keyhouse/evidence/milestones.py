@@ -119,7 +119,7 @@ def _witnessed(
 ) -> Milestone:
     """Return the milestone of ``checkpoint``, with the cosigning witnesses of the policy.
 
-    A cosignature later than the verifier's clock does not count.
+    A cosignature more than ``LATE`` after the verifier's clock does not count.
     """
     if pins is None or pins.policy is None:
         return Milestone(checkpoint, note.text)

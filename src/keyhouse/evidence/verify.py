@@ -345,7 +345,7 @@ def _end_of(old: Verified) -> LogEnd:
 
 
 def _late(leaf: Leaf, witnessed: datetime | None) -> tuple[Gap, ...]:
-    """Return a gap if the coordinator claims a time after the witnesses' time."""
+    """Return a gap if the claimed time is more than ``LATE`` after the witnesses' time."""
     if witnessed is None or leaf.time <= (witnessed + LATE).timestamp() * 1_000_000:
         return ()
     return (Gap.CLAIMED_TIME_LATE,)
