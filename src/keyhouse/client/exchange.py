@@ -51,7 +51,7 @@ class Session:
 def carry(session: Session, call: Call[T]) -> Steps[T]:
     """Return the result of ``call``, after a check that its answer continues the memory."""
     known = yield from _begin(session, call)
-    answer, read = yield from _either(session, call, known)
+    answer, read = yield from _in_either_version(session, call, known)
     yield from _check(session, known, answer)
     return _read(session, read, answer)
 
@@ -67,7 +67,7 @@ def carry_and_keep(
     The answer with the shares comes only once, so an unwritable memory must not lose the answer.
     """
     known = yield from _begin(session, call)
-    answer, read = yield from _either(session, call, known)
+    answer, read = yield from _in_either_version(session, call, known)
     try:
         data = _read(session, read, answer)
         if keep is not None:
@@ -78,7 +78,7 @@ def carry_and_keep(
         yield from _check(session, known, answer)
 
 
-def _either(
+def _in_either_version(
     session: Session, call: Call[T], known: Memories
 ) -> Steps[tuple[Answer, Callable[[Answer], T]]]:
     """Return the answer and its reader: of version 1 if the coordinator does not know version 2.

@@ -253,7 +253,7 @@ def verify(
     where, seen = _address(address), list[bytes]()
     rules = Rules(Timeouts.of(timeout), retries)
     with Connection(where, watching_context(seen.append), rules.timeouts) as connection:
-        return connection.run(verifying(where, trust, memory, rules, seen, nonce, now))
+        return connection.run(verification_steps(where, trust, memory, rules, seen, nonce, now))
 
 
 async def verify_async(
@@ -272,7 +272,9 @@ async def verify_async(
     where, seen = _address(address), list[bytes]()
     rules = Rules(Timeouts.of(timeout), retries)
     async with AsyncConnection(where, watching_context(seen.append), rules.timeouts) as connection:
-        return await connection.run(verifying(where, trust, memory, rules, seen, nonce, now))
+        return await connection.run(
+            verification_steps(where, trust, memory, rules, seen, nonce, now)
+        )
 
 
 def parse_address(text: str) -> Address:
@@ -287,7 +289,7 @@ def _address(address: Address | str) -> Address:
     return parse_address(address) if isinstance(address, str) else address
 
 
-def verifying(
+def verification_steps(
     where: Address,
     trust: Trust,
     memory: StateMemory | None,
