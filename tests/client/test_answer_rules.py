@@ -16,7 +16,7 @@ from keyhouse.client.answers import document
 from keyhouse.client.http.retries import Rules
 from keyhouse.client.http.rules import Body
 from keyhouse.client.steps import Answer, Request
-from keyhouse.client.trust import Trust, verifying
+from keyhouse.client.trust import Trust, verification_steps
 from keyhouse.wire.address import Address
 from keyhouse_simulation import SimulatedPlatform, make_machine
 
@@ -64,7 +64,7 @@ def test_a_quote_over_another_number_of_handshakes_is_not_looked_at(handshakes: 
     platform = SimulatedPlatform(make_machine(now))
     trust = Trust(expected=platform.expected_identity, collateral=platform.collateral)
     seen: list[bytes] = []
-    steps = verifying(WHERE, trust, None, Rules(), seen, b"nonce", now)
+    steps = verification_steps(WHERE, trust, None, Rules(), seen, b"nonce", now)
     assert isinstance(next(steps), Request)
     seen.extend([b"a leaf"] * handshakes)
     with pytest.raises(TrustError, match="not come over the connection of its request"):

@@ -25,7 +25,7 @@ CALLS: list[calls.Call[Any]] = [
     calls.reading_activations(7),
     calls.reading_secrets(["a"]),
     calls.writing_secrets({}),
-    calls.handing_in(b"share", b"signature"),
+    calls.submitting_share(b"share", b"signature"),
     calls.signing(b"quote"),
     calls.counting("name", 1),
 ]

@@ -45,7 +45,7 @@ SENT: dict[str, tuple[calls.Call[Any], bytes, msgspec.Struct]] = {
         api.SecretsBody({"a": SecretUpload(key=Secret(b"\x00"))}),
     ),
     "share": (
-        calls.handing_in(b"\x00", b"\x01"),
+        calls.submitting_share(b"\x00", b"\x01"),
         b'{"recoverySecret":"AA==","recoverySecretSignature":"AQ=="}',
         api.RecoverBody(Secret(b"\x00"), b"\x01"),
     ),

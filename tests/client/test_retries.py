@@ -14,7 +14,7 @@ from keyhouse.client import (
     TrustError,
     UnreachableError,
 )
-from keyhouse.client.http.retries import AGAIN, Happened, Rules, exchange, happened, pause_before
+from keyhouse.client.http.retries import AGAIN, Failure, Rules, exchange, failure_of, pause_before
 from keyhouse.client.steps import Answer, Pause, Request
 
 DONE = Answer(200, b"{}")
@@ -49,24 +49,24 @@ def walked(
             return error, attempts, pauses
 
 
-@pytest.mark.parametrize("what", Happened)
+@pytest.mark.parametrize("what", Failure)
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
-def test_each_row_of_the_table(method: str, what: Happened) -> None:
-    outcomes: dict[Happened, Answer | UnreachableError] = {
-        Happened.NOT_CONNECTED: GONE,
-        Happened.NO_WHOLE_ANSWER: LOST,
-        Happened.PUT_OFF: BUSY,
+def test_each_row_of_the_table(method: str, what: Failure) -> None:
+    outcomes: dict[Failure, Answer | UnreachableError] = {
+        Failure.NOT_CONNECTED: GONE,
+        Failure.NO_COMPLETE_ANSWER: LOST,
+        Failure.DEFERRED: BUSY,
     }
     outcome = outcomes[what]
-    assert happened(outcome) is what
+    assert failure_of(outcome) is what
     end, attempts, _ = walked(method, [outcome, DONE], Retries())
     again = (method, what) in AGAIN
     assert (end, attempts) == ((DONE, 2) if again else (outcome, 1))
 
 
 def test_a_change_without_an_answer_is_the_one_thing_of_the_interface_not_repeated() -> None:
-    every = set(product(("GET", "POST"), Happened))
-    assert every - AGAIN == {("POST", Happened.NO_WHOLE_ANSWER)}
+    every = set(product(("GET", "POST"), Failure))
+    assert every - AGAIN == {("POST", Failure.NO_COMPLETE_ANSWER)}
 
 
 @pytest.mark.parametrize(

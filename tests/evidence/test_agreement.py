@@ -5,7 +5,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from support.samples.deployment import user
 from support.samples.updates import raise_version, together
 
-from keyhouse.evidence.agreement import Place, unproven_agreement
+from keyhouse.evidence.agreement import Place, agreement_gaps
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.members import members_of
 from keyhouse.transparency.approval import Approval, Decision, Head, sign_approval, signature_by
@@ -42,7 +42,7 @@ def judge(update: bytes, version: int) -> None:
         plan="",
         approval=object_name(signed),
     )
-    gaps = unproven_agreement(members_of(MANIFEST), leaf, PLACE, objects.get, lambda _: HEAD)
+    gaps = agreement_gaps(members_of(MANIFEST), leaf, PLACE, objects.get, lambda _: HEAD)
     assert gaps == ()
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from keyhouse.base.secret import Secret
 from keyhouse.launcher import LaunchRefusedError, files, write_files
-from keyhouse.launcher.files import Place, placed
+from keyhouse.launcher.files import Place, places_of
 
 _NEW, _OLD = b"a new secret", b"what was there"
 
@@ -231,14 +231,14 @@ def test_path_that_leads_to_no_file_or_upwards_is_refused(path: str) -> None:
 def test_paths_in_each_others_way_are_refused(one: str, other: str) -> None:
     for paths in ((one, other), (other, one)):
         with pytest.raises(LaunchRefusedError, match="its path"):
-            placed(paths)
+            places_of(paths)
 
 
 def test_keys_of_gramine_go_first() -> None:
     """Protected files can be opened only when Gramine has their key."""
     paths = ["/dev/attestation/keys/own", "/a", "/dev/attestation/protected_files_key", "/z"]
 
-    places = placed(["/a", "/z", *paths[::2]])
+    places = places_of(["/a", "/z", *paths[::2]])
 
     assert [place.path for place in places] == [paths[0], paths[2], "/a", "/z"]
     assert [place.is_gramine_key for place in places] == [True, True, False, False]
@@ -255,7 +255,7 @@ def test_keys_of_gramine_go_first() -> None:
     ],
 )
 def test_other_paths_are_no_keys_of_gramine(path: str) -> None:
-    [place] = placed([path])
+    [place] = places_of([path])
 
     assert not place.is_gramine_key
 
@@ -267,13 +267,13 @@ def test_key_is_handed_to_the_special_file_itself(tmp_path: Path) -> None:
     before = special.stat().st_ino
     place = Place(str(special), absolute=True, folders=(), name=b"")
 
-    files._hand_over(place, b"\1" * 16)
+    files._write_gramine_key(place, b"\1" * 16)
 
     assert (special.read_bytes(), special.stat().st_ino) == (b"\1" * 16, before)
     special.unlink()
     special.symlink_to(tmp_path / "away" / "key")
     with pytest.raises(OSError, match="Too many levels"):
-        files._hand_over(place, b"\1" * 16)
+        files._write_gramine_key(place, b"\1" * 16)
 
 
 def test_key_is_not_made_where_gramine_is_not() -> None:

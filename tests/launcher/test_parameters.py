@@ -13,11 +13,11 @@ from keyhouse.launcher import (
     program_of,
     retry,
 )
-from keyhouse.launcher.parameters import checked
+from keyhouse.launcher.parameters import check_parameters
 
 
 def _delivered(argv: tuple[str, ...] = (), env: Mapping[str, bytes] | None = None) -> Delivered:
-    return checked({}, env or {}, argv)
+    return check_parameters({}, env or {}, argv)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_delivered_variables_replace_and_the_others_stay() -> None:
 
 def test_transparent_tls_that_nobody_would_do_stops_the_start() -> None:
     with pytest.raises(LaunchRefusedError, match="TLS tags"):
-        checked({}, {"MARBLE_TTLS_CONFIG": b"{}"}, ())
+        check_parameters({}, {"MARBLE_TTLS_CONFIG": b"{}"}, ())
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_what_no_process_can_have_is_refused_by_name(
     env: Mapping[str, bytes], argv: tuple[str, ...], named: str
 ) -> None:
     with pytest.raises(AnswerUnreadableError, match=named) as refused:
-        checked({}, env, argv)
+        check_parameters({}, env, argv)
 
     assert "secret" not in str(refused.value)
 
 
 def test_nothing_delivered_is_shown() -> None:
-    found = checked({"a": b"canary"}, {"B": b"canary"}, ())
+    found = check_parameters({"a": b"canary"}, {"B": b"canary"}, ())
 
     assert "canary" not in repr(found)
     assert found.files == {"a": Secret(b"canary")}
@@ -108,7 +108,9 @@ def _retried(clock: _Clock, errors: list[KeyhouseError], fraction: float = 0) ->
             raise errors.pop(0)
         return left
 
-    return retry(attempt, seconds=60, clock=clock, told=lambda *_: None, fraction=lambda: fraction)
+    return retry(
+        attempt, seconds=60, clock=clock, on_retry=lambda *_: None, fraction=lambda: fraction
+    )
 
 
 def test_pauses_double_up_to_five_seconds() -> None:

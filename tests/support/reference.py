@@ -23,7 +23,7 @@ from keyhouse.base.process.flags import Setting
 from keyhouse.base.secret import Secret
 from keyhouse.client import errors as client_errors
 from keyhouse.client.errors import REASONS
-from keyhouse.client.http.retries import AGAIN, Happened
+from keyhouse.client.http.retries import AGAIN, Failure
 from keyhouse.client.methods import Methods
 from keyhouse.coordinator.core.events import Uploaded
 from keyhouse.coordinator.core.phases import TABLE
@@ -209,7 +209,7 @@ def _reasons() -> str:
 def _tried_again() -> str:
     rows = (
         (str(what), *("yes" if (method, what) in AGAIN else "no" for method in ("GET", "POST")))
-        for what in Happened
+        for what in Failure
     )
     return _table(("What happened", "GET again", "POST again"), rows)
 

@@ -30,18 +30,24 @@ def issue_amd_authority(
 
 
 def issue_endorsement(
-    said: Endorsement, key: ec.EllipticCurvePublicKey, issuer: Issuer
+    endorsement: Endorsement, key: ec.EllipticCurvePublicKey, issuer: Issuer
 ) -> x509.Certificate:
     """Return the certificate of a key for reports: VCEK or VLEK."""
-    builder = _builder(said.name, key, issuer[0], said.begins, said.ends)
-    values = {"1": unsigned(0), "2": element(_IA5, said.product.encode())}
-    versions = {"3.1": said.tcb.bootloader, "3.2": said.tcb.tee, "3.3": said.tcb.snp,
-                "3.8": said.tcb.microcode, "3.9": said.tcb.fmc}  # fmt: skip
+    builder = _builder(endorsement.name, key, issuer[0], endorsement.begins, endorsement.ends)
+    values = {"1": unsigned(0), "2": element(_IA5, endorsement.product.encode())}
+    tcb = endorsement.tcb
+    versions = {
+        "3.1": tcb.bootloader,
+        "3.2": tcb.tee,
+        "3.3": tcb.snp,
+        "3.8": tcb.microcode,
+        "3.9": tcb.fmc,
+    }
     values |= {arc: unsigned(version) for arc, version in versions.items() if version is not None}
-    if said.chip:
-        values["4"] = said.chip
-    if said.provider:
-        values["5"] = element(_IA5, said.provider.encode())
+    if endorsement.chip:
+        values["4"] = endorsement.chip
+    if endorsement.provider:
+        values["5"] = element(_IA5, endorsement.provider.encode())
     for arc, value in values.items():
         extension = x509.UnrecognizedExtension(x509.ObjectIdentifier(f"{_AMD}.{arc}"), value)
         builder = builder.add_extension(extension, critical=False)

@@ -136,9 +136,11 @@ def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None, *, upkeep: bool) -
     is_new = not (folder / _MACHINE).exists()
     machine = _machine(folder, moment)
     collateral = _usable_collateral(folder, machine, moment) if tcb is None else None
-    said = tcb or _said(folder)
+    tcb_statement = tcb or _collateral_statement(folder)
     coordinator = _coordinator(folder)
-    parameters = msgspec.structs.replace(_saying(said), enclave=_enclave(folder, coordinator))
+    parameters = msgspec.structs.replace(
+        _parameters_for(tcb_statement), enclave=_enclave(folder, coordinator)
+    )
     vm = None if coordinator is None else coordinator.tdx
     platform = SimulatedPlatform(machine, parameters, now=now, collateral=collateral, vm=vm)
     try:
@@ -150,12 +152,12 @@ def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None, *, upkeep: bool) -
         raise _damaged(folder, f"{_MACHINE} contains an invalid root") from None
     if not upkeep:
         return platform
-    said_by_amd = amd_vendor.ASK + amd_vendor.VLEK_AUTHORITY + amd_vendor.LIST
+    amd_collateral = amd_vendor.ASK + amd_vendor.VLEK_AUTHORITY + amd_vendor.LIST
     files = {
         _ROOT: pem(machine.root).encode(),
         _COLLATERAL: write_collateral(platform.collateral),
         SIMULATED_AMD.root: amd_vendor.ROOT.encode(),
-        SIMULATED_AMD.collateral: said_by_amd.encode(),
+        SIMULATED_AMD.collateral: amd_collateral.encode(),
         _ATTESTATION: write_expected_identity(platform.expected_identity),
     }
     if not _is_usable_for_vms(folder, platform, moment):
@@ -260,7 +262,7 @@ class _Info(msgspec.Struct):
     tcbLevels: tuple[_Level]  # noqa: N815
 
 
-def _said(folder: Path) -> SimulatedTcb:
+def _collateral_statement(folder: Path) -> SimulatedTcb:
     """Return the content about the machine in the collateral, even in expired collateral."""
     path = folder / _COLLATERAL
     try:
@@ -273,11 +275,13 @@ def _said(folder: Path) -> SimulatedTcb:
     return SimulatedTcb(level.tcbStatus, level.advisoryIDs)
 
 
-def _saying(said: SimulatedTcb) -> Parameters:
-    """Return parameters with the content ``said`` about the machine in all collateral."""
+def _parameters_for(tcb_statement: SimulatedTcb) -> Parameters:
+    """Return parameters with the content ``tcb_statement`` about the machine in all collateral."""
     usual = Parameters()
     sgx, tdx = (
-        msgspec.structs.replace(info, status=said.status, advisories=said.advisories)
+        msgspec.structs.replace(
+            info, status=tcb_statement.status, advisories=tcb_statement.advisories
+        )
         for info in (usual.tcb_info, usual.td_tcb_info)
     )
     return Parameters(tcb_info=sgx, td_tcb_info=tdx)

@@ -98,7 +98,7 @@ class PccsServer:
         self.asked: list[str] = []
         self._chance = random.Random(seed)  # noqa: S311 - faults must be repeatable, not secret
         self._lock = threading.Lock()
-        self.gone = threading.Event()
+        self.stopping = threading.Event()
         self.ca_pem, self._identity = _identity()
         self._server: ThreadingHTTPServer | None = None
         self._thread: threading.Thread | None = None
@@ -109,7 +109,7 @@ class PccsServer:
         return f"https://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
-        self.gone.clear()
+        self.stopping.clear()
         self._server = _Listener(("127.0.0.1", self.port), _handler(self), _tls(self._identity))
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
@@ -117,13 +117,13 @@ class PccsServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.gone.set()
+        self.stopping.set()
         if self._server is not None and self._thread is not None:
             self._server.shutdown()
             self._thread.join()
             self._server.server_close()
 
-    def struck(self, target: str) -> Fault | None:
+    def record_request(self, target: str) -> Fault | None:
         """Record a request; return its fault, or None."""
         with self._lock:
             self.asked.append(target)
@@ -140,9 +140,9 @@ class PccsServer:
         if found is None:
             return 404, {}, b"not found"
         served, write = found
-        bent = {Fault.STALE: served.stale, Fault.WRONG_CA: served.foreign}
+        replacements = {Fault.STALE: served.stale, Fault.WRONG_CA: served.foreign}
         early = served.early if "update=early" in target else None
-        headers, body = write((fault and bent.get(fault)) or early or served.collateral)
+        headers, body = write((fault and replacements.get(fault)) or early or served.collateral)
         return 200, headers, body
 
     def _find(self, target: str) -> "tuple[Served, Writer] | None":
@@ -224,9 +224,9 @@ def _handler(server: PccsServer) -> type[BaseHTTPRequestHandler]:
         timeout = _NOBODY
 
         def do_GET(self) -> None:
-            fault = server.struck(self.path)
+            fault = server.record_request(self.path)
             if fault is Fault.SLOW:
-                server.gone.wait(_NOBODY)
+                server.stopping.wait(_NOBODY)
                 self.close_connection = True
                 return
             status, headers, body = server.answer(self.path, fault)
@@ -268,9 +268,9 @@ def _tls(identity: bytes) -> ssl.SSLContext:
 
 
 def _fault(text: str) -> tuple[Fault, float]:
-    name, _, share = text.partition("=")
+    name, _, number = text.partition("=")
     try:
-        fault, probability = Fault(name), float(share or "1")
+        fault, probability = Fault(name), float(number or "1")
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"is not one of {', '.join(Fault)}, or has no number"

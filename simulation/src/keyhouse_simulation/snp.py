@@ -46,11 +46,11 @@ class SnpChip:
         """The certificate of the chip's key, DER."""
         return self.endorsed(Endorsement(chip=self.chip_id))
 
-    def endorsed(self, said: Endorsement) -> bytes:
-        """Return a certificate of the chip's key with the content ``said``, DER."""
-        is_vlek = said.name == "SEV-VLEK"
+    def endorsed(self, endorsement: Endorsement) -> bytes:
+        """Return a certificate of the chip's key with the content ``endorsement``, DER."""
+        is_vlek = endorsement.name == "SEV-VLEK"
         issuer = ("SEV-VLEK-Genoa" if is_vlek else "SEV-Genoa", amd_vendor.ask_key())
-        certificate = issue_endorsement(said, self._key.public_key(), issuer)
+        certificate = issue_endorsement(endorsement, self._key.public_key(), issuer)
         return certificate.public_bytes(Encoding.DER)
 
     def quote(self, vm: SnpVm, report_data: bytes) -> bytes:

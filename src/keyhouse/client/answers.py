@@ -60,8 +60,8 @@ def data_of(answer: Answer, kind: type[T], *, optional: bool = False) -> T:
 def data_and_message(answer: Answer, kind: type[T], *, optional: bool = False) -> tuple[T, str]:
     """Return the data and message of a successful ``answer``. Raises as ``data_of`` does."""
     hint: Any = kind
-    found: Any = _successful(answer, _with_data(hint, optional=optional))
-    return found.data, found.message
+    envelope: Any = _successful(answer, _with_data(hint, optional=optional))
+    return envelope.data, envelope.message
 
 
 def require_success(answer: Answer) -> None:
@@ -148,9 +148,9 @@ def _with_data(kind: Any, *, optional: bool) -> Any:
 
 def _successful(answer: Answer, whole: type[E]) -> E:
     if answer.http_status == _OK:
-        found = _decoded(answer, whole)
-        if found.status == "success":
-            return found
+        envelope = _decoded(answer, whole)
+        if envelope.status == "success":
+            return envelope
     raise _refusal(answer)
 
 
@@ -175,7 +175,7 @@ def _refusal(answer: Answer) -> CallRefusedError | ServiceUnavailableError | Ans
             hint="the coordinator may be an older version",
         )
     message = shown(envelope.message) or f"refused without a reason (HTTP {status})"
-    if answer.is_put_off:
+    if answer.is_deferred:
         return ServiceUnavailableError(message, hint="try again later")
     return CallRefusedError(
         status,

@@ -21,8 +21,8 @@ from keyhouse.wire.secret_types import UserSecret
 
 T = TypeVar("T")
 
-_LARGE: Final = 64 << 20
-_LARGEST: Final = 2**64 - 1
+_LARGE: Final = 64 << 20  # bytes of an answer with manifests, logs or secrets
+_LARGEST: Final = 2**64 - 1  # counters are unsigned 64-bit numbers
 UPDATE: Final = "/api/v2/update"
 ACKNOWLEDGE: Final = "/api/v2/update-manifest"
 
@@ -239,15 +239,15 @@ def reading_secrets(names: Sequence[str]) -> Call[dict[str, wire.SecretObject]]:
 
 def writing_secrets(uploads: Mapping[str, UserSecret]) -> Call[None]:
     """Return the call that sets secrets by name. Empty fields are not sent."""
-    given = {_text(name): _upload(name, upload) for name, upload in uploads.items()}
+    secrets = {_text(name): _upload(name, upload) for name, upload in uploads.items()}
     return Call(
-        _post("/api/v2/secrets", _json(wire.SecretsBody(given))),
+        _post("/api/v2/secrets", _json(wire.SecretsBody(secrets))),
         answers.require_success,
-        Old(_post("/secrets", _json(given)), answers.require_success),
+        Old(_post("/secrets", _json(secrets)), answers.require_success),
     )
 
 
-def handing_in(encrypted_share: bytes, signature: bytes) -> Call[wire.Progress]:
+def submitting_share(encrypted_share: bytes, signature: bytes) -> Call[wire.Progress]:
     """Return the call that submits a recovery share."""
     body = wire.RecoverBody(Secret(encrypted_share), signature)
     return Call(_post("/api/v2/recover", _json(body)), _data(wire.Progress))

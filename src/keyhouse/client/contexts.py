@@ -124,7 +124,10 @@ class Contexts(msgspec.Struct, frozen=True):
 
 
 class NamedContext(msgspec.Struct, frozen=True):
-    """A context with its name. ``is_implied``: the caller named none, so this is the current."""
+    """A context with its name.
+
+    ``is_implied``: no name was given, so the current context applies.
+    """
 
     name: str
     context: Context
@@ -203,10 +206,10 @@ def read(path: Path | None) -> Contexts:
     return _contexts(path, tree)
 
 
-def _invalid(path: Path, content: bytes, said: str) -> "ContextsSyntaxError":
-    """Return the error for an invalid TOML file, with the place in the parser's text ``said``."""
-    found = _POSITION.search(said)
-    place = (int(found[1]), int(found[2])) if found else None
+def _invalid(path: Path, content: bytes, message: str) -> "ContextsSyntaxError":
+    """Return the error for an invalid TOML file, with the place in the parser's ``message``."""
+    position = _POSITION.search(message)
+    place = (int(position[1]), int(position[2])) if position else None
     return ContextsSyntaxError(path, content, place)
 
 
@@ -268,12 +271,12 @@ def _string(text: str) -> str:
         ) from None
 
 
-def _require_own(path: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _require_own(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
         raise ContextUnusableError(
             f"the contexts in {path} cannot be read: it is not a regular file"
         )
-    if found.st_uid not in {os.geteuid(), 0} or found.st_mode & 0o022:
+    if status.st_uid not in {os.geteuid(), 0} or status.st_mode & 0o022:
         raise ContextUnusableError(
             f"others can write {path}, which decides the trusted coordinator",
             hint=f"check its content, then: chmod 600 {path}",

@@ -51,7 +51,7 @@ class Session:
 def carry(session: Session, call: Call[T]) -> Steps[T]:
     """Return the result of ``call``, after a check that its answer continues the memory."""
     known = yield from _begin(session, call)
-    answer, read = yield from _either(session, call, known)
+    answer, read = yield from _in_either_version(session, call, known)
     yield from _check(session, known, answer)
     return _read(session, read, answer)
 
@@ -64,10 +64,10 @@ def carry_and_keep(
 ) -> Steps[T]:
     """Return the result of ``call``. Its shares are kept first, then the memory is checked.
 
-    The coordinator gives the shares only once. An unwritable memory must not lose them.
+    The answer with the shares comes only once, so an unwritable memory must not lose the answer.
     """
     known = yield from _begin(session, call)
-    answer, read = yield from _either(session, call, known)
+    answer, read = yield from _in_either_version(session, call, known)
     try:
         data = _read(session, read, answer)
         if keep is not None:
@@ -78,7 +78,7 @@ def carry_and_keep(
         yield from _check(session, known, answer)
 
 
-def _either(
+def _in_either_version(
     session: Session, call: Call[T], known: Memories
 ) -> Steps[tuple[Answer, Callable[[Answer], T]]]:
     """Return the answer and its reader: of version 1 if the coordinator does not know version 2.
@@ -118,9 +118,9 @@ def _begin(session: Session, call: Call[T]) -> Steps[Memories]:
     Raises ``TrustError`` for a call that must wait until witnesses have seen the log, or until the
     first manifest is compared. By now the coordinator may enforce anyone's manifest.
     """
-    asked = f"{call.request.method} {call.request.path}"
+    endpoint = f"{call.request.method} {call.request.path}"
     trusted = session.trusted
-    if (trusted.is_unwitnessed or trusted.is_without_line) and not _UNWITNESSED.fullmatch(asked):
+    if (trusted.is_unwitnessed or trusted.is_without_line) and not _UNWITNESSED.fullmatch(endpoint):
         missing = (
             "no witness has seen it" if trusted.is_unwitnessed else "no first manifest was compared"
         )

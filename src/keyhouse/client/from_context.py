@@ -71,15 +71,15 @@ def described(
     return Described(context.address, trust, user, chosen_memory(context.memory))
 
 
-def _entries(kept: tuple[str, ...]) -> list[str]:
+def _entries(texts: tuple[str, ...]) -> list[str]:
     """Return the entries of a list. One text may contain several entries, separated by commas."""
-    found = [each.strip() for text in kept for each in text.split(",") if each.strip()]
-    if kept and not found:
+    entries = [each.strip() for text in texts for each in text.split(",") if each.strip()]
+    if texts and not entries:
         raise ContextUnusableError(
             "accepted-tcb-statuses or accepted-advisories in the context is empty",
             hint="keyhouse context add NAME --replace writes the list again",
         )
-    return found
+    return entries
 
 
 def _user(context: Context, password: Secret | None) -> User | None:

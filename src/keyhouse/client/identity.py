@@ -61,9 +61,9 @@ class ClientIdentity(msgspec.Struct, frozen=True):
         try:
             context.load_cert_chain(self.certificate, self.key, password=_refuse_password)
         except (OSError, ssl.SSLError, ValueError):
-            found = self.read()
+            identity = self.read()
             raise _unusable(
-                found.certificate, found.key, f" {self.certificate}", f" {self.key}"
+                identity.certificate, identity.key, f" {self.certificate}", f" {self.key}"
             ) from None
 
 

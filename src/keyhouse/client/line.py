@@ -6,7 +6,7 @@ update to the manifest that clients expect. The line lists every manifest that w
 the root, so a client can detect this attack.
 
 1. The answer has a quote over the root, a fresh nonce and the last entry of the line. Genuine code
-   serves all entries and has verified their proofs, so this client leaves those to auditors.
+   serves all entries and has verified them. So the entries' own quotes are left to auditors.
 2. Each entry follows its predecessor, and the first entry is about this root.
 3. The line begins with the remembered entries.
 4. The first manifest is the expected or the remembered manifest.
@@ -109,13 +109,13 @@ def fingerprint_of(manifest: bytes | str) -> str:
     """
     if isinstance(manifest, bytes):
         return hashlib.sha256(manifest).hexdigest()
-    found = manifest.lower()
-    if not _FINGERPRINT.fullmatch(found):
+    fingerprint = manifest.lower()
+    if not _FINGERPRINT.fullmatch(fingerprint):
         raise ClientSetupError(
             f"{manifest!r} is not the fingerprint of a manifest: 64 hex digits",
             hint="keyhouse manifest check FILE prints the fingerprint",
         )
-    return found
+    return fingerprint
 
 
 def verify_line(

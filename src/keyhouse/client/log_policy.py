@@ -22,7 +22,7 @@ LOG_MAX_AGE: Final = 86_400
 """The default for the greatest age of a quorum's cosignatures, in seconds: one day."""
 
 _AHEAD: Final = 600
-"""Seconds by which a witness's clock may be ahead of this machine's clock."""
+"""Seconds by which a witness's clock may be ahead of this machine's clock, as in evidence files."""
 
 
 class LogPolicy(Readable, frozen=True):

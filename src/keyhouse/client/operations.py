@@ -51,7 +51,7 @@ class CurrentManifest(Readable, frozen=True):
     signature: bytes  # ECDSA by the root, ASN.1 DER
 
 
-# --- reading what is in force ---
+# --- the state in force ---
 
 
 def status(session: Session) -> Steps[wire.Status]:
@@ -68,14 +68,14 @@ def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
     nonce = token_bytes(NONCE)
     data = yield from carry(session, calls.quoting(nonce))
     here = session.trusted  # in the handshake, the peer proved to own this root
-    found = yield from work(
+    coordinator = yield from work(
         lambda: verify_evidence(here.address, trust, data, here.root_der, nonce, None, here.memory)
     )
     if trust.log_policy is not None:
         trust.log_policy.require((yield from witnessed_checkpoint(session)), datetime.now(UTC))
     known = yield from work(session.watch.begin)
     ask = partial(carry, session) if session.has_manifest else None
-    return (yield from with_line(found, trust, trust.line_rules, ask, known, None))
+    return (yield from with_line(coordinator, trust, trust.line_rules, ask, known, None))
 
 
 def manifest(session: Session) -> Steps[CurrentManifest]:
@@ -127,14 +127,14 @@ def verify_manifest(session: Session, expected: bytes | str) -> Steps[CurrentMan
     Raises ``TrustError`` if a different manifest is in force.
     """
     wanted = expected if isinstance(expected, str) else hashlib.sha256(expected).hexdigest()
-    found = yield from manifest(session)
-    if not _same(found.fingerprint, wanted):
+    current = yield from manifest(session)
+    if not _same(current.fingerprint, wanted):
         raise TrustError(
-            f"another manifest is in force: its fingerprint is {found.fingerprint},"
+            f"another manifest is in force: its fingerprint is {current.fingerprint},"
             f" must be {shown(wanted.lower())}",
             hint="keyhouse manifest get shows it, keyhouse manifest log its history",
         )
-    return found
+    return current
 
 
 def update_log(session: Session) -> Steps[tuple[wire.LogEntry, ...]]:
@@ -201,9 +201,9 @@ def plan(session: Session, manifest: bytes) -> Steps[PlanData]:
     The ``digest`` of the plan stays the same until the effects change. The digest binds the
     update to the plan.
     """
-    found = yield from carry(session, calls.planning(manifest))
-    _require_plan_of(manifest, found)
-    return found
+    data = yield from carry(session, calls.planning(manifest))
+    _require_plan_of(manifest, data)
+    return data
 
 
 def update(
@@ -321,11 +321,11 @@ def secrets(session: Session, names: Sequence[str]) -> Steps[dict[str, wire.Secr
     """
     if isinstance(names, str):
         raise TypeError(f"the names must be a list: secrets([{shown(names)!r}])")
-    asked = tuple(names)
-    found = yield from carry(session, calls.reading_secrets(asked))
-    if set(found) != set(asked):
+    requested = tuple(names)
+    values = yield from carry(session, calls.reading_secrets(requested))
+    if set(values) != set(requested):
         raise TrustError("the answer does not have exactly the requested secrets")
-    return found
+    return values
 
 
 def write_secrets(session: Session, secrets: Mapping[str, UserSecret]) -> Steps[None]:
@@ -367,7 +367,7 @@ def recovery_offer(session: Session) -> Steps[wire.Offer]:
 
 def recover(session: Session, encrypted_share: bytes, signature: bytes) -> Steps[wire.Progress]:
     """Submit a share, encrypted to the key of ``recovery_offer``, with its signature."""
-    return (yield from carry(session, calls.handing_in(encrypted_share, signature)))
+    return (yield from carry(session, calls.submitting_share(encrypted_share, signature)))
 
 
 def recover_with(
@@ -397,14 +397,14 @@ def _in_force(session: Session) -> Steps[bytes]:
     return (yield from manifest(session)).manifest
 
 
-def _same(digest: str, given: str) -> bool:
-    """Return whether ``given``, in any case, equals ``digest``, which is in lower case."""
-    one, other = (text.encode("utf-8", "surrogatepass") for text in (digest, given.lower()))
+def _same(digest: str, candidate: str) -> bool:
+    """Return whether ``candidate``, in any case, equals ``digest``, which is in lower case."""
+    one, other = (text.encode("utf-8", "surrogatepass") for text in (digest, candidate.lower()))
     return hmac.compare_digest(one, other)
 
 
-def _require_plan_of(manifest: bytes, found: PlanData) -> None:
-    if found.plan.manifest != hashlib.sha256(manifest).hexdigest():
+def _require_plan_of(manifest: bytes, data: PlanData) -> None:
+    if data.plan.manifest != hashlib.sha256(manifest).hexdigest():
         raise TrustError("the plan is for a different manifest")
 
 
@@ -415,13 +415,13 @@ def _bound(session: Session, manifest: bytes, expected: PlanData | str) -> Steps
         return expected.digest
     if not expected:
         return ""
-    found = yield from plan(session, manifest)
-    if not _same(found.digest, expected):
+    current = yield from plan(session, manifest)
+    if not _same(current.digest, expected):
         raise CallRefusedError(
             _CONFLICT,
-            f"the plan has changed since the review: its digest is now {shown(found.digest)}",
+            f"the plan has changed since the review: its digest is now {shown(current.digest)}",
         )
-    return found.digest
+    return current.digest
 
 
 def _agree(
@@ -436,10 +436,10 @@ def _agree(
 
     def send(signed: bytes | None) -> Steps[wire.UpdateAnswer]:
         call = calls.agreeing(path, manifest, digest, signed)
-        found = yield from carry_and_keep(
+        outcome = yield from carry_and_keep(
             session, call, keep, lambda answer: answer.recovery_secrets
         )
-        return replace(found, signed=signed is not None)
+        return replace(outcome, signed=signed is not None)
 
     return (
         yield from with_approval(

@@ -62,8 +62,8 @@ def checkpoint_in(note: bytes, verifier: str) -> LogCheckpoint:
 
     Raises ``LogInvalidError``.
     """
-    found = signed_checkpoint(note, VerifierKey.read(verifier))
-    return LogCheckpoint(found.origin, found.size, found.root, note, verifier)
+    checkpoint = signed_checkpoint(note, VerifierKey.read(verifier))
+    return LogCheckpoint(checkpoint.origin, checkpoint.size, checkpoint.root, note, verifier)
 
 
 def newest_checkpoint(ask: Ask, root_der: bytes, heads: Iterable[LogHead]) -> Steps[LogCheckpoint]:
@@ -74,19 +74,19 @@ def newest_checkpoint(ask: Ask, root_der: bytes, heads: Iterable[LogHead]) -> St
     key = yield from log_key(ask, root_der)
     note = yield from ask(calls.NEWEST_CHECKPOINT)
     with trusting():
-        found = checkpoint_in(note, key.verifier_key)
+        checkpoint = checkpoint_in(note, key.verifier_key)
     parts: dict[Tile, bytes] = {}  # heads of similar sizes need the same tiles
     for head in heads:
-        if head.size > found.size:
+        if head.size > checkpoint.size:
             raise log_contradiction(
-                f"rollback: the log has {found.size} leaves, but was {head} before"
+                f"rollback: the log has {checkpoint.size} leaves, but was {head} before"
             )
-        root = yield from _root_of(ask, head.size, found, parts)
+        root = yield from _root_of(ask, head.size, checkpoint, parts)
         if LogHead.of(head.size, root) != head:
             raise log_contradiction(
-                f"fork: the log of {found.size} leaves does not continue the remembered {head}"
+                f"fork: the log of {checkpoint.size} leaves does not continue the remembered {head}"
             )
-    return found
+    return checkpoint
 
 
 def cosigned_checkpoint(ask: Ask, root_der: bytes, newest: LogCheckpoint) -> Steps[LogCheckpoint]:
@@ -97,15 +97,18 @@ def cosigned_checkpoint(ask: Ask, root_der: bytes, newest: LogCheckpoint) -> Ste
     """
     note = yield from ask(calls.CHECKPOINT)
     with trusting():
-        found = checkpoint_in(note, newest.verifier)
-    if found.size > newest.size:  # the log has grown meanwhile
+        cosigned = checkpoint_in(note, newest.verifier)
+    if cosigned.size > newest.size:  # the log has grown meanwhile
         newest = yield from newest_checkpoint(ask, root_der, [LogHead.of(newest.size, newest.root)])
-    if found.size > newest.size or (yield from _root_of(ask, found.size, newest, {})) != found.root:
+    if (
+        cosigned.size > newest.size
+        or (yield from _root_of(ask, cosigned.size, newest, {})) != cosigned.root
+    ):
         raise log_contradiction(
-            f"fork: the log of {newest.size} leaves does not continue the {found.size} leaves that"
-            " its witnesses saw"
+            f"fork: the log of {newest.size} leaves does not continue the {cosigned.size} leaves"
+            " that its witnesses saw"
         )
-    return found
+    return cosigned
 
 
 def _root_of(ask: Ask, size: int, new: LogCheckpoint, parts: dict[Tile, bytes]) -> Steps[bytes]:

@@ -102,12 +102,12 @@ class Coordinator(_Pinned, Methods):
         ``password`` is the password of the user's key, PKCS #12 file or token. Raises
         ``ContextUnusableError``, and the errors of ``connect``.
         """
-        found = described(name, password)
+        deployment = described(name, password)
         return cls.connect(
-            found.address,
-            found.trust,
-            found.user,
-            memory=found.memory,
+            deployment.address,
+            deployment.trust,
+            deployment.user,
+            memory=deployment.memory,
             timeout=timeout,
             retries=retries,
         )
@@ -178,12 +178,12 @@ class AsyncCoordinator(_Pinned, AsyncMethods):
         """Yield a session from a context; see ``Coordinator.from_context``."""
         import asyncio
 
-        found = await asyncio.to_thread(described, name, password)
+        deployment = await asyncio.to_thread(described, name, password)
         async with cls.connect(
-            found.address,
-            found.trust,
-            found.user,
-            memory=found.memory,
+            deployment.address,
+            deployment.trust,
+            deployment.user,
+            memory=deployment.memory,
             timeout=timeout,
             retries=retries,
         ) as session:

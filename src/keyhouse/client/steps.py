@@ -46,7 +46,7 @@ class Answer(msgspec.Struct, frozen=True):
     log: str | None = None  # the header Keyhouse-Log
 
     @property
-    def is_put_off(self) -> bool:
+    def is_deferred(self) -> bool:
         """Whether the coordinator asks for a later retry."""
         return self.http_status in _LATER
 

@@ -182,11 +182,11 @@ class Trust(Readable, frozen=True, kw_only=True):
         root = INTEL_SGX_ROOT
         if simulation_root:
             root = certificate_der(read_named(simulation_root), simulation_root)
-        found = collateral_of(bundle_file(collateral, simulation_root, pccs), pccs, pccs_ca, root)
+        source = collateral_of(bundle_file(collateral, simulation_root, pccs), pccs, pccs_ca, root)
         policy = LogPolicy.from_file(witness_policy, log_max_age) if witness_policy else None
         return cls(
             expected=expected,
-            collateral=found,
+            collateral=source,
             root_ca_der=root,
             log_policy=policy,
             first_manifest=first_manifest,
@@ -253,7 +253,7 @@ def verify(
     where, seen = _address(address), list[bytes]()
     rules = Rules(Timeouts.of(timeout), retries)
     with Connection(where, watching_context(seen.append), rules.timeouts) as connection:
-        return connection.run(verifying(where, trust, memory, rules, seen, nonce, now))
+        return connection.run(verification_steps(where, trust, memory, rules, seen, nonce, now))
 
 
 async def verify_async(
@@ -272,7 +272,9 @@ async def verify_async(
     where, seen = _address(address), list[bytes]()
     rules = Rules(Timeouts.of(timeout), retries)
     async with AsyncConnection(where, watching_context(seen.append), rules.timeouts) as connection:
-        return await connection.run(verifying(where, trust, memory, rules, seen, nonce, now))
+        return await connection.run(
+            verification_steps(where, trust, memory, rules, seen, nonce, now)
+        )
 
 
 def parse_address(text: str) -> Address:
@@ -287,7 +289,7 @@ def _address(address: Address | str) -> Address:
     return parse_address(address) if isinstance(address, str) else address
 
 
-def verifying(
+def verification_steps(
     where: Address,
     trust: Trust,
     memory: StateMemory | None,
@@ -309,21 +311,21 @@ def verifying(
     if len(seen) != 1:  # with several handshakes, the peer of the answer is unknown
         raise _untrusted("the quote did not come over the connection of its request")
     data, leaf = call.read(raw), seen[0]
-    found = yield from work(
+    coordinator = yield from work(
         lambda: verify_evidence(where, trust, data, leaf, challenge, now, memory)
     )
-    watch = Watch(memory, where, found.root_der)
-    ask = _caller_of(rules, raw, seen, found.root_der)
+    watch = Watch(memory, where, coordinator.root_der)
+    ask = _caller_of(rules, raw, seen, coordinator.root_der)
     if memory is not None or trust.log_policy is not None:
         # Without a manifest in force, the coordinator has no log.
         policy = trust.log_policy if raw.state is not None else None
         head = yield from prove_log(ask, watch, before, raw, policy, now)
         yield from work(lambda: watch.check(before, raw, head))
         if policy is not trust.log_policy:
-            found = msgspec.structs.replace(found, is_unwitnessed=True)
+            coordinator = msgspec.structs.replace(coordinator, is_unwitnessed=True)
     has_manifest = raw.state is not None
     caller = ask if has_manifest else None
-    return (yield from with_line(found, trust, line_rules, caller, before, now))
+    return (yield from with_line(coordinator, trust, line_rules, caller, before, now))
 
 
 def fetch_line(
@@ -351,22 +353,22 @@ def fetch_line(
 
 
 def with_line(
-    found: TrustedCoordinator,
+    coordinator: TrustedCoordinator,
     trust: Trust,
     rules: LineRules,
     ask: Ask | None,
     before: Memories,
     now: datetime | None,
 ) -> Steps[TrustedCoordinator]:
-    """Return ``found`` with its line and all checks. ``ask`` is None without a manifest in force.
+    """Return ``coordinator`` with its line and all checks.
 
-    Raises ``TrustError``.
+    ``ask`` is None without a manifest in force. Raises ``TrustError``.
     """
-    watch = Watch(found.memory, found.address, found.root_der)
+    watch = Watch(coordinator.memory, coordinator.address, coordinator.root_der)
     seen = watch.line(before)
     line: RootLine | str = "no manifest is in force"
     if ask is not None:
-        line = yield from fetch_line(ask, trust, found.root_der, now)
+        line = yield from fetch_line(ask, trust, coordinator.root_der, now)
         require_line(line, rules, seen)
     proven_line = line if isinstance(line, RootLine) else None
     if proven_line is not None:
@@ -374,11 +376,13 @@ def with_line(
     checks = (
         TrustCheck(CheckName.CODE, done=True, text="a quote proves the coordinator's code"),
         *checks_of(line, rules, seen),
-        memory_check(watch.newest(before), remembers=found.memory is not None),
-        witness_check(demanded=trust.log_policy is not None, has_log=not found.is_unwitnessed),
+        memory_check(watch.newest(before), remembers=coordinator.memory is not None),
+        witness_check(
+            demanded=trust.log_policy is not None, has_log=not coordinator.is_unwitnessed
+        ),
     )
     return msgspec.structs.replace(
-        found,
+        coordinator,
         line=proven_line,
         line_before=0 if seen is None else seen.number,
         checks=checks,
@@ -419,13 +423,13 @@ def prove_log(
     if not heads and policy is None:
         return None
     try:
-        found = yield from newest_checkpoint(ask, watch.root_der, heads)
+        checkpoint = yield from newest_checkpoint(ask, watch.root_der, heads)
     except (AnswerUnreadableError, CallRefusedError) as error:
         raise TrustError(f"the coordinator's log cannot be read: {error.message}") from error
     if policy is not None:
-        seen = yield from cosigned_checkpoint(ask, watch.root_der, found)
+        seen = yield from cosigned_checkpoint(ask, watch.root_der, checkpoint)
         policy.require(seen, now or datetime.now(UTC))
-    return ProvenHead(LogHead.of(found.size, found.root), heads)
+    return ProvenHead(LogHead.of(checkpoint.size, checkpoint.root), heads)
 
 
 def verify_evidence(

@@ -49,19 +49,19 @@ def expected_identity(
 
     Raises ``ConfigurationRefusedError``, and ``RefusedError`` for an unknown status.
     """
-    found = read_expected_identity(content)
+    identity = read_expected_identity(content)
     unknown = sorted(set(statuses) - set(TcbStatus))
     if unknown:
         raise RefusedError(
             f"unknown TCB status {unknown[0]!r}", hint=nearest(unknown[0], tuple(TcbStatus))
         )
     if statuses:
-        found = msgspec.structs.replace(
-            found, accepted_tcb_statuses=tuple(map(TcbStatus, statuses))
+        identity = msgspec.structs.replace(
+            identity, accepted_tcb_statuses=tuple(map(TcbStatus, statuses))
         )
     if advisories:
-        found = msgspec.structs.replace(found, accepted_advisories=tuple(advisories))
-    return found
+        identity = msgspec.structs.replace(identity, accepted_advisories=tuple(advisories))
+    return identity
 
 
 def certificate_der(pem: bytes, name: str | Path) -> bytes:
@@ -190,8 +190,8 @@ def from_pccs(
         async with PccsSource(pccs, root_ca, cache_folder(), warn=warn) as source:
             return await source.collateral_for(quote)
 
-    def found(quote: bytes) -> Collateral:
+    def fetch(quote: bytes) -> Collateral:
         with ThreadPoolExecutor(1) as thread:  # the caller's thread may have an event loop
             return thread.submit(lambda: asyncio.run(ask(quote))).result()
 
-    return found
+    return fetch

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from keyhouse.base.errors import InvalidError
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.gaps import Gap
-from keyhouse.evidence.members import Decided, Members, require_head, signed_by
+from keyhouse.evidence.members import Decided, Members, require_head, verify_approval
 from keyhouse.manifest import Action
 from keyhouse.manifest.package_update import check_package_update, read_package_update
 from keyhouse.transparency import leaf as leaves
@@ -27,7 +27,7 @@ class Place(NamedTuple):
     size: int
 
 
-def unproven_agreement(
+def agreement_gaps(
     members: Members | None,
     leaf: Decided,
     place: Place,
@@ -53,7 +53,7 @@ def unproven_agreement(
         if members.must_sign:
             raise HistoryRefusedError("a user did not sign, but the manifest in force requires it")
         return (Gap.NOT_SIGNED,)
-    approval = signed_by(certificate, raw, leaf)
+    approval = verify_approval(certificate, raw, leaf)
     if (approval.origin, approval.root, approval.base) != (place.origin, place.root, place.base):
         raise HistoryRefusedError("the user signed for a different log or base manifest")
     require_head(approval, roots, place.decided, place.size)

@@ -23,9 +23,9 @@ MOST_BYTES: Final = 512 * 1024 * 1024
 
 _GZIP: Final = b"\x1f\x8b"
 _BEGINNING: Final = b'{"checkpoints":['
-_PIECE: Final = 1024 * 1024
+_PIECE: Final = 1024 * 1024  # bytes of expanded content at a time
 _NOT_ONE: Final = "it is not an evidence file of this version, or not in canonical form"
-_WHOLE: Final = 2**53 - 1
+_WHOLE: Final = 2**53 - 1  # the largest integer that every JSON reader keeps exact
 
 _Name = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 _Hash = Annotated[bytes, Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
@@ -101,7 +101,7 @@ def read_evidence(raw: bytes) -> Evidence:
     if len(raw) > MOST_BYTES:
         raise _refused(f"it has more than {MOST_BYTES} bytes")
     if raw.startswith(_GZIP):
-        raw = _expanded(raw)
+        raw = _expand(raw)
     try:
         evidence = _DECODER.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the text quotes content
@@ -114,7 +114,7 @@ def read_evidence(raw: bytes) -> Evidence:
     return evidence
 
 
-def _expanded(raw: bytes) -> bytes:
+def _expand(raw: bytes) -> bytes:
     """Return the content of ``raw``, one gzip member.
 
     The first pass stores nothing. So a decompression bomb is refused with the memory of one piece,

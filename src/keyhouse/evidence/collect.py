@@ -43,8 +43,8 @@ def collect(
     """
     checkpoint = signed_checkpoint(note, VerifierKey.read(key.key))
     entries, tree = _log_of(parts, checkpoint)
-    said = [read_leaf(entry) for entry in entries]
-    objects = _objects_of(parts, said, {object_name(collateral): collateral})
+    parsed = [read_leaf(entry) for entry in entries]
+    objects = _objects_of(parts, parsed, {object_name(collateral): collateral})
     root, intermediate = certificates
     return Evidence(
         media_type=MEDIA_TYPE,
@@ -55,14 +55,14 @@ def collect(
         log=key,
         head=head,
         checkpoints=(*_continued(earlier, tree, checkpoint), note.decode()),
-        entries=tuple(_without_anchors(entries, said) if hide_anchors else entries),
+        entries=tuple(_without_anchors(entries, parsed) if hide_anchors else entries),
         objects=objects,
     )
 
 
-def _without_anchors(entries: Sequence[bytes], said: Sequence[leaves.Leaf]) -> Iterator[Entry]:
+def _without_anchors(entries: Sequence[bytes], parsed: Sequence[leaves.Leaf]) -> Iterator[Entry]:
     """Yield ``entries``, with only the hashes of anchors."""
-    for entry, leaf in zip(entries, said, strict=True):
+    for entry, leaf in zip(entries, parsed, strict=True):
         yield Hidden(leaf_hash(entry)) if isinstance(leaf, leaves.Anchor) else entry
 
 
@@ -96,14 +96,14 @@ def _part(parts: Parts, path: str) -> bytes:
 
 
 def _objects_of(
-    parts: Parts, said: Sequence[leaves.Leaf], objects: dict[str, bytes]
+    parts: Parts, parsed: Sequence[leaves.Leaf], objects: dict[str, bytes]
 ) -> dict[str, bytes]:
     """Return ``objects`` and the objects of the leaves.
 
     Raises ``LogInvalidError`` for a missing object, unless it is a manifest that is not public.
     """
-    begin("fetching objects", len(said))
-    for leaf in said:
+    begin("fetching objects", len(parsed))
+    for leaf in parsed:
         for name in objects_named(leaf, objects.get):
             if name not in objects and (raw := _object(parts, leaf, name)) is not None:
                 objects[name] = raw
@@ -117,9 +117,9 @@ def _continued(notes: Sequence[str], tree: WholeTree, last: Checkpoint) -> Itera
     No checkpoint is repeated, and of each size there are at most as many as a verifier accepts.
     """
     known = dict.fromkeys(notes)
-    found = [(Checkpoint.read(SignedNote.read(each.encode()).text), each) for each in known]
+    checkpoints = [(Checkpoint.read(SignedNote.read(each.encode()).text), each) for each in known]
     sizes: Counter[int] = Counter()
-    for checkpoint, note in sorted(found, key=lambda each: each[0].size):
+    for checkpoint, note in sorted(checkpoints, key=lambda each: each[0].size):
         sizes[checkpoint.size] += 1
         if checkpoint.origin != last.origin or checkpoint.size > last.size:
             raise LogInvalidError("the earlier checkpoints are of another log, or of a larger one")
@@ -130,7 +130,7 @@ def _continued(notes: Sequence[str], tree: WholeTree, last: Checkpoint) -> Itera
 
 
 def _object(parts: Parts, leaf: leaves.Leaf, name: str) -> bytes | None:
-    """Return the object ``name`` of ``leaf``, or None for a missing manifest that is not public."""
+    """Return the object ``name`` of ``leaf``, or None for a missing manifest that is optional."""
     path = f"object/{name}"
     public = getattr(leaf, "public", None)  # only in leaves with a manifest
     is_manifest = public is not None and name == getattr(leaf, "manifest", "")

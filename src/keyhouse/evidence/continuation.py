@@ -32,7 +32,7 @@ class LogEnd(NamedTuple):
     instances: frozenset[str]
 
 
-def continued(end: LogEnd, leaf: LogBegun, first: Step) -> Step:
+def continue_from(end: LogEnd, leaf: LogBegun, first: Step) -> Step:
     """Return ``first``, the step of a log's first ``leaf``, with the state at the ``end`` before.
 
     Raises ``HistoryRefusedError`` unless the log replaces exactly that log.

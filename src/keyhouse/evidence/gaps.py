@@ -112,10 +112,10 @@ _CLAIM_TEXTS: Final = {
 def read_gaps(names: Iterable[str]) -> frozenset[Gap]:
     """Return the gaps with these names. Raises ``BadRequestError`` for an unknown name."""
     known = {each.value: each for each in Gap}
-    given = list(names)
-    for name in given:
+    requested = list(names)
+    for name in requested:
         if name not in known:
             raise BadRequestError(
                 f"{quoted(name)} is not the name of a gap", hint=f"the names: {', '.join(known)}"
             )
-    return frozenset(known[name] for name in given)
+    return frozenset(known[name] for name in requested)

@@ -22,8 +22,8 @@ from keyhouse.transparency.leaf import Started
 def vouched_head(evidence: Evidence, pins: Pins, last: Milestone) -> attestation.Verdict:
     """Return the verdict on the quote of the last checkpoint, which must have the pinned code.
 
-    The quote is judged at the witnesses' time. Without witnesses the time is ``made``, which must
-    not be in the future of the verifier's clock. Raises ``EvidenceRefusedError``.
+    The quote is judged at the witnesses' time, or without witnesses at ``made``. This time may be
+    at most ``LATE`` after the verifier's clock. Raises ``EvidenceRefusedError``.
     """
     head = evidence.head
     with refused_at(Step.HARDWARE):
@@ -78,7 +78,7 @@ def vouched_start(
     if not leaf.collateral:
         return (Gap.START_WITHOUT_COLLATERAL,)
     collateral = _object(objects, "the collateral", leaf.collateral)
-    verdict, gaps = _judged(quote, collateral, pins, leaf, time)
+    verdict, gaps = _verify_quote(quote, collateral, pins, leaf, time)
     instance = bytes.fromhex(leaf.instance)
     require_report_data(verdict.report_data, start_report_data(root, instance, *before))
     if _code_of(leaf) != _code_of(verdict):
@@ -93,24 +93,24 @@ def vouched_start(
     return gaps
 
 
-def _judged(
+def _verify_quote(
     quote: bytes, collateral: bytes, pins: Pins, leaf: Started, time: datetime | None
 ) -> tuple[attestation.Verdict, tuple[Gap, ...]]:
     """Return the verdict on a start's quote, at the witnesses' time if its collateral permits.
 
-    For expired collateral, the verdict is at the claimed time, with a gap.
+    For expired collateral, the verdict is at the claimed time if it is earlier, with a gap.
     """
-    verifier, given = (
+    verifier, bundle = (
         attestation.Verifier(pins.vendor_root),
         attestation.read_collateral(collateral),
     )
     claimed = date_of(leaf.time // 1_000_000)
     try:
-        return verifier.verify(quote, given, time or claimed), ()
+        return verifier.verify(quote, bundle, time or claimed), ()
     except attestation.QuoteRefusedError as error:  # witnesses may have seen the start much later
         if error.reason is not attestation.QuoteProblem.EXPIRED or time is None:
             raise
-        return verifier.verify(quote, given, min(claimed, time)), (Gap.START_AT_CLAIMED_TIME,)
+        return verifier.verify(quote, bundle, min(claimed, time)), (Gap.START_AT_CLAIMED_TIME,)
 
 
 def _object(objects: Callable[[str], bytes | None], what: str, name: str) -> bytes:

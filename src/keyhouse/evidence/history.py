@@ -6,7 +6,7 @@ continue later. A contradiction is refused. A leaf that depends on data outside 
 
 1. The log begins once, with this origin, root and key. Then comes the first manifest, unless the
    deployment is older than its log.
-2. Claimed times and positions in the journal never decrease.
+2. Claimed times never decrease, and positions in the journal always increase.
 3. Each ``base`` is the manifest in force. Only one update is pending at a time. Users with the
    right to update agree, with the certificates and the threshold of ``base``. The update takes
    effect as soon as enough users have agreed, and not earlier. Nobody raises versions of packages
@@ -25,7 +25,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from keyhouse.base.printable import quoted
-from keyhouse.evidence.agreement import Place, unproven_agreement
+from keyhouse.evidence.agreement import Place, agreement_gaps
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.gaps import Gap
 from keyhouse.evidence.members import Decided, Members, members_of
@@ -126,14 +126,14 @@ def follow(history: History, leaf: Leaf, log: LogView) -> Step:
             f"the claimed time {leaf.time} is before the previous entry's time {history.time}"
         )
     _require_settled(history, leaf)
-    step = _followed(history, leaf, log)
+    step = _follow_leaf(history, leaf, log)
     size, decided, portion = history.size + 1, history.decided, ("", 0)
     if isinstance(leaf, _DECIDING):
         decided = size
         if isinstance(leaf, leaves.PackagesUpdated):
             portion = (leaf.approval, _needed_head(history, leaf))
-    grown = replace(step.history, size=size, time=leaf.time, decided=decided, portion=portion)
-    return step._replace(history=grown)
+    extended = replace(step.history, size=size, time=leaf.time, decided=decided, portion=portion)
+    return step._replace(history=extended)
 
 
 def follow_hidden(history: History) -> Step:
@@ -141,8 +141,8 @@ def follow_hidden(history: History) -> Step:
     if history.size == 0 or history.awaits_manifest:
         raise HistoryRefusedError("the first entries of a log cannot be hidden")
     _require_settled(history, None)
-    grown = replace(history, size=history.size + 1, portion=("", 0))
-    return Step(grown, (Gap.HIDDEN_ENTRY,))
+    extended = replace(history, size=history.size + 1, portion=("", 0))
+    return Step(extended, (Gap.HIDDEN_ENTRY,))
 
 
 def require_whole(history: History) -> None:
@@ -158,7 +158,7 @@ def require_whole(history: History) -> None:
         raise HistoryRefusedError("the log ends before an update with enough agreements")
 
 
-def _followed(history: History, leaf: Leaf, log: LogView) -> Step:  # noqa: C901, PLR0911 a case each
+def _follow_leaf(history: History, leaf: Leaf, log: LogView) -> Step:  # noqa: C901, PLR0911 a case each
     match leaf:  # the most frequent kinds first: a log can have a hundred thousand of them
         case leaves.SecretsUploaded():
             return _uploaded(history, leaf, log)
@@ -207,24 +207,24 @@ def _log_begun(history: History, leaf: leaves.LogBegun, log: LogView) -> Step:
     if leaf.imported and log.objects(leaf.imported) is None:
         raise _missing("the update log before this log", leaf.imported)
     is_older = bool(gaps)
-    grown = replace(
+    extended = replace(
         history, platform=leaf.platform, is_older=is_older, awaits_manifest=not is_older
     )
     if isinstance(leaf.manifest, str):
-        if not grown.is_older or not isinstance(leaf.intermediate, str):
+        if not extended.is_older or not isinstance(leaf.intermediate, str):
             raise HistoryRefusedError("a new deployment's log begins with a manifest in force")
         gaps += _publication(leaf.manifest, leaf.public, log)
-        grown = replace(grown, manifest=leaf.manifest, intermediate=leaf.intermediate)
+        extended = replace(extended, manifest=leaf.manifest, intermediate=leaf.intermediate)
     elif leaf.intermediate is not UNSET or leaf.public is not UNSET:
         raise HistoryRefusedError("the log begins with an intermediate, but without a manifest")
-    return Step(grown, tuple(gaps))
+    return Step(extended, tuple(gaps))
 
 
 def _in_force(
     history: History, leaf: leaves.ManifestSet | leaves.ManifestUpdated, log: LogView
 ) -> Step:
     """Return the history with the manifest of ``leaf`` in force."""
-    grown = replace(
+    extended = replace(
         history,
         manifest=leaf.manifest,
         intermediate=leaf.intermediate,
@@ -236,7 +236,7 @@ def _in_force(
     gaps = _publication(leaf.manifest, leaf.public, log)
     members = _members(leaf.manifest, log)
     if members is None:
-        return Step(grown, gaps)
+        return Step(extended, gaps)
     named = members.origin
     if isinstance(leaf, leaves.ManifestSet):  # later manifests may omit the name
         named = named or f"keyhouse/{history.identity.root[:32]}"
@@ -245,14 +245,14 @@ def _in_force(
             f"the manifest names the log {quoted(named)}; its origin is"
             f" {quoted(history.identity.origin)}"
         )
-    said = leaf.recovery or leaves.Recovery(0, 0)
-    if members.recovery != (said.holders, said.threshold):
+    stated = leaf.recovery or leaves.Recovery(0, 0)
+    if members.recovery != (stated.holders, stated.threshold):
         holders, threshold = members.recovery
         raise HistoryRefusedError(
-            f"the entry states {said.threshold} of {said.holders} recovery keys; the manifest"
+            f"the entry states {stated.threshold} of {stated.holders} recovery keys; the manifest"
             f" requires {threshold} of {holders}"
         )
-    return Step(grown, gaps, tuple(_lowered(history, members, log)))
+    return Step(extended, gaps, tuple(_lowered(history, members, log)))
 
 
 def _lowered(history: History, members: Members, log: LogView) -> Iterator[str]:
@@ -358,8 +358,8 @@ def _approved(history: History, leaf: leaves.UpdateApproved, log: LogView) -> St
         signed = _with(signed, leaf.user)
     if pending.is_older:
         gaps = (*gaps, Gap.AGREED_BEFORE_LOG)
-    grown = replace(pending, missing=leaf.missing, voters=voters, signed=signed)
-    return Step(replace(history, pending=grown), gaps)
+    extended = replace(pending, missing=leaf.missing, voters=voters, signed=signed)
+    return Step(replace(history, pending=extended), gaps)
 
 
 def _cancelled(history: History, leaf: leaves.UpdateCancelled, log: LogView) -> Step:
@@ -397,7 +397,7 @@ def _agreement(history: History, leaf: Decided, log: LogView) -> tuple[Gap, ...]
     members = _members(history.manifest, log)
     identity, needed = history.identity, _needed_head(history, leaf)
     place = Place(identity.origin, identity.root, history.manifest, needed, history.size)
-    return unproven_agreement(members, leaf, place, log.objects, log.roots)
+    return agreement_gaps(members, leaf, place, log.objects, log.roots)
 
 
 def _needed_head(history: History, leaf: Decided) -> int:
@@ -420,7 +420,7 @@ def _packages(history: History, leaf: leaves.PackagesUpdated, log: LogView) -> S
         if not max(least, history.versions.get(name, 0)) <= int(text) < 1 << 64:
             raise HistoryRefusedError(f"the security version of {quoted(name)} was lowered")
     raised = {**history.versions, **{name: int(text) for name, text in versions.items()}}
-    grown = replace(
+    extended = replace(
         history,
         versions=raised,
         intermediate=leaf.intermediate,
@@ -429,7 +429,7 @@ def _packages(history: History, leaf: leaves.PackagesUpdated, log: LogView) -> S
         # the log is pending now.
         is_older=False,
     )
-    return Step(grown, gaps)
+    return Step(extended, gaps)
 
 
 def _portion_names(history: History, leaf: leaves.PackagesUpdated) -> frozenset[str]:

@@ -85,10 +85,10 @@ class Members:
 
         Raises ``HistoryRefusedError`` unless this is a package with a security version.
         """
-        found = self.manifest.packages.get(self._resources.get(package, ""))
-        if found is None or found.security_version is None:
+        definition = self.manifest.packages.get(self._resources.get(package, ""))
+        if definition is None or definition.security_version is None:
             raise HistoryRefusedError(f"{quoted(package)} is not a package with a security version")
-        return found.security_version
+        return definition.security_version
 
     def require_holders(self, names: Iterable[str]) -> None:
         """Raise ``HistoryRefusedError`` unless all ``names`` have a recovery key."""
@@ -101,25 +101,25 @@ class Members:
 
         Raises ``HistoryRefusedError`` unless the manifest has exactly this user.
         """
-        found = self._certificates.get((user, certificate))
-        if found is None:
+        known = self._certificates.get((user, certificate))
+        if known is None:
             raise HistoryRefusedError(
                 f"the manifest in force has no user {quoted(user)} with this certificate"
             )
-        return found
+        return known
 
     def require_allowed(self, user: str, action: Action, resources: Iterable[str] = ()) -> None:
         """Raise ``HistoryRefusedError`` unless ``user`` has ``action`` on all of ``resources``.
 
         Positive results are cached, because logs have many uploads of the same secrets.
         """
-        asked = (user, action, tuple(resources))
-        if asked in self._allowed:
+        request = (user, action, tuple(resources))
+        if request in self._allowed:
             return
-        names = [self._resources.get(each, "") for each in asked[2]]
+        names = [self._resources.get(each, "") for each in request[2]]
         if "" in names or not self._permissions.allows(self._users[user], action, names):
             raise HistoryRefusedError(f"{quoted(user)} has no permission {action} for this")
-        self._allowed.add(asked)
+        self._allowed.add(request)
 
 
 @lru_cache(maxsize=16)
@@ -137,7 +137,7 @@ def members_of(raw: bytes) -> Members:
         ) from None
 
 
-def signed_by(certificate: bytes, raw: bytes, leaf: Decided) -> Approval:
+def verify_approval(certificate: bytes, raw: bytes, leaf: Decided) -> Approval:
     """Return the approval in ``raw``, signed for ``leaf`` by the key of ``certificate`` (DER).
 
     The function does not compare the approval's log, base and head. Raises ``LogInvalidError`` and
@@ -145,15 +145,15 @@ def signed_by(certificate: bytes, raw: bytes, leaf: Decided) -> Approval:
     """
     signed = SignedApproval.read(raw)
     signed.verify(certificate)
-    found = signed.approval
+    approval = signed.approval
     wanted = {"decision": _DECISIONS[type(leaf)], "user": leaf.user}
     if not isinstance(leaf, leaves.PackagesUpdated):
         wanted["manifest"] = leaf.manifest
     if not isinstance(leaf, leaves.UpdateCancelled):
         wanted["plan"] = leaf.plan
-    if any(getattr(found, field) != value for field, value in wanted.items()):
+    if any(getattr(approval, field) != value for field, value in wanted.items()):
         raise HistoryRefusedError("the user signed a different decision")
-    return found
+    return approval
 
 
 def require_head(

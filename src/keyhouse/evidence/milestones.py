@@ -67,10 +67,10 @@ def milestones_of(
     notes = [*_continued(evidence, key, tree)]
     if not notes or notes[-1][1].size != tree.size:
         raise EvidenceRefusedError(Step.TREE, "the last checkpoint is not over all entries")
-    found = [_witnessed(note, checkpoint, key, pins) for note, checkpoint in notes]
-    _require_rising(found)
-    _require_quorum(found[-1], pins)
-    return tuple(found)
+    milestones = [_witnessed(note, checkpoint, key, pins) for note, checkpoint in notes]
+    _require_rising(milestones)
+    _require_quorum(milestones[-1], pins)
+    return tuple(milestones)
 
 
 def _continued(
@@ -119,7 +119,7 @@ def _witnessed(
 ) -> Milestone:
     """Return the milestone of ``checkpoint``, with the cosigning witnesses of the policy.
 
-    A cosignature later than the verifier's clock does not count.
+    A cosignature more than ``LATE`` after the verifier's clock does not count.
     """
     if pins is None or pins.policy is None:
         return Milestone(checkpoint, note.text)

@@ -10,7 +10,7 @@ import msgspec
 
 from keyhouse.evidence.gaps import Claim, Gap
 from keyhouse.evidence.verify import Judged, Outcome, Verified
-from keyhouse.evidence.wording import CLAIMED, listed, text_of
+from keyhouse.evidence.wording import CLAIMED, joined_names, text_of
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import Leaf, object_name
 
@@ -57,20 +57,20 @@ class Row(msgspec.Struct, frozen=True):
 
 def rows_of(verified: Verified) -> list[Row]:
     """Return the history in rows. Consecutive uploads, anchors and hidden entries share a row."""
-    found: list[Row] = []
+    rows: list[Row] = []
     indexed = enumerate(verified.entries)
     for kind, group in groupby(indexed, key=lambda each: _joined(each[0], each[1])):
         some = list(group)
         first, last = some[0][0], some[-1]
         if isinstance(kind, int):
-            found.append(_row(verified.entries, kind))
+            rows.append(_row(verified.entries, kind))
             continue
         event = _of_many(kind, [each for _, each in some])
         gaps = _union(each.gaps for _, each in some)
         claims = _union(each.claims for _, each in some)
         lane = Lane.PEOPLE if kind == "uploads" else Lane.CODE
         claimed = _moment(last[1])
-        found.append(
+        rows.append(
             Row(
                 first=first,
                 last=last[0],
@@ -84,7 +84,7 @@ def rows_of(verified: Verified) -> list[Row]:
                 claims=claims,
             )
         )
-    return found
+    return rows
 
 
 def gaps_of(verified: Verified) -> list[str]:
@@ -118,7 +118,7 @@ def summary_of(verified: Verified) -> dict[str, str]:
     """Return the result in a few words, by name."""
     evidence, last = verified.evidence, verified.milestones[-1]
     final = verified.entries[-1].after
-    found = {
+    summary = {
         "log": evidence.origin,
         "root certificate": object_name(evidence.root),
         "entries": str(last.checkpoint.size),
@@ -127,14 +127,14 @@ def summary_of(verified: Verified) -> dict[str, str]:
     }
     for log in verified.logs[1:]:
         end = log.milestones[-1].checkpoint
-        found[f"log before, {end.origin}"] = f"{end.size} entries, root {end.root.hex()}"
+        summary[f"log before, {end.origin}"] = f"{end.size} entries, root {end.root.hex()}"
     if verified.pins is not None:
-        found["witnesses"] = ", ".join(last.witnesses) or "none"
-        found["witnessed"] = "never" if last.time is None else in_words(last.time)
+        summary["witnesses"] = ", ".join(last.witnesses) or "none"
+        summary["witnessed"] = "never" if last.time is None else in_words(last.time)
     if verified.head is not None:
         code = verified.head.mrenclave.hex() or "of a confidential VM"
-        found["hardware at the end"] = f"code {code}, platform status {verified.head.tcb_status}"
-    return found
+        summary["hardware at the end"] = f"code {code}, platform status {verified.head.tcb_status}"
+    return summary
 
 
 def result_of(verified: Verified) -> dict[str, object]:
@@ -204,8 +204,8 @@ def _of_many(kind: str, some: Sequence[Judged]) -> str:
         if isinstance(judged.leaf, leaves.SecretsUploaded)
         for each in judged.leaf.uploads
     ]
-    users = listed(dict.fromkeys(each.user for each in uploads))
-    names = listed(dict.fromkeys(name for each in uploads for name in each.names))
+    users = joined_names(dict.fromkeys(each.user for each in uploads))
+    names = joined_names(dict.fromkeys(name for each in uploads for name in each.names))
     return f"{users} uploaded: {names}"
 
 
@@ -258,7 +258,7 @@ def _moment(judged: Judged) -> datetime | None:
 
 def entry_numbers(entries: Sequence[int]) -> str:
     """Return numbers of entries, with ranges for consecutive numbers."""
-    return ("entries " if len(entries) > 1 else "entry ") + listed(_ranges(entries))
+    return ("entries " if len(entries) > 1 else "entry ") + joined_names(_ranges(entries))
 
 
 def _ranges(entries: Sequence[int]) -> Iterator[str]:

@@ -31,7 +31,7 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import quoted
 from keyhouse.base.progress import advance, begin
 from keyhouse.evidence.bundle import Evidence, Hidden
-from keyhouse.evidence.continuation import LogEnd, continued
+from keyhouse.evidence.continuation import LogEnd, continue_from
 from keyhouse.evidence.errors import EvidenceRefusedError, HistoryRefusedError, Step, refused_at
 from keyhouse.evidence.gaps import Claim, Gap
 from keyhouse.evidence.hardware import vouched_head, vouched_start
@@ -59,7 +59,7 @@ from keyhouse.transparency.leaf import (
 )
 from keyhouse.transparency.root_signature import LOG_KEY_CONTEXT, is_signed_by_root
 
-_TOLD: Final = 1000  # entries between two reports of the progress
+_PROGRESS_STEP: Final = 1000  # entries between two reports of the progress
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
@@ -195,12 +195,12 @@ def examine(evidence: Evidence, pins: Pins | None, *before: Evidence) -> Verifie
     head = None if pins is None else vouched_head(evidence, pins, milestones[-1])
     if pins is not None and pins.policy is None:
         gaps.append(Gap.NO_WITNESSES)
-    entries = _history(evidence, _followed(evidence, key, milestones, tree, pins, old))
+    entries = _history(evidence, _follow_entries(evidence, key, milestones, tree, pins, old))
     if not entries[-1].after.intermediate:
         gaps.append(Gap.INTERMEDIATE_UNKNOWN)
-    found = dict.fromkeys(gaps, ()) | _numbered(each.gaps for each in entries)
+    numbered_gaps = dict.fromkeys(gaps, ()) | _numbered(each.gaps for each in entries)
     claims = _numbered(each.claims for each in entries)
-    return Verified(evidence, pins, milestones, head, entries, found, claims, old)
+    return Verified(evidence, pins, milestones, head, entries, numbered_gaps, claims, old)
 
 
 def _examined_before(before: tuple[Evidence, ...], pins: Pins | None) -> Verified:
@@ -218,11 +218,11 @@ _T = TypeVar("_T")
 
 def _numbered(each: Iterable[tuple[_T, ...]]) -> dict[_T, tuple[int, ...]]:
     """Return all values of the entries, each with the numbers of its entries."""
-    found: dict[_T, list[int]] = {}
+    numbered: dict[_T, list[int]] = {}
     for index, several in enumerate(each):
         for one in several:
-            found.setdefault(one, []).append(index)
-    return {one: tuple(numbers) for one, numbers in found.items()}
+            numbered.setdefault(one, []).append(index)
+    return {one: tuple(numbers) for one, numbers in numbered.items()}
 
 
 def _deployment(evidence: Evidence, pins: Pins | None, old: Verified | None) -> list[Gap]:
@@ -282,29 +282,29 @@ def _log_key(evidence: Evidence) -> VerifierKey:
     return key
 
 
-def _history(evidence: Evidence, followed: Iterator[Judged]) -> tuple[Judged, ...]:
+def _history(evidence: Evidence, judged_entries: Iterator[Judged]) -> tuple[Judged, ...]:
     """Step 7. Return all entries after their steps."""
     begin("following the history", len(evidence.entries))
-    found: list[Judged] = []
+    entries: list[Judged] = []
     try:
-        for judged in followed:
-            found.append(judged)
-            if len(found) % _TOLD == 0:
-                advance(_TOLD)
-        require_whole(found[-1].after)
+        for judged in judged_entries:
+            entries.append(judged)
+            if len(entries) % _PROGRESS_STEP == 0:
+                advance(_PROGRESS_STEP)
+        require_whole(entries[-1].after)
     except (LogInvalidError, HistoryRefusedError, RefusedError) as error:
-        place = f"entry {len(found)}" if len(found) < len(evidence.entries) else "the end"
+        place = f"entry {len(entries)}" if len(entries) < len(evidence.entries) else "the end"
         problem = f"{place}: {error.message}"
         raise EvidenceRefusedError(Step.HISTORY, problem, hint=error.hint) from None
-    last = found[-1].after.intermediate
+    last = entries[-1].after.intermediate
     if last and last != object_name(evidence.intermediate):
         raise EvidenceRefusedError(
             Step.HISTORY, "the intermediate certificate is not in force at the end"
         )
-    return tuple(found)
+    return tuple(entries)
 
 
-def _followed(
+def _follow_entries(
     evidence: Evidence,
     key: VerifierKey,
     milestones: tuple[Milestone, ...],
@@ -327,7 +327,7 @@ def _followed(
             leaf = read_leaf(entry)
             step = follow(history, leaf, log)
             if end is not None and isinstance(leaf, LogBegun):
-                step = continued(end, leaf, step)
+                step = continue_from(end, leaf, step)
         history, gaps = step.history, step.gaps
         if isinstance(leaf, Started):
             before = index, tree.root(index)
@@ -345,7 +345,7 @@ def _end_of(old: Verified) -> LogEnd:
 
 
 def _late(leaf: Leaf, witnessed: datetime | None) -> tuple[Gap, ...]:
-    """Return a gap if the coordinator claims a time after the witnesses' time."""
+    """Return a gap if the claimed time is more than ``LATE`` after the witnesses' time."""
     if witnessed is None or leaf.time <= (witnessed + LATE).timestamp() * 1_000_000:
         return ()
     return (Gap.CLAIMED_TIME_LATE,)

@@ -13,7 +13,7 @@ SHORT: Final = 16
 CLAIMED: Final = ", claimed by the coordinator"
 """The end of a text about an event without a user's signature."""
 
-_MOST_NAMES: Final = 12
+_MOST_NAMES: Final = 12  # names in one text; the rest is counted
 
 
 def text_of(leaf: Leaf, before: History | None) -> str:  # noqa: C901, PLR0911 a case each
@@ -26,7 +26,7 @@ def text_of(leaf: Leaf, before: History | None) -> str:  # noqa: C901, PLR0911 a
         case leaves.Started():
             return _started(leaf, before)
         case leaves.Recovered():
-            return f"recovered with the recovery keys of {listed(leaf.holders)}{CLAIMED}"
+            return f"recovered with the recovery keys of {joined_names(leaf.holders)}{CLAIMED}"
         case leaves.UpdateProposed():
             others = (
                 f"{leaf.needed} users have to agree"
@@ -43,11 +43,13 @@ def text_of(leaf: Leaf, before: History | None) -> str:  # noqa: C901, PLR0911 a
         case leaves.ManifestUpdated():
             return _updated(leaf, before)
         case leaves.PackagesUpdated():
-            raised = listed(f"{name} to {version}" for name, version in leaf.versions)
+            raised = joined_names(f"{name} to {version}" for name, version in leaf.versions)
             return f"{leaf.user} raised {raised}"
         case leaves.SecretsUploaded():
-            users = listed(dict.fromkeys(each.user for each in leaf.uploads))
-            names = listed(dict.fromkeys(name for each in leaf.uploads for name in each.names))
+            users = joined_names(dict.fromkeys(each.user for each in leaf.uploads))
+            names = joined_names(
+                dict.fromkeys(name for each in leaf.uploads for name in each.names)
+            )
             return f"{users} uploaded: {names}{CLAIMED}"
         case leaves.Anchor():
             return "no change: a sign of life for the witnesses"
@@ -61,7 +63,7 @@ def is_other_code(leaf: Leaf, before: History | None) -> bool:
     return _code(leaf) != _code(last)
 
 
-def listed(names: Iterable[str]) -> str:
+def joined_names(names: Iterable[str]) -> str:
     """Return the first of ``names``, and the number of the rest."""
     every = list(names)
     more = len(every) - _MOST_NAMES
@@ -102,6 +104,6 @@ def _updated(leaf: leaves.ManifestUpdated, before: History | None) -> str:
     voters = () if pending is None else pending.voters
     signed = 0 if pending is None else len(pending.signed)
     return (
-        f"manifest {leaf.manifest[:SHORT]} in force, agreed to by {listed(voters)}"
+        f"manifest {leaf.manifest[:SHORT]} in force, agreed to by {joined_names(voters)}"
         f" ({signed} of {len(voters)} signed)"
     )

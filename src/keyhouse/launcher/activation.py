@@ -21,7 +21,7 @@ from keyhouse.launcher.errors import (
     NotReachableError,
     NotReadyError,
 )
-from keyhouse.launcher.parameters import Delivered, checked
+from keyhouse.launcher.parameters import Delivered, check_parameters
 from keyhouse.launcher.tls import ClientContext, PeerRefusedError
 from keyhouse.launcher.trust import Anchor, require_answer, require_served
 from keyhouse.wire.address import WORKLOAD_API, WORKLOAD_API_PORT, Address, read_address
@@ -57,7 +57,7 @@ def read_mesh_address(text: str) -> Address:
     return read_address(text, port=WORKLOAD_API_PORT, refused=LaunchRefusedError)
 
 
-async def activate(request: Request, anchor: Anchor | None, timeout: float) -> Delivered:  # noqa: ASYNC109 grpclib is told it, too
+async def activate(request: Request, anchor: Anchor | None, timeout: float) -> Delivered:  # noqa: ASYNC109 grpclib gets the timeout, too
     """Return the parameters that the coordinator delivers to ``request``, after all checks.
 
     ``anchor`` is the deployment to trust; None trusts any peer. ``timeout`` is the total in
@@ -81,7 +81,7 @@ async def activate(request: Request, anchor: Anchor | None, timeout: float) -> D
     except (OSError, StreamTerminatedError, GRPCError) as error:
         if not seen and not isinstance(error, PeerRefusedError):
             raise _not_connected(error, request.address, in_tls=context.in_tls) from None
-        raise _told(error, request.address) from None
+        raise _launcher_error(error, request.address) from None
     except (ProtocolError, DecodeError, NotImplementedError, AssertionError, KeyError):
         # grpclib assumes a :status header, a known form of message, and more.
         raise AnswerUnreadableError(
@@ -89,7 +89,9 @@ async def activate(request: Request, anchor: Anchor | None, timeout: float) -> D
             hint=_TRY_AGAIN,
         ) from None
     parameters = answer.Parameters
-    delivered = checked(dict(parameters.Files), dict(parameters.Env), tuple(parameters.Argv))
+    delivered = check_parameters(
+        dict(parameters.Files), dict(parameters.Env), tuple(parameters.Argv)
+    )
     require_answer(
         delivered.env, served=seen[-1], anchor=anchor, who=request.who, kind=request.kind
     )
@@ -117,7 +119,7 @@ def _not_connected(error: Exception, address: Address, *, in_tls: bool) -> NotRe
     return NotReachableError(f"cannot connect to {address}: {cause.problem}", hint=cause.hint)
 
 
-def _told(error: Exception, address: Address) -> KeyhouseError:
+def _launcher_error(error: Exception, address: Address) -> KeyhouseError:
     """Return the launcher's error for ``error`` of a call over an open connection."""
     if isinstance(error, PeerRefusedError):
         return error.reason_why

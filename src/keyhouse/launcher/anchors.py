@@ -42,14 +42,14 @@ def anchors(settings: RunSettings) -> Anchors | None:
     """
     if settings.unverified_coordinator:
         return None
-    pinned = _pinned(settings.root_certificate)
+    pinned = _pinned_anchor(settings.root_certificate)
     if settings.attestation is not None:
-        return lambda seconds: _proven(settings, pinned, seconds)
+        return lambda seconds: _proven_anchor(settings, pinned, seconds)
     assert pinned is not None  # noqa: S101 the settings require one of the three
     return lambda _seconds: pinned
 
 
-def _pinned(path: Path | None) -> Anchor | None:
+def _pinned_anchor(path: Path | None) -> Anchor | None:
     return (
         None
         if path is None
@@ -57,19 +57,19 @@ def _pinned(path: Path | None) -> Anchor | None:
     )
 
 
-def _proven(settings: RunSettings, pinned: Anchor | None, seconds: float) -> Anchor:
-    proven = _verified(settings, seconds)
-    found = Anchor(proven.root_der, proven.intermediate_der)
-    if pinned is not None and not _same(pinned, found):
+def _proven_anchor(settings: RunSettings, pinned: Anchor | None, seconds: float) -> Anchor:
+    coordinator = _verified_coordinator(settings, seconds)
+    anchor = Anchor(coordinator.root_der, coordinator.intermediate_der)
+    if pinned is not None and not _same(pinned, anchor):
         raise CoordinatorNotTrustedError(
             "the coordinator is not trusted: its quote verifies, but its deployment is not that of"
             f" {settings.root_certificate}",
             hint="a new deployment has a new root: update the file",
         )
-    return found
+    return anchor
 
 
-def _verified(settings: RunSettings, seconds: float) -> "TrustedCoordinator":
+def _verified_coordinator(settings: RunSettings, seconds: float) -> "TrustedCoordinator":
     """Return the coordinator after a quote proved its identity.
 
     There is no memory here: the host could roll back the file system of a workload, and any memory
@@ -78,7 +78,7 @@ def _verified(settings: RunSettings, seconds: float) -> "TrustedCoordinator":
     from keyhouse.client.errors import AnswerUnreadableError, CallRefusedError, TrustError
     from keyhouse.client.trust import verify
 
-    host = settings.client_api or _beside(settings.coordinator)
+    host = settings.client_api or _default_client_api(settings.coordinator)
     trust = _trust(settings)
     try:
         return verify(host, trust, None, timeout=seconds)
@@ -141,12 +141,12 @@ def _named(path: Path) -> Iterator[None]:
         raise
 
 
-def _same(pinned: Anchor, found: Anchor) -> bool:
-    same_root = hmac.compare_digest(pinned.root, found.root)
-    return same_root and pinned.intermediate in {None, found.intermediate}
+def _same(pinned: Anchor, anchor: Anchor) -> bool:
+    same_root = hmac.compare_digest(pinned.root, anchor.root)
+    return same_root and pinned.intermediate in {None, anchor.intermediate}
 
 
-def _beside(coordinator: str) -> str:
+def _default_client_api(coordinator: str) -> str:
     """Return the default address of the Client API: the host of the workload API, port 4433."""
     return str(Address(read_mesh_address(coordinator).host, CLIENT_API_PORT))
 
@@ -162,12 +162,12 @@ def simulated_identity(path: Path | None) -> "Measurements | VmIdentity | None":
 
     if path is None:
         return None
-    found = read_expected_identity(read_named_file(path, _LARGEST, LaunchRefusedError))
-    if found.vm is not None:
-        return found.vm
+    identity = read_expected_identity(read_named_file(path, _LARGEST, LaunchRefusedError))
+    if identity.vm is not None:
+        return identity.vm
     return Measurements(
-        unique_id=found.unique_id or _UNSET,
-        signer_id=found.signer_id or _UNSET,
-        product_id=found.product_id,
-        security_version=found.security_version,
+        unique_id=identity.unique_id or _UNSET,
+        signer_id=identity.signer_id or _UNSET,
+        product_id=identity.product_id,
+        security_version=identity.security_version,
     )

@@ -106,9 +106,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _launch(settings: RunSettings, environment: dict[bytes, bytes], report: Report) -> NoReturn:
-    from keyhouse.launcher.program import program_of, require_there
+    from keyhouse.launcher.program import program_of, require_program
 
-    require_there(settings.words)
+    require_program(settings.words)
     for missing in forbid_dumps():
         report.warning(missing)
     delivered = _join(settings, report)
@@ -165,7 +165,7 @@ def _join(settings: RunSettings, report: Report) -> "Delivered":
     def report_retry(error: UnavailableError, pause: float) -> None:
         report.progress(f"{error.message}; trying again in {pause:.1f} s")
 
-    return retry(attempt, seconds=settings.timeout, clock=clock, told=report_retry)
+    return retry(attempt, seconds=settings.timeout, clock=clock, on_retry=report_retry)
 
 
 def _quote_once(

@@ -9,8 +9,9 @@
    file is replaced and never overwritten. So another link to it, or an open descriptor, does not
    see the new content.
 5. If one file fails, or the program cannot be started, the written files are removed: a failed
-   start leaves no secret. The caller defers signals meanwhile. Otherwise an exception of a handler
-   between the creation of a file and its record here would leave that file.
+   start leaves no secret, except a key that Gramine has received. The caller defers signals
+   meanwhile. Otherwise an exception of a handler between the creation of a file and its record here
+   would leave that file.
 """
 
 import os
@@ -26,7 +27,7 @@ from keyhouse.launcher.errors import LaunchRefusedError
 
 _GRAMINE_KEYS: Final = (b"dev", b"attestation", b"keys")
 _GRAMINE_MAIN_KEY: Final = (b"dev", b"attestation", b"protected_files_key")
-_LONGEST_SHOWN: Final = 200
+_LONGEST_SHOWN: Final = 200  # characters of a path in an error
 _SURROUNDING: Final = "must name a file, without .. and without a slash at the end"
 _FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEY: Final = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -62,20 +63,20 @@ def write_files(
     ``LaunchRefusedError`` with the path.
     """
     done: list[Place] = []
-    for place in placed(files):
+    for place in places_of(files):
         try:
             end_if_stopped()
             _write(place, files[place.path].reveal())
         except BaseException as error:  # also ``SystemExit`` after a signal
             _remove(done)
             if isinstance(error, OSError | _ObstacleError):
-                raise _refused(place, error) from None
+                raise _write_error(place, error) from None
             raise
         done.append(place)
     return lambda: _remove(done)
 
 
-def placed(paths: Iterable[str]) -> tuple[Place, ...]:
+def places_of(paths: Iterable[str]) -> tuple[Place, ...]:
     """Return the places of ``paths``: Gramine's keys first, the rest in order of their paths.
 
     Raises ``LaunchRefusedError`` for a path without a file name, with "..", or in conflict with
@@ -86,13 +87,13 @@ def placed(paths: Iterable[str]) -> tuple[Place, ...]:
     for place in places:
         whole = (place.absolute, (*place.folders, place.name))
         if whole in seen:
-            raise _misplaced(place.path, f"equals the path {_quoted(seen[whole])}")
+            raise _path_error(place.path, f"equals the path {_quoted(seen[whole])}")
         seen[whole] = place.path
     for place in places:
         for depth in range(1, len(place.folders) + 1):
             above = (place.absolute, place.folders[:depth])
             if above in seen:
-                raise _misplaced(place.path, f"has the file {_quoted(seen[above])} as a directory")
+                raise _path_error(place.path, f"has the file {_quoted(seen[above])} as a directory")
     return tuple(places)
 
 
@@ -100,17 +101,17 @@ def _place(path: str) -> Place:
     try:
         raw = path.encode("utf-8")
     except UnicodeEncodeError:
-        raise _misplaced(path, "is not text") from None
+        raise _path_error(path, "is not text") from None
     names = [name for name in raw.split(b"/") if name not in {b"", b"."}]
     last = raw.rpartition(b"/")[2]
     if not names or b"\0" in raw or b".." in names or last in {b"", b"."}:
-        raise _misplaced(path, _SURROUNDING)
+        raise _path_error(path, _SURROUNDING)
     return Place(path, raw.startswith(b"/"), tuple(names[:-1]), names[-1])
 
 
 def _write(place: Place, content: bytes) -> None:
     if place.is_gramine_key:
-        _hand_over(place, content)
+        _write_gramine_key(place, content)
         return
     folder = _folder(place, make=True)
     try:
@@ -120,7 +121,7 @@ def _write(place: Place, content: bytes) -> None:
         os.close(folder)
 
 
-def _hand_over(place: Place, content: bytes) -> None:
+def _write_gramine_key(place: Place, content: bytes) -> None:
     """Write a key to Gramine's special file, which exists and accepts the key in a single write."""
     handle = os.open(place.path, _KEY)
     try:
@@ -155,8 +156,8 @@ def _inner(above: int, name: bytes, *, make: bool) -> int:
     if make:
         with suppress(FileExistsError):
             _make_folder(above, name)
-            return _widened(_opened(above, name))
-    return _opened(above, name)
+            return _set_private(_open_folder(above, name))
+    return _open_folder(above, name)
 
 
 def _make_folder(above: int, name: bytes) -> None:
@@ -167,14 +168,14 @@ def _make_folder(above: int, name: bytes) -> None:
         os.umask(before)
 
 
-def _opened(above: int, name: bytes) -> int:
+def _open_folder(above: int, name: bytes) -> int:
     try:
         return os.open(name, os.O_RDONLY | _FOLDER, dir_fd=above)
     except PermissionError:  # the directory may be traversed, but not listed
         return os.open(name, os.O_PATH | _FOLDER, dir_fd=above)
 
 
-def _widened(handle: int) -> int:
+def _set_private(handle: int) -> int:
     set_mode(handle, 0o700)
     return handle
 
@@ -216,7 +217,7 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "backslashreplace")
 
 
-def _refused(place: Place, error: OSError | _ObstacleError) -> LaunchRefusedError:
+def _write_error(place: Place, error: OSError | _ObstacleError) -> LaunchRefusedError:
     problem = os_reason(error) if isinstance(error, OSError) else str(error)
     hint = "name another path in the manifest, or make this path writable for this user only"
     if place.is_gramine_key:
@@ -231,7 +232,7 @@ def _quoted(path: str) -> str:
     return ascii(path[:_LONGEST_SHOWN])
 
 
-def _misplaced(path: str, problem: str) -> LaunchRefusedError:
+def _path_error(path: str, problem: str) -> LaunchRefusedError:
     return LaunchRefusedError(
         f"the file {_quoted(path)} of the manifest cannot be written: its path {problem}",
         hint="correct the path in the manifest",

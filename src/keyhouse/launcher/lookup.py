@@ -32,12 +32,12 @@ def within(seconds: float, work: Callable[[], T]) -> T:
 
     In this case the thread continues, and its result is dropped.
     """
-    begun = _begun(work)
+    outcome = _start_thread(work)
     try:
-        return begun.result(seconds)
+        return outcome.result(seconds)
     except TimeoutError:
-        if begun.done():  # ``work`` ended at the last moment, or raised a TimeoutError itself
-            return begun.result()
+        if outcome.done():  # ``work`` ended at the last moment, or raised a TimeoutError itself
+            return outcome.result()
         raise NotReachableError(
             "the coordinator did not prove its identity in time",
             hint="check the address, that the coordinator runs, and the resolution of names",
@@ -57,19 +57,19 @@ class _Loop(asyncio.SelectorEventLoop):
     ) -> list[Any]:
         """Return the addresses from the system's resolver. Raises ``OSError``."""
         ask = partial(socket.getaddrinfo, host, port, family, type, proto, flags)
-        return await asyncio.wrap_future(_begun(ask), loop=self)
+        return await asyncio.wrap_future(_start_thread(ask), loop=self)
 
 
-def _begun(work: Callable[[], T]) -> "Future[T]":
+def _start_thread(work: Callable[[], T]) -> "Future[T]":
     """Start ``work`` on its own daemon thread, and return its future result."""
     outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()  # a cancellation could not stop the thread
 
-    def do() -> None:
+    def run_work() -> None:
         try:
             outcome.set_result(work())
         except BaseException as error:  # noqa: BLE001 the waiting thread raises it
             outcome.set_exception(error)
 
-    start_without_signals(threading.Thread(target=do, name="lookup", daemon=True))
+    start_without_signals(threading.Thread(target=run_work, name="lookup", daemon=True))
     return outcome

@@ -9,7 +9,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import AnswerUnreadableError, LaunchRefusedError
 
 TRANSPARENT_TLS: Final = "MARBLE_TTLS_CONFIG"
-_LONGEST_NAME: Final = 100
+_LONGEST_NAME: Final = 100  # characters of a name in an error
 
 
 class Delivered(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class Delivered(msgspec.Struct, frozen=True):
     argv: tuple[str, ...]  # complete, argv[0] first; empty: not in the manifest
 
 
-def checked(
+def check_parameters(
     files: Mapping[str, bytes], env: Mapping[str, bytes], argv: tuple[str, ...]
 ) -> Delivered:
     """Return the parameters if a program can receive them unchanged.

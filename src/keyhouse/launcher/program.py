@@ -42,7 +42,7 @@ class Program(msgspec.Struct, frozen=True):
     env: Mapping[bytes, Secret]
 
 
-def require_there(words: Sequence[bytes]) -> None:
+def require_program(words: Sequence[bytes]) -> None:
     """Refuse a missing program before the activation counts.
 
     A name without a slash is not checked, because the manifest may set the PATH for its search.

@@ -9,6 +9,7 @@ from keyhouse.base.errors import UnavailableError
 
 T = TypeVar("T")
 
+# Seconds: the first and the longest pause, and the least time of an attempt.
 _FIRST: Final = 0.25
 _LONGEST: Final = 5.0
 _LEAST: Final = 0.05
@@ -43,14 +44,14 @@ def retry(
     *,
     seconds: float,
     clock: Clock,
-    told: Callable[[UnavailableError, float], None],
+    on_retry: Callable[[UnavailableError, float], None],
     fraction: Callable[[], float] = random.random,
 ) -> T:
     """Return the result of ``attempt``; repeat the attempt only after ``UnavailableError``.
 
     ``attempt`` gets the number of remaining seconds. The pauses double from 0.25 to 5 seconds. Each
     pause is shortened by up to a half (``fraction`` is from 0 to 1). So workloads that lost a
-    coordinator at the same time do not return at the same time. ``told`` is called with each
+    coordinator at the same time do not return at the same time. ``on_retry`` is called with each
     failure and the pause.
 
     Raises the last ``UnavailableError`` when no further pause and attempt fit into ``seconds``.
@@ -64,6 +65,6 @@ def retry(
             shortened = pause * (1 - fraction() / 2)
             if clock.now() + shortened + _LEAST > end:
                 raise
-            told(error, shortened)
+            on_retry(error, shortened)
             clock.sleep(shortened)
             pause = min(2 * pause, _LONGEST)

@@ -23,7 +23,7 @@ from keyhouse.base.process.flags import (
 )
 
 _OF_QUOTES: Final = ("collateral", "pccs", "pccs_ca", "simulation_root", "first_manifest")
-_LONGEST_DIGITS: Final = 5
+_LONGEST_DIGITS: Final = 5  # so a timeout is less than 28 hours
 _ABOUT: Final = "Join the deployment as a workload, then become PROGRAM."
 _BEFORE_PROGRAM: Final = "put -- before the program: keyhouse run ... -- PROGRAM ARGS..."
 _USAGE: Final = """keyhouse run [--SETTING VALUE]... -- PROGRAM ARGS...
@@ -50,10 +50,10 @@ def _seconds(value: str, _source: str) -> float:
 
 def _log_format(value: str, source: str) -> str:
     """Return "json" or "text". Any other word in a variable counts as "text"."""
-    found = value.casefold()
-    if source == "--log-format" and found not in {"text", "json"}:
+    word = value.casefold()
+    if source == "--log-format" and word not in {"text", "json"}:
         raise SettingRefusedError("--log-format has an invalid value", hint="one of: text, json")
-    return "json" if found == "json" else "text"
+    return "json" if word == "json" else "text"
 
 
 RUN_SETTINGS: Final = (
@@ -186,8 +186,8 @@ def read_run_settings(arguments: Sequence[str], environment: Mapping[str, str]) 
     Raises ``SettingRefusedError`` for an invalid value, ``SettingMisusedError`` for wrong usage.
     """
     flags, words = _halves(arguments)
-    given = read_flags(RUN_SETTINGS, flags, usage=_USAGE, about=_ABOUT, word=_BEFORE_PROGRAM)
-    values = read_values(RUN_SETTINGS, given, environment)
+    options = read_flags(RUN_SETTINGS, flags, usage=_USAGE, about=_ABOUT, word=_BEFORE_PROGRAM)
+    values = read_values(RUN_SETTINGS, options, environment)
     _require_trust(values)
     # Hardware measures its own identity: there the flag can only be a mistake.
     if values["simulated_identity"] and values["platform"] != "simulation":

@@ -21,7 +21,7 @@ from keyhouse.launcher.errors import CoordinatorNotTrustedError
 MOST_RECEIVED: Final = 16 * 1024 * 1024
 """Bytes that a peer may send on one connection. The interface's messages have at most 4 MiB."""
 
-_PIECE: Final = 65_536
+_PIECE: Final = 65_536  # bytes in one read or write
 _CIPHERS: Final = b"ECDHE+AESGCM:ECDHE+CHACHA20"
 _ALPN: Final = b"h2"
 

@@ -66,24 +66,24 @@ def read_anchor(pem: bytes, where: str) -> Anchor:
     ``where`` names the file. Raises ``CoordinatorNotTrustedError`` for any other content.
     """
     try:
-        found = x509.load_pem_x509_certificates(pem)
+        chain = x509.load_pem_x509_certificates(pem)
     except Exception:  # noqa: BLE001 - see above
-        found = []
-    if not 1 <= len(found) <= _CHAIN:
+        chain = []
+    if not 1 <= len(chain) <= _CHAIN:
         fault = certificate_fault(pem)
-        problem = f"has {len(found)} certificates" if found else fault.problem
+        problem = f"has {len(chain)} certificates" if chain else fault.problem
         raise CoordinatorNotTrustedError(
             f"{where} {problem}",
             hint="PEM: the coordinator's root, or its intermediate and then its root",
         )
-    root = found[-1]
+    root = chain[-1]
     _require(
         _is_ca(root) and _has_signed(root, root), f"{where} does not end in a root certificate"
     )
-    if len(found) == 1:
+    if len(chain) == 1:
         return Anchor(_der(root))
-    require_issued(_der(found[0]), _der(root))
-    return Anchor(_der(root), _der(found[0]))
+    require_issued(_der(chain[0]), _der(root))
+    return Anchor(_der(root), _der(chain[0]))
 
 
 def require_issued(intermediate: bytes, root: bytes) -> None:
@@ -118,9 +118,9 @@ def require_answer(
     ``served`` is the peer's certificate in the handshake. ``who`` and ``kind`` are the requested
     UUID and marble type.
     """
-    [root] = _delivered(env, _COORDINATOR_ROOT, 1)
-    [marble_root] = _delivered(env, _ROOT, 1)
-    leaf, intermediate = _delivered(env, _LEAF_CHAIN, _CHAIN)
+    [root] = _certificates_in(env, _COORDINATOR_ROOT, 1)
+    [marble_root] = _certificates_in(env, _ROOT, 1)
+    leaf, intermediate = _certificates_in(env, _LEAF_CHAIN, _CHAIN)
     if anchor is not None:
         _require(_equal(_der(root), anchor.root), "the delivered root is not the trusted root")
         same = anchor.intermediate is None or _equal(_der(intermediate), anchor.intermediate)
@@ -163,14 +163,18 @@ def _require_twins(marble_root: x509.Certificate, intermediate: x509.Certificate
     )
 
 
-def _delivered(env: Mapping[str, Secret], name: str, count: int) -> Sequence[x509.Certificate]:
+def _certificates_in(
+    env: Mapping[str, Secret], name: str, count: int
+) -> Sequence[x509.Certificate]:
     value = env.get(name)
     try:
-        found = x509.load_pem_x509_certificates(value.reveal()) if value is not None else []
+        certificates = x509.load_pem_x509_certificates(value.reveal()) if value is not None else []
     except Exception:  # noqa: BLE001 - see above
-        found = []
-    _require(len(found) == count, f"{name} has {len(found)} certificates, expected {count}")
-    return found
+        certificates = []
+    _require(
+        len(certificates) == count, f"{name} has {len(certificates)} certificates, expected {count}"
+    )
+    return certificates
 
 
 def _certificate(der: bytes, what: str) -> x509.Certificate:
@@ -198,10 +202,10 @@ def _has_signed(parent: x509.Certificate, child: x509.Certificate) -> bool:
 
 def _extension(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> bytes | None:
     try:
-        found = certificate.extensions.get_extension_for_oid(oid).value
+        extension = certificate.extensions.get_extension_for_oid(oid).value
     except Exception:  # noqa: BLE001 - see above
         return None
-    return found.value if isinstance(found, x509.UnrecognizedExtension) else None
+    return extension.value if isinstance(extension, x509.UnrecognizedExtension) else None
 
 
 def _same_key(one: x509.Certificate, other: x509.Certificate) -> bool:

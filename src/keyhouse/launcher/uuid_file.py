@@ -16,7 +16,7 @@ from keyhouse.base.printable import os_reason
 from keyhouse.launcher.errors import LaunchRefusedError
 from keyhouse.wire.workload_api import uuid_of
 
-LARGEST: Final = 256
+LARGEST: Final = 256  # bytes; a UUID has 36 characters
 
 
 def read_uuid(text: bytes) -> uuid.UUID:
@@ -24,12 +24,12 @@ def read_uuid(text: bytes) -> uuid.UUID:
 
     Raises ``ValueError`` for any other text, and for the nil UUID.
     """
-    found = uuid_of(text.decode("ascii", "replace").strip())
-    if found is None:
+    value = uuid_of(text.decode("ascii", "replace").strip())
+    if value is None:
         raise ValueError("is not a UUID")
-    if found.int == 0:
+    if value.int == 0:
         raise ValueError("is the nil UUID")
-    return found
+    return value
 
 
 def own_uuid(path: str) -> uuid.UUID:
@@ -39,13 +39,13 @@ def own_uuid(path: str) -> uuid.UUID:
     """
     try:
         try:
-            return _kept(path)
+            return _read_existing(path)
         except FileNotFoundError:
             pass
         try:
-            return _made(path)
+            return _create(path)
         except FileExistsError:  # another process was faster, or a symbolic link is broken
-            return _kept(path)
+            return _read_existing(path)
     except ValueError as error:
         raise LaunchRefusedError(
             f"the UUID file {path} cannot be used: it {error}",
@@ -58,7 +58,7 @@ def own_uuid(path: str) -> uuid.UUID:
         ) from None
 
 
-def _kept(path: str) -> uuid.UUID:
+def _read_existing(path: str) -> uuid.UUID:
     with open(path, "rb", opener=without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError("is not a regular file")
@@ -68,7 +68,7 @@ def _kept(path: str) -> uuid.UUID:
     return read_uuid(text)
 
 
-def _made(path: str) -> uuid.UUID:
+def _create(path: str) -> uuid.UUID:
     fresh = uuid.UUID(bytes=os.urandom(16), version=4)
     create_file(path, str(fresh).encode("ascii"))
     with suppress(OSError):  # some file systems cannot sync a directory

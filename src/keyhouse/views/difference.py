@@ -47,9 +47,9 @@ def losses(before: Manifest, after: Manifest) -> list[str]:
 
 def _words(where: str, change: Change) -> str:
     if isinstance(change.old, list) and isinstance(change.new, list):
-        gone = [f"- {_short(item)}" for item in change.old if item not in change.new]
-        come = [f"+ {_short(item)}" for item in change.new if item not in change.old]
-        return f"{where}: {', '.join(gone + come) or 'in another order'}"
+        removed = [f"- {_short(item)}" for item in change.old if item not in change.new]
+        added = [f"+ {_short(item)}" for item in change.new if item not in change.old]
+        return f"{where}: {', '.join(removed + added) or 'in another order'}"
     if change.kind == "added":
         return f"{where}: {_short(change.new)}"
     if change.kind == "removed":

@@ -32,20 +32,20 @@ def evidence_of(
     # This checkpoint continues the remembered log.
     before = coordinator.witnessed_checkpoint()
     head = coordinator.log_quote(nonce)
-    given = write_collateral(collateral(head.quote))
-    found = collect(
+    bundle = write_collateral(collateral(head.quote))
+    evidence = collect(
         parts_of(coordinator),
         made=time.time_ns() // 1000,
         certificates=(proven.root_der, proven.intermediate_der),
         key=LogKey(key.verifier_key, key.signature),
         note=head.checkpoint.encode(),
-        head=Head(nonce, head.quote, object_name(given)),
-        collateral=given,
+        head=Head(nonce, head.quote, object_name(bundle)),
+        collateral=bundle,
         earlier=(*earlier, before.note.decode()),
         hide_anchors=hide_anchors,
     )
-    examine(found, None)
-    return found
+    examine(evidence, None)
+    return evidence
 
 
 def parts_of(coordinator: Coordinator) -> Parts:

@@ -75,8 +75,8 @@ def _code(replicas: Replicas | None) -> tuple[str, ...]:
 def _package(package: Package) -> str:
     """Return the identity of code in a manifest, on one line."""
     fields = msgspec.to_builtins(package)
-    given = {name: value for name, value in fields.items() if value not in (None, "", [], {}, ())}
-    return " ".join(f"{name} {_value(value)}" for name, value in given.items())
+    stated = {name: value for name, value in fields.items() if value not in (None, "", [], {}, ())}
+    return " ".join(f"{name} {_value(value)}" for name, value in stated.items())
 
 
 def _value(value: object) -> str:

@@ -38,12 +38,12 @@ def summary(changes: Sequence[PlanChange]) -> Summary:
     return Summary(len(added), len(removed), len(named - added - removed), lost)
 
 
-def agreement(found: PlanData) -> str:
+def agreement(data: PlanData) -> str:
     """Return a sentence about the users who must agree, and those who have agreed."""
-    plan = found.plan
+    plan = data.plan
     if not plan.needed:
         return "nobody else has to agree"
     text = f"{plan.needed} of {', '.join(plan.users)}"
-    if found.acknowledged:
-        text += f"; {', '.join(found.acknowledged)} agreed already"
+    if data.acknowledged:
+        text += f"; {', '.join(data.acknowledged)} agreed already"
     return text

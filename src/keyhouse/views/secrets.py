@@ -63,13 +63,13 @@ def _origin(definition: SecretDefinition) -> str:
 
 def _holders(manifest: Manifest, action: Action) -> dict[str, tuple[str, ...]]:
     """Return for each secret the users with the permission ``action``, sorted."""
-    found: dict[str, set[str]] = {}
+    holders: dict[str, set[str]] = {}
     for user, definition in manifest.users.items():
         for role in {name: manifest.roles[name] for name in definition.roles}.values():
             if action in role.actions:
                 for name in role.resource_names:
-                    found.setdefault(name, set()).add(user)
-    return {name: tuple(sorted(users)) for name, users in found.items()}
+                    holders.setdefault(name, set()).add(user)
+    return {name: tuple(sorted(users)) for name, users in holders.items()}
 
 
 def read_secret_file(content: bytes) -> dict[str, UserSecret]:
@@ -78,10 +78,10 @@ def read_secret_file(content: bytes) -> dict[str, UserSecret]:
     Raises ``UnreadableError``, or ``InvalidError`` with every problem. Unknown fields and repeated
     names are errors. Otherwise a user could believe that an ignored value was uploaded.
     """
-    found = read(content, dict[str, UserSecret])
-    if found.problems:
-        raise InvalidError("the file of secrets", found.problems)
-    return found.value
+    uploads = read(content, dict[str, UserSecret])
+    if uploads.problems:
+        raise InvalidError("the file of secrets", uploads.problems)
+    return uploads.value
 
 
 def upload_of(name: str, value: Secret, manifest: Manifest) -> SecretUpload:

@@ -77,9 +77,9 @@ def witnesses_of(
 
 
 def witnesses_on(
-    found: LogCheckpoint, manifest: Manifest, lease: LeaseLeft | None
+    checkpoint: LogCheckpoint, manifest: Manifest, lease: LeaseLeft | None
 ) -> Witnesses | None:
-    """Return the witnesses of ``manifest`` with their cosignatures of the checkpoint ``found``.
+    """Return the witnesses of ``manifest`` with their cosignatures of ``checkpoint``.
 
     None if the manifest names no witness. Use this instead of ``witnesses_of`` after the newest
     checkpoint with cosignatures has been read.
@@ -88,12 +88,12 @@ def witnesses_on(
     if rules is None or not rules.witnesses:
         return None
     policy = Policy.read(rules.witnesses)
-    times = _times(policy, found)
+    times = _times(policy, checkpoint)
     return Witnesses(
         cosignatures=tuple(
             Cosignature(each.name, each.key.name, times.get(each.key)) for each in policy.witnesses
         ),
-        entries=found.size,
+        entries=checkpoint.size,
         quorum=policy.holds(times),
         enforced=rules.serve == Serving.WITNESSED,
         lease=lease,
@@ -101,21 +101,21 @@ def witnesses_on(
     )
 
 
-def _times(policy: Policy, found: LogCheckpoint) -> dict[VerifierKey, datetime]:
-    """Return the time of each cosignature of ``found``, by the witness's key."""
-    note, log = SignedNote.read(found.note), VerifierKey.read(found.verifier)
+def _times(policy: Policy, checkpoint: LogCheckpoint) -> dict[VerifierKey, datetime]:
+    """Return the time of each cosignature of ``checkpoint``, by the witness's key."""
+    note, log = SignedNote.read(checkpoint.note), VerifierKey.read(checkpoint.verifier)
     with trusting():
         signed = verified(note, [log, *(each.key for each in policy.witnesses)])
         return {key: date_of(time) for key, time in signed.items() if key != log}
 
 
-def witness_rows(found: Witnesses) -> dict[str, str]:
-    """Return ``found`` as names and values for people."""
-    rows = {"witnesses": cosigned_in_words(found)}
-    if found.last is not None:
-        rows["last cosignature"] = seen_in_words(found.last)
-    if found.lease is not None:
-        rows["lease"] = lease_in_words(found, found.lease)
+def witness_rows(witnesses: Witnesses) -> dict[str, str]:
+    """Return ``witnesses`` as names and values for people."""
+    rows = {"witnesses": cosigned_in_words(witnesses)}
+    if witnesses.last is not None:
+        rows["last cosignature"] = seen_in_words(witnesses.last)
+    if witnesses.lease is not None:
+        rows["lease"] = lease_in_words(witnesses, witnesses.lease)
     return rows
 
 
@@ -124,23 +124,23 @@ def seen_in_words(cosignature: Cosignature) -> str:
     return f"{cosignature.witness}, {cosignature.time:{_SECOND}}"
 
 
-def cosigned_in_words(found: Witnesses) -> str:
+def cosigned_in_words(witnesses: Witnesses) -> str:
     """Return a sentence about cosigned and missing witnesses, and about the quorum."""
-    signed = [each.witness for each in found.cosignatures if each.time is not None]
-    others = [each.witness for each in found.cosignatures if each.time is None]
+    signed = [each.witness for each in witnesses.cosignatures if each.time is not None]
+    others = [each.witness for each in witnesses.cosignatures if each.time is None]
     verb = "has" if len(signed) == 1 else "have"
-    quorum = "a quorum" if found.quorum else "not a quorum"
-    text = f"{', '.join(signed)} {verb} cosigned {found.entries} entries, {quorum}"
+    quorum = "a quorum" if witnesses.quorum else "not a quorum"
+    text = f"{', '.join(signed)} {verb} cosigned {witnesses.entries} entries, {quorum}"
     if not signed:
-        text = f"none has cosigned the {found.entries} entries"
+        text = f"none has cosigned the {witnesses.entries} entries"
     return f"{text}; missing: {', '.join(others)}" if others and signed else text
 
 
-def lease_in_words(found: Witnesses, left: LeaseLeft) -> str:
+def lease_in_words(witnesses: Witnesses, left: LeaseLeft) -> str:
     """Return a sentence about the service without another cosignature."""
-    held = "then held" if found.enforced else "then it continues to serve (Serve: Always)"
+    held = "then held" if witnesses.enforced else "then it continues to serve (Serve: Always)"
     if not left.seconds or not left.operations:
-        return "ended" if found.enforced else "ended; it continues to serve (Serve: Always)"
+        return "ended" if witnesses.enforced else "ended; it continues to serve (Serve: Always)"
     return f"{left.seconds} s or {left.operations} operations left, {held}"
 
 

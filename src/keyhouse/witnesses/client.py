@@ -28,7 +28,7 @@ PATIENCE: Final = 5.0
 _COSIGNED: Final = 200
 _OTHER_SIZE: Final = 409
 _CONTRADICTS: Final = 422
-_CONNECTIONS: Final = 64
+_CONNECTIONS: Final = 64  # to all witnesses, at a time
 _SIZE: Final = re.compile(rb"(?:0|[1-9][0-9]{0,18})\n?")
 _SIZE_TYPE: Final = "text/x.tlog.size"
 

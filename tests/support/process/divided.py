@@ -41,7 +41,7 @@ THRESHOLDS: Final[Mapping[str, Sequence[str]]] = {
     "keyhouse.attestation.sources.pccs_source": (
         *("SEEN_WITHIN", "NEAR_END_AGAIN", "FAILED_WITHIN", "MOST_FAILED", "LOOKED_AFTER"),
     ),
-    "keyhouse.client.memory.states": ("KEPT", "MOST_HEADS"),
+    "keyhouse.client.memory.states": ("MOST_PLACES", "MOST_HEADS"),
     "keyhouse.console.pages.trust": ("_AGE",),
     "keyhouse.server.client_api.public_log": ("KEPT",),
     "keyhouse.server.services.events": ("MOST", "MOST_BYTES", "MOST_REFUSALS"),

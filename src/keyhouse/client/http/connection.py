@@ -19,7 +19,7 @@ T = TypeVar("T")
 _LARGE: Final = 1 << 20
 """The least bytes of a request's body for a report of the progress."""
 
-_PIECE: Final = 1 << 16
+_PIECE: Final = 1 << 16  # bytes between two reports of the progress
 
 
 class Connection:
@@ -86,7 +86,7 @@ class Connection:
         progress = rules.Progress()
         options = rules.prepared(request, self._timeouts, progress.see)
         if (body := options["content"]) is not None and is_watched() and len(body) >= _LARGE:
-            options["content"] = _told(body)
+            options["content"] = _with_progress(body)
             options["headers"]["Content-Length"] = str(len(body))
         try:
             with self._client.stream(**options) as response:
@@ -98,7 +98,7 @@ class Connection:
             raise rules.client_error(self._address, request, error, progress) from None
 
 
-def _told(body: bytes) -> Iterator[bytes]:
+def _with_progress(body: bytes) -> Iterator[bytes]:
     """Yield ``body`` in pieces, and report the progress."""
     begin("sending", len(body))
     for start in range(0, len(body), _PIECE):

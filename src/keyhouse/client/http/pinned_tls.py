@@ -86,10 +86,10 @@ class PeerContext(ssl.SSLContext):
         self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **kwargs: Any
     ) -> ssl.SSLObject:
         """Return a TLS connection over the two buffers."""
-        made = super().wrap_bio(incoming, outgoing, *args, **kwargs)
-        assert isinstance(made, _Object)  # noqa: S101 the class above
-        made.incoming = incoming
-        return made
+        tls = super().wrap_bio(incoming, outgoing, *args, **kwargs)
+        assert isinstance(tls, _Object)  # noqa: S101 the class above
+        tls.incoming = incoming
+        return tls
 
 
 def _check(context: Any, leaf: bytes | None) -> None:

@@ -24,21 +24,21 @@ from keyhouse.client.errors import ClientSetupError, UnreachableError
 from keyhouse.client.steps import Answer, Request, Steps, ask, pause
 
 
-class Happened(StrEnum):
+class Failure(StrEnum):
     """The failure of an attempt without a final answer."""
 
     NOT_CONNECTED = "not connected"
-    NO_WHOLE_ANSWER = "no whole answer"
-    PUT_OFF = "put off"
+    NO_COMPLETE_ANSWER = "no complete answer"
+    DEFERRED = "deferred"
 
 
 AGAIN: Final = frozenset(
     {
-        ("GET", Happened.NOT_CONNECTED),
-        ("GET", Happened.NO_WHOLE_ANSWER),
-        ("GET", Happened.PUT_OFF),
-        ("POST", Happened.NOT_CONNECTED),
-        ("POST", Happened.PUT_OFF),
+        ("GET", Failure.NOT_CONNECTED),
+        ("GET", Failure.NO_COMPLETE_ANSWER),
+        ("GET", Failure.DEFERRED),
+        ("POST", Failure.NOT_CONNECTED),
+        ("POST", Failure.DEFERRED),
     }
 )
 
@@ -115,11 +115,11 @@ def exchange(
         yield from pause(seconds)
 
 
-def happened(outcome: Answer | UnreachableError) -> Happened | None:
+def failure_of(outcome: Answer | UnreachableError) -> Failure | None:
     """Return the failure of an attempt, or None for a final answer."""
     if isinstance(outcome, Answer):
-        return Happened.PUT_OFF if outcome.is_put_off else None
-    return Happened.NO_WHOLE_ANSWER if outcome.connected else Happened.NOT_CONNECTED
+        return Failure.DEFERRED if outcome.is_deferred else None
+    return Failure.NO_COMPLETE_ANSWER if outcome.connected else Failure.NOT_CONNECTED
 
 
 def pause_before(
@@ -129,14 +129,14 @@ def pause_before(
 
     The first retry has number 1. ``left`` is the number of seconds until the end of the whole call.
     """
-    if (method, happened(outcome)) not in AGAIN or attempt > len(retries.pauses):
+    if (method, failure_of(outcome)) not in AGAIN or attempt > len(retries.pauses):
         return None
     seconds = retries.pauses[attempt - 1]
     if isinstance(outcome, Answer):
-        seconds = max(seconds, min(_asked(outcome.retry_after), retries.longest))
+        seconds = max(seconds, min(_retry_after(outcome.retry_after), retries.longest))
     return seconds if seconds < left else None
 
 
-def _asked(header: str) -> float:
+def _retry_after(header: str) -> float:
     """Return the seconds in ``Retry-After``. The other form of the header, a date, counts as 0."""
     return float(header) if header.isascii() and header.isdecimal() and len(header) < 9 else 0.0  # noqa: PLR2004

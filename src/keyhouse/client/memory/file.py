@@ -153,12 +153,12 @@ class FileMemory:
 
     def _raw(self) -> bytes:
         with open(self.path, "rb", opener=without_links) as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise MemoryUnusableError(
                     f"the memory {self.path} is not a regular file", hint="name another file"
                 )
-            if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise MemoryUnusableError(
                     f"the memory {self.path} can be written by others",
                     hint="find out who else wrote the file; check its content, then chmod 600",
@@ -192,10 +192,10 @@ class _DamagedError(Exception):
 
 def _memories(raw: bytes) -> Memories:
     """Return the memories in ``raw``. Raises unless ``raw`` is exactly as this module writes it."""
-    found = read(raw, _Content) if len(raw) <= _LARGEST else None
-    if found is None or found.problems:
+    decoded = read(raw, _Content) if len(raw) <= _LARGEST else None
+    if decoded is None or decoded.problems:
         raise _DamagedError
-    content = found.value
+    content = decoded.value
     if content.version not in {_VERSION, _WITHOUT_LINES, _WITHOUT_HEADS} or (
         (content.version == _WITHOUT_HEADS and content.heads)
         or (content.version == _VERSION) is not bool(content.lines)
@@ -241,7 +241,7 @@ def _content(memories: Memories) -> bytes:
         {root: tuple(map(str, heads)) for root, heads in memories.heads.items()},
         memories.lines,
     )
-    found = msgspec.to_builtins(content)
+    fields = msgspec.to_builtins(content)
     if not memories.lines:
-        del found["lines"]
-    return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
+        del fields["lines"]
+    return msgspec.json.format(msgspec.json.encode(fields), indent=1) + b"\n"

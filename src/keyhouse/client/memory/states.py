@@ -121,8 +121,8 @@ def with_proven(heads: Heads, proof: ProvenHead, address: Address) -> Heads:
     Uncovered heads came during the proof, perhaps from another process. Raises ``TrustError`` as
     ``with_head`` does.
     """
-    found = with_head(heads, proof.head, address)
-    others = [one for one in found if one not in proof.covers and one != proof.head]
+    merged = with_head(heads, proof.head, address)
+    others = [one for one in merged if one not in proof.covers and one != proof.head]
     return tuple(sorted((proof.head, *others), key=_size))
 
 
@@ -253,8 +253,8 @@ class Watch:
 
         def step(memories: Memories) -> Memories:
             newest = self.newest(known)
-            found = with_state(memories, self._address, self._root, newest, place)
-            return self._with_head(found, head, proof)
+            updated = with_state(memories, self._address, self._root, newest, place)
+            return self._with_head(updated, head, proof)
 
         self._memory.change(step)
 

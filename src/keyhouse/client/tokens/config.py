@@ -31,18 +31,18 @@ def read_token_file(content: bytes, path: str) -> TokenFile:
 
     Raises ``TokenFileUnusableError``, ``UnreadableError``.
     """
-    found = decode(content, TokenFile)
-    if not found.path or not found.token:
+    token = decode(content, TokenFile)
+    if not token.path or not token.token:
         raise TokenFileUnusableError(
             f"{path} does not name a token",
             hint='JSON: {"Path": "/usr/lib/.../libsofthsm2.so", "TokenLabel": "...", "Pin": "..."}',
         )
-    return found
+    return token
 
 
 def read_key_id(text: str) -> bytes:
     """Return the id of a key from hex, or empty bytes for "". Raises ``ValueError``."""
-    found = bytes.fromhex(text)
-    if text and not found:
+    key_id = bytes.fromhex(text)
+    if text and not key_id:
         raise ValueError("spaces alone are valid hex, and would match any key")
-    return found
+    return key_id

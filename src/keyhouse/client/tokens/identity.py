@@ -104,16 +104,16 @@ def _certificate(module: Path, token: str, pin: Secret, label: str, found_by: by
         if found_by:
             wanted[pkcs11.Attribute.ID] = found_by
         try:
-            found = [bytes(one[pkcs11.Attribute.VALUE]) for one in opened.get_objects(wanted)]
+            values = [bytes(one[pkcs11.Attribute.VALUE]) for one in opened.get_objects(wanted)]
         except pkcs11.PKCS11Error as error:
             raise ClientSetupError(
                 f"the token {token!r} cannot be read ({type(error).__name__})", hint=LOOK
             ) from None
-    if len(found) != 1:
+    if len(values) != 1:
         raise ClientSetupError(
-            f"the token has {len(found)} such certificates, expected 1", hint=LOOK
+            f"the token has {len(values)} such certificates, expected 1", hint=LOOK
         )
     try:
-        return x509.load_der_x509_certificate(found[0]).public_bytes(Encoding.PEM)
+        return x509.load_der_x509_certificate(values[0]).public_bytes(Encoding.PEM)
     except (ValueError, x509.InvalidVersion):
         raise ClientSetupError("the certificate on the token cannot be read") from None

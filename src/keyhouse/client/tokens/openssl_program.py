@@ -102,14 +102,14 @@ def start(tls: TokenTls, where: Address) -> OpensslProgram:
     """
     path = _openssl()
     _require_current(tls.root_der)
-    with ExitStack() as kept, ExitStack() as given:
+    with ExitStack() as own_ends, ExitStack() as inherited:
         plain, its_plain = socket.socketpair()
         talk, its_talk = socket.socketpair()
         for ours, its in ((plain, its_plain), (talk, its_talk)):
-            kept.enter_context(ours)
-            given.enter_context(its)
-        certificate = given.enter_context(unnamed_file(tls.identity.certificate))
-        pin = given.enter_context(unnamed_file(tls.identity.pin.reveal()))
+            own_ends.enter_context(ours)
+            inherited.enter_context(its)
+        certificate = inherited.enter_context(unnamed_file(tls.identity.certificate))
+        pin = inherited.enter_context(unnamed_file(tls.identity.pin.reveal()))
         process = subprocess.Popen(  # noqa: S603 the values are options' values, never options
             [path, "s_client", *_arguments(tls, where, path_of(certificate), path_of(pin))],
             stdin=its_plain.fileno(),
@@ -120,7 +120,7 @@ def start(tls: TokenTls, where: Address) -> OpensslProgram:
             # Without a terminal, and without the Ctrl-C of this terminal.
             start_new_session=True,
         )
-        kept.pop_all()
+        own_ends.pop_all()
     _leave_no_core(process)
     return OpensslProgram(process, plain, talk)
 
@@ -172,8 +172,8 @@ def _name(host: str) -> str:
 
 def _environment(identity: TokenIdentity) -> dict[str, str]:
     """Return the variables of this process, for the token's library, without ``SSLKEYLOGFILE``."""
-    kept = {name: value for name, value in os.environ.items() if name != "SSLKEYLOGFILE"}
-    return {**kept, "PKCS11_MODULE_PATH": str(identity.module), "LC_ALL": "C"}
+    variables = {name: value for name, value in os.environ.items() if name != "SSLKEYLOGFILE"}
+    return {**variables, "PKCS11_MODULE_PATH": str(identity.module), "LC_ALL": "C"}
 
 
 def _require_current(root_der: bytes) -> None:

@@ -126,6 +126,7 @@ def _errors_of_httpx() -> Iterator[None]:
         raise getattr(httpx, type(error).__name__)(str(error)) from error
 
 
+# Bytes of the program's messages in one read.
 _PIECE: Final = 4096
 # Seconds without a call, as in httpx.
 _KEPT: Final = 5.0
@@ -171,12 +172,12 @@ class _Tries:
             raise ClientSetupError("the token rejected the PIN before, so it is not tried again")
         return start(self._tls, where)
 
-    def further(self, said: bytes, piece: bytes) -> bytes:
+    def further(self, output: bytes, piece: bytes) -> bytes:
         """Return all messages of the program so far. After its end, raise the error for them."""
-        if piece and len(said) < LONGEST_TALK:
-            return said + piece
-        self._pin_is_wrong = PIN_REFUSED in said
-        raise failure(said) or httpcore.ConnectError("the program has no connection")
+        if piece and len(output) < LONGEST_TALK:
+            return output + piece
+        self._pin_is_wrong = PIN_REFUSED in output
+        raise failure(output) or httpcore.ConnectError("the program has no connection")
 
 
 class _Backend(httpcore.NetworkBackend):
@@ -240,11 +241,11 @@ class _Stream(_Started, httpcore.NetworkStream):
         last = time.monotonic() + self._seconds(timeout)
         try:
             with _httpcore_errors(httpcore.ConnectTimeout, httpcore.ConnectError):
-                program, said = self._start(), b""
-                while not _is_connected(said):
+                program, output = self._start(), b""
+                while not _is_connected(output):
                     program.talk.settimeout(max(last - time.monotonic(), _SOONEST))
                     piece = program.talk.recv(_PIECE)
-                    said = self._tries.further(said, piece)
+                    output = self._tries.further(output, piece)
         except BaseException:
             self._end()
             raise
@@ -287,12 +288,12 @@ class _AsyncStream(_Started, httpcore.AsyncNetworkStream):
         try:
             with _httpcore_errors(httpcore.ConnectTimeout, httpcore.ConnectError):
                 async with asyncio.timeout(timeout), self._tries.one_at_a_time:
-                    program, said = self._start(), b""
+                    program, output = self._start(), b""
                     program.talk.setblocking(False)  # noqa: FBT003 it has no other name
                     program.plain.setblocking(False)  # noqa: FBT003
-                    while not _is_connected(said):
+                    while not _is_connected(output):
                         piece = await loop.sock_recv(program.talk, _PIECE)
-                        said = self._tries.further(said, piece)
+                        output = self._tries.further(output, piece)
         except BaseException:
             self._end()
             raise
@@ -316,8 +317,8 @@ class _AsyncStream(_Started, httpcore.AsyncNetworkStream):
         self._end()
 
 
-def _is_connected(said: bytes) -> bool:
-    return ESTABLISHED in said
+def _is_connected(output: bytes) -> bool:
+    return ESTABLISHED in output
 
 
 def _is_readable(plain: socket.socket) -> bool:

@@ -60,14 +60,14 @@ def _updates(entries: tuple[Judged, ...]) -> Fact:
 
 
 def _decisions(entries: tuple[Judged, ...]) -> Fact:
-    made = [each for each in entries if isinstance(each.leaf, _DECISIONS) and each.leaf.user]
-    signed = sum(Gap.NOT_SIGNED not in each.gaps for each in made)
-    if not made:
+    decisions = [each for each in entries if isinstance(each.leaf, _DECISIONS) and each.leaf.user]
+    signed = sum(Gap.NOT_SIGNED not in each.gaps for each in decisions)
+    if not decisions:
         return Fact("no decision of a user", "Nobody has proposed a change.")
     remark = "Each was verified with the key of the user's certificate."
-    if signed < len(made):
+    if signed < len(decisions):
         remark = "For the others, only the coordinator says that the user agreed."
-    return Fact(f"{signed} of {len(made)} decisions signed", remark)
+    return Fact(f"{signed} of {len(decisions)} decisions signed", remark)
 
 
 def _starts(entries: tuple[Judged, ...]) -> Fact:

@@ -53,11 +53,11 @@ def changes_in_words(before: bytes, after: bytes, versions: Mapping[str, int]) -
     try:
         old, new = decode(before), policy_of(after)
         state = _Recorded(before, _by_name(old, versions))
-        found = [*islice(manifest_changes(state, old, new), MOST_CHANGES + 1)]
+        changes = [*islice(manifest_changes(state, old, new), MOST_CHANGES + 1)]
     except KeyhouseError:  # an older or newer version accepted this manifest
         return [_NOT_READ]
-    lines = [f"{each.sign} {each.text}" for each in map(signed, found[:MOST_CHANGES])]
-    if len(found) > MOST_CHANGES:
+    lines = [f"{each.sign} {each.text}" for each in map(signed, changes[:MOST_CHANGES])]
+    if len(changes) > MOST_CHANGES:
         lines.append(f"more than {MOST_CHANGES} changes: compare the manifests themselves")
     return lines or ["no change of meaning: the two manifests are spelled differently"]
 
@@ -68,20 +68,20 @@ def update_changes(verified: Verified) -> dict[int, list[str]]:
     An update that did not take effect has its changes at the proposal. The first manifest has its
     rules.
     """
-    found: dict[int, list[str]] = {}
+    changes: dict[int, list[str]] = {}
     proposal = -1
     for index, judged in enumerate(verified.entries):
         match judged.leaf:
             case leaves.ManifestSet() as leaf:
-                found[index] = _rules(verified.evidence.objects.get(leaf.manifest))
+                changes[index] = _rules(verified.evidence.objects.get(leaf.manifest))
             case leaves.UpdateProposed() as leaf:
                 proposal = index
-                found[index] = _between(verified, index, leaf.base, leaf.manifest)
+                changes[index] = _between(verified, index, leaf.base, leaf.manifest)
             case leaves.ManifestUpdated() as leaf:
-                found.pop(proposal, None)
+                changes.pop(proposal, None)
                 proposal = -1
-                found[index] = _between(verified, index, leaf.base, leaf.manifest)
-    return found
+                changes[index] = _between(verified, index, leaf.base, leaf.manifest)
+    return changes
 
 
 def _between(verified: Verified, index: int, base: str, manifest: str) -> list[str]:

@@ -18,12 +18,12 @@ def element(name: str, *content: str, **attributes: str) -> Html:
     Content and attributes are escaped, because anyone can produce an evidence file. Unprintable
     characters appear as escapes.
     """
-    given = "".join(
+    markup = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escaped(value)}"'
         for key, value in attributes.items()
         if value
     )
-    return Html(f"<{name}{given}>{joined(*content)}</{name}>")
+    return Html(f"<{name}{markup}>{joined(*content)}</{name}>")
 
 
 def joined(*content: str) -> Html:

@@ -8,10 +8,11 @@ from keyhouse.evidence.report import Lane, Row, in_words
 from keyhouse.evidence.verify import Verified
 from keyhouse.views.audit.markup import Html, element
 
+# Units of the SVG: its width, the left margin for names, and the height of a lane.
 _WIDE: Final = 960
 _LEFT: Final = 110
 _LANE: Final = 44
-_MOST_DOTS: Final = 2_000
+_MOST_DOTS: Final = 2_000  # of rows, and again of witness times; the page lists the rest
 
 
 def time_line(verified: Verified, rows: Sequence[Row]) -> Html:
@@ -45,8 +46,8 @@ def _lane(lane: Lane, y: int) -> tuple[Html, Html]:
 
 
 def _end(x: int, height: int, anchor: str, time: datetime) -> Html:
-    given = {"x": str(x), "y": str(height - 8), "font_size": "12", "text_anchor": anchor}
-    return element("text", f"{in_words(time)} UTC", **given)
+    position = {"x": str(x), "y": str(height - 8), "font_size": "12", "text_anchor": anchor}
+    return element("text", f"{in_words(time)} UTC", **position)
 
 
 def _dots(row: Row, lanes: dict[Lane, int], first: datetime, last: datetime) -> Iterator[Html]:

@@ -20,7 +20,7 @@ class Orders(Handler):
     def do_POST(self) -> None:
         """Take one piece out of stock and answer with a receipt."""
         try:
-            status, said = _taken(self.path)
+            status, said = _order(self.path)
         except OSError as error:  # this includes TLS errors
             self.answer(502, f"the stock cannot be asked: {error}")
             return
@@ -35,7 +35,7 @@ class Orders(Handler):
         self.answer(200 if mine else 404, "a receipt of mine" if mine else "not a receipt of mine")
 
 
-def _taken(path: str) -> tuple[int, str]:
+def _order(path: str) -> tuple[int, str]:
     connection = connect(_STOCK_PORT, name="stock.example.com", kind="stock")
     try:
         connection.request("POST", path)
