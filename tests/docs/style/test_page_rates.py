@@ -17,6 +17,7 @@ _NINE_OF_TEN: Final = 22
 
 
 def _folders() -> dict[str, dict[str, str]]:
+    """Return the prose of each page, by the path of the folder."""
     folders: dict[str, dict[str, str]] = {}
     for place in _PLACES:
         for page in sorted(_ROOT.glob(place)):
