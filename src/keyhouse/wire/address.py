@@ -8,9 +8,7 @@ import msgspec
 
 from keyhouse.base.connecting import Api
 from keyhouse.base.errors import RefusedError
-
-CLIENT_API_PORT: Final = 4433
-WORKLOAD_API_PORT: Final = 2001
+from keyhouse.wire.ports import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 CLIENT_API: Final = Api("Client API", CLIENT_API_PORT, "workload API", WORKLOAD_API_PORT)
 WORKLOAD_API: Final = Api("workload API", WORKLOAD_API_PORT, "Client API", CLIENT_API_PORT)

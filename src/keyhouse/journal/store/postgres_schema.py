@@ -4,31 +4,6 @@ The server is not trusted, so the check is against accidents: a trigger, a rule 
 discards what was acknowledged, an unlogged table, a column of another type.
 """
 
-CREATE = """
-CREATE SCHEMA keyhouse;
-CREATE TABLE keyhouse.current (one boolean PRIMARY KEY CHECK (one), store_id bytea NOT NULL);
-CREATE TABLE keyhouse.head (
-  store_id bytea PRIMARY KEY, epoch bigint NOT NULL, sequence bigint NOT NULL,
-  chain bytea NOT NULL, fence bigint NOT NULL, ended text NOT NULL) WITH (fillfactor = 10);
-CREATE TABLE keyhouse.epoch (
-  store_id bytea PRIMARY KEY, epoch bigint NOT NULL, first bigint NOT NULL,
-  previous bytea NOT NULL, key_check bytea NOT NULL, recovery_index bytea NOT NULL);
-CREATE TABLE keyhouse.record (
-  store_id bytea, sequence bigint, header bytea NOT NULL, nonce bytea NOT NULL,
-  ciphertext bytea NOT NULL, PRIMARY KEY (store_id, sequence));
-ALTER TABLE keyhouse.record ALTER ciphertext SET STORAGE EXTERNAL;
-CREATE TABLE keyhouse.sealed (
-  store_id bytea, machine bytea, raw bytea NOT NULL, PRIMARY KEY (store_id, machine));
-CREATE TABLE keyhouse.note (
-  store_id bytea, kind text, name bytea, raw bytea NOT NULL, at timestamptz NOT NULL DEFAULT now(),
-  PRIMARY KEY (store_id, kind, name));
-"""
-"""``current``: the store that is served, no row before the first manifest. ``head``: a row for each
-store, also for an empty one, whose epoch is 0; ``ended`` is empty, ``archived``, or ``moved to``
-and the digest of the ``sealed_key`` in the directory that it went to. ``sealed``: the data key as
-each machine sealed it. ``note.at``: to tidy, trusted by nobody. Notes of the kind ``log`` are parts
-of the transparency log whose id ``store_id`` is."""
-
 FOUND = """
 WITH relation AS (
   SELECT c.* FROM pg_class c WHERE c.relnamespace = to_regnamespace('keyhouse'))

@@ -18,7 +18,7 @@ from keyhouse.base.process.flags import (
 )
 from keyhouse.base.secret import Secret
 from keyhouse.server.process.origin_settings import ORIGIN_SETTINGS, Predecessors, origin_rule
-from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
+from keyhouse.wire.ports import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 if TYPE_CHECKING:
     from keyhouse.attestation.origin.rule import OriginRule
