@@ -16,8 +16,8 @@ from keyhouse.wire.tcb_status import TcbStatus
 
 _ID = 32
 _MAX_NUMBER = 0xFFFF
-_MAX_FILE = 1 << 20
-_MAX_NONCE = 1024
+_MAX_FILE = 1 << 20  # bytes
+_MAX_NONCE = 1024  # bytes
 
 
 class ExpectedIdentity(NamedVm, Readable, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from keyhouse.launcher.errors import LaunchRefusedError
 
 _GRAMINE_KEYS: Final = (b"dev", b"attestation", b"keys")
 _GRAMINE_MAIN_KEY: Final = (b"dev", b"attestation", b"protected_files_key")
-_LONGEST_SHOWN: Final = 200
+_LONGEST_SHOWN: Final = 200  # characters
 _SURROUNDING: Final = "must lead to a file, without .., and not end in a slash"
 _FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEY: Final = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -9,7 +9,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import AnswerUnreadableError, LaunchRefusedError
 
 TRANSPARENT_TLS: Final = "MARBLE_TTLS_CONFIG"
-_LONGEST_NAME: Final = 100
+_LONGEST_NAME: Final = 100  # characters
 
 
 class Delivered(msgspec.Struct, frozen=True):

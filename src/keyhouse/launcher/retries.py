@@ -10,7 +10,7 @@ from keyhouse.base.errors import UnavailableError
 T = TypeVar("T")
 
 _FIRST: Final = 0.25
-_LONGEST: Final = 5.0
+_LONGEST: Final = 5.0  # seconds
 _LEAST: Final = 0.05
 
 

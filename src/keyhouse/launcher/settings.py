@@ -23,7 +23,7 @@ from keyhouse.base.process.flags import (
 )
 
 _OF_QUOTES: Final = ("collateral", "pccs", "pccs_ca", "simulation_root", "first_manifest")
-_LONGEST_DIGITS: Final = 5
+_LONGEST_DIGITS: Final = 5  # digits
 _ABOUT: Final = "Join the deployment as a workload, then become PROGRAM."
 _BEFORE_PROGRAM: Final = "put -- before the program: keyhouse run ... -- PROGRAM ARGS..."
 _USAGE: Final = """keyhouse run [--SETTING VALUE]... -- PROGRAM ARGS...

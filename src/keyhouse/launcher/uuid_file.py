@@ -16,7 +16,7 @@ from keyhouse.base.printable import os_reason
 from keyhouse.launcher.errors import LaunchRefusedError
 from keyhouse.wire.workload_api import uuid_of
 
-LARGEST: Final = 256
+LARGEST: Final = 256  # bytes
 
 
 def read_uuid(text: bytes) -> uuid.UUID:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from keyhouse.server.services.line_quotes import LineQuotes
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LONGEST_CA: Final = 1 << 20
+_LONGEST_CA: Final = 1 << 20  # bytes of a file
 
 
 class PccsCaUnreadableError(RefusedError):

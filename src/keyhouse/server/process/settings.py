@@ -27,7 +27,7 @@ MOST_DAYS: Final = 36_500
 """Days that a certificate of a workload may be good for, if its time is chosen."""
 
 _FINGERPRINT: Final = re.compile(r"[0-9A-Fa-f]{64}")
-_LONGEST_PORT: Final = 5
+_LONGEST_PORT: Final = 5  # digits
 
 MOST_REPLICAS: Final = 64
 """Coordinators behind one address: each takes memory and connections to the database."""

@@ -32,7 +32,7 @@ REFUSED: Final = 1
 PAUSE: Final = 1.0
 """Seconds until a replica is started again; twice as many each time, up to ``LONGEST_PAUSE``."""
 
-LONGEST_PAUSE: Final = 30.0
+LONGEST_PAUSE: Final = 30.0  # seconds
 
 SETTLED: Final = 60.0
 """Seconds that a replica has to live for its end to be the first again."""
