@@ -17,12 +17,11 @@ from keyhouse.attestation import (
     TcbStatus,
     Tee,
     Verdict,
-    appraise,
     read_expected_identity,
     read_form,
-    write_expected_identity,
 )
 from keyhouse.attestation.appraisal import PackageRefusedError, Rule, admit, mismatches
+from keyhouse.attestation.coordinator_appraisal import appraise, write_expected_identity
 from keyhouse.attestation.errors import reason_for
 from keyhouse.attestation.kinds.dcap.td import TdMeasurements
 from keyhouse.attestation.kinds.dcap.verify import read_claims

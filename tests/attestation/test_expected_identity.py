@@ -15,13 +15,11 @@ from keyhouse.attestation import (
     TcbStatus,
     Tee,
     Verdict,
-    appraise,
     quote_binding,
     read_expected_identity,
     report_data,
-    write_expected_identity,
 )
-from keyhouse.attestation.appraisal import accept_tcb
+from keyhouse.attestation.coordinator_appraisal import accept_tcb, appraise, write_expected_identity
 from keyhouse.attestation.quote.verdict import Freshness
 
 ENCLAVE, SIGNER = b"\x11" * 32, b"\x22" * 32

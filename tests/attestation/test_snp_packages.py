@@ -11,13 +11,12 @@ from keyhouse.attestation import (
     IdentityRefusedError,
     SnpTcb,
     Verdict,
-    appraise,
     quote_binding,
     read_expected_identity,
     report_data,
-    write_expected_identity,
 )
 from keyhouse.attestation.appraisal import PackageRefusedError, Rule, admit, mismatches
+from keyhouse.attestation.coordinator_appraisal import appraise, write_expected_identity
 from keyhouse.wire.kinds.identity import Difference
 from keyhouse.wire.kinds.snp import SnpIdentity
 from keyhouse.wire.kinds.tdx import TdxIdentity

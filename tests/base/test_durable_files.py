@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from support.process.strace import read_trace, tracer
 
-from keyhouse.base.durable_files import create, create_file, put_file, replace_file, write_new
+from keyhouse.base.durable_files import create, replace_file, write_new
+from keyhouse.launcher.files import put_file
+from keyhouse.launcher.uuid_file import create_file
 
 
 def _mode(path: Path) -> int:

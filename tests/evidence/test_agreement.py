@@ -8,7 +8,8 @@ from support.samples.updates import raise_version, together
 from keyhouse.evidence.agreement import Place, agreement_gaps
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.members import members_of
-from keyhouse.transparency.approval import Approval, Decision, Head, sign_approval, signature_by
+from keyhouse.transparency.approval import Approval, Decision, Head
+from keyhouse.transparency.approving import sign_approval, signature_by
 from keyhouse.transparency.leaf import PackagesUpdated, object_name
 
 MANIFEST = together()

@@ -11,8 +11,10 @@ from support.peers.postgres import PostgresServer
 from keyhouse.base.errors import NotFoundError, UnavailableError
 from keyhouse.journal import LogStore
 from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.log_files import DirectoryParts, LogFiles, put_part
-from keyhouse.journal.shared.log_parts import DatabaseParts, copy_log_in, copy_log_out
+from keyhouse.journal.directory.log_files import DirectoryParts, LogFiles
+from keyhouse.journal.offline.log_files import put_part
+from keyhouse.journal.offline.shared_log_parts import copy_log_in, copy_log_out
+from keyhouse.journal.shared.log_parts import DatabaseParts
 from keyhouse.journal.store.postgres_database import PostgresDatabase
 from keyhouse.journal.store.protocol import StoreDamagedError
 from keyhouse.transparency.tiles import ENTRIES, Tile, bundle, bundled

@@ -10,14 +10,11 @@ from support.samples.state import DEK, STORE_ID
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal import Journal, NotDurableError
+from keyhouse.journal.offline.postgres_schema import create_schema
 from keyhouse.journal.shared.url import store_url
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.postgres_address import awaited
-from keyhouse.journal.store.postgres_connection import (
-    ConnectionDroppedError,
-    connect,
-    create_schema,
-)
+from keyhouse.journal.store.postgres_connection import ConnectionDroppedError, connect
 from keyhouse.journal.store.postgres_database import LARGEST_NOTE, PostgresDatabase
 from keyhouse.journal.store.postgres_turns import KEY
 from keyhouse.journal.store.protocol import (

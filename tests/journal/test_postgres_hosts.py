@@ -11,7 +11,8 @@ import pytest
 from support.peers.postgres import PASSWORD, PostgresServer
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal.store.postgres_connection import connect, create_schema
+from keyhouse.journal.offline.postgres_schema import create_schema
+from keyhouse.journal.store.postgres_connection import connect
 from keyhouse.journal.store.protocol import StoreUnreadableError
 
 Streams = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

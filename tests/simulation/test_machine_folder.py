@@ -20,12 +20,12 @@ from keyhouse.attestation import (
     TcbStatus,
     Tee,
     Verifier,
-    appraise,
     quote_binding,
     read_collateral,
     read_expected_identity,
     report_data,
 )
+from keyhouse.attestation.coordinator_appraisal import appraise
 from keyhouse.attestation.platforms.find import SIMULATED_BUNDLES, SimulatedTcb
 from keyhouse.base.errors import RefusedError
 from keyhouse.wire.kinds.tdx import TdxIdentity

@@ -22,10 +22,10 @@ from keyhouse.attestation import (
     TcbStatus,
     Verdict,
     Verifier,
-    appraise,
     quote_binding,
     report_data,
 )
+from keyhouse.attestation.coordinator_appraisal import appraise
 from keyhouse_simulation import (
     COORDINATOR,
     Enclave,

@@ -15,23 +15,14 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from keyhouse.attestation import (
-    Measurements,
-    read_expected_identity,
-    write_collateral,
-    write_expected_identity,
-)
+from keyhouse.attestation import Measurements, read_expected_identity, write_collateral
+from keyhouse.attestation.coordinator_appraisal import write_expected_identity
 from keyhouse.attestation.quote.binding import head_report_data, start_report_data
 from keyhouse.authority import make_coordinator_keys, sign_log_key
 from keyhouse.evidence.bundle import MEDIA_TYPE, Evidence, Head, LogKey, write_evidence
 from keyhouse.evidence.pins import Pins
-from keyhouse.transparency.approval import (
-    Approval,
-    Decision,
-    Head as SeenHead,
-    sign_approval,
-    signature_by,
-)
+from keyhouse.transparency.approval import Approval, Decision, Head as SeenHead
+from keyhouse.transparency.approving import sign_approval, signature_by
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of
 from keyhouse.transparency.leaf import object_name

@@ -57,7 +57,7 @@ def parts_below(folder: Path) -> list[Part]:
     """
     found = []
     for path in sorted((folder / "keyhouse").rglob("*.*")):
-        if path.suffix not in {".py", ".json"}:
+        if path.suffix not in {".py", ".json", ".pem"}:
             continue
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()

@@ -14,15 +14,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from keyhouse.transparency.approval import (
-    APPROVAL_BYTES,
-    Approval,
-    Decision,
-    Head,
-    SignedApproval,
-    sign_approval,
-    signature_by,
-)
+from keyhouse.transparency.approval import APPROVAL_BYTES, Approval, Decision, Head, SignedApproval
+from keyhouse.transparency.approving import sign_approval, signature_by
 from keyhouse.transparency.errors import LogInvalidError
 
 H = "ab" * 32

@@ -17,15 +17,11 @@ from support.tree import Tree
 
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.inclusion import inclusion_proof, require_included
 from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of, verified
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tiles import Tile
-from keyhouse.transparency.tree import (
-    consistency_proof,
-    inclusion_proof,
-    require_consistent,
-    require_included,
-)
+from keyhouse.transparency.tree import consistency_proof, require_consistent
 
 ORACLE = Path(__file__).parent / "sumdb_oracle"
 LARGE = 1_000_000

@@ -3,6 +3,7 @@ from hypothesis import given, strategies as st
 from support.tree import Tree
 
 from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.inclusion import inclusion_proof, require_included
 from keyhouse.transparency.tiles import (
     ENTRIES,
     WIDTH,
@@ -18,10 +19,8 @@ from keyhouse.transparency.tree import (
     LARGEST,
     Frontier,
     consistency_proof,
-    inclusion_proof,
     leaf_hash,
     require_consistent,
-    require_included,
 )
 
 MOST = 70_000

@@ -44,9 +44,9 @@ from keyhouse.attestation import (
     report_data,
     require_sound,
     write_collateral,
-    write_expected_identity,
 )
 from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
+from keyhouse.attestation.coordinator_appraisal import write_expected_identity
 from keyhouse.attestation.platforms.find import SIMULATED_AMD, SIMULATED_BUNDLES, SimulatedTcb
 from keyhouse.base.durable_files import replace_file, sync_directory, sync_file
 from keyhouse.base.errors import BrokenError, RefusedError

@@ -20,14 +20,7 @@ from keyhouse.attestation.errors import (
     QuoteProblem,
     QuoteRefusedError,
 )
-from keyhouse.attestation.identity import (
-    EnclaveCode,
-    ExpectedIdentity,
-    appraise,
-    read_expected_identity,
-    require_enclave,
-    write_expected_identity,
-)
+from keyhouse.attestation.identity import ExpectedIdentity, read_expected_identity
 from keyhouse.attestation.kinds.platform import platform_kind
 from keyhouse.attestation.kinds.snp.verify import marks_of_amd
 from keyhouse.attestation.kinds.table import add_header, read_form
@@ -47,6 +40,6 @@ from keyhouse.attestation.quote.binding import (
 from keyhouse.attestation.quote.form import QuoteForm, Tee
 from keyhouse.attestation.quote.verdict import Verdict
 from keyhouse.attestation.vendor_roots import AMD_ROOTS, INTEL_SGX_ROOT
-from keyhouse.attestation.verifier import Verifier, require_dcap
+from keyhouse.attestation.verifier import Verifier
 from keyhouse.wire.kinds.snp import SnpTcb
 from keyhouse.wire.tcb_status import TcbStatus

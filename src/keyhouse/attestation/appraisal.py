@@ -25,21 +25,6 @@ if TYPE_CHECKING:
 _DEFAULT = (TcbStatus.SW_HARDENING_NEEDED,)
 
 
-def accept_tcb(
-    status: TcbStatus | None,
-    advisories: Collection[str],
-    *,
-    accepted_statuses: Collection[str] = (),
-    accepted_advisories: Collection[str] = (),
-) -> None:
-    """Raise ``IdentityRefusedError`` unless the state of the platform is accepted.
-
-    Source: manifest format, "TCB status and advisories".
-    """
-    accept_status(status, accepted_statuses)
-    accept_advisories(status, advisories, accepted_advisories)
-
-
 def accept_status(status: TcbStatus | None, accepted: Collection[str]) -> None:
     """Raise ``IdentityRefusedError`` unless ``status`` is accepted.
 

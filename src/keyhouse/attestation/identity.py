@@ -1,15 +1,11 @@
-"""The identity that a client expects, and the comparison with a verified quote."""
+"""The identity that a client expects: the attestation configuration file."""
 
 import binascii
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
-from keyhouse.attestation.appraisal import accept_tcb
-from keyhouse.attestation.errors import ConfigurationRefusedError, IdentityRefusedError
-from keyhouse.attestation.quote.binding import require_binding
-from keyhouse.attestation.quote.verdict import Verdict, tee_of
+from keyhouse.attestation.errors import ConfigurationRefusedError
 from keyhouse.base.errors import BadRequestError, Problem
 from keyhouse.base.readable import Readable
 from keyhouse.wire.base64_text import decode_base64
@@ -20,9 +16,8 @@ from keyhouse.wire.tcb_status import TcbStatus
 
 _ID = 32
 _MAX_NUMBER = 0xFFFF
-_MAX_FILE = 1 << 20
-_MAX_NONCE = 1024
-_VM = "confidential VM"
+_MAX_FILE = 1 << 20  # bytes
+_MAX_NONCE = 1024  # bytes
 
 
 class ExpectedIdentity(NamedVm, Readable, frozen=True, kw_only=True):
@@ -117,81 +112,6 @@ def read_expected_identity(data: bytes) -> ExpectedIdentity:
     )
 
 
-def write_expected_identity(expected: ExpectedIdentity) -> bytes:
-    """Return an attestation configuration file, JSON, with the given fields only."""
-    fields: dict[str, object] = {
-        "UniqueID": expected.unique_id.hex(),
-        "SignerID": expected.signer_id.hex(),
-        "ProductID": expected.product_id,
-        "SecurityVersion": expected.security_version,
-        "Debug": expected.debug,
-        "AcceptedTCBStatuses": expected.accepted_tcb_statuses,
-        "AcceptedAdvisories": expected.accepted_advisories,
-        "Nonce": binascii.b2a_base64(expected.nonce, newline=False).decode(),
-        **{each.FIELD: each for each in expected.vms},
-    }
-    given = {name: value for name, value in fields.items() if value}
-    return msgspec.json.format(msgspec.json.encode(given), indent=2) + b"\n"
-
-
-def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) -> None:
-    """Raise ``IdentityRefusedError`` unless ``verdict`` matches ``expected`` and binds ``binding``.
-
-    The error names the first failed check in this order: TCB status, advisories, report data (the
-    32 bytes of ``quote_binding``), the kind of environment, debug, unique id, signer id, product
-    id, security version. For a confidential VM, its fields follow in their order. SEV-SNP has no
-    TCB status; ``MinimumTCB`` replaces it. Sources: wire reference, "Attestation configuration
-    file"; manifest format, "TCB status and advisories".
-    """
-    if verdict.tee.states_tcb or verdict.tee is not tee_of(expected.vm):
-        accept_tcb(
-            verdict.tcb_status,
-            verdict.advisories,
-            accepted_statuses=expected.accepted_tcb_statuses,
-            accepted_advisories=expected.accepted_advisories,
-        )
-    require_binding(verdict.report_data, binding)
-    if verdict.tee is not tee_of(expected.vm):
-        raise IdentityRefusedError(
-            f"the quote describes {verdict.tee.in_words}, which is not the expected kind",
-            hint="do not trust it; if it was moved on purpose, take its new configuration",
-        )
-    if verdict.debug and (expected.vm is not None or not expected.debug):
-        raise _mismatch("Debug", "it is a debug enclave")
-    if expected.vm is None:
-        require_enclave(verdict, expected)
-    else:
-        _match_confidential_vm(verdict, expected.vm)
-
-
-def _match_confidential_vm(verdict: Verdict, wanted: VmIdentity) -> None:
-    if verdict.measurements is None:
-        raise _mismatch(wanted.FIELD, "the quote has no measurements of it", _VM)
-    for each in verdict.measurements.differences(wanted):
-        raise _mismatch(f"{wanted.FIELD}.{each.field}", f"its own is {each.found}", _VM)
-
-
-class EnclaveCode(NamedTuple):
-    """The code of an enclave, from a quote or from a leaf of a log."""
-
-    mrenclave: bytes
-    mrsigner: bytes
-    isvprodid: int
-    isvsvn: int
-
-
-def require_enclave(code: EnclaveCode | Verdict, expected: ExpectedIdentity) -> None:
-    """Raise ``IdentityRefusedError`` unless ``code`` matches ``expected``, an enclave."""
-    if expected.unique_id and code.mrenclave != expected.unique_id:
-        raise _mismatch("UniqueID", f"the enclave's is {code.mrenclave.hex()}")
-    if expected.signer_id and code.mrsigner != expected.signer_id:
-        raise _mismatch("SignerID", f"the enclave's is {code.mrsigner.hex()}")
-    if expected.product_id and code.isvprodid != expected.product_id:
-        raise _mismatch("ProductID", f"the enclave's is {code.isvprodid}")
-    if code.isvsvn < expected.security_version:
-        raise _mismatch("SecurityVersion", f"the enclave's is {code.isvsvn}, which is lower")
-
-
 def _identifier(name: str, text: str) -> bytes:
     try:
         return binascii.unhexlify(text)
@@ -225,11 +145,4 @@ def _configuration(problem: str, problems: Sequence[Problem] = ()) -> Configurat
         hint="give UniqueID, or SignerID with ProductID and SecurityVersion of 1 or more; or TDX or"
         " SNP",
         problems=problems,
-    )
-
-
-def _mismatch(field: str, found: str, what: str = "enclave") -> IdentityRefusedError:
-    return IdentityRefusedError(
-        f"the {what} is not the expected one: {field} does not match, {found}",
-        hint="do not trust it; if it was updated on purpose, take its new configuration",
     )

@@ -5,7 +5,7 @@ from datetime import datetime
 from keyhouse.attestation.collateral.amd import AmdCollateral
 from keyhouse.attestation.collateral.authentic import require_vendor_root
 from keyhouse.attestation.collateral.bundle import Collateral
-from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError, refusal
+from keyhouse.attestation.errors import QuoteProblem, refusal
 from keyhouse.attestation.kinds.dcap.verify import library
 from keyhouse.attestation.kinds.table import KINDS, Anchors, Roots, read_form
 from keyhouse.attestation.quote.verdict import Verdict
@@ -45,17 +45,3 @@ class Verifier:
         if not isinstance(collateral, kind.collateral):
             raise refusal(QuoteProblem.WRONG_PLATFORM)
         return kind.verify(form, collateral, self._anchors, at)
-
-
-def require_dcap(quote: bytes) -> None:
-    """Raise ``QuoteRefusedError`` if ``quote``, of a coordinator, is a report of AMD.
-
-    Coordinators verify the reports of workloads, because their settings include AMD's collateral.
-    """
-    if not read_form(quote).tee.states_tcb:
-        raise QuoteRefusedError(
-            QuoteProblem.WRONG_PLATFORM,
-            "the coordinator attests with a report of SEV-SNP; so far only other coordinators"
-            " verify such reports",
-            hint="run a coordinator that clients verify in SGX or TDX",
-        )

@@ -24,8 +24,8 @@ KEM_KEY_SIZE: Final = _ML_KEM + 32
 SEALING_OVERHEAD: Final = 1088 + 32 + 16
 """Bytes added by sealing: ML-KEM ciphertext, X25519 public key, AES-GCM tag."""
 
-SIGNING_KEY_SIZE: Final = 32
-SIGNATURE_SIZE: Final = 64
+SIGNING_KEY_SIZE: Final = 32  # bytes
+SIGNATURE_SIZE: Final = 64  # bytes
 
 _SUITE: Final = hpke.Suite(hpke.KEM.MLKEM768_X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_256_GCM)
 

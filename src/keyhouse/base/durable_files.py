@@ -8,7 +8,6 @@ raise ``OSError``.
 """
 
 import errno
-import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -18,7 +17,6 @@ from typing import BinaryIO, Final
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_LOCK: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 _Name = str | bytes | Path
 
@@ -84,28 +82,10 @@ def write_new(
 ) -> None:
     """Write ``content`` to a new file, or leave no file. The name is not synced."""
     file = create(path, folder=folder)
-    with _removed_on_failure(path, folder), file:
+    with removed_on_failure(path, folder), file:
         file.write(content)
         if durable:
             sync(file)
-
-
-def create_file(path: str, content: bytes) -> None:
-    """Write ``content`` to the new file ``path``. Concurrent readers see all of it or no file.
-
-    Without hard links (in an enclave, for example), readers may see an empty file for a moment. The
-    name is not synced. Raises ``FileExistsError`` if the name exists.
-    """
-    beside = os.path.join(os.path.dirname(path), _beside())  # noqa: PTH118, PTH120 as it was given
-    write_new(beside, content)
-    try:
-        os.link(beside, path)
-    except FileExistsError:
-        raise
-    except OSError:
-        write_new(path, content)
-    finally:
-        os.unlink(beside)  # noqa: PTH108
 
 
 def replace_file(path: Path, content: bytes, *, alone: bool = False, durable: bool = True) -> None:
@@ -117,11 +97,11 @@ def replace_file(path: Path, content: bytes, *, alone: bool = False, durable: bo
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    beside = path.with_name(f"{path.name}.new" if alone else _beside())
+    beside = path.with_name(f"{path.name}.new" if alone else name_beside())
     if alone:
         beside.unlink(missing_ok=True)
     write_new(beside, content, durable=durable)
-    with _removed_on_failure(beside, None):
+    with removed_on_failure(beside, None):
         if not durable:
             beside.rename(path)
             return
@@ -129,31 +109,14 @@ def replace_file(path: Path, content: bytes, *, alone: bool = False, durable: bo
     sync_directory(path.parent)
 
 
-def put_file(folder: int, name: bytes, content: bytes) -> None:
-    """Replace the content of ``name`` in the open directory ``folder``, atomically, not synced."""
-    beside = _beside().encode("ascii")
-    write_new(beside, content, folder=folder, durable=False)
-    with _removed_on_failure(beside, folder):
-        os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock for changes of the file ``path``. The lock file is ``<path>.lock``."""
-    handle = os.open(path.with_name(f"{path.name}.lock"), _LOCK, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _beside() -> str:
+def name_beside() -> str:
+    """Return a new name for a temporary file."""
     return f".keyhouse-{os.urandom(8).hex()}"
 
 
 @contextmanager
-def _removed_on_failure(path: _Name, folder: int | None) -> Iterator[None]:
+def removed_on_failure(path: _Name, folder: int | None) -> Iterator[None]:
+    """Remove the new file ``path`` if the block raises."""
     try:
         yield
     except BaseException:  # also a signal to stop

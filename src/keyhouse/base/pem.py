@@ -1,31 +1,8 @@
-"""Write PEM (RFC 7468), and explain files that do not contain the expected PEM block.
+"""Write PEM (RFC 7468)."""
 
-The explanation reads only labels and the first bytes of a file. A message never contains a part of
-a key.
-"""
-
-import re
 from base64 import b64encode
-from typing import Final
-
-import msgspec
 
 from keyhouse.base.secret import Secret
-
-_LABEL: Final = re.compile(rb"^-----BEGIN ([A-Z0-9 ]{1,40})-----", re.MULTILINE)
-_CERTIFICATES: Final = frozenset({"CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"})
-_REQUESTS: Final = frozenset({"CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST"})
-_SEQUENCE: Final = b"\x30"  # the first byte of a DER certificate or key (X.690, 8.9)
-_PKCS12: Final = re.compile(
-    rb"\x30(?:[\x00-\x7f]|\x80|\x81.|\x82..|\x83...)\x02\x01\x03", re.DOTALL
-)
-
-
-class Fault(msgspec.Struct, frozen=True):
-    """A description that continues the name of the file, and a hint for the next step."""
-
-    problem: str
-    hint: str
 
 
 def pem_block(label: str, der: bytes) -> str:
@@ -43,58 +20,3 @@ def certificate_pem(*certificates: bytes) -> str:
 def private_key_pem(pkcs8: Secret) -> str:
     """Return a private key (PKCS #8 DER) as a PEM block. The text is as secret as the key."""
     return pem_block("PRIVATE KEY", pkcs8.reveal())
-
-
-def is_encrypted(pem: bytes) -> bool:
-    """Return whether the private key in ``pem`` is encrypted."""
-    return b"-----BEGIN ENCRYPTED PRIVATE KEY-----" in pem or b"Proc-Type: 4,ENCRYPTED" in pem
-
-
-def certificate_fault(content: bytes) -> Fault:
-    """Return the reason why ``content`` yields no certificate."""
-    labels = _labels(content)
-    if labels & _CERTIFICATES:
-        return Fault("holds a damaged PEM certificate", "copy it again, from BEGIN to END")
-    if _holds_key(labels):
-        return Fault("holds a private key, not a certificate", "name the certificate (PEM)")
-    if labels & _REQUESTS:
-        return Fault(
-            "holds a certificate signing request, not a certificate",
-            "name the certificate that was issued for it",
-        )
-    return _no_pem(content, labels, "certificate", "x509 -inform DER")
-
-
-def key_fault(content: bytes) -> Fault:
-    """Return the reason why ``content`` yields no private key."""
-    labels = _labels(content)
-    if "OPENSSH PRIVATE KEY" in labels:
-        return Fault("holds an OpenSSH key", "make another key for Keyhouse: openssl genpkey")
-    if _holds_key(labels):
-        return Fault("holds a damaged PEM private key", "copy it again, from BEGIN to END")
-    if labels & _CERTIFICATES:
-        return Fault("holds a certificate, not a private key", "name the private key (PEM)")
-    if any(label.endswith("PUBLIC KEY") for label in labels):
-        return Fault("holds a public key, not a private one", "name the private key (PEM)")
-    return _no_pem(content, labels, "private key", "pkey -inform DER")
-
-
-def _labels(content: bytes) -> frozenset[str]:
-    return frozenset(label.decode("ascii") for label in _LABEL.findall(content))
-
-
-def _holds_key(labels: frozenset[str]) -> bool:
-    return any(label.endswith("PRIVATE KEY") for label in labels)
-
-
-def _no_pem(content: bytes, labels: frozenset[str], what: str, conversion: str) -> Fault:
-    if not content.strip():
-        return Fault("is empty", f"name the {what} (PEM)")
-    if labels:
-        return Fault(f"holds {min(labels)}, not a {what}", f"name the {what} (PEM)")
-    if _PKCS12.match(content):
-        return Fault("is a PKCS #12 file, not PEM", "--pkcs12 FILE, where a user is named")
-    if content.startswith(_SEQUENCE):
-        return Fault("is DER, not PEM", f"convert it: openssl {conversion} -in FILE -out NEW.pem")
-    label = what.upper()
-    return Fault(f"does not hold a PEM {what}", f"it must contain a line -----BEGIN {label}-----")

@@ -11,7 +11,7 @@ Place = tuple[str | int, ...]
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 # Characters. A caller chooses keys and messages; longer text would only fill logs.
 _SHOWN = 100
-_LONGEST: Final = 2_000
+_LONGEST: Final = 2_000  # characters
 
 
 def at(*steps: str | int) -> str:

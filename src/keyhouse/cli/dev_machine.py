@@ -1,11 +1,12 @@
 """`keyhouse dev-machine`: make another simulated machine for a second coordinator."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol, cast
 
 import msgspec
 
-from keyhouse.attestation.platforms.find import add_simulated_machine, simulated_folder, simulation
+from keyhouse.attestation.platforms.find import simulated_folder, simulation, simulation_package
+from keyhouse.attestation.platforms.platform import Measurements
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import quoted
 from keyhouse.cli.output.show import show_result
@@ -68,3 +69,22 @@ def _read_unique_id(text: str) -> bytes:
             hint=f"a UniqueID has {2 * _UNIQUE_ID} hex digits",
         )
     return value
+
+
+class AddSimulatedMachine(Protocol):
+    """Makes a simulated machine in the empty ``folder``, with the vendor of ``beside``."""
+
+    def __call__(self, folder: Path, beside: Path, *, coordinator: Measurements) -> object:
+        """Return the machine. ``coordinator``: the identity of its coordinator.
+
+        Raises ``RefusedError`` if the machine already exists, or if a folder cannot be used.
+        """
+        ...
+
+
+def add_simulated_machine() -> AddSimulatedMachine:
+    """Return the function that makes simulated machines of a vendor.
+
+    Errors as for ``simulation``.
+    """
+    return cast(AddSimulatedMachine, simulation_package().add_machine)

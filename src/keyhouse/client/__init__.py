@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         verify_async as verify_async,
         verify_coordinator as verify_coordinator,
     )
-    from keyhouse.wire.address import CLIENT_API_PORT, Address as Address
+    from keyhouse.wire.address import Address as Address
     from keyhouse.wire.client_api import (
         Activation as Activation,
         ActivationLimit as ActivationLimit,
@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     )
     from keyhouse.wire.headers import Place as Place
     from keyhouse.wire.plan import Plan as Plan, PlanChange as PlanChange, PlanData as PlanData
+    from keyhouse.wire.ports import CLIENT_API_PORT
     from keyhouse.wire.secret_types import UserSecret
 
     DEFAULT_PORT = CLIENT_API_PORT

@@ -23,15 +23,8 @@ from keyhouse.client.public_log import LogCheckpoint
 from keyhouse.client.steps import Steps, work
 from keyhouse.client.tokens.identity import TokenIdentity
 from keyhouse.client.tokens.openssl_program import sign_on_token
-from keyhouse.transparency.approval import (
-    Approval,
-    Decision,
-    Head,
-    SignedApproval,
-    sign_approval,
-    signature_by,
-    signs_approvals,
-)
+from keyhouse.transparency.approval import Approval, Decision, Head, SignedApproval, signs_approvals
+from keyhouse.transparency.approving import sign_approval, signature_by
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import name_in_leaf
 from keyhouse.wire.json_decoder import read

@@ -23,8 +23,9 @@ from typing import Any, Final, Literal, get_type_hints
 
 import msgspec
 
-from keyhouse.base.durable_files import locked, replace_file
+from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.file_lock import locked
 from keyhouse.base.named_files import reading_hint, user_folder, writing_hint
 from keyhouse.base.openers import without_waiting
 from keyhouse.base.printable import os_reason

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from keyhouse.base.pem import is_encrypted
+from keyhouse.base.pem_faults import is_encrypted
 from keyhouse.base.secret import Secret
 from keyhouse.client.contexts import Context, ContextUnusableError, chosen_context
 from keyhouse.client.errors import ClientSetupError

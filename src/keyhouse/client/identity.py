@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from keyhouse.base.named_files import reading_hint
-from keyhouse.base.pem import certificate_fault, is_encrypted, key_fault
+from keyhouse.base.pem_faults import certificate_fault, is_encrypted, key_fault
 from keyhouse.base.printable import os_reason
 from keyhouse.base.readable import Readable
 from keyhouse.base.secret import Secret

@@ -29,11 +29,10 @@ from keyhouse.attestation import (
     ExpectedIdentity,
     Verdict,
     Verifier,
-    appraise,
     quote_binding,
-    require_dcap,
 )
 from keyhouse.attestation.collateral.chain import read_chain
+from keyhouse.attestation.coordinator_appraisal import appraise, require_dcap
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.readable import Readable
 from keyhouse.client.calls import Call, line_quoting, quoting
@@ -70,9 +69,10 @@ from keyhouse.client.trust_files import (
     read_named,
 )
 from keyhouse.transparency.line import RootLine
-from keyhouse.wire.address import CLIENT_API_PORT, Address, read_address
+from keyhouse.wire.address import Address, read_address
 from keyhouse.wire.client_api import EvidenceData
 from keyhouse.wire.headers import LogHead
+from keyhouse.wire.ports import CLIENT_API_PORT
 
 T = TypeVar("T")
 

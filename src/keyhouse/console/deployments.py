@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.base.errors import NotFoundError, RefusedError
-from keyhouse.base.pem import is_encrypted
+from keyhouse.base.pem_faults import is_encrypted
 from keyhouse.base.secret import Secret
 from keyhouse.client import (
     AsyncCoordinator,

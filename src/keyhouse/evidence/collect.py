@@ -11,12 +11,13 @@ from keyhouse.evidence.milestones import MOST_OF_A_SIZE, WholeTree
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.inclusion import inclusion_proof, require_included
 from keyhouse.transparency.keys import VerifierKey, signed_checkpoint
 from keyhouse.transparency.leaf import object_name, read_leaf
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.reading import entries_between, objects_named
 from keyhouse.transparency.tiles import WIDTH, nodes_of
-from keyhouse.transparency.tree import inclusion_proof, leaf_hash, require_included
+from keyhouse.transparency.tree import leaf_hash
 
 Parts = Callable[[str], bytes | None]
 """Return ``tile/...`` or ``object/...`` of a log, or None for a missing part."""

@@ -5,6 +5,7 @@ from datetime import datetime
 from functools import partial
 
 from keyhouse import attestation
+from keyhouse.attestation import coordinator_appraisal
 from keyhouse.attestation.quote.binding import (
     head_report_data,
     require_report_data,
@@ -35,7 +36,7 @@ def vouched_head(evidence: Evidence, pins: Pins, last: Milestone) -> attestation
             hint="compare the clock of this computer",
         )
     with refused_at(Step.HARDWARE):
-        attestation.require_dcap(head.quote)
+        coordinator_appraisal.require_dcap(head.quote)
     collateral = evidence.objects.get(head.collateral)
     if collateral is None:
         raise EvidenceRefusedError(Step.HARDWARE, "the collateral of the quote is not in the file")
@@ -45,7 +46,7 @@ def vouched_head(evidence: Evidence, pins: Pins, last: Milestone) -> attestation
             attestation.read_collateral(collateral),
             time,
         )
-        attestation.appraise(
+        coordinator_appraisal.appraise(
             verdict, pins.identity, binding=attestation.quote_binding(evidence.root, head.nonce)
         )
         wanted = head_report_data(evidence.root, head.nonce, last.text)
@@ -86,7 +87,7 @@ def vouched_start(
     binding = attestation.quote_binding(root)
     _require_accepted(
         [
-            partial(attestation.appraise, verdict, each, binding=binding)
+            partial(coordinator_appraisal.appraise, verdict, each, binding=binding)
             for each in _identities(pins)
         ]
     )
@@ -133,17 +134,17 @@ def _require_stated(leaf: Started, identity: attestation.ExpectedIdentity) -> No
     Leaves of confidential VMs state no code. Only their quotes name the code.
     """
     if identity.vm is None:
-        attestation.require_enclave(_code_of(leaf), identity)
+        coordinator_appraisal.require_enclave(_code_of(leaf), identity)
     elif leaf.unique or leaf.signer:
         raise HistoryRefusedError("the start is of an enclave, and a confidential VM is expected")
 
 
-def _code_of(stated: Started | attestation.Verdict) -> attestation.EnclaveCode:
+def _code_of(stated: Started | attestation.Verdict) -> coordinator_appraisal.EnclaveCode:
     if isinstance(stated, Started):
         unique, signer = bytes.fromhex(stated.unique), bytes.fromhex(stated.signer)
-        return attestation.EnclaveCode(unique, signer, stated.product, stated.svn)
+        return coordinator_appraisal.EnclaveCode(unique, signer, stated.product, stated.svn)
     code = stated.mrenclave, stated.mrsigner, stated.isvprodid, stated.isvsvn
-    return attestation.EnclaveCode(*code)
+    return coordinator_appraisal.EnclaveCode(*code)
 
 
 def _require_accepted(appraisals: Sequence[Callable[[], None]]) -> None:

@@ -12,9 +12,10 @@ from keyhouse.evidence.errors import EvidenceRefusedError, Step, refused_at
 from keyhouse.evidence.pins import Pins
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.inclusion import nodes_above
 from keyhouse.transparency.keys import VerifierKey, verified
 from keyhouse.transparency.note import SignedNote
-from keyhouse.transparency.tree import Frontier, nodes_above
+from keyhouse.transparency.tree import Frontier
 
 LATE: Final = timedelta(minutes=10)
 """The largest accepted difference between clocks of coordinators, witnesses and verifiers."""

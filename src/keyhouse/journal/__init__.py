@@ -5,15 +5,7 @@ from keyhouse.journal.directory.acquire import check_state_directory
 from keyhouse.journal.directory.found import Fresh, LineMark, Locked, Opened, Vouched
 from keyhouse.journal.directory.home import DirectoryHome
 from keyhouse.journal.directory.home_base import Home
-from keyhouse.journal.directory.inspect import (
-    JournalSeen,
-    KeySeen,
-    see_index,
-    see_journal,
-    see_key,
-    see_tombstone,
-    shows_users,
-)
+from keyhouse.journal.directory.inspect import KeySeen, see_key, see_tombstone, shows_users
 from keyhouse.journal.directory.log_files import LogParts, log_name
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal, RolledBackError, Weight, WrongKeyError

@@ -24,8 +24,9 @@ from keyhouse.launcher.errors import (
 from keyhouse.launcher.parameters import Delivered, check_parameters
 from keyhouse.launcher.tls import ClientContext, PeerRefusedError
 from keyhouse.launcher.trust import Anchor, require_answer, require_served
-from keyhouse.wire.address import WORKLOAD_API, WORKLOAD_API_PORT, Address, read_address
+from keyhouse.wire.address import WORKLOAD_API, Address, read_address
 from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
+from keyhouse.wire.ports import WORKLOAD_API_PORT
 
 _METHOD: Final = "/rpc.Marble/Activate"
 _LATER: Final = frozenset({Status.UNAVAILABLE, Status.FAILED_PRECONDITION})

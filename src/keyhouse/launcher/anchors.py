@@ -15,7 +15,8 @@ from keyhouse.launcher.activation import read_mesh_address
 from keyhouse.launcher.errors import CoordinatorNotTrustedError, LaunchRefusedError
 from keyhouse.launcher.settings import RunSettings
 from keyhouse.launcher.trust import Anchor, read_anchor
-from keyhouse.wire.address import CLIENT_API_PORT, Address
+from keyhouse.wire.address import Address
+from keyhouse.wire.ports import CLIENT_API_PORT
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral, ExpectedIdentity, Measurements

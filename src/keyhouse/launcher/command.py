@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from keyhouse.base.errors import KeyhouseError, UnavailableError
+from keyhouse.base.log_texts import OF_LAUNCHER
 from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.flags import SettingMisusedError
@@ -59,7 +60,7 @@ class Report:
             write_error(json.dumps(line) + "\n")
         else:
             mark = "warning: " if level == "warning" else ""
-            write_error(f"keyhouse run: {mark}{printable(text)}\n")
+            write_error(f"{OF_LAUNCHER}{mark}{printable(text)}\n")
 
 
 def _now() -> str:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from keyhouse.base.durable_files import put_file, set_mode
+from keyhouse.base.durable_files import name_beside, removed_on_failure, set_mode, write_new
 from keyhouse.base.printable import os_reason
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import LaunchRefusedError
@@ -237,3 +237,11 @@ def _path_error(path: str, problem: str) -> LaunchRefusedError:
         f"the file {_quoted(path)} of the manifest cannot be written: its path {problem}",
         hint="correct the path in the manifest",
     )
+
+
+def put_file(folder: int, name: bytes, content: bytes) -> None:
+    """Replace the content of ``name`` in the open directory ``folder``, atomically, not synced."""
+    beside = name_beside().encode("ascii")
+    write_new(beside, content, folder=folder, durable=False)
+    with removed_on_failure(beside, folder):
+        os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 # Seconds: the first and the longest pause, and the least time of an attempt.
 _FIRST: Final = 0.25
-_LONGEST: Final = 5.0
+_LONGEST: Final = 5.0  # seconds
 _LEAST: Final = 0.05
 
 

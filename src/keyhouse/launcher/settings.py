@@ -23,7 +23,7 @@ from keyhouse.base.process.flags import (
 )
 
 _OF_QUOTES: Final = ("collateral", "pccs", "pccs_ca", "simulation_root", "first_manifest")
-_LONGEST_DIGITS: Final = 5  # so a timeout is less than 28 hours
+_LONGEST_DIGITS: Final = 5  # digits, so a timeout is less than 28 hours
 _ABOUT: Final = "Join the deployment as a workload, then become PROGRAM."
 _BEFORE_PROGRAM: Final = "put -- before the program: keyhouse run ... -- PROGRAM ARGS..."
 _USAGE: Final = """keyhouse run [--SETTING VALUE]... -- PROGRAM ARGS...

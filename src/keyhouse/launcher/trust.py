@@ -37,7 +37,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from keyhouse.base.pem import certificate_fault
+from keyhouse.base.pem_faults import certificate_fault
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import CoordinatorNotTrustedError
 from keyhouse.wire import workload_api

@@ -10,7 +10,7 @@ import uuid
 from contextlib import suppress
 from typing import Final
 
-from keyhouse.base.durable_files import create_file, sync_directory
+from keyhouse.base.durable_files import name_beside, sync_directory, write_new
 from keyhouse.base.openers import without_waiting
 from keyhouse.base.printable import os_reason
 from keyhouse.launcher.errors import LaunchRefusedError
@@ -74,3 +74,21 @@ def _create(path: str) -> uuid.UUID:
     with suppress(OSError):  # some file systems cannot sync a directory
         sync_directory(os.path.dirname(path) or ".")  # noqa: PTH120 the path as it was given
     return fresh
+
+
+def create_file(path: str, content: bytes) -> None:
+    """Write ``content`` to the new file ``path``. Concurrent readers see all of it or no file.
+
+    Without hard links (in an enclave, for example), readers may see an empty file for a moment. The
+    name is not synced. Raises ``FileExistsError`` if the name exists.
+    """
+    beside = os.path.join(os.path.dirname(path), name_beside())  # noqa: PTH118, PTH120 as it was given
+    write_new(beside, content)
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        write_new(path, content)
+    finally:
+        os.unlink(beside)  # noqa: PTH108

@@ -20,7 +20,7 @@ from keyhouse.manifest.rules.tls import check_tls
 from keyhouse.manifest.template_index import index_templates
 from keyhouse.wire.json_decoder import Read, UnreadableError, read
 
-MAX_BYTES = 16 * 1024 * 1024
+MAX_BYTES = 16 * 1024 * 1024  # of one manifest
 
 
 class Checked(msgspec.Struct, frozen=True):

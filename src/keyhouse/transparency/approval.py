@@ -11,7 +11,6 @@ earlier decisions: the first manifest, and each proposal, cancellation and updat
 further users are not decisions in this sense, so several users can approve at the same time.
 """
 
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -20,21 +19,12 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
-from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from keyhouse.base.client_keys import has_costly_key
 from keyhouse.base.rsa_keys import SMALLEST
-from keyhouse.transparency.canonical import (
-    Hash,
-    HashOrNone,
-    Line,
-    Name,
-    Whole,
-    canonical,
-    read_canonical,
-)
+from keyhouse.transparency.canonical import Hash, HashOrNone, Line, Name, Whole, read_canonical
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import require_names
 
@@ -42,8 +32,8 @@ APPROVAL_TYPE: Final = "application/vnd.keyhouse.approval.v1+json"
 APPROVAL_BYTES: Final = 16_384
 """Maximum length in bytes of an envelope."""
 
-_SHA256: Final = hashes.SHA256()
-_PSS: Final = padding.PSS(padding.MGF1(_SHA256), _SHA256.digest_size)
+SHA256: Final = hashes.SHA256()
+PSS: Final = padding.PSS(padding.MGF1(SHA256), SHA256.digest_size)
 
 
 class Decision(StrEnum):
@@ -77,18 +67,22 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     v: Literal[1] = 1
 
 
-class _Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The one signature in an envelope."""
+
     sig: bytes
 
 
-class _Envelope(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class Envelope(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The envelope of DSSE."""
+
     payload: bytes
     payload_type: Literal["application/vnd.keyhouse.approval.v1+json"]
-    signatures: tuple[_Signature]
+    signatures: tuple[Signature]
 
 
 _PAYLOADS: Final = msgspec.json.Decoder(Approval)
-_ENVELOPES: Final = msgspec.json.Decoder(_Envelope)
+_ENVELOPES: Final = msgspec.json.Decoder(Envelope)
 
 
 class SignedApproval(msgspec.Struct, frozen=True):
@@ -112,7 +106,7 @@ class SignedApproval(msgspec.Struct, frozen=True):
                 " a payload that this version knows"
             )
         require_names([approval.user])
-        return cls(approval, _message(envelope.payload), envelope.signatures[0].sig)
+        return cls(approval, signed_message(envelope.payload), envelope.signatures[0].sig)
 
     def verify(self, certificate: bytes) -> None:
         """Verify the signature with the key of ``certificate`` (DER).
@@ -124,27 +118,13 @@ class SignedApproval(msgspec.Struct, frozen=True):
             if isinstance(key, Ed25519PublicKey):
                 key.verify(self.signature, self.message)
             elif isinstance(key, RSAPublicKey):
-                key.verify(self.signature, self.message, _PSS, _SHA256)
+                key.verify(self.signature, self.message, PSS, SHA256)
             else:
-                key.verify(self.signature, self.message, ec.ECDSA(_SHA256))
+                key.verify(self.signature, self.message, ec.ECDSA(SHA256))
         except (InvalidSignature, ValueError):
             raise LogInvalidError(
                 "the signature of an approval does not verify with the user's certificate"
             ) from None
-
-
-def sign_approval(approval: Approval, sign: Callable[[bytes], bytes]) -> bytes:
-    """Return the envelope of ``approval``; ``sign`` returns the signature over a message.
-
-    Raises ``LogInvalidError`` if a reader would not accept the envelope, and all errors of
-    ``sign``.
-    """
-    payload = canonical(approval)
-    signature = _Signature(sign(_message(payload)))
-    raw = canonical(_Envelope(payload, APPROVAL_TYPE, (signature,)))
-    if SignedApproval.read(raw).approval != approval:
-        raise LogInvalidError("an approval does not decode to the same value")
-    return raw
 
 
 def signs_approvals(certificate: bytes) -> bool:
@@ -156,21 +136,7 @@ def signs_approvals(certificate: bytes) -> bool:
     return True
 
 
-def signature_by(key: PrivateKeyTypes, message: bytes) -> bytes:
-    """Return the signature of ``key`` over ``message``, for ``sign_approval``.
-
-    Raises ``LogInvalidError`` for a kind of key that cannot sign approvals.
-    """
-    if isinstance(key, Ed25519PrivateKey):
-        return key.sign(message)
-    if isinstance(key, RSAPrivateKey):
-        return key.sign(message, _PSS, _SHA256)
-    if isinstance(key, ec.EllipticCurvePrivateKey):
-        return key.sign(message, ec.ECDSA(_SHA256))
-    raise _unsupported_key()
-
-
-def _message(payload: bytes) -> bytes:
+def signed_message(payload: bytes) -> bytes:
     """Return the signed bytes: the pre-authentication encoding of DSSE."""
     kind = APPROVAL_TYPE.encode("ascii")
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
@@ -180,19 +146,20 @@ def _public_key(
     certificate: bytes,
 ) -> Ed25519PublicKey | RSAPublicKey | ec.EllipticCurvePublicKey:
     if has_costly_key(certificate):  # also true for an unreadable key
-        raise _unsupported_key()
+        raise unsupported_key()
     try:
         key = x509.load_der_x509_certificate(certificate).public_key()
     except (ValueError, UnsupportedAlgorithm):
-        raise _unsupported_key() from None
+        raise unsupported_key() from None
     if isinstance(key, Ed25519PublicKey | ec.EllipticCurvePublicKey):
         return key
     if isinstance(key, RSAPublicKey) and key.key_size >= SMALLEST:
         return key
-    raise _unsupported_key()
+    raise unsupported_key()
 
 
-def _unsupported_key() -> LogInvalidError:
+def unsupported_key() -> LogInvalidError:
+    """Return the refusal of a key that cannot sign approvals."""
     return LogInvalidError(
         "the key of the user's certificate cannot sign approvals",
         hint="use ECDSA P-256, P-384 or P-521, RSA with 2048 to 8192 bits, or Ed25519",

@@ -45,13 +45,6 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return _sha256(_NODE + left + right).digest()
 
 
-def nodes_above(row: Sequence[bytes]) -> list[bytes]:
-    """Return the hashes of the nodes above ``row``. The last hash of an odd number is left out."""
-    pairs = zip(row[::2], row[1::2], strict=False)
-    # Node_hash without calls.
-    return [_sha256(_NODE + left + right).digest() for left, right in pairs]
-
-
 def perfect_root(hashes: bytes) -> bytes:
     """Return the root of the perfect tree over ``hashes``. Their number must be a power of two."""
     row = hashes
@@ -98,27 +91,7 @@ def root_of(nodes: Nodes, size: int) -> bytes:
     """Return the root of the first ``size`` leaves. Raises ``LogInvalidError``."""
     if not 0 <= size <= LARGEST:
         raise LogInvalidError("no tree has this size")
-    return _range_root(nodes, 0, size) if size else EMPTY_ROOT
-
-
-def inclusion_proof(nodes: Nodes, index: int, size: int) -> list[bytes]:
-    """Return the proof that leaf ``index`` is in the tree of ``size`` leaves (RFC 6962, 2.1.1).
-
-    Raises ``LogInvalidError`` if the leaf does not exist.
-    """
-    if not 0 <= index < size <= LARGEST:
-        raise LogInvalidError("there is no such leaf in a tree of this size")
-    proof: list[bytes] = []
-    first, end = 0, size
-    while end - first > 1:
-        middle = first + _split(end - first)
-        if index < middle:
-            proof.append(_range_root(nodes, middle, end))
-            end = middle
-        else:
-            proof.append(_range_root(nodes, first, middle))
-            first = middle
-    return proof[::-1]
+    return range_root(nodes, 0, size) if size else EMPTY_ROOT
 
 
 def consistency_proof(nodes: Nodes, old: int, size: int) -> list[bytes]:
@@ -130,39 +103,16 @@ def consistency_proof(nodes: Nodes, old: int, size: int) -> list[bytes]:
     proof: list[bytes] = []
     first, end = 0, size
     while old != end:
-        middle = first + _split(end - first)
+        middle = first + split_of(end - first)
         if old <= middle:
-            proof.append(_range_root(nodes, middle, end))
+            proof.append(range_root(nodes, middle, end))
             end = middle
         else:
-            proof.append(_range_root(nodes, first, middle))
+            proof.append(range_root(nodes, first, middle))
             first = middle
     if first:
-        proof.append(_range_root(nodes, first, end))
+        proof.append(range_root(nodes, first, end))
     return proof[::-1]
-
-
-def require_included(
-    leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes
-) -> None:
-    """Verify that the leaf with the hash ``leaf`` is number ``index`` of the tree.
-
-    Raises ``LogInvalidError``. Source: RFC 9162, 2.1.3.2.
-    """
-    if not 0 <= index < size <= LARGEST:
-        raise LogInvalidError("there is no such leaf in a tree of this size")
-    computed, at, last = leaf, index, size - 1
-    for each in proof:
-        if last == 0:
-            raise _does_not_hold()
-        if at & 1 or at == last:
-            computed = node_hash(each, computed)
-            at, last = _above(at, last)
-        else:
-            computed = node_hash(computed, each)
-        at, last = at >> 1, last >> 1
-    if last or not hmac.compare_digest(computed, root):
-        raise _does_not_hold()
 
 
 def require_consistent(
@@ -176,30 +126,30 @@ def require_consistent(
     _require_sizes(old, size)
     if old == size:
         if proof or not hmac.compare_digest(old_root, root):
-            raise _does_not_hold()
+            raise does_not_hold()
         return
     path = list(proof) if old & (old - 1) else [old_root, *proof]
     if not path:
-        raise _does_not_hold()
+        raise does_not_hold()
     at, last = old - 1, size - 1
     while at & 1:
         at, last = at >> 1, last >> 1
     before = after = path[0]
     for each in path[1:]:
         if last == 0:
-            raise _does_not_hold()
+            raise does_not_hold()
         if at & 1 or at == last:
             before, after = node_hash(each, before), node_hash(each, after)
-            at, last = _above(at, last)
+            at, last = above(at, last)
         else:
             after = node_hash(after, each)
         at, last = at >> 1, last >> 1
     equal = hmac.compare_digest(before, old_root) & hmac.compare_digest(after, root)
     if last or not equal:
-        raise _does_not_hold()
+        raise does_not_hold()
 
 
-def _above(at: int, last: int) -> tuple[int, int]:
+def above(at: int, last: int) -> tuple[int, int]:
     """Return both places on the level where ``at`` is a right child, or the first of its level."""
     while at and not at & 1:
         at, last = at >> 1, last >> 1
@@ -211,20 +161,21 @@ def _require_sizes(old: int, size: int) -> None:
         raise LogInvalidError(f"a tree of {size} leaves cannot continue a tree of {old} leaves")
 
 
-def _split(leaves: int) -> int:
+def split_of(leaves: int) -> int:
     """Return the largest power of two below ``leaves``."""
     return 1 << ((leaves - 1).bit_length() - 1)
 
 
-def _range_root(nodes: Nodes, first: int, end: int) -> bytes:
+def range_root(nodes: Nodes, first: int, end: int) -> bytes:
     """Return the root over the leaves from ``first`` to ``end``, a node or a split of the tree."""
     leaves = end - first
     if leaves & (leaves - 1) == 0:
         level = leaves.bit_length() - 1
         return nodes(level, first >> level)
-    middle = first + _split(leaves)
-    return node_hash(_range_root(nodes, first, middle), _range_root(nodes, middle, end))
+    middle = first + split_of(leaves)
+    return node_hash(range_root(nodes, first, middle), range_root(nodes, middle, end))
 
 
-def _does_not_hold() -> LogInvalidError:
+def does_not_hold() -> LogInvalidError:
+    """Return the refusal of a proof."""
     return LogInvalidError("the proof does not hold")

@@ -8,15 +8,13 @@ import msgspec
 
 from keyhouse.base.connecting import Api
 from keyhouse.base.errors import RefusedError
-
-CLIENT_API_PORT: Final = 4433
-WORKLOAD_API_PORT: Final = 2001
+from keyhouse.wire.ports import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 CLIENT_API: Final = Api("Client API", CLIENT_API_PORT, "workload API", WORKLOAD_API_PORT)
 WORKLOAD_API: Final = Api("workload API", WORKLOAD_API_PORT, "Client API", CLIENT_API_PORT)
 
 _PORTS: Final = 65_535
-_LONGEST: Final = 253
+_LONGEST: Final = 253  # characters of a host name
 _LABEL: Final = "[A-Za-z0-9_-]{1,63}"
 _FORM: Final = re.compile(
     rf"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>{_LABEL}(?:\.{_LABEL})*\.?))"

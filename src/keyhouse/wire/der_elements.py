@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 _LONG: Final = 0x80
-_MOST_LENGTH_BYTES: Final = 4
+_MOST_LENGTH_BYTES: Final = 4  # after the first byte of a length
 
 
 def der_elements(content: bytes) -> Iterator[tuple[int, bytes]]:

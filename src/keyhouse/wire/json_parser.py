@@ -13,8 +13,8 @@ from typing import Final, NoReturn
 
 from keyhouse.base.errors import BadRequestError, Problem
 
-MAX_NESTING = 64
-MAX_VALUES = 250_000
+MAX_NESTING = 64  # levels of arrays and objects
+MAX_VALUES = 250_000  # values in one text
 
 
 class UnreadableError(BadRequestError):

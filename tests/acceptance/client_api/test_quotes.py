@@ -12,13 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from support.process.server import Server
 from support.samples.deployment import manifest, user
 
-from keyhouse.attestation import (
-    Verifier,
-    appraise,
-    quote_binding,
-    read_collateral,
-    read_expected_identity,
-)
+from keyhouse.attestation import Verifier, quote_binding, read_collateral, read_expected_identity
+from keyhouse.attestation.coordinator_appraisal import appraise
 from keyhouse.base.secret import Secret
 from keyhouse.client import (
     ClientIdentity,

@@ -28,7 +28,7 @@ from keyhouse.cli.dev.folder import open_folder
 from keyhouse.client.identity import make_user
 from keyhouse.manifest import decode
 from keyhouse.manifest.check import check
-from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
+from keyhouse.wire.ports import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 pytestmark = pytest.mark.acceptance
 

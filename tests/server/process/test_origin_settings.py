@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from keyhouse.attestation import ExpectedIdentity, write_expected_identity
+from keyhouse.attestation import ExpectedIdentity
+from keyhouse.attestation.coordinator_appraisal import write_expected_identity
 from keyhouse.attestation.origin.rule import AcceptedCode, OriginRule
 from keyhouse.base.process.flags import SettingRefusedError
 from keyhouse.server.process.replicas import measured_settings

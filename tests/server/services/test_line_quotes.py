@@ -12,11 +12,12 @@ from support.samples.machines import NOW, collateral, machines, platform
 
 from keyhouse.attestation import Collateral, QuoteRefusedError, TcbStatus, write_collateral
 from keyhouse.attestation.origin.rule import OriginRefusedError, OriginRule
+from keyhouse.attestation.sources.chosen import no_collateral
 from keyhouse.base.errors import UnavailableError
 from keyhouse.coordinator import StartQuote
 from keyhouse.coordinator.origin.checks import Proof
 from keyhouse.server.services.line_quotes import LineQuotes
-from keyhouse.server.services.quote_checks import QuoteChecks, no_collateral
+from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse_simulation import Parameters, SimulatedPlatform
 from keyhouse_simulation.parameters import Lists, TcbInfo
 

@@ -22,15 +22,14 @@ from keyhouse.attestation import (
     read_collateral,
 )
 from keyhouse.attestation.kinds.dcap.verify import library
+from keyhouse.attestation.sources.chosen import CollateralNow, no_collateral
 from keyhouse.base.errors import UnavailableError
 from keyhouse.server.services.quote_checks import (
     FETCHES_AT_ONCE,
     REMEMBERED,
     REMEMBERED_FOR,
     WAITING,
-    CollateralNow,
     QuoteChecks,
-    no_collateral,
 )
 
 VECTORS = Path(__file__).parents[2] / "attestation" / "vectors"

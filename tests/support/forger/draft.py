@@ -13,13 +13,8 @@ from keyhouse.attestation.quote.binding import head_report_data, start_report_da
 from keyhouse.authority import sign_log_key
 from keyhouse.evidence.bundle import MEDIA_TYPE, Evidence, Head, LogKey
 from keyhouse.evidence.gaps import Gap
-from keyhouse.transparency.approval import (
-    Approval,
-    Decision,
-    Head as SeenHead,
-    sign_approval,
-    signature_by,
-)
+from keyhouse.transparency.approval import Approval, Decision, Head as SeenHead
+from keyhouse.transparency.approving import sign_approval, signature_by
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import signature_of
 from keyhouse.transparency.leaf import object_name

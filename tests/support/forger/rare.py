@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from keyhouse.attestation import TcbStatus, write_expected_identity
+from keyhouse.attestation import TcbStatus
+from keyhouse.attestation.coordinator_appraisal import write_expected_identity
 from keyhouse.evidence.bundle import Entry, Evidence, Hidden
 from keyhouse.evidence.gaps import Gap
 from keyhouse.transparency.keys import ED25519, VerifierKey

@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from msgspec.structs import replace
 
-from keyhouse.attestation import TcbStatus, write_expected_identity
+from keyhouse.attestation import TcbStatus
+from keyhouse.attestation.coordinator_appraisal import write_expected_identity
 from keyhouse.transparency.keys import ED25519, VerifierKey
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tree import Frontier

@@ -6,11 +6,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from keyhouse.attestation.sources.chosen import no_collateral
 from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.server.client_api import Dispatcher
 from keyhouse.server.http.exchange import Application, Deferred
 from keyhouse.server.process.serving import ClientApi, client_api
-from keyhouse.server.services.quote_checks import QuoteChecks, no_collateral
+from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse_simulation import SimulatedPlatform, make_machine
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from typing import Any, Final
 import asyncpg
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal.store.postgres_connection import create_schema
+from keyhouse.journal.offline.postgres_schema import create_schema
 from support.peers.peer import Certified
 from support.process.server import children, signal_all
 from support.process.tool import tool

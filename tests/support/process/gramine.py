@@ -88,7 +88,10 @@ def sources() -> str:
     """Return what differs when the sources that a runtime is made of were changed."""
     found = sha256(_LOCK.read_bytes())
     for name, source in _OWN.items():
-        for path in sorted((source / name).rglob("*.py")):
+        files = [
+            each for end in ("py", "json", "pem") for each in (source / name).rglob(f"*.{end}")
+        ]
+        for path in sorted(files):
             found.update(f"{path} {path.stat().st_mtime_ns}\n".encode())
     return found.hexdigest()
 

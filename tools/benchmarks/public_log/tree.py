@@ -20,10 +20,11 @@ from keyhouse.journal.directory.log_files import DirectoryParts, LogFiles
 from keyhouse.journal.log_store import LogStore
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.canonical import canonical
+from keyhouse.transparency.inclusion import inclusion_proof, require_included
 from keyhouse.transparency.keys import ED25519, VerifierKey, verified
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, nodes_of, tiles_read
-from keyhouse.transparency.tree import Frontier, Nodes, inclusion_proof, leaf_hash, require_included
+from keyhouse.transparency.tree import Frontier, Nodes, leaf_hash
 
 __all__ = ["leaf_us", "log_rows"]
 

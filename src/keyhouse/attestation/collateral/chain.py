@@ -16,7 +16,7 @@ from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 
 _END = "-----END CERTIFICATE-----\n"
-_MAX_CHAIN = 32_768
+_MAX_CHAIN = 32_768  # characters of PEM
 _PCK_CHAIN = 3  # PCK, its CA, root
 _ISSUER_CHAIN = 2  # signer, root
 

@@ -39,7 +39,7 @@ class Anchors(msgspec.Struct, frozen=True):
 class Kind(msgspec.Struct, frozen=True):
     """A kind of evidence.
 
-    ``starts`` returns whether bytes begin like this kind. Each quote begins like exactly one kind.
+    ``starts`` returns whether bytes begin like this kind. The first row that says so reads them.
     """
 
     starts: Callable[[bytes], bool]
@@ -51,7 +51,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 _DCAP: Final = Kind(
-    starts=lambda quote: not starts_snp_report(quote),
+    starts=lambda _: True,  # all other bytes: the reader refuses what is not a quote
     read_form=read_dcap_form,
     read_report=read_dcap_report,
     collateral=Collateral,
@@ -60,8 +60,6 @@ _DCAP: Final = Kind(
 )
 
 KINDS: Final[Mapping[Tee, Kind]] = {
-    Tee.SGX: _DCAP,
-    Tee.TDX: _DCAP,
     Tee.SNP: Kind(
         starts=starts_snp_report,
         read_form=read_snp_form,
@@ -70,6 +68,8 @@ KINDS: Final[Mapping[Tee, Kind]] = {
         verify=lambda form, collateral, anchors, at: verify_snp(form, collateral, anchors.amd, at),
         marks=lambda verdict, _: marks_of_amd(verdict),
     ),
+    Tee.SGX: _DCAP,
+    Tee.TDX: _DCAP,
 }
 
 

@@ -95,17 +95,6 @@ class OpenSimulation(Protocol):
         ...
 
 
-class AddSimulatedMachine(Protocol):
-    """Makes a simulated machine in the empty ``folder``, with the vendor of ``beside``."""
-
-    def __call__(self, folder: Path, beside: Path, *, coordinator: Measurements) -> object:
-        """Return the machine. ``coordinator``: the identity of its coordinator.
-
-        Raises ``RefusedError`` if the machine already exists, or if a folder cannot be used.
-        """
-        ...
-
-
 def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> str:
     """Return the platform for the name ``wanted``; for ``auto`` the hardware of this machine.
 
@@ -234,18 +223,11 @@ def simulation() -> OpenSimulation:
 
     Raises ``PlatformMissingError`` if the simulation is not installed.
     """
-    return cast(OpenSimulation, _simulation().open_platform)
+    return cast(OpenSimulation, simulation_package().open_platform)
 
 
-def add_simulated_machine() -> AddSimulatedMachine:
-    """Return the function that makes simulated machines of a vendor.
-
-    Errors as for ``simulation``.
-    """
-    return cast(AddSimulatedMachine, _simulation().add_machine)
-
-
-def _simulation() -> ModuleType:
+def simulation_package() -> ModuleType:
+    """Return the package of the simulated platform. Raises ``PlatformMissingError``."""
     # Imported by name, because a search of all distributions for an entry point takes 10 ms.
     try:
         return import_module(_SIMULATION)

@@ -50,7 +50,7 @@ _TARGET_INFO = 512
 _REPORT = 432
 _KEY = 16
 _SEALING_KEY = 32
-_LONGEST_TYPE = 16
+_LONGEST_TYPE = 16  # bytes
 _KEY_FILES = {SealPolicy.PRODUCT_KEY: "_sgx_mrsigner", SealPolicy.UNIQUE_KEY: "_sgx_mrenclave"}
 _SEALING = b"keyhouse gramine sealing v1\0"
 

@@ -53,7 +53,7 @@ TDX_GUEST = Path("/dev/tdx_guest")
 """The device of a TDX guest. The directory of reports does not state the vendor."""
 
 _ATTEMPTS = 3
-_LONGEST_WORD = 32
+_LONGEST_WORD = 32  # bytes
 
 SEV_GUEST = Path("/dev/sev-guest")
 """The device of an SEV-SNP guest. The directory of reports does not state the vendor."""

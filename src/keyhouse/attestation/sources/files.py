@@ -1,4 +1,4 @@
-"""Files of collateral that are read again when they change: operators replace them in use."""
+"""Collateral in files that operators replace in use. Changed files are read again."""
 
 import os
 import stat
@@ -32,7 +32,7 @@ _Version = tuple[str, int, int, int, int]
 
 
 class CollateralUnreadableError(RefusedError):
-    """A file of collateral cannot be read, or the files do not fit together."""
+    """A file of collateral is unusable, or the files contradict each other."""
 
     code = "collateral-unreadable"
 
@@ -41,18 +41,18 @@ _Contents = Mapping[Path, bytes | CollateralUnreadableError]
 
 
 class CollateralFiles:
-    """Gives the bundles in ``paths``. Calls are not made from several threads at a time.
+    """Returns the bundles in ``paths``. Do not call from several threads at the same time.
 
-    A path is a file with one bundle, or a directory whose files ``*.json`` are bundles: one for
-    each kind of platform. Of the revocation lists in them the newest serve for all. ``root_ca``: of
+    A path is a file with a bundle, or a directory whose files ``*.json`` are bundles: one for each
+    kind of platform. The newest revocation lists serve for all bundles. ``root_ca`` is the root of
     the platforms' vendor, DER.
 
-    Making one reads them and raises ``RefusedError`` if they cannot be used. Later, files that
-    cannot be used, or are being written, are told in the log and the last good bundles stay: they
-    have their own ends, and nothing is trusted because it is in these files.
+    The constructor reads the files, and raises ``RefusedError`` for unusable files. Later, the log
+    reports unusable or incomplete files, and the last good bundles stay. The bundles have their own
+    ends, and every use verifies them, so an old bundle adds no trust.
 
-    Whether they changed is told by their times and sizes at each call, which not every file system
-    keeps true, and by their content once a minute.
+    Each call compares times and sizes of the files. Some file systems report wrong times, so the
+    contents are compared once a minute.
     """
 
     def __init__(self, paths: Sequence[Path], root_ca: bytes, now: Callable[[], datetime]) -> None:
@@ -66,10 +66,10 @@ class CollateralFiles:
         self._bundles = self._usable(contents)
 
     def __call__(self, quote: bytes) -> Collateral:
-        """Return the bundle for ``quote``, of the platform's kind, as the files have it now.
+        """Return the bundle for the kind of platform of ``quote``.
 
-        A single one is returned for every quote. Raises ``QuoteRefusedError`` for a quote whose
-        kind cannot be told, ``CollateralUnavailableError`` if no bundle is of its kind.
+        A single bundle is returned for every quote. Raises ``QuoteRefusedError`` if the kind of the
+        quote is unknown, and ``CollateralUnavailableError`` if no bundle is for this kind.
         """
         self._look()
         if len(self._bundles) == 1:
@@ -85,14 +85,14 @@ class CollateralFiles:
         return by_kind[kind]
 
     def expires(self) -> datetime | None:
-        """Return the end, UTC, of the part of the bundles that ends first; None if none says it."""
+        """Return the earliest end (UTC) of the bundles, or None if no part states an end."""
         try:
             return min(read_facts(bundle).expires for bundle in self._bundles)
         except CollateralRefusedError:
             return None
 
     def fetches(self) -> Mapping[str, int]:
-        """Return nothing: files are not fetched."""
+        """Return an empty mapping, because files are not fetched."""
         return {}
 
     def _look(self) -> None:
@@ -118,9 +118,9 @@ class CollateralFiles:
 
 
 def read_bundles(paths: Sequence[Path]) -> tuple[Collateral, ...]:
-    """Return the bundles in ``paths``, files or directories; several are of different kinds.
+    """Return the bundles in ``paths``, files or directories. Their kinds of platform differ.
 
-    Raises ``RefusedError`` if one cannot be used, or there is none.
+    Raises ``RefusedError`` for an unusable file or without any file.
     """
     return _bundles(paths, _contents(paths))
 
@@ -149,7 +149,7 @@ def _require_different_kinds(bundles: Mapping[Path, Collateral]) -> None:
 def _sharing_lists(
     bundles: tuple[Collateral, ...], root_ca: bytes, now: datetime
 ) -> tuple[Collateral, ...]:
-    """Let each bundle have the newest lists of all: older ones than were seen are refused."""
+    """Return the bundles with the newest revocation lists of all. Older lists would be refused."""
     kept = [Kept(bundle, read_facts(bundle), now) for bundle in bundles]
     for at, mine in enumerate(kept):
         newest = mine
@@ -169,17 +169,17 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 def _is_directory(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # reading it says why
+    except OSError:  # the later read reports the reason
         return False
 
 
 def _contents(paths: Sequence[Path]) -> _Contents:
-    """Return the content of each file, read once, or why it cannot be read."""
+    """Return the content of each file, or the reason why it cannot be read."""
     return {path: _read_file(path) for path in _files(paths)}
 
 
 def _digest(contents: _Contents) -> bytes:
-    """Return what differs when the content of a file does."""
+    """Return a digest over names and contents."""
     found = sha256()
     for path, content in contents.items():
         if isinstance(content, bytes):
@@ -199,7 +199,7 @@ def _bundle(path: Path, content: bytes | CollateralUnreadableError) -> Collatera
 
 def _read_file(path: Path) -> bytes | CollateralUnreadableError:
     try:
-        # Neither waits for a writer of a pipe nor follows a device to its end.
+        # The opener neither waits for a writer of a pipe nor reads a device without an end.
         with open(path, "rb", opener=without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return _unreadable(path, "it is not a regular file")
@@ -209,7 +209,7 @@ def _read_file(path: Path) -> bytes | CollateralUnreadableError:
 
 
 def _versions(paths: Sequence[Path]) -> tuple[_Version, ...]:
-    """Return what differs when a file was added, removed, replaced or written."""
+    """Return a value that changes if a file is added, removed, replaced or written."""
     found = []
     for path in _files(paths):
         try:
@@ -229,14 +229,12 @@ def _unreadable(path: Path, reason: str) -> CollateralUnreadableError:
 
 
 class AmdFiles:
-    """Gives what is in ``path``, a file or a directory. Calls are not made from several threads.
+    """Returns the files in ``path``, a file or a directory. Do not call from several threads.
 
-    The files are read at each call, and parsed again if their content is another one: a revocation
-    list counts from when it is there, also where files have no times to be compared by. ``roots``:
-    AMD's, by line of processors.
+    Each call reads the files and parses changed contents. So a revocation list takes effect at
+    once, even on file systems without times. ``roots`` are AMD's roots by line of processors.
 
-    Making one reads them. That, and each call, raises ``CollateralRefusedError`` if they cannot be
-    used.
+    The constructor and each call raise ``CollateralRefusedError`` for unusable files.
     """
 
     def __init__(self, path: Path, roots: Roots) -> None:
@@ -248,7 +246,7 @@ class AmdFiles:
         self()
 
     def __call__(self) -> AmdCollateral:
-        """Return the certificates and lists that the files have now."""
+        """Return the certificates and lists in the files."""
         files = read_amd_files(self._path)
         digest = b"".join(sha256(content).digest() for content in files.values())
         if digest != self._digest:
@@ -257,12 +255,12 @@ class AmdFiles:
         return self._collateral
 
     def expires(self) -> datetime | None:
-        """Return the end, UTC, of the list in use that ends first; None without lists."""
+        """Return the earliest end (UTC) of the lists in use, or None without lists."""
         lists = self._collateral.lists
         if self._end[0] is not lists:
             self._end = lists, end_of_lists(lists, self._roots)
         return self._end[1]
 
     def fetches(self) -> Mapping[str, int]:
-        """Return nothing: files are not fetched."""
+        """Return an empty mapping, because files are not fetched."""
         return {}

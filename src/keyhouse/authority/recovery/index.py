@@ -36,7 +36,7 @@ _VERSION: Final = 1
 _STORE_ID: Final = 16
 _DIGEST: Final = 32
 _MAC_CONTEXT: Final = b"keyhouse recovery index mac v1\0"
-_LONGEST: Final = 64 * 1024 * 1024
+_LONGEST: Final = 64 * 1024 * 1024  # bytes
 _MOST_HOLDERS: Final = 2**16 - 1
 
 

@@ -36,7 +36,7 @@ Size 16 exists only in deployments of old versions of the interface.
 """
 
 _DATA_KEY_BYTES: Final = 32
-_MOST_KEYS: Final = 512
+_MOST_KEYS: Final = 512  # parsed keys in memory
 
 
 class EphemeralKey:

@@ -15,7 +15,7 @@ from keyhouse.authority.stored_keys import CoordinatorKeys
 # Labels have 1 to 63 letters, digits, hyphens and underscores. The leftmost may be a wildcard.
 _LABEL: Final = r"[A-Za-z0-9_-]{1,63}"
 _NAME: Final = re.compile(rf"(?:\*|{_LABEL})(?:\.{_LABEL})*\.?")
-_LONGEST: Final = 253
+_LONGEST: Final = 253  # characters
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 

@@ -14,7 +14,7 @@ from keyhouse.wire import workload_api
 
 MARBLE_TYPE: Final = x509.ObjectIdentifier(workload_api.MARBLE_TYPE)
 
-_MOST: Final = 2**31
+_MOST: Final = 2**31  # an arc has at most 31 bits
 _KEY_IDENTIFIER: Final = 20  # bytes
 
 

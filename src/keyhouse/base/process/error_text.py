@@ -1,7 +1,5 @@
 """Format errors for commands: ``error:`` lines, then hints."""
 
-from typing import Any
-
 from keyhouse.base.errors import InvalidError, KeyhouseError
 from keyhouse.base.printable import printable
 
@@ -11,21 +9,6 @@ def error_text(error: KeyhouseError) -> str:
     if isinstance(error, InvalidError):
         return _problems(error)
     return f"error: {printable(error.message)}\n{_hint(error)}"
-
-
-def error_object(error: KeyhouseError) -> dict[str, Any]:
-    """Return the object that ``--json`` prints. ``code`` is stable; texts are for people.
-
-    The refusal of a coordinator also has ``reason``, a stable word, and the invalid ``fields``.
-    """
-    found: dict[str, Any] = {"code": error.code, "message": error.message}
-    if error.hint:
-        found["hint"] = error.hint
-    for name in ("reason", "fields", "problems"):
-        value = getattr(error, name, None)
-        if value:
-            found[name] = value
-    return {"error": found}
 
 
 def _problems(error: InvalidError) -> str:

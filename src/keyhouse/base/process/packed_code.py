@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     """Path of the source or library; its time (ns) and size, None: any; its code, None: a library;
     and whether it is a package."""
 
-LENGTH_SIZE = 8
+LENGTH_SIZE = 8  # bytes
 
 _TAG = sys.implementation.cache_tag
 _PACKAGE = __file__.rsplit("/", 3)[0]

@@ -19,6 +19,15 @@ import msgspec
 
 from keyhouse.attestation.platforms.find import PlatformMissingError, simulation
 from keyhouse.base.errors import BrokenError
+from keyhouse.base.log_texts import (
+    ACTIVATED,
+    ACTIVATION_REFUSED,
+    CALL_REFUSED,
+    HANDSHAKE_REFUSED,
+    LOG_EXTENDED,
+    OF_LAUNCHER,
+    SECRETS_READ,
+)
 from keyhouse.base.printable import printable
 from keyhouse.cli.dev.context import context_for, in_contexts
 from keyhouse.cli.dev.coordinator import Places, Serving, coordinator_at, places_at
@@ -55,16 +64,15 @@ def _changed_line(entry: Mapping[str, Any]) -> Line:
 
 
 _LINES: Final[Mapping[str, Callable[[Mapping[str, Any]], Line]]] = {
-    "a workload was activated": _joined_line,
-    "secrets were read": _read_line,
-    "the update log has a new entry": _changed_line,
+    ACTIVATED: _joined_line,
+    SECRETS_READ: _read_line,
+    LOG_EXTENDED: _changed_line,
 }
 _REFUSALS: Final = {
-    "an activation was refused": "{marble_type}: {reason}",
-    "a call was refused": "{call}  by {user}: {reason}",
-    "a TLS handshake was refused": "a TLS handshake: {reason}",
+    ACTIVATION_REFUSED: "{marble_type}: {reason}",
+    CALL_REFUSED: "{call}  by {user}: {reason}",
+    HANDSHAKE_REFUSED: "a TLS handshake: {reason}",
 }
-_OF_LAUNCHERS: Final = "keyhouse run: "  # the log has activations, too
 _NOTABLE: Final = {"warning": "yellow", "error": "red"}
 _OF_ENTRIES: Final = frozenset({"event", "level", "timestamp"})
 
@@ -72,7 +80,8 @@ _OF_ENTRIES: Final = frozenset({"event", "level", "timestamp"})
 def line_of(entry: Mapping[str, Any]) -> Line | None:
     """Return the line for ``entry`` of the log, or None for an entry without interest to people."""
     if "service" in entry:
-        quiet = entry["text"].startswith(_OF_LAUNCHERS)
+        # Launchers and the coordinator both log how workloads join.
+        quiet = entry["text"].startswith(OF_LAUNCHER)
         return None if quiet else Line(entry["service"], "magenta", entry["text"])
     if "text" in entry:
         return Line("said", "yellow", entry["text"])

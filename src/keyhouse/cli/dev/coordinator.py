@@ -20,7 +20,7 @@ from keyhouse.base.printable import os_reason
 from keyhouse.base.process.threads import start_without_signals
 from keyhouse.cli.dev.folder import Folder, FolderUnusableError
 from keyhouse.cli.parser import WrongUsageError
-from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
+from keyhouse.wire.ports import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 _PR_SET_PDEATHSIG: Final = 1
 # A time for an orderly end, in seconds; longer than the coordinator's own grace period.

@@ -14,7 +14,7 @@ from typing import Final, Literal
 from keyhouse.base.process.packed_code import packed_file
 from keyhouse.base.version import VERSION
 from keyhouse.cli.doctor.finding import Finding
-from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
+from keyhouse.wire.ports import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 _OLDEST_PYTHON: Final = (3, 11)
 _FEW_DESCRIPTORS: Final = 4096  # each connection needs a descriptor

@@ -13,8 +13,9 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Final
 
-from keyhouse.base.durable_files import locked, rename, sync_directory, write_new
+from keyhouse.base.durable_files import rename, sync_directory, write_new
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.file_lock import locked
 from keyhouse.base.named_files import writing_hint
 from keyhouse.base.printable import os_reason
 from keyhouse.cli.output.files import FileUnwritableError

@@ -17,7 +17,8 @@ import msgspec
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import BadRequestError, RefusedError
 from keyhouse.base.named_files import read_file, writing_hint
-from keyhouse.base.pem import certificate_fault, certificate_pem
+from keyhouse.base.pem import certificate_pem
+from keyhouse.base.pem_faults import certificate_fault
 from keyhouse.base.printable import os_reason, printable
 from keyhouse.cli.options.context_option import not_applied
 from keyhouse.cli.options.memory import memory_of

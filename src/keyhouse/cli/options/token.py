@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from keyhouse.base.named_files import read_file
-from keyhouse.base.pem import is_encrypted
+from keyhouse.base.pem_faults import is_encrypted
 from keyhouse.base.secret import Secret
 from keyhouse.cli.output.files import reading
 from keyhouse.cli.parser import Option, WrongUsageError

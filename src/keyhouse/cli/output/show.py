@@ -15,7 +15,8 @@ import msgspec
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.printable import printable
-from keyhouse.base.process.error_text import error_object, error_text
+from keyhouse.base.process.error_text import error_text
+from keyhouse.cli.output.error_object import error_object
 
 _GAP: Final = "  "
 """Separates the columns of a table."""

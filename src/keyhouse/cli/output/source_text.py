@@ -9,7 +9,7 @@ import msgspec
 
 from keyhouse.base.errors import KeyhouseError, Problem
 from keyhouse.base.printable import printable
-from keyhouse.base.process.error_text import error_object
+from keyhouse.cli.output.error_object import error_object
 from keyhouse.cli.output.show import ShownError
 from keyhouse.manifest.source.json_source import json_places, json_problem
 from keyhouse.manifest.source.source_map import SourceMap, Span

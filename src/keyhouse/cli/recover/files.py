@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from keyhouse.base.errors import BadRequestError, RefusedError
 from keyhouse.base.named_files import read_file
-from keyhouse.base.pem import certificate_fault
+from keyhouse.base.pem_faults import certificate_fault
 from keyhouse.base.printable import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.cli.output.files import reading

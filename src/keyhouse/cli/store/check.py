@@ -19,19 +19,17 @@ from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.journal import (
     DirectoryHome,
     Fresh,
-    JournalSeen,
     KeySeen,
     Locked,
     Opened,
     Tombstone,
     log_name,
-    see_index,
-    see_journal,
     see_key,
     see_tombstone,
 )
 from keyhouse.journal.directory.disk import INDEX, JOURNAL, PUBLIC_LOG, SEALED_KEY, TOMBSTONE
 from keyhouse.journal.directory.index_file import IndexFile
+from keyhouse.journal.offline.inspect import JournalSeen, see_index, see_journal
 from keyhouse.journal.offline.log_repair import LogSeen
 from keyhouse.manifest import fingerprint
 

@@ -95,7 +95,7 @@ def init(url: Url, *, password_file: PasswordFile = None, as_json: AsJson = Fals
     Example: keyhouse store init postgresql://keyhouse@db.example/keyhouse --password-file password
     """
     complete = complete_url(url, password_file)
-    from keyhouse.journal.store.postgres_connection import create_schema
+    from keyhouse.journal.offline.postgres_schema import create_schema
 
     asyncio.run(create_schema(complete))
     if as_json:

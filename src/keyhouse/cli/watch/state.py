@@ -8,8 +8,9 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.base.durable_files import locked, replace_file
+from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.file_lock import locked
 from keyhouse.base.named_files import (
     FileUnreadableError,
     read_named_file,

@@ -46,7 +46,7 @@ REPORT_UNKNOWN_AFTER: Final = 10.0
 
 _EFFECTIVE: Final = (ManifestSet, ManifestUpdated)
 _FIRST_PAUSE: Final = 0.05
-_LONGEST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 0.5  # seconds
 
 
 class Commits:

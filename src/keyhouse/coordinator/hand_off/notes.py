@@ -54,8 +54,8 @@ from keyhouse.base.byte_reader import ByteReader, LayoutError
 from keyhouse.base.errors import RefusedError
 from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, Position
 
-INSTANCE_SIZE: Final = 16
-NONCE_SIZE: Final = 32
+INSTANCE_SIZE: Final = 16  # bytes
+NONCE_SIZE: Final = 32  # bytes
 _HASH: Final = 32
 _FORMAT: Final = b"\1"
 _SEALED_KEY: Final = DEK_SIZE + instance_keys.SEALING_OVERHEAD

@@ -49,7 +49,7 @@ FINAL_SECONDS: Final = 2.0
 """Seconds for the last submission before the coordinator stops."""
 
 _FIRST_PAUSE: Final = 0.2
-_LONGEST_PAUSE: Final = 10.0
+_LONGEST_PAUSE: Final = 10.0  # seconds
 
 
 class Witnessing:

@@ -12,7 +12,7 @@ journal has every leaf since its base.
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -179,35 +179,10 @@ class LogFiles:
         return self.folder / "object" / name
 
     def _make_directories(self, folder: Path) -> None:
-        _make_directories(self._disk, self._top, folder)
+        make_directories(self._disk, self._top, folder)
 
 
-def all_parts(disk: Disk, state_directory: Path) -> Iterator[str]:
-    """Yield the path, below the state directory, of each file of each log.
-
-    Raises ``StoreUnreadableError``, and ``InsecureFileError`` for directories of other users.
-    """
-    folders = [PUBLIC_LOG] if os.path.lexists(state_directory / PUBLIC_LOG) else []
-    while folders:
-        folder = folders.pop()
-        disk.check_directory(state_directory / folder)
-        for name in disk.names(state_directory / folder):
-            path = f"{folder}/{name}"
-            if (state_directory / path).is_dir():
-                folders.append(path)
-            elif not name.endswith(".tmp"):
-                yield path
-
-
-def put_part(disk: Disk, state_directory: Path, path: str, raw: bytes) -> None:
-    """Write ``raw`` durably to the file at ``path``, a path from ``all_parts``."""
-    file = state_directory / path
-    _make_directories(disk, state_directory, file.parent)
-    if disk.read(file, limit=LARGEST_OBJECT) != raw:
-        disk.write(file, raw)
-
-
-def _make_directories(disk: Disk, top: Path, folder: Path) -> None:
+def make_directories(disk: Disk, top: Path, folder: Path) -> None:
     """Create ``folder`` and the missing directories between it and ``top``, durably."""
     for each in _below(top, folder):
         if not os.path.lexists(each):

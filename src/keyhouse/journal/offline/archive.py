@@ -14,8 +14,9 @@ from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.acquire import acquire, refuse_rollback_journal
 from keyhouse.journal.directory.disk import ARCHIVE, INDEX, JOURNAL, SEALED_KEY, STORE_FILES, Disk
 from keyhouse.journal.directory.index_file import settle_index
-from keyhouse.journal.directory.inspect import JournalSeen, see_index, see_journal, see_key
+from keyhouse.journal.directory.inspect import see_key
 from keyhouse.journal.directory.replacement_plan import PLAN
+from keyhouse.journal.offline.inspect import JournalSeen, see_index, see_journal
 from keyhouse.journal.store.protocol import Step, StoreDamagedError, StoreUnreadableError, no_step
 
 T = TypeVar("T")

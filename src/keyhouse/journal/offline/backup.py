@@ -39,12 +39,13 @@ from keyhouse.journal.directory.disk import (
     size_of,
 )
 from keyhouse.journal.directory.index_file import FILE_LIMIT as INDEX_LIMIT
-from keyhouse.journal.directory.inspect import JournalSeen, see_journal
 from keyhouse.journal.directory.journal_copy import copy_journal
-from keyhouse.journal.directory.log_files import LARGEST_OBJECT, all_parts, put_part
+from keyhouse.journal.directory.log_files import LARGEST_OBJECT
 from keyhouse.journal.directory.sealing import FILE_LIMIT as KEY_LIMIT
 from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
 from keyhouse.journal.offline.archive import require_whole
+from keyhouse.journal.offline.inspect import JournalSeen, see_journal
+from keyhouse.journal.offline.log_files import all_parts, put_part
 from keyhouse.journal.offline.private_copy import copy_file
 from keyhouse.journal.store.protocol import Step, StoreDamagedError, StoreUnreadableError, no_step
 

@@ -37,12 +37,13 @@ from keyhouse.journal.directory.disk import (
 )
 from keyhouse.journal.directory.found import empty_journal, ended_but_there, mixed
 from keyhouse.journal.directory.index_file import IndexFile, read_index, settle_index
-from keyhouse.journal.directory.inspect import see_journal, see_tombstone
+from keyhouse.journal.directory.inspect import see_tombstone
 from keyhouse.journal.directory.sealing import FILE_LIMIT
 from keyhouse.journal.journal import StoreEmptyError
 from keyhouse.journal.offline.archive import archived_names, require_whole
 from keyhouse.journal.offline.backup import NotEmptyError, Verify, make_backup_of
-from keyhouse.journal.shared.log_parts import copy_log_in, copy_log_out
+from keyhouse.journal.offline.inspect import see_journal
+from keyhouse.journal.offline.shared_log_parts import copy_log_in, copy_log_out
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.postgres_database import PostgresDatabase
 from keyhouse.journal.store.protocol import (

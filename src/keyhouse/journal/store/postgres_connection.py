@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal.store.postgres_address import Address, awaited
-from keyhouse.journal.store.postgres_schema import CREATE, EXPECTED, FOUND
+from keyhouse.journal.store.postgres_schema import EXPECTED, FOUND
 from keyhouse.journal.store.postgres_servers import (
     LARGEST_ANSWER,
     PATIENCE,
@@ -290,38 +290,10 @@ async def connect(url: Secret) -> Connection:
         await connection.commit_something()
         connection.server = str(await connection.value("SELECT pg_postmaster_start_time()::text"))
 
-    return await _first_usable(url, prepare)
+    return await first_prepared(url, prepare)
 
 
-async def create_schema(url: Secret) -> None:
-    """Create the schema in a database without it. Raises ``StoreUnreadableError``."""
-
-    async def prepare(_: Connection) -> None:
-        pass
-
-    connection = await _first_usable(url, prepare)
-    try:
-        await connection.execute(CREATE)
-    except ConnectionDroppedError as error:
-        text, hint = _NOT_CREATED.get(error.sqlstate, _NOT_CREATED[""])
-        raise StoreUnreadableError(
-            f"the schema keyhouse cannot be created: {text}", hint=hint
-        ) from None
-    finally:
-        await connection.close()
-
-
-_NOT_CREATED = {
-    "42P06": ("it exists", "if it is that of another deployment, create a database for this one"),
-    "42501": (
-        "the user of the URL may not create schemas in this database",
-        "GRANT CREATE ON DATABASE ... TO the user, or make the user the owner",
-    ),
-    "": ("the server did not carry that out", "look at the log of the database server"),
-}
-
-
-async def _first_usable(
+async def first_prepared(
     url: Secret, prepare: Callable[[Connection], Awaitable[None]]
 ) -> Connection:
     """Return a connection to the first server that passes all checks, last those of ``prepare``."""

@@ -5,35 +5,6 @@ or row security that discards acknowledged records, an unlogged table, or a colu
 type.
 """
 
-CREATE = """
-CREATE SCHEMA keyhouse;
-CREATE TABLE keyhouse.current (one boolean PRIMARY KEY CHECK (one), store_id bytea NOT NULL);
-CREATE TABLE keyhouse.head (
-  store_id bytea PRIMARY KEY, epoch bigint NOT NULL, sequence bigint NOT NULL,
-  chain bytea NOT NULL, fence bigint NOT NULL, ended text NOT NULL) WITH (fillfactor = 10);
-CREATE TABLE keyhouse.epoch (
-  store_id bytea PRIMARY KEY, epoch bigint NOT NULL, first bigint NOT NULL,
-  previous bytea NOT NULL, key_check bytea NOT NULL, recovery_index bytea NOT NULL);
-CREATE TABLE keyhouse.record (
-  store_id bytea, sequence bigint, header bytea NOT NULL, nonce bytea NOT NULL,
-  ciphertext bytea NOT NULL, PRIMARY KEY (store_id, sequence));
-ALTER TABLE keyhouse.record ALTER ciphertext SET STORAGE EXTERNAL;
-CREATE TABLE keyhouse.sealed (
-  store_id bytea, machine bytea, raw bytea NOT NULL, PRIMARY KEY (store_id, machine));
-CREATE TABLE keyhouse.note (
-  store_id bytea, kind text, name bytea, raw bytea NOT NULL, at timestamptz NOT NULL DEFAULT now(),
-  PRIMARY KEY (store_id, kind, name));
-"""
-"""The tables of the schema ``keyhouse``.
-
-``current`` has the id of the served store; it has no row before the first manifest. ``head`` has a
-row for each store, also for an empty store, whose epoch is 0. ``head.ended`` is empty,
-``archived``, or ``moved to`` and the digest of the ``sealed_key`` in the target directory.
-``sealed`` has the data key as sealed by each machine. ``note.at`` only serves to delete old notes;
-no check trusts it. Notes of the kind ``log`` are the parts of a transparency log; their
-``store_id`` is the id of the log.
-"""
-
 FOUND = """
 WITH relation AS (
   SELECT c.* FROM pg_class c WHERE c.relnamespace = to_regnamespace('keyhouse'))

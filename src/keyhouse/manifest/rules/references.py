@@ -10,7 +10,7 @@ from keyhouse.wire.json_decoder import resembling
 
 SPELLING: Final = "write it so: other programs may not know it in other letters"
 
-_MOST_HINTS: Final = 10
+_MOST_HINTS: Final = 10  # problems; later problems have no hint
 _MOST_NAMES: Final = 500
 """Maximum of compared names. Bounds the work for a hostile manifest to some 0.1 s."""
 

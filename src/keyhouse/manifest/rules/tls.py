@@ -9,7 +9,7 @@ from keyhouse.manifest.model import Incoming, Outgoing
 from keyhouse.manifest.rules.references import refuse_undefined
 
 _DECIMAL = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
-_LARGEST = 65535
+_LARGEST = 65535  # the largest TCP port
 
 
 def port_number(text: str) -> int | None:

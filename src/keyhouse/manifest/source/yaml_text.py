@@ -35,7 +35,7 @@ _WORDS: Final = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-_LONGEST_INTEGER: Final = 25
+_LONGEST_INTEGER: Final = 25  # characters
 _OLD_LINE_ENDS: Final = re.compile("[\x85\u2028\u2029]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _BLOCKS: Final = frozenset("|>")

@@ -14,6 +14,7 @@ import msgspec
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.log import log
+from keyhouse.base.log_texts import CALL_REFUSED, LOG_EXTENDED, SECRETS_READ
 from keyhouse.base.printable import beginning
 from keyhouse.coordinator import OPEN_WHILE_HELD, Operation, Running, View, policy_of
 from keyhouse.server.client_api.routes import Caller, Grammars, Route, UseCases, Write
@@ -105,15 +106,15 @@ class CallLog:
         """Log which secrets a call read, or which lines it added to the update log."""
         if route.operation is Operation.READ_SECRETS:
             names = [beginning(name) for name in values(head.query, "s")]
-            log.debug("secrets were read", user=_caller(view, head), secrets=names)
+            log.debug(SECRETS_READ, user=_caller(view, head), secrets=names)
         for line in view.log.lines(self._told):
-            log.debug("the update log has a new entry", entry=msgspec.json.decode(line))
+            log.debug(LOG_EXTENDED, entry=msgspec.json.decode(line))
         self._told = len(view.log)
 
     def refused(self, view: View, head: Head, problem: KeyhouseError) -> None:
         """Log the reason of a refusal."""
         call = f"{head.method} {beginning(head.path)}"
-        log.debug("a call was refused", call=call, user=_caller(view, head), reason=problem.message)
+        log.debug(CALL_REFUSED, call=call, user=_caller(view, head), reason=problem.message)
 
 
 def _caller(view: View, head: Head) -> str:

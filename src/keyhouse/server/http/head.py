@@ -55,10 +55,10 @@ _COMMON_HEAD: Final = re.compile(
     + _PLAIN_FIELDS
     + rb")?\r\n"
 )
-_LONGEST_COMMON_HEAD: Final = 2048
+_LONGEST_COMMON_HEAD: Final = 2048  # bytes
 _ALLOWED: Final = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_LONGEST_METHOD: Final = 32
+_LONGEST_METHOD: Final = 32  # characters
 
 MOST_ESCAPES: Final = 1024
 """Percent escapes of a path; 414 beyond. To decode 16 KB of escapes takes 0.6 ms, measured."""

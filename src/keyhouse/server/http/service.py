@@ -19,7 +19,7 @@ from keyhouse.server.net.connections import Connections
 from keyhouse.server.net.fair_share import Pool
 from keyhouse.server.net.limits import Limits
 
-_LONGEST: Final = 2048
+_LONGEST: Final = 2048  # bytes
 _AT_LEAST: Final = re.compile(rb"\r\n(?i:keyhouse-at-least):[ \t]*([^\r]*)")
 # Equal to no bytes, and no bytes begin with it.
 _NO_BYTES: Final[bytes | tuple[()]] = ()

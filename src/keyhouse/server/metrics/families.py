@@ -19,13 +19,13 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample as MetricSample
 
+from keyhouse.attestation.sources.chosen import CollateralHealth
 from keyhouse.base.tally import Tally
 from keyhouse.coordinator import Engine, Running
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.metrics.names import METRICS
 from keyhouse.server.services.activation_outcomes import ActivationCounts
-from keyhouse.server.services.quote_checks import CollateralHealth
 from keyhouse.server.services.quotes import Quotes
 from keyhouse.server.workload_api.listener import WorkloadListener
 

@@ -3,6 +3,7 @@
 from typing import Final
 
 from keyhouse.base.log import log
+from keyhouse.base.log_texts import HANDSHAKE_REFUSED
 from keyhouse.server.net.pace import Pace
 
 COSTLY_KEY: Final = "the key of the client's certificate costs too much to check"
@@ -24,4 +25,4 @@ class Handshakes:
         if untold := self._pace.finished():
             log.warning("more TLS handshakes were refused", untold=untold)
         if self._pace.admits():
-            log.warning("a TLS handshake was refused", reason=reason)
+            log.warning(HANDSHAKE_REFUSED, reason=reason)

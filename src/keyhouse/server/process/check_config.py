@@ -18,6 +18,7 @@ import msgspec
 from keyhouse.attestation import open_platform
 from keyhouse.attestation.collateral.amd import read_amd_path
 from keyhouse.attestation.platforms.find import platform_name
+from keyhouse.attestation.sources.chosen import pccs_of
 from keyhouse.attestation.sources.files import read_bundles
 from keyhouse.authority import make_coordinator_keys
 from keyhouse.base.errors import InvalidError, KeyhouseError
@@ -30,7 +31,6 @@ from keyhouse.journal.directory.disk import JOURNAL
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
 from keyhouse.manifest import fingerprint
 from keyhouse.server.process.opening import new_deployment, reach_database, require_clock
-from keyhouse.server.process.quote_checks import pccs_of
 from keyhouse.server.process.settings import Settings, read_settings
 from keyhouse.server.process.startup_manifest import read_startup_manifest, require_free
 from keyhouse.server.process.supervisor import require_several_processes

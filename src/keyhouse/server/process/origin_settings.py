@@ -16,7 +16,7 @@ _PLATFORM: Final = re.compile(r"[0-9a-f]{32}|[0-9a-f]{128}")
 _SVN: Final = re.compile(r"signer(?::(0|[1-9][0-9]{0,4}))?")
 _WORDS: Final = "own, signer, signer:SVN, UniqueID:HEX or file:PATH, with commas between them"
 _CURRENT: Final = "current"
-_LONGEST: Final = 1 << 20
+_LONGEST: Final = 1 << 20  # bytes of a file
 
 
 class Predecessors(NamedTuple):

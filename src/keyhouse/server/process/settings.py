@@ -18,7 +18,7 @@ from keyhouse.base.process.flags import (
 )
 from keyhouse.base.secret import Secret
 from keyhouse.server.process.origin_settings import ORIGIN_SETTINGS, Predecessors, origin_rule
-from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
+from keyhouse.wire.ports import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 if TYPE_CHECKING:
     from keyhouse.attestation.origin.rule import OriginRule
@@ -27,7 +27,7 @@ MOST_DAYS: Final = 36_500
 """The longest selectable validity of workload certificates, in days (100 years)."""
 
 _FINGERPRINT: Final = re.compile(r"[0-9A-Fa-f]{64}")
-_LONGEST_PORT: Final = 5
+_LONGEST_PORT: Final = 5  # digits
 
 MOST_REPLICAS: Final = 64
 """The largest number of coordinators at one address. Each needs memory and database connections."""

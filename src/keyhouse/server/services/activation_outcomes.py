@@ -15,6 +15,7 @@ import msgspec
 from keyhouse.attestation import Verdict
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.log import log
+from keyhouse.base.log_texts import ACTIVATION_REFUSED
 from keyhouse.base.printable import beginning, quoted
 from keyhouse.coordinator import ActivationRequest
 from keyhouse.coordinator.core.policy import Recipe
@@ -69,7 +70,7 @@ class RefusalLog:
             return
         reason = str(problem)
         log.warning(
-            "an activation was refused",
+            ACTIVATION_REFUSED,
             marble_type=quoted(request.marble_type),
             uuid=quoted(request.uuid),
             code=problem.code,

@@ -25,6 +25,7 @@ from keyhouse.authority import (
 )
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.log import log
+from keyhouse.base.log_texts import ACTIVATED
 from keyhouse.coordinator import (
     Activate,
     Activated,
@@ -252,7 +253,7 @@ class Activations:
     def _succeeded(self, label: str, request: ActivationRequest, activated: Activated) -> None:
         self.counts.activated(label, quoted=activated.quoted)
         log.info(
-            "a workload was activated",
+            ACTIVATED,
             marble_type=activated.marble_type,
             uuid=activated.uuid,
             quoted=activated.quoted,

@@ -10,17 +10,14 @@ import hashlib
 import time
 from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime, timedelta
-from typing import Final, Protocol, TypeVar, runtime_checkable
+from typing import Final, TypeVar
 
 import msgspec
 
 from keyhouse.attestation import (
     AmdCollateral,
     Collateral,
-    CollateralRefusedError,
-    CollateralUnavailableError,
     Mark,
-    PlatformKind,
     QuoteRefusedError,
     Verdict,
     Verifier,
@@ -29,49 +26,16 @@ from keyhouse.attestation import (
     require_as_new,
 )
 from keyhouse.attestation.kinds.table import KINDS, kind_of
-from keyhouse.base.errors import UnavailableError
+from keyhouse.attestation.sources.chosen import (
+    AmdChecks,
+    CollateralHealth,
+    CollateralNow,
+    CollateralPerPlatform,
+)
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, FairQueue
 from keyhouse.server.services.collateral_memory import CollateralMemory, ProcessMarks
 
 T = TypeVar("T")
-
-CollateralNow = Callable[[bytes], Collateral]
-"""Returns the collateral for a quote, without a network. Called on a thread.
-
-Raises ``UnavailableError`` if there is none, or ``QuoteRefusedError``.
-"""
-
-
-class AmdChecks(msgspec.Struct, frozen=True):
-    """The roots and the collateral for reports of SEV-SNP. Without collateral: None."""
-
-    roots: Mapping[str, bytes] = {}
-    collateral: Callable[[], AmdCollateral] | None = None
-
-    def now(self) -> AmdCollateral:
-        """Return the collateral. Raises ``CollateralUnavailableError``."""
-        if self.collateral is None:
-            raise CollateralUnavailableError(
-                "this coordinator has no collateral of AMD to verify reports of SEV-SNP with",
-                hint="its operator has to start it with --amd-collateral PATH",
-            )
-        try:
-            return self.collateral()
-        except CollateralRefusedError as refused:  # the files are wrong, not the quote
-            raise CollateralUnavailableError(refused.message, hint=refused.hint) from None
-
-
-@runtime_checkable
-class CollateralHealth(Protocol):
-    """Reports the age of collateral and the fetches."""
-
-    def expires(self) -> datetime | None:
-        """Return the earliest end (UTC) of all documents in use, or None without documents."""
-        ...
-
-    def fetches(self) -> Mapping[str, int]:
-        """Return the number of fetches by outcome. Without a PCCS the mapping is empty."""
-        ...
 
 
 class _Healths(msgspec.Struct, frozen=True):
@@ -85,18 +49,6 @@ class _Healths(msgspec.Struct, frozen=True):
 
     def fetches(self) -> Mapping[str, int]:
         return {kind: count for health in self.each for kind, count in health.fetches().items()}
-
-
-class CollateralPerPlatform(Protocol):
-    """Stores or fetches the collateral of each kind of platform. Use on the event loop only."""
-
-    def at_hand(self, kind: PlatformKind) -> Collateral | None:
-        """Return stored collateral, or None."""
-        ...
-
-    async def collateral_of(self, kind: PlatformKind) -> Collateral:
-        """Return the collateral, not verified. Raises ``UnavailableError`` if there is none."""
-        ...
 
 
 AT_ONCE: Final = 1
@@ -119,15 +71,6 @@ REMEMBERED_FOR: Final = timedelta(seconds=10)
 """The duration of repeated refusals. Later collateral or a later time may accept the quote."""
 
 _TOO_MANY: Final = "too many callers are having quotes verified"
-
-
-def no_collateral(quote: bytes) -> Collateral:
-    """Refuse, because this coordinator was started without collateral."""
-    del quote
-    raise UnavailableError(
-        "this coordinator has no collateral to verify quotes with",
-        hint="its operator has to start it with --pccs URL or --collateral FILE",
-    )
 
 
 class QuoteChecks:

@@ -1,0 +1,133 @@
+"""Compares the identity that a client expects with the verified quote of a coordinator."""
+
+import binascii
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from keyhouse.attestation.appraisal import accept_advisories, accept_status
+from keyhouse.attestation.errors import IdentityRefusedError, QuoteProblem, QuoteRefusedError
+from keyhouse.attestation.identity import ExpectedIdentity
+from keyhouse.attestation.kinds.table import read_form
+from keyhouse.attestation.quote.binding import require_binding
+from keyhouse.attestation.quote.verdict import Verdict, tee_of
+from keyhouse.wire.kinds.identity import VmIdentity
+from keyhouse.wire.tcb_status import TcbStatus
+
+if TYPE_CHECKING:
+    pass
+
+
+_VM = "confidential VM"
+
+
+def write_expected_identity(expected: ExpectedIdentity) -> bytes:
+    """Return an attestation configuration file, JSON, with the given fields only."""
+    fields: dict[str, object] = {
+        "UniqueID": expected.unique_id.hex(),
+        "SignerID": expected.signer_id.hex(),
+        "ProductID": expected.product_id,
+        "SecurityVersion": expected.security_version,
+        "Debug": expected.debug,
+        "AcceptedTCBStatuses": expected.accepted_tcb_statuses,
+        "AcceptedAdvisories": expected.accepted_advisories,
+        "Nonce": binascii.b2a_base64(expected.nonce, newline=False).decode(),
+        **{each.FIELD: each for each in expected.vms},
+    }
+    given = {name: value for name, value in fields.items() if value}
+    return msgspec.json.format(msgspec.json.encode(given), indent=2) + b"\n"
+
+
+def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) -> None:
+    """Raise ``IdentityRefusedError`` unless ``verdict`` matches ``expected`` and binds ``binding``.
+
+    The error names the first failed check in this order: TCB status, advisories, report data (the
+    32 bytes of ``quote_binding``), the kind of environment, debug, unique id, signer id, product
+    id, security version. For a confidential VM, its fields follow in their order. SEV-SNP has no
+    TCB status; ``MinimumTCB`` replaces it. Sources: wire reference, "Attestation configuration
+    file"; manifest format, "TCB status and advisories".
+    """
+    if verdict.tee.states_tcb or verdict.tee is not tee_of(expected.vm):
+        accept_tcb(
+            verdict.tcb_status,
+            verdict.advisories,
+            accepted_statuses=expected.accepted_tcb_statuses,
+            accepted_advisories=expected.accepted_advisories,
+        )
+    require_binding(verdict.report_data, binding)
+    if verdict.tee is not tee_of(expected.vm):
+        raise IdentityRefusedError(
+            f"the quote describes {verdict.tee.in_words}, which is not the expected kind",
+            hint="do not trust it; if it was moved on purpose, take its new configuration",
+        )
+    if verdict.debug and (expected.vm is not None or not expected.debug):
+        raise _mismatch("Debug", "it is a debug enclave")
+    if expected.vm is None:
+        require_enclave(verdict, expected)
+    else:
+        _match_confidential_vm(verdict, expected.vm)
+
+
+def _match_confidential_vm(verdict: Verdict, wanted: VmIdentity) -> None:
+    if verdict.measurements is None:
+        raise _mismatch(wanted.FIELD, "the quote has no measurements of it", _VM)
+    for each in verdict.measurements.differences(wanted):
+        raise _mismatch(f"{wanted.FIELD}.{each.field}", f"its own is {each.found}", _VM)
+
+
+class EnclaveCode(NamedTuple):
+    """The code of an enclave, from a quote or from a leaf of a log."""
+
+    mrenclave: bytes
+    mrsigner: bytes
+    isvprodid: int
+    isvsvn: int
+
+
+def require_enclave(code: EnclaveCode | Verdict, expected: ExpectedIdentity) -> None:
+    """Raise ``IdentityRefusedError`` unless ``code`` matches ``expected``, an enclave."""
+    if expected.unique_id and code.mrenclave != expected.unique_id:
+        raise _mismatch("UniqueID", f"the enclave's is {code.mrenclave.hex()}")
+    if expected.signer_id and code.mrsigner != expected.signer_id:
+        raise _mismatch("SignerID", f"the enclave's is {code.mrsigner.hex()}")
+    if expected.product_id and code.isvprodid != expected.product_id:
+        raise _mismatch("ProductID", f"the enclave's is {code.isvprodid}")
+    if code.isvsvn < expected.security_version:
+        raise _mismatch("SecurityVersion", f"the enclave's is {code.isvsvn}, which is lower")
+
+
+def _mismatch(field: str, found: str, what: str = "enclave") -> IdentityRefusedError:
+    return IdentityRefusedError(
+        f"the {what} is not the expected one: {field} does not match, {found}",
+        hint="do not trust it; if it was updated on purpose, take its new configuration",
+    )
+
+
+def require_dcap(quote: bytes) -> None:
+    """Raise ``QuoteRefusedError`` if ``quote``, of a coordinator, is a report of AMD.
+
+    Coordinators verify the reports of workloads, because their settings include AMD's collateral.
+    """
+    if not read_form(quote).tee.states_tcb:
+        raise QuoteRefusedError(
+            QuoteProblem.WRONG_PLATFORM,
+            "the coordinator attests with a report of SEV-SNP; so far only other coordinators"
+            " verify such reports",
+            hint="run a coordinator that clients verify in SGX or TDX",
+        )
+
+
+def accept_tcb(
+    status: TcbStatus | None,
+    advisories: Collection[str],
+    *,
+    accepted_statuses: Collection[str] = (),
+    accepted_advisories: Collection[str] = (),
+) -> None:
+    """Raise ``IdentityRefusedError`` unless the state of the platform is accepted.
+
+    Source: manifest format, "TCB status and advisories".
+    """
+    accept_status(status, accepted_statuses)
+    accept_advisories(status, advisories, accepted_advisories)

@@ -1,0 +1,246 @@
+"""Chooses the sources of collateral by the settings of a coordinator."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+import msgspec
+
+from keyhouse.attestation import (
+    AmdCollateral,
+    Collateral,
+    CollateralRefusedError,
+    CollateralUnavailableError,
+    Mark,
+    PlatformKind,
+)
+from keyhouse.attestation.platforms.find import SIMULATED_AMD, SIMULATED_BUNDLES
+from keyhouse.attestation.sources.files import AmdFiles, CollateralFiles
+from keyhouse.base.errors import KeyhouseError, RefusedError, UnavailableError
+from keyhouse.base.log import log
+
+if TYPE_CHECKING:
+    from keyhouse.attestation import CollateralFacts, Platform
+    from keyhouse.attestation.collateral.pccs import Pccs
+
+_LONGEST_CA: Final = 1 << 20  # bytes of a file
+
+
+CollateralNow = Callable[[bytes], Collateral]
+"""Returns the collateral for a quote, without a network. Called on a thread.
+
+Raises ``UnavailableError`` if there is none, or ``QuoteRefusedError``.
+"""
+
+
+class AmdChecks(msgspec.Struct, frozen=True):
+    """The roots and the collateral for reports of SEV-SNP. Without collateral: None."""
+
+    roots: Mapping[str, bytes] = {}
+    collateral: Callable[[], AmdCollateral] | None = None
+
+    def now(self) -> AmdCollateral:
+        """Return the collateral. Raises ``CollateralUnavailableError``."""
+        if self.collateral is None:
+            raise CollateralUnavailableError(
+                "this coordinator has no collateral of AMD to verify reports of SEV-SNP with",
+                hint="its operator has to start it with --amd-collateral PATH",
+            )
+        try:
+            return self.collateral()
+        except CollateralRefusedError as refused:  # the files are wrong, not the quote
+            raise CollateralUnavailableError(refused.message, hint=refused.hint) from None
+
+
+@runtime_checkable
+class CollateralHealth(Protocol):
+    """Reports the age of collateral and the fetches."""
+
+    def expires(self) -> datetime | None:
+        """Return the earliest end (UTC) of all documents in use, or None without documents."""
+        ...
+
+    def fetches(self) -> Mapping[str, int]:
+        """Return the number of fetches by outcome. Without a PCCS the mapping is empty."""
+        ...
+
+
+class CollateralPerPlatform(Protocol):
+    """Stores or fetches the collateral of each kind of platform. Use on the event loop only."""
+
+    def at_hand(self, kind: PlatformKind) -> Collateral | None:
+        """Return stored collateral, or None."""
+        ...
+
+    async def collateral_of(self, kind: PlatformKind) -> Collateral:
+        """Return the collateral, not verified. Raises ``UnavailableError`` if there is none."""
+        ...
+
+
+def no_collateral(quote: bytes) -> Collateral:
+    """Refuse, because this coordinator was started without collateral."""
+    del quote
+    raise UnavailableError(
+        "this coordinator has no collateral to verify quotes with",
+        hint="its operator has to start it with --pccs URL or --collateral FILE",
+    )
+
+
+class CollateralSettings(Protocol):
+    """The settings about collateral."""
+
+    @property
+    def pccs(self) -> str:
+        """The URL of the PCCS, or an empty text."""
+        ...
+
+    @property
+    def pccs_ca(self) -> Path | None:
+        """The file with the CA of the PCCS."""
+        ...
+
+    @property
+    def collateral(self) -> Path | None:
+        """A file or a directory with bundles."""
+        ...
+
+    @property
+    def data_dir(self) -> Path:
+        """The folder with the simulated machine."""
+        ...
+
+    @property
+    def state_dir(self) -> Path:
+        """The folder with the cache of fetched collateral."""
+        ...
+
+
+class PccsCaUnreadableError(RefusedError):
+    """The file with the CA of the PCCS cannot be read."""
+
+    code = "pccs-ca-unreadable"
+
+
+def pccs_of(settings: CollateralSettings) -> "Pccs":
+    """Return the PCCS that the settings name. Raises ``RefusedError`` if it cannot be used."""
+    from keyhouse.attestation.collateral.pccs import Pccs
+
+    return Pccs(settings.pccs, _ca(settings.pccs_ca) if settings.pccs_ca else b"")
+
+
+def bundles(
+    settings: CollateralSettings, platform: "Platform", now: Callable[[], datetime]
+) -> CollateralNow:
+    """Return the collateral in files: the files of the settings, or files of a simulated machine.
+
+    Raises ``RefusedError`` if a file is unusable.
+    """
+    if settings.collateral is not None:
+        paths = [settings.collateral.absolute()]
+    elif platform.kind == "simulation":
+        machine = settings.data_dir.absolute() / "simulation"
+        paths = [machine / name for name in SIMULATED_BUNDLES]
+    else:
+        return no_collateral
+    return CollateralFiles(paths, platform.root_ca, now)
+
+
+def beside(settings: CollateralSettings, platform: "Platform", quote: bytes) -> bytes:
+    """Return the bundle for ``quote``, or empty bytes, for example at a first start with a PCCS."""
+    from keyhouse.attestation import write_collateral
+
+    try:
+        found = _at_hand(settings, platform, quote)
+    except KeyhouseError as error:
+        log.info("no collateral beside the quote about this start", reason=error.message)
+        return b""
+    return b"" if found is None else write_collateral(found)
+
+
+def _at_hand(
+    settings: CollateralSettings, platform: "Platform", quote: bytes
+) -> "Collateral | None":
+    if not settings.pccs:
+        return bundles(settings, platform, lambda: datetime.now(UTC))(quote)
+    from keyhouse.attestation import platform_kind
+    from keyhouse.attestation.collateral.cache import CollateralCache
+
+    cache = CollateralCache(settings.state_dir / "collateral", platform.root_ca)
+    kept = cache.read(platform_kind(quote, platform.root_ca), datetime.now(UTC))
+    return None if kept is None else kept.collateral
+
+
+def amd_checks(path: Path | None, data_dir: Path, platform: "Platform") -> AmdChecks:
+    """Return the checks for reports of SEV-SNP. They read the files for each report.
+
+    Raises ``RefusedError`` if a file is unusable now.
+    """
+    if path is None and platform.kind == "simulation":
+        path = data_dir / "simulation" / SIMULATED_AMD.collateral
+    if path is None:
+        return AmdChecks(platform.amd_roots, None)
+    return AmdChecks(platform.amd_roots, AmdFiles(path.absolute(), platform.amd_roots))
+
+
+def _ca(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            pem = file.read(_LONGEST_CA)
+    except OSError:
+        pem = b""
+    if not pem:  # without a CA, the CAs of the system would count
+        raise PccsCaUnreadableError(
+            f"the CA of the PCCS, {path}, cannot be read", hint="name a file with PEM certificates"
+        )
+    return pem
+
+
+def _tell(facts: "CollateralFacts") -> None:
+    from keyhouse.attestation.collateral.facts import shown_time
+
+    log.info(
+        "fetched collateral",
+        platform=str(facts.kind),
+        evaluation=facts.evaluation_number,
+        expires=shown_time(facts.expires),
+        first=facts.ends_first,
+    )
+
+
+@asynccontextmanager
+async def collateral_source(
+    settings: CollateralSettings,
+    platform: "Platform",
+    now: Callable[[], datetime],
+    known: Callable[[], Mapping[str, Mark]],
+) -> AsyncIterator[CollateralNow | CollateralPerPlatform]:
+    """Yield the source of collateral. A PCCS source fetches in the background meanwhile.
+
+    ``known``: the marks of the newest collateral so far. Raises ``RefusedError`` if the file of
+    collateral, the PCCS or its CA is unusable.
+    """
+    if not settings.pccs:
+        yield bundles(settings, platform, now)
+        return
+    from keyhouse.attestation.sources.pccs_source import PccsSource
+
+    source = PccsSource(
+        pccs_of(settings),
+        platform.root_ca,
+        settings.state_dir / "collateral",
+        now=now,
+        warn=log.warning,
+        told=_tell,
+        known=known,
+    )
+    async with source:
+        looking = asyncio.create_task(source.look_after())
+        try:
+            yield source
+        finally:
+            looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await looking

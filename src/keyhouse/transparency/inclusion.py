@@ -1,0 +1,64 @@
+"""Proofs that a leaf is in a tree (RFC 6962). People and the verifier of evidence use them."""
+
+import hmac
+from collections.abc import Sequence
+
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.tree import (
+    LARGEST,
+    Nodes,
+    above,
+    does_not_hold,
+    node_hash,
+    range_root,
+    split_of,
+)
+
+
+def nodes_above(row: Sequence[bytes]) -> list[bytes]:
+    """Return the hashes of the nodes above ``row``. The last hash of an odd number is left out."""
+    pairs = zip(row[::2], row[1::2], strict=False)
+    return [node_hash(left, right) for left, right in pairs]
+
+
+def inclusion_proof(nodes: Nodes, index: int, size: int) -> list[bytes]:
+    """Return the proof that leaf ``index`` is in the tree of ``size`` leaves (RFC 6962, 2.1.1).
+
+    Raises ``LogInvalidError`` if the leaf does not exist.
+    """
+    if not 0 <= index < size <= LARGEST:
+        raise LogInvalidError("there is no such leaf in a tree of this size")
+    proof: list[bytes] = []
+    first, end = 0, size
+    while end - first > 1:
+        middle = first + split_of(end - first)
+        if index < middle:
+            proof.append(range_root(nodes, middle, end))
+            end = middle
+        else:
+            proof.append(range_root(nodes, first, middle))
+            first = middle
+    return proof[::-1]
+
+
+def require_included(
+    leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes
+) -> None:
+    """Verify that the leaf with the hash ``leaf`` is number ``index`` of the tree.
+
+    Raises ``LogInvalidError``. Source: RFC 9162, 2.1.3.2.
+    """
+    if not 0 <= index < size <= LARGEST:
+        raise LogInvalidError("there is no such leaf in a tree of this size")
+    computed, at, last = leaf, index, size - 1
+    for each in proof:
+        if last == 0:
+            raise does_not_hold()
+        if at & 1 or at == last:
+            computed = node_hash(each, computed)
+            at, last = above(at, last)
+        else:
+            computed = node_hash(computed, each)
+        at, last = at >> 1, last >> 1
+    if last or not hmac.compare_digest(computed, root):
+        raise does_not_hold()

@@ -1,0 +1,6 @@
+"""The TCP ports of the interfaces, by default."""
+
+from typing import Final
+
+CLIENT_API_PORT: Final = 4433
+WORKLOAD_API_PORT: Final = 2001
