@@ -12,7 +12,7 @@ from support.samples.recovery import Holder, ciphertexts_of, hand_in
 from support.samples.updates import Api, holder_key, together
 
 from keyhouse.client.errors import TrustError
-from keyhouse.client.memory.states import Memories, read_place, remembered
+from keyhouse.client.memory.states import Memories, read_place, with_state
 from keyhouse.wire.address import Address
 
 pytestmark = pytest.mark.acceptance
@@ -40,7 +40,7 @@ class Deployment:
         """Judge ``reply`` as the SDK does: whatever is older than what was seen raises."""
         address, root = Address("127.0.0.1", self.server.port), self.root
         known, seen = self.memories.highest(root), read_place(reply.headers["keyhouse-state"])
-        self.memories = remembered(self.memories, address, root, known, seen)
+        self.memories = with_state(self.memories, address, root, known, seen)
         return reply
 
     def update(self, mode: str, version: int) -> str:
