@@ -192,7 +192,7 @@ def coordinator_at(folder: Folder, find: Callable[[], Places]) -> Iterator[tuple
 
 @contextmanager
 def _below(folder: Folder, places: Places) -> Iterator[Serving]:
-    r"""Serve from the state in ``folder`` on the simulated platform during the block.
+    """Serve from the state in ``folder`` on the simulated platform during the block.
 
     A port of 0 means any free port. The folder's log file contains each entry of the coordinator's
     log.

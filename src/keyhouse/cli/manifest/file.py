@@ -147,7 +147,7 @@ def open_manifest(path: str) -> ManifestFile:
 
 
 def read_manifest(path: str) -> bytes:
-    r"""Return the uploaded bytes for the file at ``path``; ``-`` is standard input.
+    """Return the uploaded bytes for the file at ``path``; ``-`` is standard input.
 
     Raises:
         FileUnreadableError: the file cannot be read.

@@ -108,7 +108,7 @@ async def check_store(
     *,
     needs_key: bool = True,
 ) -> StoreReport:
-    r"""Return the result about ``folder``, a private copy.
+    """Return the result about ``folder``, a private copy.
 
     Without a platform, the check decrypts nothing. ``logs``: the checked transparency logs of the
     store, or None if they were not checked. ``needs_key``: a missing sealed key is a problem.

@@ -1,4 +1,4 @@
-r"""The life of a gRPC connection, from the handshake to the end of the socket.
+"""The life of a gRPC connection, from the handshake to the end of the socket.
 
 Bytes go through the ``FrameMeter``, then frame by frame through h2. The events of h2 change the
 calls. After some frames, all other ready connections have their turn, and this connection reads

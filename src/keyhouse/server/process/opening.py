@@ -48,7 +48,7 @@ _GRAMINE: Final = (
 
 
 def new_deployment(settings: Settings) -> NewDeployment:
-    r"""Return the curve and the names for the keys of a new deployment.
+    """Return the curve and the names for the keys of a new deployment.
 
     Raises:
         SettingRefusedError: ``--dns-names`` is empty, or an entry is neither a name nor an address.
@@ -172,7 +172,7 @@ async def reach_database(settings: Settings) -> None:
 
 @asynccontextmanager
 async def writing(engine: Engine) -> AsyncIterator[asyncio.Task[None]]:
-    r"""Run the engine's writer during the context, then stop the writer and close the engine.
+    """Run the engine's writer during the context, then stop the writer and close the engine.
 
     Raises:
         BrokenError: the engine does not know which records are durable. A restart reads them.

@@ -365,7 +365,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
-    r"""Return the settings of a `keyhouse serve` process.
+    """Return the settings of a `keyhouse serve` process.
 
     Raises:
         SettingRefusedError: a value is invalid, or two values contradict each other.

@@ -49,7 +49,7 @@ class StartupInvalidError(InvalidError):
 
 
 def read_startup_manifest(path: Path, recovery_file: Path | None) -> bytes:
-    r"""Return the bytes of ``path``. Refuse recovery keys without a file for the recovery secrets.
+    """Return the bytes of ``path``. Refuse recovery keys without a file for the recovery secrets.
 
     Raises:
         StartupRefusedError: the file is unreadable or too large, or recovery secrets would be lost.
@@ -78,7 +78,7 @@ def read_startup_manifest(path: Path, recovery_file: Path | None) -> bytes:
 
 
 async def apply_startup_manifest(engine: Engine, raw: bytes, recovery_file: Path | None) -> None:
-    r"""Set ``raw`` as the manifest, and write the recovery secrets to ``recovery_file``.
+    """Set ``raw`` as the manifest, and write the recovery secrets to ``recovery_file``.
 
     In recovery mode, log a warning and set nothing. ``engine`` has to run.
 

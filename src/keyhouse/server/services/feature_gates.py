@@ -108,7 +108,7 @@ class QuoteSigning:
         self._checks = checks
 
     async def sign(self, quote: bytes) -> Signed:
-        r"""Sign ``quote`` as submitted, with or without its header.
+        """Sign ``quote`` as submitted, with or without its header.
 
         The quote is not compared with packages. Source: Client API, "sign-quote".
 

@@ -51,7 +51,7 @@ class FirstManifest:
         self._queue = FairQueue(limit)
 
     async def set(self, read: Callable[[], bytes]) -> Enforced:
-        r"""Return after the manifest from ``read`` is in force.
+        """Return after the manifest from ``read`` is in force.
 
         A thread calls ``read`` when it is this caller's turn. If the caller disconnects before,
         there is no effect. A started attempt continues to its end.

@@ -103,7 +103,7 @@ class QuoteChecks:
         self._refused: dict[bytes, tuple[float, QuoteRefusedError]] = {}  # oldest first
 
     async def verify(self, quote: bytes, client: Hashable = None, *, keep: bool = True) -> Verdict:
-        r"""Return the verdict on ``quote`` (raw, or with the 16-byte header).
+        """Return the verdict on ``quote`` (raw, or with the 16-byte header).
 
         ``client`` is equal for all callers that share turns. Without ``client``, each call has its
         own turn. ``keep``: whether to remember newer collateral; this may wait for the engine.
