@@ -331,7 +331,7 @@ def test_a_process_stops_cleanly_on_a_full_disk_and_does_not_start_there(small_d
     fill(ballast)
     refused = refused_start(small_disk)
     assert "no room left" in refused.error
-    assert refused.hint == "free some space on its disk"
+    assert refused.hint == "free some space on the disk"
     ballast.unlink()
     with server, server.client(user("writer")) as writer:
         assert uploaded(writer) == b"k" * 16

@@ -1,4 +1,4 @@
-"""Isolates the process from its environment.
+"""Isolates the process from the environment.
 
 The host chooses the environment. ``SSLKEYLOGFILE`` would write session keys to a file, and
 ``PYTHONPATH`` would load other code. So Keyhouse runs as ``python -I -B`` with an allow-list of
@@ -6,7 +6,7 @@ variables:
 
 - A process with another start executes itself again as ``python -I -B`` with clean variables.
 - A process that is already isolated, without a variable that Python, OpenSSL or the loader reads,
-  only removes its variables. This takes half the time.
+  only removes variables. This takes half the time.
 - In an enclave, the measured manifest fixes the variables and sets ``KEYHOUSE_ISOLATED`` to say so.
 
 A launcher keeps its original variables for the program that it executes later. Until then the
@@ -74,8 +74,8 @@ def isolate(module: str, arguments: "Sequence[str]", *, hold: bool = False) -> N
     """Run this process as ``python -I -B -m module`` with clean variables.
 
     Replaces the process if it has another start. Call this function before an import that reads the
-    environment; OpenSSL reads it when it is loaded. With ``hold``, ``release_environment`` later
-    returns the original variables.
+    environment; OpenSSL reads the environment at its import. With ``hold``,
+    ``release_environment`` later returns the original variables.
     """
     if _is_isolated_interpreter():
         found = isolated_environment(os.environ, os.getpid(), hold=hold)

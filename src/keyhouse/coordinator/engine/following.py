@@ -1,10 +1,10 @@
 """Follow the changes that other writers have made durable in the same store.
 
-Each engine reads the records after its own position, verifies them and applies them to its state.
+Each engine reads the records after the own position, verifies them and applies them to the state.
 If another writer has begun an epoch, the engine rebuilds the state from the new base. The line of
 the new state must be proven before the engine serves it.
 
-If the epoch has a new data key, the engine needs the switch note that its writer left for this
+If the epoch has a new data key, the engine needs the switch note that the writer left for this
 process. Without a note, the process ends and starts again, and asks serving replicas for the key.
 """
 
@@ -33,7 +33,7 @@ LONGEST: Final = 10.0
 """The most seconds of these attempts: each attempt of a distant writer takes long."""
 
 _FOLLOW_EVERY: Final = 0.02
-"""Seconds between two reads of new changes while the engine waits for its turn."""
+"""Seconds between two reads of new changes while the engine waits for a turn."""
 
 _PAUSES: Final = 4
 """The pause between two such reads, as a multiple of the last read's duration.
@@ -122,7 +122,7 @@ class Following:
         return max(_FOLLOW_EVERY, _PAUSES * self._look_took)
 
     async def show(self) -> None:
-        """Publish a quote of this process: replicas require it to send a data key."""
+        """Publish a quote of this process: replicas require the quote to send a data key."""
         if self._shared is None:
             return
         try:
@@ -155,7 +155,7 @@ class Following:
             found = await self._writer.catch_up()
         except WrongKeyError as wrong:
             found = await self._switched(wrong)
-        # Another writer began an epoch, so the state begins again with its base.
+        # Another writer began an epoch, so the state begins again with the base of the epoch.
         if isinstance(found, Replay):
             payloads = found.base + found.events
             tail = LogTail()
@@ -191,7 +191,7 @@ class Following:
             ) from None
 
     async def _switched(self, wrong: WrongKeyError) -> Replay:
-        """Follow into an epoch with a new data key, which its writer left for this process.
+        """Follow into an epoch with a new data key, which the writer left for this process.
 
         Raises ``StartAgainError`` without such a key. A new process requests the key and checks
         everything that it receives. This process cannot: its state belongs to a manifest that is no
@@ -204,7 +204,7 @@ class Following:
         dek = await shared.next_data_key(state, store_id=store_id, position=position)
         if dek is None:
             raise StartAgainError(
-                "another coordinator has made a new data key; this coordinator has not received it",
-                hint="restart it: it requests the key, if the manifest still admits it",
+                "another coordinator has made a new data key, and left none for this coordinator",
+                hint="restart this coordinator: then it requests the key from the others",
             ) from wrong
         return await self._writer.switch(dek)

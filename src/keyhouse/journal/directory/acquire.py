@@ -8,15 +8,15 @@ PID is decimal, for messages. NONCE is 32 hex digits, made by each process that 
 directory.
 
 ``flock`` separates processes that see each other's locks. Enclaves and the clients of some shared
-file systems do not see them. So a process also writes its nonce before it reads the store. It reads
-the file again after each commit, before it answers any request. If the file still has its own
-nonce, every later process has yet to read the store, and will find the commit there. If not, the
-process is superseded: it answers nothing, changes nothing more, and stops.
+file systems do not see them. So a process also writes a nonce before the first read of the store.
+The process reads the file again after each commit, before it answers any request. If the file
+still has its own nonce, every later process has yet to read the store, and will find the commit
+there. If not, the process is superseded: it answers nothing, changes nothing more, and stops.
 
-The file is written in place, which works on a full disk. It is opened by name each time, because an
-encrypted file system may cache the content of an open file. It is not synced, because a power loss
-ends all processes concerned. Any content except the own nonce counts as superseded, even half of
-another nonce.
+The file is written in place, which works on a full disk. Each access opens the name, because an
+encrypted file system may cache the content of an open file. The file is not synced, because a
+power loss ends all processes concerned. Any content except the own nonce counts as superseded,
+even half of another nonce.
 """
 
 import fcntl
@@ -63,7 +63,7 @@ class DirectoryLock:
     def __init__(self, directory: Path, disk: Disk) -> None:
         """Acquire the lock. ``disk`` changes nothing more after another process has acquired it.
 
-        Raises ``StoreLockedError`` with the other process, if its lock is visible.
+        Raises ``StoreLockedError`` with the other process, if that lock is visible.
         """
         self._path: Final = str(directory / LOCK)
         self._content: Final = f"{os.getpid()} {os.urandom(16).hex()}\n".encode("ascii")
@@ -83,7 +83,7 @@ class DirectoryLock:
         except OSError:
             os.close(self._handle)
             raise StoreUnreadableError(
-                "the file lock cannot be written", hint="see its disk"
+                "the file lock cannot be written", hint="check the disk"
             ) from None
         disk.fence = self.require
 
@@ -144,7 +144,7 @@ def _unopened() -> StoreUnreadableError:
 def _in_use(handle: int) -> StoreLockedError:
     written, _, _ = os.pread(handle, _LONGEST, 0).partition(b" ")
     number = written.decode("ascii") if written.isdigit() else ""
-    # ``unused`` does not write its number, so the number may belong to a process that has ended.
+    # ``unused`` writes no number, so the number may belong to a process that has ended.
     known = number and Path("/proc", number).exists()
     return StoreLockedError(
         f"the state directory is in use by {f'process {number}' if known else 'another process'}",
@@ -181,7 +181,7 @@ def survey(path: Path, disk: Disk) -> list[str]:
 
 
 def refuse_rollback_journal(path: Path) -> None:
-    """Raise ``StoreDamagedError`` for a rollback journal: SQLite would apply it to journal.db."""
+    """Raise ``StoreDamagedError`` for a rollback journal, because SQLite would apply it."""
     if os.path.lexists(path / ROLLBACK_JOURNAL):  # Keyhouse never leaves one
         raise StoreDamagedError(
             f"{ROLLBACK_JOURNAL} was not made by Keyhouse",

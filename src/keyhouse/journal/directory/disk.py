@@ -5,7 +5,7 @@ and tests crash in ``step``. Symbolic links are not followed. Files that anyone 
 write are refused.
 
 Small binary files have a frame: magic, format version, and SHA-256 of all bytes before the digest.
-The digest has no key. It detects damage, and proves nothing.
+The digest has no key. A digest detects damage, and proves nothing.
 """
 
 import asyncio
@@ -104,7 +104,7 @@ class Disk:
         return data
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write ``data`` to ``path`` atomically, through a temporary file beside it."""
+        """Write ``data`` to ``path`` atomically, through a temporary file in the same directory."""
         temporary = path.with_name(path.name + ".tmp")
         self.remove(temporary)
         with _named(path, "written"):
@@ -180,7 +180,7 @@ class Disk:
             durable_files.sync_file(path)
 
     def make_directory(self, path: Path) -> None:
-        """Create ``path`` (0700) unless it exists.
+        """Create the missing directory ``path`` (0700).
 
         Refuse a directory that anyone else can access.
         """
@@ -190,7 +190,7 @@ class Disk:
         self.check_directory(path)
 
     def remove(self, path: Path) -> None:
-        """Remove the file ``path`` if it exists."""
+        """Remove the file ``path``, which may be missing."""
         if os.path.lexists(path):
             self._begin(f"remove {path.name}")
             with _named(path, "removed"):
@@ -211,7 +211,7 @@ class Disk:
         self.remove(path)
 
     def remove_directory(self, path: Path) -> None:
-        """Remove ``path`` and its files if it exists. Directories inside are refused."""
+        """Remove the directory ``path`` with all files, if present. Refuse inner directories."""
         if not os.path.lexists(path):
             return
         self.check_directory(path)
@@ -259,10 +259,10 @@ def _named(path: Path, what: str) -> Iterator[None]:
     except OSError as exc:
         if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise StoreFullError(
-                f"there is no room left for {path.name}", hint="free some space on its disk"
+                f"there is no room left for {path.name}", hint="free some space on the disk"
             ) from None
         raise StoreUnreadableError(
-            f"{path.name} cannot be {what}", hint="look at the disk and at its permissions"
+            f"{path.name} cannot be {what}", hint="check the disk and the permissions"
         ) from None
 
 

@@ -1,7 +1,7 @@
 """Copies a journal consistently while another process may write to it.
 
 The coordinator's connection is exclusive, so no other process can read through SQLite. The host's
-locks do not help, because an enclave does not share its locks. The copy is consistent because of
+locks do not help, because an enclave does not share locks. The copy is consistent because of
 the way SQLite writes in WAL mode:
 
 1. Only checkpoints change ``journal.db``. A checkpoint copies pages from ``journal.db-wal`` into
@@ -20,8 +20,8 @@ everything is read again: a checkpoint has just ended, so there is time until th
 
 A process that cannot see the locks of other processes replaces the journal by such a copy before
 opening it (``make_own``). A process that still has the old file open then writes to a file without
-a name. Its answered changes are in the copy, because it checks for another holder of the directory
-after each commit.
+a name. Its answered changes are in the copy, because the process checks for another holder of the
+directory after each commit.
 """
 
 import os
@@ -74,7 +74,7 @@ def _copy(disk: Disk, directory: Path) -> None:
 
 def _put_in_place(disk: Disk, directory: Path) -> None:
     if os.path.lexists(directory / _OWN_WAL):
-        raise StoreUnreadableError(f"{JOURNAL} could not be completed", hint="see its disk")
+        raise StoreUnreadableError(f"{JOURNAL} could not be completed", hint="check the disk")
     disk.sync_file(directory / _OWN)
     disk.rename(directory / _OWN, directory / JOURNAL)
     disk.remove(directory / WAL)
@@ -146,5 +146,5 @@ def _equal(disk: Disk, path: Path, copy: Path) -> bool:
 
 def _uncopied(path: Path) -> StoreUnreadableError:
     return StoreUnreadableError(
-        f"{path.name} cannot be copied", hint="check its disk and the disk of the backup"
+        f"{path.name} cannot be copied", hint="check the disks of the state and of the backup"
     )

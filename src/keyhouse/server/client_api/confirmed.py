@@ -3,9 +3,9 @@
 With a shared store, another replica may have changed the state. So each answer below 500 comes from
 a state that was current after the request arrived.
 
-A read waits for the read gate before the check of its head. A refusal by the present view also
-waits, because the newest view may permit the request. A request with a body waits after its body is
-complete, so its decision and its answer use a state newer than the request. A request that appends
+A read waits for the read gate before the check of the head. A refusal by the present view also
+waits, because the newest view may permit the request. A request with a body waits after the
+complete body, so decision and answer use a state newer than the request. A request that appends
 a record does not wait. The store appends a record only after the newest state, so a success
 confirms itself. A refusal of such a request is decided again after the gate. Answers from 500 on
 contain no place. A client that sends ``Keyhouse-At-Least`` receives an answer only from a state
@@ -40,7 +40,7 @@ Verdict = Answer | Admission
 
 
 class Confirmed:
-    """Implements ``Application`` over ``dispatcher``. The read gate ``gate`` confirms its views."""
+    """Implements ``Application`` over ``dispatcher``. The read gate ``gate`` confirms the views."""
 
     def __init__(
         self, dispatcher: Dispatcher, engine: Engine, answers: Answers, gate: ReadGate
@@ -51,7 +51,7 @@ class Confirmed:
         self._gate: Final = gate
 
     def admit(self, head: Head) -> Verdict | Deferred[Verdict]:
-        """Check a request by its head, now or after the view is confirmed."""
+        """Check a request by the head, now or after the view is confirmed."""
         # Without a position, no other replica can have written.
         if self._engine.view.position is None:
             return self._judged(head)
@@ -89,7 +89,7 @@ class Confirmed:
         return outcome if isinstance(outcome, Answer) else await outcome
 
     def _appended(self, head: Head, body: bytes) -> Answer | Awaitable[Answer]:
-        """Run a request that appends a record without a read of the store, unless it is refused.
+        """Run a request that appends a record without a read of the store, unless refused.
 
         If the store does not answer at present, read the store first. Then a failure is certain not
         to have changed anything.
@@ -168,7 +168,7 @@ async def _awaited_told(outcome: Awaitable[Answer]) -> Answer:
 
 
 def _without_place(answer: Answer) -> Answer:
-    """Return ``answer``. From 500 on it loses ``Keyhouse-State``: its view is unconfirmed."""
+    """Return ``answer``. From 500 on, remove ``Keyhouse-State``: the view is unconfirmed."""
     if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
         return answer
     headers = tuple(header for header in answer.headers if header[0] != _STATE)

@@ -1,7 +1,7 @@
 """Accepts connections, gives each the present TLS context, and ends them in order.
 
-The event loop's own server lacks three properties. A connection counts against the limit from its
-first byte, not after its handshake. A connection over the limit costs no handshake. And the context
+The event loop's own server lacks three properties. A connection counts against the limit from the
+first byte, not after the handshake. A connection over the limit costs no handshake. And the context
 of new connections can change at any time.
 """
 
@@ -25,7 +25,7 @@ from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.net.tls_transport import TlsTransport
 
 _ACCEPTS_PER_TURN: Final = 100
-# Connections that a turn closes for others: each keeps its descriptor until the turn ends.
+# Connections that a turn closes for others: each keeps a descriptor until the turn ends.
 _CLOSED_PER_TURN: Final = 32
 # Descriptors for the store and for other files.
 _OTHER_DESCRIPTORS: Final = 64
@@ -46,7 +46,7 @@ class Acceptor:
             ``UnavailableError``, the connection is closed, and the client may connect again.
 
     ``turned_away`` counts connections over the limit, whether the connection itself or another
-    connection was closed. It also counts idle connections over their limit.
+    connection was closed. Idle connections over the limit count, too.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Acceptor:
         return self._connections.failed_handshakes
 
     def begin_generation(self) -> int:
-        """Begin a generation with the next connection. Return its number."""
+        """Begin a generation with the next connection. Return the number of the generation."""
         self.generation += 1
         return self.generation
 
@@ -133,7 +133,7 @@ class Acceptor:
         self._stop_accepting()
         connections = self._connections
         connections.stopping = True
-        # A task that never began would not close its socket.
+        # A task that never began would not close the socket.
         await asyncio.sleep(0)
         for task in self._accepting:
             task.cancel()
@@ -229,7 +229,7 @@ class Acceptor:
         # The client has disconnected, or has to connect again.
         except (OSError, UnavailableError):
             pass
-        except Exception as error:  # noqa: BLE001 - this task is not awaited; its type is logged
+        except Exception as error:  # noqa: BLE001 - this task is not awaited; the log has the type
             log.error("connection failed", error=type(error).__qualname__)
         finally:
             if not begun:

@@ -1,6 +1,6 @@
 """TLS that requests any client certificate: contexts and sessions of OpenSSL.
 
-CPython's ``ssl`` cannot request a client certificate without a verification of its chain. Here,
+CPython's ``ssl`` cannot request a client certificate without a verification of the chain. Here,
 self-signed certificates are usual, and exact bytes decide about the identity. So sessions use the
 bindings of pyOpenSSL, and ``tls_transport`` carries connections with them.
 
@@ -11,8 +11,8 @@ Rules of this file:
 2. A context is replaced, and never changed. Each context has its own ticket keys (from OpenSSL) and
 its own session-id context, so a session resumes only under its context.
 
-3. OpenSSL's error queue belongs to the thread. It is emptied before each call whose outcome it
-reports, and after each call that may leave an error. So an error of a connection, or of other
+3. OpenSSL's error queue belongs to the thread. The queue is emptied before each call whose outcome
+   it reports, and after each call that may leave an error. So an error of a connection, or of other
 cryptography, never ends another connection.
 
 4. Keys come from memory. No environment variable and no configuration file has an effect.
@@ -54,7 +54,7 @@ _INBOX_BYTES: Final = 32768
 _bio_length = lib.BIO_get_mem_data
 _clear_errors = lib.ERR_clear_error
 _NULL: Final = ffi.NULL
-# Its alert is unsupported_certificate.
+# OpenSSL's alert is unsupported_certificate.
 _COSTLY: Final = lib.X509_V_ERR_INVALID_PURPOSE
 
 
@@ -94,7 +94,7 @@ def _key_bits(certificate: Any) -> int:
 
 
 def _alpn_chooser(protocol: bytes) -> Any:
-    """Return a callback that selects ``protocol`` if the client offers it, and otherwise fails."""
+    """Return a callback that selects ``protocol`` if offered by the client, and otherwise fails."""
     chosen = ffi.new("unsigned char[]", protocol)
     entry = bytes([len(protocol)]) + protocol
 
@@ -132,7 +132,7 @@ class TlsContext:
         required: require a client certificate and a negotiated ``alpn``. Sessions do not resume,
             because such a client connects once.
 
-    All sessions of a context must live on one thread, because they share its buffers. Sockets are
+    All sessions of a context must live on one thread, because they share buffers. Sockets are
     read into ``inbox``, and OpenSSL writes into ``buffer``. ``shown`` is the DER of the server
     certificate.
     """
@@ -184,7 +184,8 @@ def _openssl_context(
     # are checked. OpenSSL refuses a client's chain above 100 KiB (SSL_MAX_CERT_LIST_DEFAULT).
     context.set_verify_depth(0)
     native = pointer(context)
-    # A ticket contains the client's chain. Two tickets for each connection cost a fifth of it.
+    # A ticket contains the client's chain. Two tickets for each connection cost a fifth of the
+    # connection.
     if required:
         context.set_options(lib.SSL_OP_NO_TICKET)
     mode = lib.SSL_VERIFY_PEER | (lib.SSL_VERIFY_FAIL_IF_NO_PEER_CERT if required else 0)
@@ -223,7 +224,7 @@ def _install_identity(context: SSL.Context, key: Secret, chain: Sequence[bytes])
 
 
 def new_memory_bio() -> Any:
-    """Return a memory BIO. A session that receives it also frees it."""
+    """Return a memory BIO. The session that receives the BIO also frees it."""
     return _made(lib.BIO_new(lib.BIO_s_mem()))
 
 
@@ -265,7 +266,7 @@ def _encoded(certificate: Any) -> bytes:
 
 
 def _made(pointer: Any) -> Any:
-    """Return ``pointer``. Raise if OpenSSL had no memory for it."""
+    """Return ``pointer``. Raise if OpenSSL had no memory."""
     if pointer == _NULL:
         _clear_errors()
         raise MemoryError
