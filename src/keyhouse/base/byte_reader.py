@@ -8,7 +8,7 @@ class LayoutError(ValueError):
 
 
 class ByteReader:
-    """Reads ``raw`` from its start to its end. Errors name the ``part`` that a call reads."""
+    """Reads ``raw`` from start to end. Errors name the ``part`` that a call reads."""
 
     def __init__(self, raw: bytes, byteorder: Literal["big", "little"]) -> None:
         self._raw = raw

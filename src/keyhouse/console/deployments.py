@@ -222,14 +222,14 @@ def _is_encrypted(key: Path) -> bool:
     try:
         return is_encrypted(key.read_bytes())
     except OSError:
-        return False  # what reads it again says why it cannot
+        return False  # the later read reports the reason
 
 
 def _has_pin(config: str) -> bool:
     try:
         return bool(read_token_file(Path(config).read_bytes(), config).pin)
     except (OSError, RefusedError):
-        return True  # as above: then using it says what is wrong
+        return True  # the later use reports the reason
 
 
 def _certificate_of(user: User | None) -> bytes:

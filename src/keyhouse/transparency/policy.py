@@ -184,7 +184,7 @@ class _Reader:
                 raise LogInvalidError("it is not a log, witness, group or quorum line")
 
     def finish(self) -> Policy:
-        """Return the policy. Raises ``LogInvalidError`` if it has no quorum line."""
+        """Return the policy. Raises ``LogInvalidError`` without a quorum line."""
         if not self._quorum:
             raise LogInvalidError("the policy has no quorum line")
         return Policy(tuple(self._logs), tuple(self._witnesses), self._defined[self._quorum])

@@ -55,7 +55,7 @@ def perfect_root(hashes: bytes) -> bytes:
 
 
 class Frontier(msgspec.Struct, frozen=True):
-    """The part of a tree that it needs to grow: its size, and the roots of its perfect subtrees.
+    """The part of a tree that is necessary for growth: the size, and the roots of perfect subtrees.
 
     ``roots``: the largest subtree first, a root for each bit of the size.
     """

@@ -1,1 +1,1 @@
-"""A quote as bytes: its form, its report, its binding, and the verdict after verification."""
+"""A quote as bytes: form, report, binding, and the verdict after verification."""

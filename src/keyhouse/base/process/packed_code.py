@@ -109,7 +109,7 @@ class _PackedFinder:
 
 
 class _PackedLoader(SourceFileLoader):
-    """Returns the packed code of one module once. Otherwise it loads modules like its base."""
+    """Returns the packed code of one module once. Otherwise works like the base class."""
 
     def __init__(self, name: str, origin: str, code: "CodeType") -> None:
         super().__init__(name, origin)

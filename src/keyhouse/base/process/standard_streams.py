@@ -12,7 +12,7 @@ _DESCRIPTOR = 2
 
 
 class StandardError(io.TextIOBase):
-    """An unbuffered stream to descriptor 2. It drops text that cannot be written."""
+    """An unbuffered stream to descriptor 2. Drops text after a failure of the stream."""
 
     def write(self, text: str) -> int:
         """Write ``text`` in one system call. A failure of the stream raises no error."""

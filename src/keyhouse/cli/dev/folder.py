@@ -1,4 +1,4 @@
-"""The folder of a development coordinator: its state, its user, and the facts about it.
+"""The folder of a development coordinator: state, user and facts.
 
 ::
 

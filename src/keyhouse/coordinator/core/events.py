@@ -155,7 +155,7 @@ class MarblesActivated(msgspec.Struct, frozen=True, tag="marbles-activated"):
 
 
 class CounterSet(msgspec.Struct, frozen=True, tag="counter-set"):
-    """A workload raised one of its monotonic counters."""
+    """A workload raised a monotonic counter."""
 
     time: Time
     marble_type: str

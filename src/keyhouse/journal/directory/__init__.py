@@ -1,1 +1,1 @@
-"""The state directory: its files, its lock, and its open store."""
+"""The state directory: files, lock and open store."""

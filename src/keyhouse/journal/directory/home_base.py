@@ -25,7 +25,7 @@ from keyhouse.journal.store.protocol import Note, Position
 
 
 class NewStore(msgspec.Struct, frozen=True):
-    """The content of a new store. With ``after`` it continues a journal at that position."""
+    """The content of a new store. With ``after``, the store continues a journal at that position."""
 
     store_id: bytes
     dek: Secret
@@ -238,7 +238,7 @@ class SerialHome(ABC, Generic[S_co]):
             return await self._require_sealed().settle()
 
     async def write_head(self) -> None:
-        """Seal the position of the journal. Later starts refuse a journal that ends before it."""
+        """Seal the position of the journal. Later starts refuse a journal with an earlier end."""
         async with self._turn:
             await self._require_sealed().write_head()
 

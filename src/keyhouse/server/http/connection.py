@@ -172,7 +172,7 @@ class HttpConnection:
         return math.inf if works else self._since
 
     def expire(self, now: float) -> None:
-        """End a phase that has passed its deadline."""
+        """End an overdue phase."""
         if now < self._deadline:
             return
         if self._phase is _CLOSING or self._phase is _HANDSHAKE:

@@ -12,7 +12,7 @@ from typing import Final
 from keyhouse.base.tally import Tally
 
 UNKNOWN: Final = "unknown"
-"""The label of all unknown paths and methods. It cannot be a path, as paths begin with a slash."""
+"""The label of all unknown paths and methods. The label is not a path: paths begin with a slash."""
 
 # The metrics of the interface have lower-case labels.
 METHODS: Final = frozenset(
@@ -67,7 +67,7 @@ class RequestCounts:
         cell.bytes_out += response
 
     def refused(self, status: int) -> None:
-        """Count a refusal without a readable head. It has no path and no duration."""
+        """Count a refusal without a readable head, and so without path and duration."""
         self._cell("", "", status).answered += 1
 
     def answers(self) -> dict[tuple[str, str, str], int]:

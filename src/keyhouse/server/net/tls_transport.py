@@ -150,7 +150,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._handler.connecting(self)
 
     def get_buffer(self, _sizehint: int) -> Any:
-        """Return the common buffer of all connections. Each read empties it before it returns."""
+        """Return the common buffer of all connections. Each read empties the buffer."""
         return self._context.inbox_view
 
     def buffer_updated(self, nbytes: int) -> None:

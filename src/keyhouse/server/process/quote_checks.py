@@ -1,4 +1,4 @@
-"""What `keyhouse serve` verifies other quotes with: the platform's root, collateral, its clock."""
+"""The checks of foreign quotes in `keyhouse serve`: the platform's root, collateral and a clock."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -28,10 +28,10 @@ async def quote_checks(
     memory: CollateralMemory,
     microseconds: Callable[[], int],
 ) -> AsyncIterator[QuoteChecks]:
-    """Yield the checks under the running platform's own root, at the time ``microseconds``.
+    """Yield checks under the running platform's own root, at the time ``microseconds``.
 
-    That is the time of an engine, or of the host while none is open. Raises ``RefusedError`` if the
-    file of collateral, or the PCCS or its CA, cannot be used.
+    The engine provides the time, or the host while no engine is open. Raises ``RefusedError`` if
+    the file of collateral, the PCCS or its CA is unusable.
     """
     amd = amd_checks(settings.amd_collateral, settings.data_dir, platform)
 
@@ -43,9 +43,9 @@ async def quote_checks(
 
 
 def start_quotes(settings: Settings, platform: "Platform") -> "MakeQuote":
-    """Return what makes a quote by ``platform`` about a start of this process.
+    """Return a function that makes a quote by ``platform`` about a start of this process.
 
-    Beside it is the collateral that is at hand without a network.
+    The result also has the collateral that is available without a network.
     """
     from keyhouse.coordinator import StartQuote
 
@@ -57,7 +57,7 @@ def start_quotes(settings: Settings, platform: "Platform") -> "MakeQuote":
 
 
 def line_quotes(settings: Settings, platform: "Platform") -> "LineQuotes":
-    """Return what makes and judges quotes of the line, first by the host's clock."""
+    """Return an object that makes and judges quotes of the line, first with the host's clock."""
     from keyhouse.coordinator import HostClock
     from keyhouse.server.services.collateral_memory import ProcessMarks
     from keyhouse.server.services.line_quotes import LineQuotes

@@ -1,4 +1,4 @@
-"""Remembers the age of verified collateral. Verifications read it before, and raise it after."""
+"""Remembers the age of verified collateral. Verifications compare the age, and raise the marks."""
 
 from collections.abc import Mapping
 from typing import Protocol
