@@ -25,7 +25,7 @@ from keyhouse.journal.store.protocol import Note, Position
 
 
 class NewStore(msgspec.Struct, frozen=True):
-    """The content of a new store. With ``after``, the store continues a journal at that position."""
+    """The content of a new store. With ``after``, the store continues a journal there."""
 
     store_id: bytes
     dek: Secret

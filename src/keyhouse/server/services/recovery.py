@@ -209,7 +209,7 @@ class RecoverySession:
 
 
 def _unshared(future: Future[authority.EphemeralKey]) -> Future[authority.EphemeralKey]:
-    """Return a future with the result of ``future``. A disconnecting caller may cancel this future."""
+    """Return another future with the result of ``future``, which a caller may cancel."""
     own: Future[authority.EphemeralKey] = Future()
 
     def copy(made: Future[authority.EphemeralKey]) -> None:
