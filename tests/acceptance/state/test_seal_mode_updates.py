@@ -170,7 +170,7 @@ def test_an_older_copy_put_back_beside_a_tombstone_stops_the_start(tmp_path: Pat
         (here.server.data / name).write_bytes(content)
     refusal = refused_start(here.server.data)
     assert "was erased at" in refusal.error
-    assert "remove the file tombstone while Keyhouse is stopped" in refusal.hint
+    assert "remove tombstone while Keyhouse is stopped" in refusal.hint
     for words in ((), ("--platform", "simulation")):
         verified = run("store", "verify", str(here.server.data), *words)
         assert verified.code == 1
