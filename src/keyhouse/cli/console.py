@@ -79,7 +79,7 @@ def _load_server() -> Callable[..., None]:
             raise
         raise ConsoleMissingError(
             f"the console needs {missing.name}",
-            hint="run pip install '.[console]' in a clone of Keyhouse",
+            hint="in a clone of Keyhouse, run pip install '.[console]'",
         ) from None
     return serve
 

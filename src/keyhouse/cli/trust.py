@@ -52,7 +52,7 @@ def accept(target: Target, *, as_json: AsJson = False) -> None:
     from keyhouse.client.memory.states import Watch
 
     memory = _required(target.resolve().memory)
-    proven = verify_target(target, judged=False)
+    proven = verify_target(target, accepted_only=False)
     line = proven.line
     if line is None:
         raise NotFoundError(

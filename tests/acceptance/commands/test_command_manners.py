@@ -161,7 +161,7 @@ def test_kept_certificates_are_compared(desk: Desk, servers: dict[Phase, Server]
     named = (other.host, "--context", "none", *other.trust, "--coordinator-cert", "kept.pem")
     refused = other.type("status", *named)
     assert refused.code == 4
-    assert "another root certificate than kept.pem" in refused.err
+    assert "differs from the root in kept.pem" in refused.err
 
 
 def test_certificates_are_kept_in_their_place_if_none_is_named(desk: Desk) -> None:
@@ -277,7 +277,7 @@ def test_long_work_is_shown_on_a_terminal_and_leaves_the_result(
     assert code == 0
     for part in ("copying", "checking records", "decrypting records", "replaying"):
         assert re.search(f"backing up: {part} .* 0%", shown)
-        assert shown.index(part) < shown.index("next, when it is needed")
+        assert shown.index(part) < shown.index("to restore the backup")
     assert "copying" not in desk.type(*backup, "second").err
     code, shown = shown_to(desk, *backup, "third", "--json")
     assert (code, "copying" in shown) == (0, False)

@@ -109,7 +109,7 @@ def test_a_side_that_is_not_a_file_needs_to_say_who_answers_there(yaml: Path) ->
     ended = run("manifest", "diff", str(yaml), "coordinator:4433")
 
     assert ended.code == 1
-    assert "coordinator:4433 is not a file, and without --attestation" in ended.err
+    assert "coordinator:4433 is not a file, and there is no --attestation" in ended.err
 
 
 def test_a_side_that_is_not_a_file_is_named_beside_the_context(yaml: Path, tmp_path: Path) -> None:

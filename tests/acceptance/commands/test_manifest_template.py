@@ -109,7 +109,7 @@ def test_on_a_terminal_it_asks_again_until_an_answer_is_right(files: Path) -> No
 @pytest.mark.parametrize(
     ("option", "text", "problem"),
     [
-        ("packages", "app", "--package is not NAME="),
+        ("packages", "app", '--package "app" is not NAME='),
         ("packages", "app=00", '"00" is neither a UniqueID nor'),
         ("packages", f"app=signer:00,product:1,version:{_ID}", "neither a UniqueID nor"),
         ("packages", f"app=signer:{_ID},product:{'9' * 5000},version:1", "neither a UniqueID nor"),

@@ -441,7 +441,7 @@ def test_what_was_reviewed_is_what_is_agreed_to_or_nothing(deployed: Deploy) -> 
     assert 'the value of secret "note" is lost' in late.err
     other = desk.file("other.json", together(word="other"))
     words = ("manifest", "update", "acknowledge", other, "HOST")
-    assert "byte for byte" in refused(desk.type(*words, by="bob"))
+    assert "differs from the pending manifest" in refused(desk.type(*words, by="bob"))
     ended = desk.type(*ACKNOWLEDGE, "--no-plan", "--json", by="bob")
     assert (one_object(ended)["applied"], one_object(ended)["plan"]) == (True, None)
     assert "plan: " not in ended.err
@@ -554,9 +554,9 @@ def test_a_secret_that_cannot_be_set_is_refused_before_it_is_sent(deployed: Depl
     argv = refused(desk.type("secret", "set", "note", "HOST", "--value", "x", by="writer"), 2)
     assert "other users of the machine see" in argv
     both = desk.type("secret", "set", "note", *value, "--from-file", "f", by="writer")
-    assert "two places" in refused(both, 2)
+    assert "two options name the value" in refused(both, 2)
     several = desk.type("secret", "get", "note", "shared", "HOST", "--raw", by="writer")
-    assert "--raw is for one secret" in refused(several, 2)
+    assert "--raw prints a single secret" in refused(several, 2)
     unset = refused(desk.type("secret", "get", "note", "HOST", "--raw", by="writer"))
     assert "has no value yet" in unset
 

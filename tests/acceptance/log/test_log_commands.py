@@ -171,7 +171,7 @@ def test_a_mirror_notices_another_history_and_damage(watched: Watched) -> None:
         other.mkdir()
         (other / "a-file").write_bytes(b"")
         ended = watched.type("mirror", watched.host, str(other))
-        assert "is not empty and not a mirror" in ended.err
+        assert "is not empty and is not a mirror" in ended.err
 
 
 def test_only_what_verifies_is_restored(watched: Watched) -> None:

@@ -159,7 +159,7 @@ def test_a_mirror_notices_another_line(mirrored: Mirrored, tmp_path: Path) -> No
     with mirrored.server:
         ended = mirror(mirrored.server, mirrored.mirror)
     assert (ended.code, ended.out) == (4, "")
-    assert "does not continue the one in the mirror" in ended.err
+    assert "does not continue the line in the mirror" in ended.err
 
 
 def test_a_backup_has_what_proves_the_line(mirrored: Mirrored, tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_a_database_is_verified_while_it_is_served(
     ("words", "told"),
     [
         (("postgresql://u@h/d", "--stopped"), "--stopped has no effect here"),
-        (("postgresql://u@h/d", "--platform", "simulation"), "--platform needs the key"),
+        (("postgresql://u@h/d", "--platform", "simulation"), "--platform needs a sealed key"),
         ((".", "--sealed-key", "sealed_key"), "--sealed-key has no effect here"),
     ],
 )

@@ -174,7 +174,7 @@ def test_an_older_copy_put_back_beside_a_tombstone_stops_the_start(tmp_path: Pat
     for words in ((), ("--platform", "simulation")):
         verified = run("store", "verify", str(here.server.data), *words)
         assert verified.code == 1
-        assert "remove tombstone while Keyhouse is stopped" in verified.out
+        assert "remove the file tombstone while Keyhouse is stopped" in verified.out
     (here.server.data / "tombstone").unlink()
     with here.server:  # on purpose; clients that remember see a rollback
         assert here.status()[0] == 3

@@ -72,9 +72,9 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
         moment = _moment(self.at)
         checked = None
         if self.manifest is not None:
-            given = open_manifest(str(self.manifest))
-            with given.explained():
-                checked = check(given.raw, now=datetime.now(UTC)).manifest
+            source = open_manifest(str(self.manifest))
+            with source.explained():
+                checked = check(source.raw, now=datetime.now(UTC)).manifest
         trust = Trust(
             vendor_root(self.simulation_root), _bundle(self), _amd_roots(self), _amd_files(self)
         )

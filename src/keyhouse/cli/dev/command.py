@@ -228,7 +228,7 @@ def _require_simulation() -> None:
     except PlatformMissingError as missing:
         raise PlatformMissingError(
             f"keyhouse dev cannot start: {missing.message}",
-            hint="run scripts/setup runtime or pip install ./simulation in a clone of Keyhouse",
+            hint="in a clone of Keyhouse, run scripts/setup runtime or pip install ./simulation",
         ) from None
 
 

@@ -198,8 +198,8 @@ def _below(folder: Folder, places: Places) -> Iterator[Serving]:
     log.
 
     Raises:
-        StartRefusedError, UnavailableError: the coordinator refuses to start, or does not serve
-            within 60 seconds.
+        StartRefusedError: the coordinator refuses to start.
+        UnavailableError: the coordinator logs nothing for 60 seconds before it serves.
     """
     words = ["-I", "-B", "-m", "keyhouse.cli", "serve", "--platform", "simulation"]
     words += ["--data-dir", str(folder.state), "--log-format", "json", "--log-level", "debug"]
@@ -250,7 +250,7 @@ def _wait_until_served(process: "subprocess.Popen[bytes]", log_queue: LogQueue) 
             entry = log_queue.get(timeout=_PATIENCE)
         except queue.Empty:
             raise UnavailableError(
-                f"the coordinator does not serve after {_PATIENCE:.0f} s",
+                f"the coordinator does not serve, and has logged nothing for {_PATIENCE:.0f} s",
                 hint="see coordinator.log in the folder, then start again",
             ) from None
         if entry is None:

@@ -130,7 +130,7 @@ def _findings(target: Target, local: LocalOptions) -> Iterator[Finding]:
     now = datetime.now(UTC)
     yield from machine_findings()
     folder = local.data_dir or Path(os.environ.get("KEYHOUSE_DATA_DIR") or "keyhouse-data")
-    yield from directory_findings(folder, named=local.data_dir is not None)
+    yield from directory_findings(folder, is_named=local.data_dir is not None)
     if local.store:
         yield from database_findings(local.store, local.store_password_file, local.store_standbys)
     yield from remembered_findings({"contexts": contexts_path()})

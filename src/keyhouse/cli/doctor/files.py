@@ -78,11 +78,11 @@ def _pair(key: PrivateKeyTypes, certificate: x509.Certificate) -> Finding:
     return Finding("user key", "problem", "belongs to another certificate", fix)
 
 
-def directory_findings(path: Path, *, named: bool) -> Iterator[Finding]:
-    """Yield the findings about a state directory; ``named``: an option names the directory."""
+def directory_findings(path: Path, *, is_named: bool) -> Iterator[Finding]:
+    """Yield the findings about a state directory; ``is_named``: an option names the directory."""
     from keyhouse.journal import check_state_directory
 
-    if not path.exists() and not named:
+    if not path.exists() and not is_named:
         yield Finding("state directory", "skipped", f"there is no {path}", "pass --data-dir DIR")
         return
     try:

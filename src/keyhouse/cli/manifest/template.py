@@ -90,7 +90,7 @@ class PartOptions(OptionGroup, frozen=True, kw_only=True):
             return parts
         if not sys.stdin.isatty():
             raise RefusedError(
-                "no parts of the manifest, and no terminal to ask for them",
+                "not a terminal, and no option names a part of the manifest",
                 hint="pass at least --package and --marble",
             )
         return _ask_for_parts()

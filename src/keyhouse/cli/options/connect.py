@@ -117,20 +117,20 @@ def coordinator_of(target: Target, user: User | None = None) -> Coordinator:
 
 
 def verify_target(
-    target: Target, *, known: bool = True, judged: bool = True, timeout: float | None = None
+    target: Target, *, known: bool = True, accepted_only: bool = True, timeout: float | None = None
 ) -> TrustedCoordinator:
     """Return the coordinator after verification.
 
     ``known``: the memory and ``--coordinator-cert`` must agree that this is the same deployment as
     before, in no older state. Pass False for a recovery, because the root is temporary then.
-    ``judged``: whether ``--accepted-manifests-only`` applies. ``timeout``: in seconds, replaces the
-    timeouts of ``target``.
+    ``accepted_only``: whether ``--accepted-manifests-only`` applies. ``timeout``: in seconds,
+    replaces the timeouts of ``target``.
 
     Raises ``WrongUsageError``, ``TrustError``, ``UnreachableError``, and refusals of unusable
     files.
     """
     resolved = target.resolve()
-    if not judged:
+    if not accepted_only:
         resolved = msgspec.structs.replace(resolved, accepted_manifests_only=False)
     if sys.stderr.isatty():
         sys.stderr.write(_notice(target))

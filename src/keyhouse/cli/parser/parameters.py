@@ -156,15 +156,17 @@ class Signature:
     def __init__(self, function: Callable[..., None]) -> None:
         own = inspect.signature(function, eval_str=True).parameters.values()
         self._groups: Final[dict[str, type[OptionGroup]]] = {
-            one.name: one.annotation for one in own if _is_group(one.annotation)
+            parameter.name: parameter.annotation
+            for parameter in own
+            if _is_group(parameter.annotation)
         }
         self.parameters: Final = [
             each
-            for one in own
+            for parameter in own
             for each in (
-                _fields(one.annotation)
-                if one.name in self._groups
-                else [_parameter(one.name, one.annotation, one.default)]
+                _fields(parameter.annotation)
+                if parameter.name in self._groups
+                else [_parameter(parameter.name, parameter.annotation, parameter.default)]
             )
         ]
 

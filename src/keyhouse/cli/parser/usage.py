@@ -33,11 +33,11 @@ class _InvalidNumberError(click.BadParameter):
 
 
 class UnexpectedArgumentError(click.UsageError):
-    """A command has too many arguments; ``given`` is the first surplus argument."""
+    """A command has too many arguments; ``word`` is the first surplus argument."""
 
-    def __init__(self, given: str, context: click.Context) -> None:
+    def __init__(self, word: str, context: click.Context) -> None:
         super().__init__("unexpected argument", context)
-        self.given = given
+        self.word = word
 
 
 class Number(click.ParamType[int]):
@@ -93,16 +93,18 @@ def _message_and_hint(
             texts = (f"unknown command {name}", _did_you_mean(name, _commands(context)))
         case click.MissingParameter(param=click.Parameter() as missing):
             texts = (f"{_name(missing)} is missing", _usage(context))
-        case UnexpectedArgumentError(given=word):
+        case UnexpectedArgumentError(word=word):
             texts = (f"unexpected argument {word}", _usage(context))
         case click.BadOptionUsage(option_name=name):
             texts = _misuse(name, context)
-        case _UnknownValueError(param=click.Parameter() as given, value=value, known=known):
-            texts = (f"{_name(given)}: unknown value {value}", nearest(value, known))
-        case _InvalidNumberError(param=click.Parameter() as given, value=value, allowed=allowed):
-            texts = (f"{_name(given)}: invalid value {value}", allowed)
-        case click.BadParameter(param=click.Parameter() as given):
-            texts = (f"{_name(given)}: {_plain(error.message)}", "")
+        case _UnknownValueError(param=click.Parameter() as parameter, value=value, known=known):
+            texts = (f"{_name(parameter)}: unknown value {value}", nearest(value, known))
+        case _InvalidNumberError(
+            param=click.Parameter() as parameter, value=value, allowed=allowed
+        ):
+            texts = (f"{_name(parameter)}: invalid value {value}", allowed)
+        case click.BadParameter(param=click.Parameter() as parameter):
+            texts = (f"{_name(parameter)}: {_plain(error.message)}", "")
     return texts
 
 
