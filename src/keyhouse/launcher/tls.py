@@ -1,8 +1,8 @@
 """The launcher's end of TLS: its key stays in memory, its peer is checked in the handshake.
 
 CPython's ``ssl`` reads a client's key from files only. So, as on the coordinator's side, a subclass
-of ``ssl.SSLContext`` creates sessions of pyOpenSSL, which asyncio and grpclib use as they would use
-an ``ssl.SSLObject``. One context is for one connection.
+of ``ssl.SSLContext`` creates sessions of pyOpenSSL, which asyncio uses as it would use an
+``ssl.SSLObject``. One context is for one connection.
 """
 
 import ssl
