@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded
 from h2.settings import SettingCodes
+from hypothesis import given, strategies as st
 from support.peers.mesh import AnyClient, coordinator_keys
 
 from keyhouse.launcher.credentials import make_credentials, read_names
@@ -37,8 +38,17 @@ def message(content: bytes) -> bytes:
 class Peer:
     """An HTTP/2 server that answers one call; ``request`` is the body, ``headers`` its headers."""
 
-    def __init__(self, answer: Answer, *, window: int = 65_535, early: bool = False) -> None:
-        self._answer, self._window, self._early = answer, window, early
+    def __init__(
+        self,
+        answer: Answer,
+        *,
+        window: int = 65_535,
+        early: bool = False,
+        cut: int | None = None,
+    ) -> None:
+        """With ``cut``, send that many bytes in all, after the request, and close."""
+        self._answer, self._window, self._early, self._cut = answer, window, early, cut
+        self.sent = 0
         self.headers: dict[str, str] = {}
         self.request = b""
 
@@ -56,7 +66,14 @@ class Peer:
                         http2.acknowledge_received_data(event.flow_controlled_length, 1)
                 if isinstance(event, RequestReceived if self._early else StreamEnded):
                     self._answer(http2)
-            writer.write(http2.data_to_send())
+                    if self._cut is not None:
+                        all_bytes = http2.data_to_send()
+                        self.sent = len(all_bytes)
+                        writer.write(all_bytes[: self._cut])
+                        writer.close()
+                        return
+            if self._cut is None:
+                writer.write(http2.data_to_send())
         writer.close()
 
 
@@ -185,3 +202,24 @@ async def test_an_end_before_the_status_is_an_error(end: Answer) -> None:
 
     with pytest.raises(CallEndedError):
         await received(Peer(answer))
+
+
+async def test_an_answer_that_is_cut_at_any_byte_is_no_answer() -> None:
+    whole = Peer(answering(message(b"answer")), cut=100_000)
+    assert await received(whole) == [b"answer"]
+    assert whole.sent > 50
+    for cut in range(whole.sent):
+        with pytest.raises(CallEndedError):
+            await received(Peer(answering(message(b"answer")), cut=cut))
+
+
+@given(damage=st.binary(min_size=1, max_size=60), at=st.integers(0, 120))
+def test_a_damaged_answer_ends_in_a_known_error_or_is_read(damage: bytes, at: int) -> None:
+    def answer(http2: H2Connection) -> None:
+        answering(message(b"answer"))(http2)
+        sent = http2.data_to_send()
+        http2.clear_outbound_data_buffer()
+        http2._data_to_send += sent[:at] + damage + sent[at + len(damage) :]
+
+    with suppress(CallEndedError, CallRefusedError, AnswerMalformedError):
+        asyncio.run(received(Peer(answer, cut=100_000)))
