@@ -31,11 +31,11 @@ import msgspec
 
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.file_lock import locked
 from keyhouse.base.named_files import user_folder
 from keyhouse.base.openers import without_links
 from keyhouse.base.printable import os_reason
 from keyhouse.client.errors import TrustError
+from keyhouse.client.file_lock import locked
 from keyhouse.client.memory.lines import SeenLine
 from keyhouse.client.memory.states import KEPT, MOST, MOST_HEADS, Memories, read_head, read_place
 from keyhouse.transparency.line import MOST_ENTRIES
