@@ -43,6 +43,7 @@ from keyhouse.server.metrics.names import METRICS
 from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.server.process.settings import SETTINGS
 from keyhouse.wire.plan import Effect
+from support.effects import MEANINGS
 from support.openapi.document import openapi
 from support.trusted_code import section
 
@@ -195,7 +196,7 @@ def _operations() -> str:
 
 
 def _plan_words() -> str:
-    rows = ((f"`{effect.value}`", effect.meaning) for effect in Effect)
+    rows = ((f"`{effect.value}`", MEANINGS[effect]) for effect in Effect)
     return _table(("Word", "What happens"), rows)
 
 
