@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 import msgspec
 
@@ -30,6 +30,7 @@ from keyhouse.journal.directory.disk import JOURNAL
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
 from keyhouse.manifest import fingerprint
 from keyhouse.server.process.opening import new_deployment, reach_database, require_clock
+from keyhouse.server.process.serve import exit_code
 from keyhouse.server.process.settings import Settings, read_settings
 from keyhouse.server.process.startup_manifest import read_startup_manifest, require_free
 from keyhouse.server.process.supervisor import require_several_processes
@@ -47,6 +48,11 @@ class Finding(msgspec.Struct, frozen=True, rename="camel"):
     is_problem: bool
     text: str
     hint: str = ""
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Check the settings in an isolated process, as a start would read them, and end it."""
+    sys.exit(exit_code(lambda: check_config(arguments, os.environ)))
 
 
 def check_config(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
