@@ -39,7 +39,8 @@ from keyhouse.client.file_lock import locked
 from keyhouse.client.memory.lines import SeenLine
 from keyhouse.client.memory.states import KEPT, MOST, MOST_HEADS, Memories, read_head, read_place
 from keyhouse.transparency.line import MOST_ENTRIES
-from keyhouse.wire.json_decoder import UInt16, UnreadableError, read
+from keyhouse.wire.json_decoder import UInt16, read
+from keyhouse.wire.json_parser import UnreadableError
 
 NO_MEMORY: Final = "none"
 """What is named instead of a file, by who wants no memory."""
