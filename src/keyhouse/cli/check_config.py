@@ -94,7 +94,7 @@ def findings_of(settings: Settings) -> Iterator[Finding]:
     if amd is not None:
         yield from _try("--amd-collateral", lambda: read_amd_path(amd))[1]
     if settings.pccs:
-        yield from _try("--pccs", lambda: pccs_of(settings))[1]
+        yield from _try("--pccs", lambda: pccs_of(settings.pccs, settings.pccs_ca))[1]
     new, problems = _try("--dns-names", lambda: new_deployment(settings))
     yield from problems
     if new is not None and settings.startup_manifest is not None:

@@ -21,6 +21,7 @@ them has another leaf for its own start.
 """
 
 import hashlib
+import re
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -32,7 +33,7 @@ from keyhouse.client.errors import TrustError
 from keyhouse.client.memory.lines import SeenLine, seen_after
 from keyhouse.client.steps import Answer
 from keyhouse.wire.address import Address
-from keyhouse.wire.headers import LogHead, Place, log_head_in, place_in
+from keyhouse.wire.headers import LogHead, Place, place_in
 
 if TYPE_CHECKING:
     from keyhouse.transparency.line import RootLine
@@ -379,3 +380,12 @@ def _contradiction(problem: str) -> TrustError:
         hint="an older copy of its state was put back, or two copies run: find out which, and send"
         " it nothing; to continue from this state on purpose: keyhouse trust forget HOST",
     )
+
+
+_HEAD: Final = re.compile(r"([1-9][0-9]{0,17})\.([0-9a-f]{16})", re.ASCII)
+
+
+def log_head_in(text: str) -> LogHead | None:
+    """Return the head in ``text``, or None for any other text."""
+    match_ = _HEAD.fullmatch(text)
+    return LogHead(int(match_[1]), match_[2]) if match_ is not None else None
