@@ -43,7 +43,7 @@ from keyhouse.attestation.sources.pccs_source import (
     SEEN_WITHIN,
     PccsSource,
 )
-from keyhouse.base.progress import watched_by
+from keyhouse.cli.output.bar import watched_by
 from keyhouse_simulation import (
     Lists,
     Machine,

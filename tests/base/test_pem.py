@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from keyhouse.base.pem_faults import certificate_fault, is_encrypted, key_fault
+from keyhouse.client.pem_faults import certificate_fault, is_encrypted, key_fault
 
 OPENSSL = (
     "genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out key",

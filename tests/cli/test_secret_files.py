@@ -22,7 +22,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.client import SecretUpload
 from keyhouse.manifest import decode
 from keyhouse.views.secrets import read_pem_secret, read_secret_file, upload_of
-from keyhouse.wire.json_decoder import UnreadableError
+from keyhouse.wire.json_parser import UnreadableError
 
 PEM, KEY = user("web").pem, user("web").key_pem
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

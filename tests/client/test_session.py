@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.serialization import (
 from support.peers.peer import Certified, Peer, certify, listening, serving, success
 from support.watcher import Noted
 
-from keyhouse.base.progress import watched_by
 from keyhouse.base.secret import Secret
+from keyhouse.cli.output.bar import watched_by
 from keyhouse.client import (
     Address,
     AnswerUnreadableError,

@@ -44,6 +44,7 @@ from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.server.process.settings import SETTINGS
 from keyhouse.wire.plan import Effect
 from support import command_reference
+from support.effects import MEANINGS
 from support.openapi.document import openapi
 from support.trusted_code import section
 
@@ -196,7 +197,7 @@ def _operations() -> str:
 
 
 def _plan_words() -> str:
-    rows = ((f"`{effect.value}`", effect.meaning) for effect in Effect)
+    rows = ((f"`{effect.value}`", MEANINGS[effect]) for effect in Effect)
     return _table(("Word", "What happens"), rows)
 
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings, strategies as st
 
 from keyhouse.base.errors import BadRequestError, Problem
 from keyhouse.base.secret import Secret
-from keyhouse.wire.json_decoder import UInt16, UInt64, UnreadableError, decode, nearest, read
+from keyhouse.wire.json_decoder import UInt16, UInt64, decode, nearest, read
+from keyhouse.wire.json_parser import UnreadableError
 
 Name = NewType("Name", str)
 

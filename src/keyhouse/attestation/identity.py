@@ -9,7 +9,8 @@ from keyhouse.attestation.errors import ConfigurationRefusedError
 from keyhouse.base.errors import BadRequestError, Problem
 from keyhouse.base.readable import Readable
 from keyhouse.wire.base64_text import decode_base64
-from keyhouse.wire.json_decoder import UnreadableError, nearest, read
+from keyhouse.wire.json_decoder import nearest, read
+from keyhouse.wire.json_parser import UnreadableError
 from keyhouse.wire.kinds.identity import VmIdentity
 from keyhouse.wire.kinds.named_vm import NamedVm
 from keyhouse.wire.tcb_status import TcbStatus

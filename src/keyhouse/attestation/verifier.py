@@ -7,7 +7,8 @@ from keyhouse.attestation.collateral.authentic import require_vendor_root
 from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.errors import QuoteProblem, refusal
 from keyhouse.attestation.kinds.dcap.verify import library
-from keyhouse.attestation.kinds.table import KINDS, Anchors, Roots, read_form
+from keyhouse.attestation.kinds.snp.authority import Roots
+from keyhouse.attestation.kinds.table import KINDS, Anchors, read_form
 from keyhouse.attestation.quote.verdict import Verdict
 
 

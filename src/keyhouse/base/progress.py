@@ -1,7 +1,5 @@
 """Reports the progress of long work to a watcher. Without a watcher, a report has no effect."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, Protocol
 
@@ -16,31 +14,22 @@ class Watcher(Protocol):
         """Handle the completion of ``done`` more units."""
 
 
-_WATCHER: Final[ContextVar[Watcher | None]] = ContextVar("watcher", default=None)
-
-
-@contextmanager
-def watched_by(watcher: Watcher) -> Iterator[None]:
-    """Report the work of the block to ``watcher``, including tasks that the block starts."""
-    token = _WATCHER.set(watcher)
-    try:
-        yield
-    finally:
-        _WATCHER.reset(token)
+WATCHER: Final[ContextVar[Watcher | None]] = ContextVar("watcher", default=None)
+"""The watcher of the present work."""
 
 
 def is_watched() -> bool:
     """Return whether someone watches the progress, so that computing a report is useful."""
-    return _WATCHER.get() is not None
+    return WATCHER.get() is not None
 
 
 def begin(part: str, total: int) -> None:
     """Report the start of a part. ``part`` is a word for people; ``total`` counts its units."""
-    if (watcher := _WATCHER.get()) is not None:
+    if (watcher := WATCHER.get()) is not None:
         watcher.begin(part, total)
 
 
 def advance(done: int) -> None:
     """Report the completion of ``done`` more units."""
-    if (watcher := _WATCHER.get()) is not None:
+    if (watcher := WATCHER.get()) is not None:
         watcher.advance(done)

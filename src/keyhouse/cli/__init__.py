@@ -9,9 +9,17 @@ def main() -> None:
     """Run the command line.
 
     ``serve`` and ``run`` execute the programs of the measured enclaves, ``keyhouse.server`` and
-    ``keyhouse.launcher``. Neither program imports a module of the commands for people.
+    ``keyhouse.launcher``. Neither program imports a module of the commands for people. A check of
+    the settings runs here.
     """
     command, arguments = sys.argv[1:2], sys.argv[2:]
+    if command == ["serve"] and "--check-config" in arguments:
+        from keyhouse.base.process.isolation import isolate
+
+        isolate("keyhouse.cli", sys.argv[1:])
+        from keyhouse.cli.check_config import main as check
+
+        check(arguments)
     if command == ["serve"]:
         from keyhouse.server.__main__ import main as serve
 

@@ -21,7 +21,8 @@ from keyhouse.client.errors import (
 )
 from keyhouse.client.steps import Answer
 from keyhouse.wire import client_api as wire
-from keyhouse.wire.json_decoder import UnreadableError, decode
+from keyhouse.wire.json_decoder import decode
+from keyhouse.wire.json_parser import UnreadableError
 
 _OK: Final = 200
 

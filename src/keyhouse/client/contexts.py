@@ -25,10 +25,10 @@ import msgspec
 
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.file_lock import locked
 from keyhouse.base.named_files import reading_hint, user_folder, writing_hint
 from keyhouse.base.openers import without_waiting
 from keyhouse.base.printable import os_reason
+from keyhouse.client.file_lock import locked
 from keyhouse.wire.json_decoder import nearest, resembling
 
 NAMES: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import msgspec
 
-from keyhouse.base.pem_faults import is_encrypted
 from keyhouse.base.secret import Secret
 from keyhouse.client.contexts import Context, ContextUnusableError, chosen_context
 from keyhouse.client.errors import ClientSetupError
@@ -12,6 +11,7 @@ from keyhouse.client.identity import ClientIdentity, UserIdentity, read_pem, rea
 from keyhouse.client.log_policy import LOG_MAX_AGE
 from keyhouse.client.memory.file import chosen_memory
 from keyhouse.client.memory.states import StateMemory
+from keyhouse.client.pem_faults import is_encrypted
 from keyhouse.client.tokens.config import read_key_id, read_token_file
 from keyhouse.client.tokens.identity import TokenIdentity, read_token
 from keyhouse.client.trust import Trust

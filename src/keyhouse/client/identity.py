@@ -27,11 +27,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from keyhouse.base.named_files import reading_hint
-from keyhouse.base.pem_faults import certificate_fault, is_encrypted, key_fault
 from keyhouse.base.printable import os_reason
 from keyhouse.base.readable import Readable
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetupError
+from keyhouse.client.pem_faults import certificate_fault, is_encrypted, key_fault
 
 _LIFE: Final = timedelta(days=90)
 _SLACK: Final = timedelta(minutes=5)

@@ -26,9 +26,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from keyhouse.base.pem_faults import is_encrypted, key_fault
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetupError, TrustError
+from keyhouse.client.pem_faults import is_encrypted, key_fault
 from keyhouse.client.root_signature import require_signature
 from keyhouse.wire.client_api import Offer
 

@@ -21,10 +21,10 @@ from keyhouse.attestation import (
 )
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.named_files import read_file, read_named_file, user_folder
-from keyhouse.base.pem_faults import certificate_fault
 from keyhouse.base.printable import printable
 from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.line import fingerprint_of
+from keyhouse.client.pem_faults import certificate_fault
 from keyhouse.wire.json_decoder import nearest
 
 _LARGEST: Final = 64 << 20  # bytes

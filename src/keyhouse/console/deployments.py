@@ -17,7 +17,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.base.errors import NotFoundError, RefusedError
-from keyhouse.base.pem_faults import is_encrypted
 from keyhouse.base.secret import Secret
 from keyhouse.client import (
     AsyncCoordinator,
@@ -31,6 +30,7 @@ from keyhouse.client import (
 )
 from keyhouse.client.contexts import Context, contexts_path, read
 from keyhouse.client.from_context import Described, described
+from keyhouse.client.pem_faults import is_encrypted
 from keyhouse.client.tokens.config import read_token_file
 from keyhouse.console.public_log import PublicLog
 from keyhouse.manifest import Manifest, Permissions, decode

@@ -14,7 +14,7 @@ from keyhouse.client import AsyncCoordinator, CallRefusedError, LogCheckpoint, T
 from keyhouse.client.errors import CallUnknownError
 from keyhouse.client.public_log import trusting
 from keyhouse.transparency import leaf
-from keyhouse.transparency.reading import entries_after
+from keyhouse.transparency.reading import entries_after, known_leaf
 from keyhouse.transparency.tiles import WIDTH, frontier_of, right_edge
 from keyhouse.transparency.tree import Frontier, leaf_hash
 
@@ -133,7 +133,7 @@ async def _proven(source: Source, known: Frontier, size: int, root: bytes) -> _R
 
     def read() -> _Read:
         entries = [each for piece in entries_after(part, known, size, root) for each in piece]
-        leaves = [leaf.known_leaf(each) for each in entries]
+        leaves = [known_leaf(each) for each in entries]
         shown = tuple(each for each in leaves if isinstance(each, _SHOWN))
         return _Read(shown, leaves.count(None), known.extended(map(leaf_hash, entries)))
 

@@ -37,8 +37,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from keyhouse.base.pem_faults import certificate_fault
 from keyhouse.base.secret import Secret
+from keyhouse.client.pem_faults import certificate_fault
 from keyhouse.launcher.errors import CoordinatorNotTrustedError
 from keyhouse.wire import workload_api
 

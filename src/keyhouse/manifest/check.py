@@ -18,7 +18,8 @@ from keyhouse.manifest.rules.packages import check_infrastructures, check_packag
 from keyhouse.manifest.rules.secrets import check_secrets, secret_types
 from keyhouse.manifest.rules.tls import check_tls
 from keyhouse.manifest.template_index import index_templates
-from keyhouse.wire.json_decoder import Read, UnreadableError, read
+from keyhouse.wire.json_decoder import Read, read
+from keyhouse.wire.json_parser import UnreadableError
 
 MAX_BYTES = 16 * 1024 * 1024  # of one manifest
 

@@ -13,7 +13,8 @@ from keyhouse.manifest import document, model
 from keyhouse.manifest.model import Manifest
 from keyhouse.manifest.pem import first_block
 from keyhouse.wire.base64_text import decode_base64
-from keyhouse.wire.json_decoder import UnreadableError, decode as decode_json
+from keyhouse.wire.json_decoder import decode as decode_json
+from keyhouse.wire.json_parser import UnreadableError
 from keyhouse.wire.package import Package
 from keyhouse.wire.secret_types import (
     CertificateTemplate,

@@ -293,14 +293,6 @@ def require_names(names: Iterable[str]) -> None:
             raise LogInvalidError(f"a name has more than {NAME_BYTES} bytes: its hash is written")
 
 
-def known_leaf(raw: bytes) -> Leaf | None:
-    """Return the leaf in ``raw``; None for a kind that this version does not know."""
-    try:
-        return read_leaf(raw)
-    except LogInvalidError:
-        return None
-
-
 def name_in_leaf(name: str) -> str:
     """Return a name from people in the form of leaves: the name, or the hash of a long name.
 

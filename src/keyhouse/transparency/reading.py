@@ -16,6 +16,7 @@ from keyhouse.transparency.leaf import (
     ManifestUpdated,
     PackagesUpdated,
     UpdateProposed,
+    read_leaf,
 )
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, nodes_of
 
@@ -77,3 +78,11 @@ def objects_named(leaf: Leaf, read: Callable[[str], bytes | None]) -> Iterator[s
     approval = read(leaf.approval) if isinstance(leaf, PackagesUpdated) and leaf.approval else None
     if approval is not None:
         yield SignedApproval.read(approval).approval.manifest
+
+
+def known_leaf(raw: bytes) -> Leaf | None:
+    """Return the leaf in ``raw``; None for a kind that this version does not know."""
+    try:
+        return read_leaf(raw)
+    except LogInvalidError:
+        return None

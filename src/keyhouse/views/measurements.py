@@ -1,4 +1,4 @@
-"""Rows that say who a confidential VM is, with the names of a manifest."""
+"""Rows with the identity of a confidential VM, in the names of a manifest."""
 
 import json
 
@@ -9,7 +9,7 @@ from keyhouse.wire.kinds.identity import VmIdentity
 
 
 def rows_of_vm(identity: VmIdentity) -> dict[str, str]:
-    """Return each field that is given; those that are bits also in words."""
+    """Return each given field. A field of bits has the names of its bits beside it."""
     values: dict[str, str] = {
         field: ", ".join(f"{name} {version}" for name, version in value.items())
         if isinstance(value, dict)

@@ -14,7 +14,6 @@ import msgspec
 
 _PLACE: Final = re.compile(r"(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,18})\.([0-9a-f]{16})", re.ASCII)
 
-_HEAD: Final = re.compile(r"([1-9][0-9]{0,17})\.([0-9a-f]{16})", re.ASCII)
 _ROOT_BYTES: Final = 8
 
 
@@ -48,9 +47,3 @@ class LogHead(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.size}.{self.root}"
-
-
-def log_head_in(text: str) -> LogHead | None:
-    """Return the head in ``text``, or None for any other text."""
-    match_ = _HEAD.fullmatch(text)
-    return LogHead(int(match_[1]), match_[2]) if match_ is not None else None

@@ -49,22 +49,6 @@ from keyhouse.base.secret import Secret
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.json_parser import INEXACT, Repeated, UnreadableError, read_json
 
-__all__ = [
-    "REPEATED",
-    "UNKNOWN",
-    "Read",
-    "UInt8",
-    "UInt16",
-    "UInt32",
-    "UInt64",
-    "UnreadableError",
-    "bounds_of",
-    "decode",
-    "nearest",
-    "read",
-    "resembling",
-]
-
 # msgspec checks bounds as signed numbers of 64 bits and refuses larger bounds.
 UInt64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1, extra_json_schema={"maximum": 2**64 - 1})]
 UInt32 = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]

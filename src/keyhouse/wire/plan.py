@@ -2,7 +2,7 @@
 
 import hashlib
 from enum import StrEnum
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
@@ -11,109 +11,55 @@ from keyhouse.wire.json_decoder import UInt64
 
 
 class Effect(StrEnum):
-    """The kind of an effect: the ``what`` of a change. The words are permanent."""
+    """The kind of an effect: the ``what`` of a change. The words are permanent.
 
-    _value_: str
-    meaning: str
+    The reference explains each word.
+    """
 
-    def __new__(cls, word: str, meaning: str) -> Self:
-        """Return the effect ``word``; ``meaning`` explains the word in the reference."""
-        effect = str.__new__(cls, word)
-        effect._value_, effect.meaning = word, meaning
-        return effect
-
-    PACKAGE_ADDED = "package-added", "a package that was not allowed before"
-    PACKAGE_REMOVED = "package-removed", "no workload of the package can activate any more"
-    PACKAGE_CHANGED = (
-        "package-changed",
-        (
-            "one field; `SecurityVersion` from the one in force, also where package updates had "
-            "raised it"
-        ),
-    )
-    INFRASTRUCTURE_ADDED = (
-        "infrastructure-added",
-        "a description of platforms, which nothing enforces yet",
-    )
-    INFRASTRUCTURE_REMOVED = "infrastructure-removed", "a description of platforms"
-    INFRASTRUCTURE_CHANGED = "infrastructure-changed", "a description of platforms"
-    MARBLE_ADDED = "marble-added", "a type of workload that was not there before"
-    MARBLE_REMOVED = (
-        "marble-removed",
-        "no workload of the type can activate any more; those that run continue",
-    )
-    MARBLE_CHANGED = (
-        "marble-changed",
-        "one field; of files and variables `names` are those that differ",
-    )
-    LIMIT_REACHED = (
-        "limit-reached",
-        "so many have activated already that the new limit lets none in",
-    )
-    DERIVED_KEYS_CHANGED = (
-        "derived-keys-changed",
-        (
-            "each workload's own keys (`names`) are derived in another way: what it encrypted with "
-            "the old ones is lost to it"
-        ),
-    )
-    TLS_ADDED = "tls-added", "a new tag of transparent TLS"
-    TLS_REMOVED = "tls-removed", "a tag of transparent TLS is gone"
-    TLS_CHANGED = "tls-changed", "the incoming or outgoing connections (`field`) of a tag differ"
-    SECRET_ADDED = (
-        "secret-added",
-        (
-            "`after`: generated, derived (for each workload), issued (to each workload), uploaded "
-            "(by a user) or given (in the manifest)"
-        ),
-    )
-    SECRET_REMOVED = "secret-removed", "its definition, and with it any value"
-    SECRET_CHANGED = "secret-changed", "one field of its definition"
-    VALUE_REPLACED = "value-replaced", "a new value; the old one becomes the previous one"
-    VALUE_GENERATED = "value-generated", "a new value because its definition changed"
-    VALUE_LOST = "value-lost", "a value that is stored now is gone, also as a previous one"
-    VALUE_NEEDED = "value-needed", "empty until a user uploads it"
-    VALUE_GIVEN = "value-given", "the value in the manifest"
-    USER_ADDED = "user-added", "a new user; the rights have lines of their own"
-    USER_REMOVED = "user-removed", "out with the next request"
-    USER_CHANGED = "user-changed", "other roles, or another certificate: who has the old one is out"
-    RIGHT_GAINED = (
-        "right-gained",
-        (
-            "an action (`field`) on `names`, which are of the kind `after`; no names for "
-            "`UpdateManifest`"
-        ),
-    )
-    RIGHT_LOST = "right-lost", "the same the other way round"
-    ROLE_ADDED = "role-added", "a new role; what roles mean for users are their rights"
-    ROLE_REMOVED = "role-removed", "a role is gone"
-    ROLE_CHANGED = "role-changed", "one field of a role"
-    RECOVERY_KEY_ADDED = "recovery-key-added", "a new holder of a share"
-    RECOVERY_KEY_REMOVED = "recovery-key-removed", "a holder whose share opens nothing any more"
-    RECOVERY_KEY_CHANGED = "recovery-key-changed", "another key, or another spelling of it"
-    SHARES_RENEWED = (
-        "shares-renewed",
-        (
-            "a new data key: old shares open nothing that is still on the disk. `before` and "
-            "`after`: how many were and will be needed"
-        ),
-    )
-    CONFIG_CHANGED = "config-changed", "one option"
-    GATE_OPENED = "gate-opened", "a feature (`name`) is switched on"
-    GATE_CLOSED = "gate-closed", "a feature (`name`) is switched off"
-    ROOT_SECRET_ROTATED = (
-        "root-secret-rotated",
-        "what keys of single workloads are derived from",
-    )
-    INTERMEDIATE_RENEWED = "intermediate-renewed", "the CA of all workloads; the root stays"
-    MARBLE_ROOT_RENEWED = "marble-root-renewed", "what workloads trust each other by"
-    CERTIFICATE_RENEWED = "certificate-renewed", "a shared generated certificate, with a new key"
-    CERTIFICATE_STAYS = (
-        "certificate-stays",
-        "a shared generated certificate that cannot be issued any more",
-    )
-    RESTART = "restart", "workloads of this type that run: `names` says what is new for them"
-    EPOCH_BEGUN = "epoch-begun", "what is removed is deleted from the journal on the disk"
+    PACKAGE_ADDED = "package-added"
+    PACKAGE_REMOVED = "package-removed"
+    PACKAGE_CHANGED = "package-changed"
+    INFRASTRUCTURE_ADDED = "infrastructure-added"
+    INFRASTRUCTURE_REMOVED = "infrastructure-removed"
+    INFRASTRUCTURE_CHANGED = "infrastructure-changed"
+    MARBLE_ADDED = "marble-added"
+    MARBLE_REMOVED = "marble-removed"
+    MARBLE_CHANGED = "marble-changed"
+    LIMIT_REACHED = "limit-reached"
+    DERIVED_KEYS_CHANGED = "derived-keys-changed"
+    TLS_ADDED = "tls-added"
+    TLS_REMOVED = "tls-removed"
+    TLS_CHANGED = "tls-changed"
+    SECRET_ADDED = "secret-added"  # noqa: S105 - a word of a plan
+    SECRET_REMOVED = "secret-removed"  # noqa: S105 - a word of a plan
+    SECRET_CHANGED = "secret-changed"  # noqa: S105 - a word of a plan
+    VALUE_REPLACED = "value-replaced"
+    VALUE_GENERATED = "value-generated"
+    VALUE_LOST = "value-lost"
+    VALUE_NEEDED = "value-needed"
+    VALUE_GIVEN = "value-given"
+    USER_ADDED = "user-added"
+    USER_REMOVED = "user-removed"
+    USER_CHANGED = "user-changed"
+    RIGHT_GAINED = "right-gained"
+    RIGHT_LOST = "right-lost"
+    ROLE_ADDED = "role-added"
+    ROLE_REMOVED = "role-removed"
+    ROLE_CHANGED = "role-changed"
+    RECOVERY_KEY_ADDED = "recovery-key-added"
+    RECOVERY_KEY_REMOVED = "recovery-key-removed"
+    RECOVERY_KEY_CHANGED = "recovery-key-changed"
+    SHARES_RENEWED = "shares-renewed"
+    CONFIG_CHANGED = "config-changed"
+    GATE_OPENED = "gate-opened"
+    GATE_CLOSED = "gate-closed"
+    ROOT_SECRET_ROTATED = "root-secret-rotated"  # noqa: S105 - a word of a plan
+    INTERMEDIATE_RENEWED = "intermediate-renewed"
+    MARBLE_ROOT_RENEWED = "marble-root-renewed"
+    CERTIFICATE_RENEWED = "certificate-renewed"
+    CERTIFICATE_STAYS = "certificate-stays"
+    RESTART = "restart"
+    EPOCH_BEGUN = "epoch-begun"
 
 
 class PlanChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.process.gramine import make_runtime, require_gramine
 
-from keyhouse.base.file_lock import locked
+from keyhouse.client.file_lock import locked
 
 
 @pytest.fixture(scope="session")

@@ -88,9 +88,8 @@ def sources() -> str:
     """Return what differs when the sources that a runtime is made of were changed."""
     found = sha256(_LOCK.read_bytes())
     for name, source in _OWN.items():
-        files = [
-            each for end in ("py", "json", "pem") for each in (source / name).rglob(f"*.{end}")
-        ]
+        ends = ("py", "json", "pem")
+        files = [each for end in ends for each in (source / name).rglob(f"*.{end}")]
         for path in sorted(files):
             found.update(f"{path} {path.stat().st_mtime_ns}\n".encode())
     return found.hexdigest()

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from keyhouse.base.file_lock import locked
+from keyhouse.client.file_lock import locked
 from support.process import start
 from support.process.gramine import libraries, make_runtime, render, sources
 

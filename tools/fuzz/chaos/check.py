@@ -28,7 +28,8 @@ from support.replicas.linearizability import (
     violation,
 )
 
-from keyhouse.wire.headers import log_head_in, place_in
+from keyhouse.client.memory.states import log_head_in
+from keyhouse.wire.headers import place_in
 
 __all__ = ["Violation", "calls_of", "kinds_of", "violations"]
 

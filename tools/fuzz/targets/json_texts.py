@@ -17,8 +17,8 @@ from fuzz.mutations import mutated
 from fuzz.target import FindingError, Target
 
 from keyhouse.base.secret import Secret
-from keyhouse.wire.json_decoder import UInt16, UInt64, UnreadableError, decode, read
-from keyhouse.wire.json_parser import INEXACT, MAX_NESTING, Repeated, read_json
+from keyhouse.wire.json_decoder import UInt16, UInt64, decode, read
+from keyhouse.wire.json_parser import INEXACT, MAX_NESTING, Repeated, UnreadableError, read_json
 
 __all__ = ["JsonTarget"]
 

@@ -17,6 +17,7 @@ from keyhouse.attestation.kinds.dcap.form import (
     without_transport_header,
 )
 from keyhouse.attestation.kinds.dcap.verify import verify_dcap
+from keyhouse.attestation.kinds.snp.authority import Roots
 from keyhouse.attestation.kinds.snp.form import starts_snp_report
 from keyhouse.attestation.kinds.snp.report import read_snp_claims, read_snp_form
 from keyhouse.attestation.kinds.snp.verify import marks_of_amd, verify_snp
@@ -24,9 +25,6 @@ from keyhouse.attestation.quote.form import MAX_QUOTE, QuoteForm, Tee, malformed
 from keyhouse.attestation.quote.report import Report
 from keyhouse.attestation.quote.verdict import Verdict
 from keyhouse.base.byte_reader import LayoutError
-
-Roots = Mapping[str, bytes]
-"""Pinned roots of a vendor, DER, by name."""
 
 
 class Anchors(msgspec.Struct, frozen=True):

@@ -89,33 +89,14 @@ def no_collateral(quote: bytes) -> Collateral:
     )
 
 
-class CollateralSettings(Protocol):
+class CollateralSettings(msgspec.Struct, frozen=True):
     """The settings about collateral."""
 
-    @property
-    def pccs(self) -> str:
-        """The URL of the PCCS, or an empty text."""
-        ...
-
-    @property
-    def pccs_ca(self) -> Path | None:
-        """The file with the CA of the PCCS."""
-        ...
-
-    @property
-    def collateral(self) -> Path | None:
-        """A file or a directory with bundles."""
-        ...
-
-    @property
-    def data_dir(self) -> Path:
-        """The folder with the simulated machine."""
-        ...
-
-    @property
-    def state_dir(self) -> Path:
-        """The folder with the cache of fetched collateral."""
-        ...
+    pccs: str  # URL, or empty
+    pccs_ca: Path | None
+    collateral: Path | None  # a file or a directory with bundles
+    data_dir: Path  # has the simulated machine
+    state_dir: Path  # has the cache of fetched collateral
 
 
 class PccsCaUnreadableError(RefusedError):
@@ -124,11 +105,11 @@ class PccsCaUnreadableError(RefusedError):
     code = "pccs-ca-unreadable"
 
 
-def pccs_of(settings: CollateralSettings) -> "Pccs":
-    """Return the PCCS that the settings name. Raises ``RefusedError`` if it cannot be used."""
+def pccs_of(pccs: str, ca: Path | None) -> "Pccs":
+    """Return the PCCS at the URL ``pccs``. Raises ``RefusedError`` if it cannot be used."""
     from keyhouse.attestation.collateral.pccs import Pccs
 
-    return Pccs(settings.pccs, _ca(settings.pccs_ca) if settings.pccs_ca else b"")
+    return Pccs(pccs, _ca(ca) if ca else b"")
 
 
 def bundles(
@@ -228,7 +209,7 @@ async def collateral_source(
     from keyhouse.attestation.sources.pccs_source import PccsSource
 
     source = PccsSource(
-        pccs_of(settings),
+        pccs_of(settings.pccs, settings.pccs_ca),
         platform.root_ca,
         settings.state_dir / "collateral",
         now=now,

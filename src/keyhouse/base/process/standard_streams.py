@@ -1,4 +1,4 @@
-"""Standard error that never delays a request, and replacements for closed standard streams.
+"""Standard error that never delays a request.
 
 The host reads the log. If the reader ends or the disk is full, the log is lost, but no answer to a
 client may be lost.

@@ -15,10 +15,10 @@ from typing import Final
 
 from keyhouse.base.durable_files import rename, sync_directory, write_new
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.file_lock import locked
 from keyhouse.base.named_files import writing_hint
 from keyhouse.base.printable import os_reason
 from keyhouse.cli.output.files import FileUnwritableError
+from keyhouse.client.file_lock import locked
 from keyhouse.client.public_log import LogCheckpoint, checkpoint_in
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.growing import Growing

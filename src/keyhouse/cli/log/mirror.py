@@ -13,9 +13,8 @@ from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_result, show_rows
 from keyhouse.cli.parser import Argument, AsJson, Option, command
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.leaf import known_leaf
 from keyhouse.transparency.mirrored_line import MirroredEntry, MirroredLine
-from keyhouse.transparency.reading import objects_named
+from keyhouse.transparency.reading import known_leaf, objects_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

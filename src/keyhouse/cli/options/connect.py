@@ -18,7 +18,6 @@ from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import BadRequestError, RefusedError
 from keyhouse.base.named_files import read_file, writing_hint
 from keyhouse.base.pem import certificate_pem
-from keyhouse.base.pem_faults import certificate_fault
 from keyhouse.base.printable import os_reason, printable
 from keyhouse.cli.options.context_option import not_applied
 from keyhouse.cli.options.memory import memory_of
@@ -28,6 +27,7 @@ from keyhouse.cli.output.files import FileUnwritableError, NewFile, reading
 from keyhouse.cli.output.show import working
 from keyhouse.cli.parser import WrongUsageError
 from keyhouse.client.contexts import contexts_path
+from keyhouse.client.pem_faults import certificate_fault
 from keyhouse.wire.base64_text import decode_base64
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 from keyhouse.base.named_files import read_file
-from keyhouse.base.pem_faults import is_encrypted
 from keyhouse.base.secret import Secret
 from keyhouse.cli.output.files import reading
 from keyhouse.cli.parser import Option, WrongUsageError
+from keyhouse.client.pem_faults import is_encrypted
 from keyhouse.client.tokens.config import (
     TokenFile,
     TokenFileUnusableError,

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from keyhouse.base.printable import printable
-from keyhouse.base.progress import watched_by
+from keyhouse.base.progress import WATCHER, Watcher
 
 _ERASE: Final = "\r\033[K\033[?25h"
 """Return to the first column, erase the line, and show the cursor that click hides.
@@ -69,3 +69,13 @@ class _Bar:
     def _write(text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
+
+
+@contextmanager
+def watched_by(watcher: Watcher) -> Iterator[None]:
+    """Report the work of the block to ``watcher``, including tasks that the block starts."""
+    token = WATCHER.set(watcher)
+    try:
+        yield
+    finally:
+        WATCHER.reset(token)

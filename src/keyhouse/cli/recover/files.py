@@ -10,11 +10,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from keyhouse.base.errors import BadRequestError, RefusedError
 from keyhouse.base.named_files import read_file
-from keyhouse.base.pem_faults import certificate_fault
 from keyhouse.base.printable import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.cli.output.files import reading
 from keyhouse.client import RecoveryKey
+from keyhouse.client.pem_faults import certificate_fault
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.client_api import SetManifestData
 from keyhouse.wire.json_decoder import decode

@@ -10,7 +10,6 @@ import msgspec
 
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.file_lock import locked
 from keyhouse.base.named_files import (
     FileUnreadableError,
     read_named_file,
@@ -20,6 +19,7 @@ from keyhouse.base.named_files import (
 )
 from keyhouse.base.printable import os_reason
 from keyhouse.cli.output.files import FileUnwritableError, NewFile
+from keyhouse.client.file_lock import locked
 from keyhouse.evidence.history import History
 from keyhouse.transparency.tree import Frontier
 

@@ -32,11 +32,11 @@ import msgspec
 
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.file_lock import locked
 from keyhouse.base.named_files import user_folder
 from keyhouse.base.openers import without_links
 from keyhouse.base.printable import os_reason
 from keyhouse.client.errors import TrustError
+from keyhouse.client.file_lock import locked
 from keyhouse.client.memory.lines import SeenLine
 from keyhouse.client.memory.states import (
     MOST_ADDRESSES,
@@ -47,7 +47,8 @@ from keyhouse.client.memory.states import (
     read_place,
 )
 from keyhouse.transparency.line import MOST_ENTRIES
-from keyhouse.wire.json_decoder import UInt16, UnreadableError, read
+from keyhouse.wire.json_decoder import UInt16, read
+from keyhouse.wire.json_parser import UnreadableError
 
 NO_MEMORY: Final = "none"
 """The text in place of a file name for a client without a memory."""

@@ -24,6 +24,7 @@ log has another leaf for its own start.
 """
 
 import hashlib
+import re
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -35,7 +36,7 @@ from keyhouse.client.errors import TrustError
 from keyhouse.client.memory.lines import SeenLine, extended_line
 from keyhouse.client.steps import Answer
 from keyhouse.wire.address import Address
-from keyhouse.wire.headers import LogHead, Place, log_head_in, place_in
+from keyhouse.wire.headers import LogHead, Place, place_in
 
 if TYPE_CHECKING:
     from keyhouse.transparency.line import RootLine
@@ -385,3 +386,12 @@ def _state_contradiction(problem: str) -> TrustError:
         hint="an older copy of its state was restored, or two copies run: find out which, and send"
         " nothing; to continue from this state on purpose: keyhouse trust forget HOST",
     )
+
+
+_HEAD: Final = re.compile(r"([1-9][0-9]{0,17})\.([0-9a-f]{16})", re.ASCII)
+
+
+def log_head_in(text: str) -> LogHead | None:
+    """Return the head in ``text``, or None for any other text."""
+    match_ = _HEAD.fullmatch(text)
+    return LogHead(int(match_[1]), match_[2]) if match_ is not None else None

@@ -5,7 +5,12 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from keyhouse.attestation.sources.chosen import amd_checks, beside, collateral_source
+from keyhouse.attestation.sources.chosen import (
+    CollateralSettings,
+    amd_checks,
+    beside,
+    collateral_source,
+)
 from keyhouse.server.process.settings import Settings
 from keyhouse.server.services.collateral_memory import CollateralMemory
 from keyhouse.server.services.quote_checks import QuoteChecks
@@ -19,6 +24,11 @@ if TYPE_CHECKING:
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _about(settings: Settings) -> CollateralSettings:
+    names = CollateralSettings.__struct_fields__
+    return CollateralSettings(*(getattr(settings, name) for name in names))
 
 
 @asynccontextmanager
@@ -38,7 +48,7 @@ async def quote_checks(
     def now() -> datetime:
         return _EPOCH + timedelta(microseconds=microseconds())
 
-    async with collateral_source(settings, platform, now, memory.known) as source:
+    async with collateral_source(_about(settings), platform, now, memory.known) as source:
         yield QuoteChecks(platform.root_ca, source, now, memory, amd=amd)
 
 
@@ -51,7 +61,7 @@ def start_quotes(settings: Settings, platform: "Platform") -> "MakeQuote":
 
     def make(report_data: bytes) -> "StartQuote":
         quote = platform.quote(report_data)
-        return StartQuote(quote, beside(settings, platform, quote))
+        return StartQuote(quote, beside(_about(settings), platform, quote))
 
     return make
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from keyhouse.base.errors import InvalidError, KeyhouseError, StartAgainError
 from keyhouse.base.log import log
 from keyhouse.base.process.error_text import error_text
-from keyhouse.base.process.flags import SettingMisusedError
+from keyhouse.base.process.flags import SettingMisusedError, SettingRefusedError
 from keyhouse.base.process.hardening import harden, return_large_blocks
 from keyhouse.base.process.standard_streams import write_error
 from keyhouse.server.process.settings import Settings, read_settings
@@ -54,20 +54,21 @@ def main(arguments: Sequence[str]) -> int:
 
     def run() -> int:
         if "--check-config" in arguments:
-            from keyhouse.server.process.check_config import check_config
-
-            return check_config(arguments, os.environ)
+            raise SettingRefusedError(
+                "--check-config needs the commands for people, which are not in this environment",
+                hint="run keyhouse serve --check-config where keyhouse is installed",
+            )
         settings = read_settings(arguments, os.environ)
         if settings.replicas == 1:
             return _run(settings)
         from keyhouse.server.process.supervisor import supervise
 
-        return supervise(settings, lambda own: _exit_code(lambda: _run(own)))
+        return supervise(settings, lambda own: exit_code(lambda: _run(own)))
 
-    return _exit_code(run)
+    return exit_code(run)
 
 
-def _exit_code(run: Callable[[], int]) -> int:
+def exit_code(run: Callable[[], int]) -> int:
     """Return the result of ``run``. On an error, print the error and return its exit code."""
     try:
         return run()

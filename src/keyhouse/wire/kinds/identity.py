@@ -13,7 +13,7 @@ import msgspec
 from keyhouse.base.errors import Problem
 
 FROM_A_QUOTE: Final = "keyhouse package-info prints the values of a quote"
-_THAT_OF_A_QUOTE: Final = "keyhouse package-info prints that of a quote"
+THAT_OF_A_QUOTE: Final = "keyhouse package-info prints that of a quote"
 _HEX: Final = re.compile(r"[0-9a-fA-F]*", re.ASCII)
 
 
@@ -66,7 +66,7 @@ class VmIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
         """Yield the reasons why this identity admits no confidential VM, by field."""
         texts = self.texts()
         if not texts[self.first_field()]:
-            yield Problem(self.first_field(), "is missing", _THAT_OF_A_QUOTE)
+            yield Problem(self.first_field(), "is missing", THAT_OF_A_QUOTE)
         for field, value in texts.items():
             digits = 2 * self.SIZES[field]
             if not value:

@@ -12,7 +12,7 @@ import msgspec
 
 from keyhouse.base.errors import Problem
 from keyhouse.wire.json_decoder import UInt8, UInt32, nearest
-from keyhouse.wire.kinds.identity import FROM_A_QUOTE, VmIdentity
+from keyhouse.wire.kinds.identity import FROM_A_QUOTE, THAT_OF_A_QUOTE, VmIdentity
 
 PRODUCTS: Final = ("Milan", "Genoa", "Turin")
 """The known lines of processors. Each has its own root and its own versions.
@@ -62,7 +62,6 @@ _MIGRATE: Final = 1 << 18
 _DEBUG: Final = 1 << 19
 _ABI_VERSION: Final = 0xFFFF
 _KNOWN: Final = _ABI_VERSION | sum(1 << bit for bit in _POLICY)
-_THAT_OF_A_QUOTE: Final = "keyhouse package-info prints that of a quote"
 
 
 def policy_fault(policy: bytes) -> str:
@@ -155,13 +154,13 @@ class SnpIdentity(VmIdentity, frozen=True, omit_defaults=True, forbid_unknown_fi
 def _problems_of_floor(floor: SnpTcb | None, product: str) -> Iterator[Problem]:
     if floor is None:
         problem = "is missing: any old firmware with known faults would be admitted"
-        yield Problem("MinimumTCB", problem, _THAT_OF_A_QUOTE)
+        yield Problem("MinimumTCB", problem, THAT_OF_A_QUOTE)
         return
     is_turin = product == "Turin"
     for each in msgspec.structs.fields(floor):
         field, value = f"MinimumTCB.{each.encode_name}", getattr(floor, each.name)
         if value is None and (each.name != "fmc" or is_turin):
-            yield Problem(field, "is missing", _THAT_OF_A_QUOTE)
+            yield Problem(field, "is missing", THAT_OF_A_QUOTE)
         elif value is not None and each.name == "fmc" and not is_turin:
             yield Problem(field, "is a version that only Turin has", "remove it")
 

@@ -50,6 +50,7 @@ _XFAM: Final = {
 }
 _XFAM_ALWAYS: Final = 0b11
 _XFAM_KNOWN: Final = sum(1 << bit for bit in _XFAM)
+_REGISTERS: Final = "MRTD RTMR0 RTMR1 RTMR2 RTMR3 MRConfigID MROwner MROwnerConfig MRSeam"
 _LEFT_OPEN: Final = {
     "RTMR0": "the host can give it other ACPI tables, whose code its kernel runs",
     "RTMR1": "any kernel is admitted",
@@ -98,20 +99,7 @@ class TdxIdentity(VmIdentity, frozen=True, omit_defaults=True, forbid_unknown_fi
     xfam: str = msgspec.field(default="", name="XFAM")
 
     FIELD: ClassVar = "TDX"
-    SIZES: ClassVar = dict.fromkeys(
-        (
-            "MRTD",
-            "RTMR0",
-            "RTMR1",
-            "RTMR2",
-            "RTMR3",
-            "MRConfigID",
-            "MROwner",
-            "MROwnerConfig",
-            "MRSeam",
-        ),
-        48,
-    ) | {"TDAttributes": 8, "XFAM": 8}
+    SIZES: ClassVar = dict.fromkeys(_REGISTERS.split(), 48) | {"TDAttributes": 8, "XFAM": 8}
     FAULTS: ClassVar = {"TDAttributes": attributes_fault, "XFAM": xfam_fault}
     BITS: ClassVar = {"TDAttributes": _ATTRIBUTES, "XFAM": _XFAM}
     SET_BY_THE_HOST: ClassVar = ("MRConfigID", "MROwner", "MROwnerConfig")

@@ -32,11 +32,9 @@ _ECDSA_P256 = 2
 _CHAIN_PEM = 5
 _QE_REPORT_DATA = 6
 
-_REPORT_AT = 48
 _TDX_5_REPORT_AT = 54  # after body type and size
 _TDX_5 = 5
 _SGX_DEBUG = 0x02
-_TDX_1_0_LENGTH = 584
 _TDX_1_5_LENGTH = 648
 
 
@@ -125,9 +123,9 @@ def _certified_chain(fields: ByteReader) -> bytes:
 def read_dcap_report(form: QuoteForm) -> Report:
     """Return the report of a quote with a verified length."""
     if form.tee is Tee.SGX:
-        return read_sgx_report(form.raw[_REPORT_AT:])
+        return read_sgx_report(form.raw[_HEADER_LENGTH:])
     if form.raw[0] != _TDX_5:
-        return _tdx(form.raw[_REPORT_AT : _REPORT_AT + _TDX_1_0_LENGTH])
+        return _tdx(form.raw[_HEADER_LENGTH : _HEADER_LENGTH + _TDX_REPORT_10])
     size = int.from_bytes(form.raw[_TDX_5_REPORT_AT - 4 : _TDX_5_REPORT_AT], "little")
     return _tdx(form.raw[_TDX_5_REPORT_AT : _TDX_5_REPORT_AT + size])
 

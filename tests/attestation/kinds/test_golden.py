@@ -44,8 +44,8 @@ from keyhouse.server.services.activations import Activations
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from keyhouse_simulation.parameters import ConfidentialVm, Pck
 
-VECTORS: Final = Path(__file__).parent / "vectors"
-GOLDEN: Final = Path(__file__).parent / "golden_kinds"
+VECTORS: Final = Path(__file__).parents[1] / "vectors"
+GOLDEN: Final = Path(__file__).parent / "golden"
 INTEL_AT: Final = datetime.fromtimestamp(1751328000, UTC)
 LISTED_AT: Final = datetime(2022, 12, 1, tzinfo=UTC)
 LATER: Final = datetime(2025, 10, 1, tzinfo=UTC)

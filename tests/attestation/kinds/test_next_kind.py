@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-SOURCES: Final = Path(__file__).parents[2] / "src" / "keyhouse"
+SOURCES: Final = Path(__file__).parents[3] / "src" / "keyhouse"
 
 NEW: Final = {
     "wire/kinds/toy.py": """

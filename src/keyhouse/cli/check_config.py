@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 import msgspec
 
@@ -31,6 +31,7 @@ from keyhouse.journal.directory.disk import JOURNAL
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
 from keyhouse.manifest import fingerprint
 from keyhouse.server.process.opening import new_deployment, reach_database, require_clock
+from keyhouse.server.process.serve import exit_code
 from keyhouse.server.process.settings import Settings, read_settings
 from keyhouse.server.process.startup_manifest import read_startup_manifest, require_free
 from keyhouse.server.process.supervisor import require_several_processes
@@ -49,6 +50,11 @@ class Finding(msgspec.Struct, frozen=True, rename="camel"):
     is_problem: bool
     text: str
     hint: str = ""
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Check the settings in an isolated process, as a start would read them, and end it."""
+    sys.exit(exit_code(lambda: check_config(arguments, os.environ)))
 
 
 def check_config(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -90,7 +96,7 @@ def findings_of(settings: Settings) -> Iterator[Finding]:
     if amd is not None:
         yield from _try("--amd-collateral", lambda: read_amd_path(amd))[1]
     if settings.pccs:
-        yield from _try("--pccs", lambda: pccs_of(settings))[1]
+        yield from _try("--pccs", lambda: pccs_of(settings.pccs, settings.pccs_ca))[1]
     new, problems = _try("--dns-names", lambda: new_deployment(settings))
     yield from problems
     if new is not None and settings.startup_manifest is not None:
