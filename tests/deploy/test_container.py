@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.containerfile import instructions, sources, stages
+from support.images.containerfile import instructions, sources, stages
 from support.process.command import run
 
 from keyhouse.server.process.settings import SETTINGS, read_settings

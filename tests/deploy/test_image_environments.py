@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.containerfile import carry_out
 from support.distributions import ROOT
+from support.images.containerfile import carry_out
 from support.installed import build_wheels
 from support.trusted_code import Part, installed_libraries, listed, parts_below
 

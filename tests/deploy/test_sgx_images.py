@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from support.containerfile import instructions, sources, stages
+from support.images.containerfile import instructions, sources, stages
 from support.process.helm import CHART
 from support.process.tool import tool
 

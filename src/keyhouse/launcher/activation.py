@@ -6,9 +6,6 @@ import uuid
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
-from grpclib.client import Channel, UnaryUnaryMethod
-from grpclib.const import Status
-from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from keyhouse.base.connecting import cause_of
 from keyhouse.base.errors import KeyhouseError
@@ -21,6 +18,7 @@ from keyhouse.launcher.errors import (
     NotReachableError,
     NotReadyError,
 )
+from keyhouse.launcher.grpc_call import AnswerMalformedError, Call, CallRefusedError, Status
 from keyhouse.launcher.parameters import Delivered, check_parameters
 from keyhouse.launcher.tls import ClientContext, PeerRefusedError
 from keyhouse.launcher.trust import Anchor, require_answer, require_served
@@ -58,7 +56,7 @@ def read_mesh_address(text: str) -> Address:
     return read_address(text, port=WORKLOAD_API_PORT, refused=LaunchRefusedError)
 
 
-async def activate(request: Request, anchor: Anchor | None, timeout: float) -> Delivered:  # noqa: ASYNC109 grpclib gets the timeout, too
+async def activate(request: Request, anchor: Anchor | None, timeout: float) -> Delivered:  # noqa: ASYNC109 the server gets the timeout, too
     """Return the parameters that the coordinator delivers to ``request``, after all checks.
 
     ``anchor`` is the deployment to trust; None trusts any peer. ``timeout`` is the total in
@@ -79,12 +77,11 @@ async def activate(request: Request, anchor: Anchor | None, timeout: float) -> D
     try:
         async with asyncio.timeout(timeout):
             answer = await _ask(request, context, timeout)
-    except (OSError, StreamTerminatedError, GRPCError) as error:
+    except (OSError, CallRefusedError) as error:
         if not seen and not isinstance(error, PeerRefusedError):
             raise _not_connected(error, request.address, in_tls=context.in_tls) from None
         raise _launcher_error(error, request.address) from None
-    except (ProtocolError, DecodeError, NotImplementedError, AssertionError, KeyError):
-        # grpclib assumes a :status header, a known form of message, and more.
+    except (AnswerMalformedError, DecodeError):
         raise AnswerUnreadableError(
             f"the peer at {request.address} does not answer in this interface",
             hint=_TRY_AGAIN,
@@ -100,19 +97,18 @@ async def activate(request: Request, anchor: Anchor | None, timeout: float) -> D
 
 
 async def _ask(request: Request, context: ssl.SSLContext, timeout: float) -> ActivationResp:  # noqa: ASYNC109
-    async with Channel(request.address.host, request.address.port, ssl=context) as channel:
-        method = UnaryUnaryMethod[ActivationReq, ActivationResp](
-            channel, _METHOD, ActivationReq, ActivationResp
-        )
-        return await method(
-            ActivationReq(
-                Quote=request.quote,
-                CSR=request.credentials.request,
-                MarbleType=request.kind,
-                UUID=str(request.who),
-            ),
-            timeout=timeout,
-        )
+    asked = ActivationReq(
+        Quote=request.quote,
+        CSR=request.credentials.request,
+        MarbleType=request.kind,
+        UUID=str(request.who),
+    )
+    async with Call(request.address, context, _METHOD) as call:
+        await call.send(asked.SerializeToString(), timeout)
+        answer = await call.receive()
+        if answer is None or await call.receive() is not None:
+            raise AnswerMalformedError("it has not exactly one message")
+    return ActivationResp.FromString(answer)
 
 
 def _not_connected(error: Exception, address: Address, *, in_tls: bool) -> NotReachableError:
@@ -124,14 +120,14 @@ def _launcher_error(error: Exception, address: Address) -> KeyhouseError:
     """Return the launcher's error for ``error`` of a call over an open connection."""
     if isinstance(error, PeerRefusedError):
         return error.reason_why
-    if isinstance(error, GRPCError):
+    if isinstance(error, CallRefusedError):
         return _refusal(error, address)
     if isinstance(error, TimeoutError):
         return NotReachableError(f"{address} sent no answer in time", hint=_TRY_AGAIN)
     return NotReachableError(f"{address} closed the connection before its answer", hint=_TRY_AGAIN)
 
 
-def _refusal(error: GRPCError, address: Address) -> KeyhouseError:
+def _refusal(error: CallRefusedError, address: Address) -> KeyhouseError:
     words = shown(error.message or "no reason given")
     if error.status is Status.DEADLINE_EXCEEDED:
         return NotReachableError(f"{address} sent no answer in time", hint=_TRY_AGAIN)

@@ -1,7 +1,7 @@
 """The launcher's side of TLS: the key stays in memory, and the handshake checks the peer.
 
 CPython's ``ssl`` reads a client's key only from files. So, as on the coordinator's side, a subclass
-of ``ssl.SSLContext`` creates sessions of pyOpenSSL. asyncio and grpclib use such a session as an
+of ``ssl.SSLContext`` creates sessions of pyOpenSSL. asyncio uses such a session as an
 ``ssl.SSLObject``. Each context serves one connection.
 """
 

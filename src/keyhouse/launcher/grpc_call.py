@@ -1,0 +1,243 @@
+"""One gRPC call over one HTTP/2 connection: a request, and the messages of the answer.
+
+A call is a stream of HTTP/2. The request is HEADERS and DATA. The answer is HEADERS, DATA and
+trailing HEADERS with the status. A message follows a prefix of five bytes: compressed (1 byte) and
+length (4 bytes, big-endian). h2, the state machine of the coordinator's server as well, turns bytes
+into events. Each connection carries one call. An answer may have any number of messages, so a
+stream of the server needs no other client. Source: gRPC, "gRPC over HTTP2".
+
+The TLS session bounds the bytes that a peer can send on a connection (``tls.MOST_RECEIVED``).
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from enum import IntEnum
+from typing import Final, Self
+from urllib.parse import unquote
+
+from h2 import events
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes, Settings
+
+from keyhouse.base.version import VERSION
+from keyhouse.wire.address import Address
+
+_STREAM: Final = 1
+_PREFIX: Final = 5
+_PIECE: Final = 65_536
+_WINDOW: Final = 4 * 1024 * 1024
+"""Bytes that the peer may send before an acknowledgement: a whole answer of the interface."""
+
+_LONGEST: Final = 99_999_999  # milliseconds: a timeout has at most 8 digits
+
+_CONTENT_TYPES: Final = frozenset({b"application/grpc", b"application/grpc+proto"})
+_CONFIGURATION: Final = H2Configuration(client_side=True, header_encoding=None)
+
+
+class Status(IntEnum):
+    """The status of a call. Source: gRPC, "Status codes and their use in gRPC"."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+# A proxy answers with a status of HTTP. Source: gRPC, "HTTP to gRPC Status Code Mapping".
+_OF_HTTP: Final = {
+    b"400": Status.INTERNAL,
+    b"401": Status.UNAUTHENTICATED,
+    b"403": Status.PERMISSION_DENIED,
+    b"404": Status.UNIMPLEMENTED,
+    b"429": Status.UNAVAILABLE,
+    b"502": Status.UNAVAILABLE,
+    b"503": Status.UNAVAILABLE,
+    b"504": Status.UNAVAILABLE,
+}
+
+
+class CallRefusedError(Exception):
+    """The peer ended the call with another status than OK. ``message`` is its text, unchecked."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(status, message)
+        self.status = status
+        self.message = message
+
+
+class CallEndedError(ConnectionError):
+    """The connection or the stream ended before the answer was complete."""
+
+
+class AnswerMalformedError(Exception):
+    """The answer is not an answer of gRPC."""
+
+
+class Call:
+    """A call: open it as a context, send the request, and receive the messages of the answer."""
+
+    def __init__(self, address: Address, context: ssl.SSLContext, method: str) -> None:
+        """``method`` is the path of the call, such as ``/rpc.Marble/Activate``."""
+        self._address, self._context, self._method = address, context, method
+        self._http2 = H2Connection(_CONFIGURATION)
+        self._http2.local_settings = Settings(
+            client=True,
+            initial_values={
+                SettingCodes.ENABLE_PUSH: 0,
+                SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW,
+            },
+        )
+        self._received = bytearray()  # of a message that is not complete
+        self._messages: deque[bytes] = deque()
+        self._begun = self._ended = False
+        self._status: CallRefusedError | Status | None = None
+
+    async def __aenter__(self) -> Self:
+        """Connect. Raises ``OSError``, also for a failed handshake."""
+        self._reader, self._writer = await asyncio.open_connection(
+            self._address.host, self._address.port, ssl=self._context
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+
+    async def send(self, message: bytes, timeout: float) -> None:  # noqa: ASYNC109 for the server
+        """Send the only message of the request.
+
+        The server ends the call after ``timeout`` seconds. Raises as ``receive``.
+        """
+        self._http2.initiate_connection()
+        self._http2.increment_flow_control_window(_WINDOW)
+        self._http2.send_headers(_STREAM, self._headers(timeout))
+        rest = b"\0" + len(message).to_bytes(_PREFIX - 1, "big") + message
+        while rest and not self._ended:
+            # Settings of the peer can make the window negative (RFC 9113, 6.9.2).
+            window = max(0, self._http2.local_flow_control_window(_STREAM))
+            piece = rest[: min(window, self._http2.max_outbound_frame_size)]
+            if piece:
+                rest = rest[len(piece) :]
+                self._http2.send_data(_STREAM, piece, end_stream=not rest)
+                self._writer.write(self._http2.data_to_send())
+                await self._writer.drain()
+            else:
+                await self._more()
+
+    async def receive(self) -> bytes | None:
+        """Return the next message of the answer, or None after the last one.
+
+        Raises ``CallRefusedError``, ``CallEndedError``, ``AnswerMalformedError``, or ``OSError``.
+        """
+        while not self._messages and not self._ended:
+            await self._more()
+        if self._messages:
+            return self._messages.popleft()
+        if isinstance(self._status, CallRefusedError):
+            raise self._status
+        if self._received:
+            raise AnswerMalformedError("it ends inside a message")
+        return None
+
+    def _headers(self, timeout: float) -> list[tuple[str, str]]:
+        return [
+            (":method", "POST"),
+            (":scheme", "https"),
+            (":path", self._method),
+            (":authority", str(self._address)),
+            ("grpc-timeout", f"{min(max(1, int(timeout * 1000)), _LONGEST)}m"),
+            ("te", "trailers"),
+            ("content-type", "application/grpc"),
+            ("user-agent", f"keyhouse/{VERSION}"),
+        ]
+
+    async def _more(self) -> None:
+        """Receive bytes, and act on their events."""
+        data = await self._reader.read(_PIECE)
+        if not data:
+            raise CallEndedError
+        try:
+            happened = self._http2.receive_data(data)
+        except ProtocolError as error:
+            raise CallEndedError from error
+        for event in happened:
+            self._take(event)
+        # Without ``drain``, which raises if the peer closed after its answer.
+        self._writer.write(self._http2.data_to_send())
+
+    def _take(self, event: events.Event) -> None:
+        match event:
+            case events.ResponseReceived():
+                self._begin(dict(event.headers or ()))
+            case events.DataReceived():
+                self._http2.acknowledge_received_data(event.flow_controlled_length, _STREAM)
+                self._received += event.data or b""
+                self._split()
+            case events.TrailersReceived():
+                self._status = _status(dict(event.headers or ()))
+            case events.StreamEnded():
+                self._ended = True
+                if self._status is None:
+                    missing = "Missing grpc-status header"
+                    self._status = CallRefusedError(Status.UNKNOWN, missing)
+            case events.StreamReset() | events.ConnectionTerminated() if not self._ended:
+                raise CallEndedError
+
+    def _begin(self, headers: dict[bytes, bytes]) -> None:
+        """Check the first headers of the answer; they have the status if no message follows."""
+        http = headers.get(b":status", b"")
+        if http != b"200":
+            status = _OF_HTTP.get(http, Status.UNKNOWN)
+            raise CallRefusedError(status, f"Received :status = {_text(http)!r}")
+        content_type = headers.get(b"content-type")
+        if content_type is None:
+            raise CallRefusedError(Status.UNKNOWN, "Missing content-type header")
+        if content_type not in _CONTENT_TYPES:
+            invalid = f"Invalid content-type: {_text(content_type)!r}"
+            raise CallRefusedError(Status.UNKNOWN, invalid)
+        if b"grpc-status" in headers:
+            self._status = _status(headers)
+
+    def _split(self) -> None:
+        """Move complete messages out of the received bytes."""
+        while len(self._received) >= _PREFIX:
+            if self._received[0]:
+                raise AnswerMalformedError("a message is compressed")
+            end = _PREFIX + int.from_bytes(self._received[1:_PREFIX], "big")
+            if len(self._received) < end:
+                return
+            self._messages.append(bytes(self._received[_PREFIX:end]))
+            del self._received[:end]
+
+
+def _status(headers: dict[bytes, bytes]) -> CallRefusedError | Status:
+    """Return OK, or the error of another status."""
+    written = headers.get(b"grpc-status")
+    if written is None:
+        return CallRefusedError(Status.UNKNOWN, "Missing grpc-status header")
+    try:
+        status = Status(int(written))
+    except ValueError:
+        return CallRefusedError(Status.UNKNOWN, f"Invalid grpc-status: {_text(written)!r}")
+    if status is Status.OK:
+        return status
+    return CallRefusedError(status, unquote(_text(headers.get(b"grpc-message", b""))))
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")

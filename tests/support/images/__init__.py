@@ -1,0 +1,1 @@
+"""The images: their instructions, carried out without an engine."""
