@@ -56,7 +56,7 @@ def read_mesh_address(text: str) -> Address:
     return read_address(text, port=WORKLOAD_API_PORT, refused=LaunchRefusedError)
 
 
-async def activate(request: Request, anchor: Anchor | None, timeout: float) -> Delivered:  # noqa: ASYNC109 the server gets it, too
+async def activate(request: Request, anchor: Anchor | None, timeout: float) -> Delivered:  # noqa: ASYNC109 the server gets the timeout, too
     """Return the parameters that the coordinator delivers to ``request``, after all checks.
 
     ``anchor`` is the deployment to trust; None trusts any peer. ``timeout`` is the total in
