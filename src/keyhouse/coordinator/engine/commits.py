@@ -30,7 +30,12 @@ from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.start_quotes import StartQuotes
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
-from keyhouse.journal import OutcomeLostError, OutcomeUnknownError, StoreConflictError
+from keyhouse.journal import (
+    NotDurableError,
+    OutcomeLostError,
+    OutcomeUnknownError,
+    StoreConflictError,
+)
 from keyhouse.transparency.tree import Frontier
 
 TELL_AFTER: Final = 10.0
@@ -70,8 +75,15 @@ class Commits:
         """Return the changes of ``batch`` that are durable; the refused ones are answered."""
         decided = self._decide(batch)
         try:
-            await self._commit(decided)
-        except StoreConflictError:
+            try:
+                await self._commit(decided)
+            except StoreConflictError:
+                decided = await self._commit_in_turn(decided)
+        except NotDurableError:
+            # A connection was lost, and a new one shows that nothing happened. No client needs to
+            # come again for that.
+            if not self._shares_store or _any_answered(decided):
+                raise
             decided = await self._commit_in_turn(decided)
         return decided.accepted
 
@@ -196,6 +208,12 @@ class Commits:
             await self._writer.public_log.put_objects(decided.objects)
             view = after.view()
             await self._writer.begin_epoch(state, view, dek=dek, notes=notes, leaves=leaves)
+
+
+def _any_answered(decided: Decided) -> bool:
+    """Tell whether a caller was told already that the outcome is unknown, or has gone."""
+    answers = (each.waiting.answer for each in decided.accepted)
+    return any(answer is not None and answer.done() for answer in answers)
 
 
 async def _settle(writer: JournalWriter, stopping: asyncio.Event) -> None:
