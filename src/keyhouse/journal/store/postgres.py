@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 from keyhouse.base.log import log
@@ -15,7 +16,7 @@ from keyhouse.journal.store.postgres_connection import (
     require_standbys,
     unreadable,
 )
-from keyhouse.journal.store.postgres_turns import KEY, Turns
+from keyhouse.journal.store.postgres_turns import KEY, LOCK, Turns
 from keyhouse.journal.store.protocol import (
     CHAIN_SIZE,
     NOTHING,
@@ -71,7 +72,7 @@ _MOVE_HEAD = f"""
 UPDATE keyhouse.head SET epoch = $2, sequence = $3, chain = $4
 WHERE store_id = $1 RETURNING pg_notify('{_CHANNEL}', '')"""  # noqa: S608
 # One statement is one snapshot: start, records and head belong together.
-_READ = """
+_FOUND = """
 SELECT h.epoch, h.sequence, h.chain, h.ended, e.epoch, e.first, e.previous, e.key_check,
   r.sequence, r.header, r.nonce, r.ciphertext
 FROM keyhouse.head h LEFT JOIN keyhouse.epoch e ON e.store_id = h.store_id
@@ -80,8 +81,14 @@ LEFT JOIN LATERAL (
     SELECT sequence, header, nonce, ciphertext FROM keyhouse.record
     WHERE store_id = $1 AND sequence > $2 ORDER BY sequence LIMIT 1000) AS next
 ) AS r ON r.size - octet_length(r.ciphertext) < 4194304
-WHERE h.store_id = $1 ORDER BY r.sequence"""
+WHERE h.store_id = $1"""
+_READ = f"{_FOUND} ORDER BY 9"
 _READ_COLUMNS = 12
+# For ``Turns``: one prepared statement waits for the lock and returns one row, or it reads.
+_READ_IN_TURN = f"""
+SELECT NULL::bigint, NULL::bigint, NULL::bytea, {LOCK}::text, NULL::bigint, NULL::bigint,
+  NULL::bytea, NULL::bytea, NULL::bigint, NULL::bytea, NULL::bytea, NULL::bytea WHERE $3
+UNION ALL ({_FOUND} AND NOT $3) ORDER BY 9"""
 # Whether the newest records of the epoch are all there, up to a thousand.
 _IS_WHOLE = """
 SELECT least(1000, h.sequence - e.first + 1) = (
@@ -113,7 +120,13 @@ class PostgresStore:
         self._closed = False
         self._checked = 0.0
         self.is_whole = True
-        self._turns = Turns(url)
+        self._turns = Turns(url, _READ_IN_TURN, _READ_COLUMNS)
+        self._read_to = 0  # the sequence of the newest record that was read or written
+        self._wrote_on: Connection | None = None  # the connection of the last write
+        # Where the store ended when the fence was raised, for one ``settle``.
+        self._fenced: tuple[Position | None] | None = None
+        self._read_on: Connection | None = None  # the connection of the last read
+        self._renewing: set[asyncio.Task[None]] = set()
         self._in_turn = False  # whether the next write need not regard the turns of others
 
     @classmethod
@@ -139,6 +152,7 @@ class PostgresStore:
                 await self._turns.ended()
             if self._in_turn:
                 self._turns.writing()
+            self._wrote_on = connection
             with outcome_unknown():
                 rows = (*_columns(records), *place, connection.fence, self._in_turn)
                 done = await connection.execute(_APPEND, self._id, *rows)
@@ -146,15 +160,36 @@ class PostgresStore:
                     await self._learn_fence(connection)
                     raise _conflict()
                 _require(connection, done, f"INSERT 0 {len(records)}")
+        self._read_to = head.sequence
 
     async def read(self, after_seq: int) -> Batch:
         """Return up to 1,000 records, or about 4 MiB, after ``after_seq``."""
-        async with self._asking() as connection:
-            rows = await connection.fetch(_READ, self._id, after_seq, columns=_READ_COLUMNS)
-            batch = _batch(self._id, rows)
-            if batch.head is not None and not batch.records:
-                await self._check_tail(connection)
+        batch = self._read_in_turn(after_seq)
+        if batch is None:
+            async with self._asking() as connection:
+                rows = await connection.fetch(_READ, self._id, after_seq, columns=_READ_COLUMNS)
+                batch = _batch(self._id, rows)
+                if batch.head is not None and not batch.records and not self._in_turn:
+                    await self._check_tail(connection)
+        self._read_to = batch.records[-1].sequence if batch.records else after_seq
         return batch
+
+    def _read_in_turn(self, after_seq: int) -> Batch | None:
+        """Return the batch that was read behind the lock of the turn; None if there is none.
+
+        What was read since by itself may be newer: then this batch would look like a rollback.
+        """
+        rows = self._turns.take_rows()
+        batch = None if rows is None else _batch(self._id, rows)
+        if batch is None or batch.start is None or batch.head is None:
+            return None
+        end = batch.head.sequence
+        first = batch.records[0].sequence if batch.records else end + 1
+        last = batch.records[-1].sequence if batch.records else end
+        if not first - 1 <= after_seq <= last or (after_seq == last != end):
+            return None
+        later = tuple(each for each in batch.records if each.sequence > after_seq)
+        return Batch(batch.start, later, batch.head)
 
     async def head(self) -> Position | None:
         """Return where the store ends.
@@ -180,29 +215,39 @@ class PostgresStore:
         The bytes of older records are in dead rows, in the log and on standbys until PostgreSQL
         removes them.
         """
+        self._turns.take_rows()
         async with self._writing:
             connection = await self._for_writing()
+            self._wrote_on = connection
             with outcome_unknown():
                 if await self._lock_head(connection) != expected:
                     await connection.execute("ROLLBACK")
                     raise _conflict()
                 try:
                     await self._put_beside(connection, beside)
-                    await self._replace(connection, start, beside, iter(records))
+                    place = await self._replace(connection, start, beside, iter(records))
                 except ConnectionDroppedError:
                     raise
                 except BaseException:
                     connection.drop()  # which rolls back
                     raise
                 _require(connection, await connection.execute("COMMIT"), "COMMIT")
-        self.is_whole = True
+        self.is_whole, self._read_to = True, place.sequence
 
     async def settle(self) -> Position | None:
-        """Return where the store ends, on a new connection, which fences off the one before."""
+        """Return where the store ends, on a connection that is newer than the last write.
+
+        It fences off those before. So where the store ended when the fence was raised is enough to
+        find out whether a write has happened.
+        """
+        self._turns.take_rows()  # from before the write
         async with self._writing:
-            if self._writer is not None:
+            if self._writer is not None and self._writer is self._wrote_on:
                 self._writer.drop()
             connection = await self._for_writing()
+            fenced, self._fenced = self._fenced, None
+            if fenced is not None:
+                return fenced[0]
             with unreadable():
                 return self._head(
                     connection, await connection.fetch(_HEAD, self._id, columns=_HEAD_COLUMNS)
@@ -211,7 +256,7 @@ class PostgresStore:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Return a context in which other writers of this version wait, as ``Turns``."""
-        self._in_turn = await self._turns.begin()
+        self._in_turn = await self._turns.begin(self._id, self._read_to)
         try:
             yield
         finally:
@@ -229,6 +274,9 @@ class PostgresStore:
         self._closed = True
         if self._ticking is not None:
             self._ticking.cancel()
+        for task in [*self._renewing]:
+            task.cancel()
+            await asyncio.wait([task])
         await self._turns.close()
         for connection in (self._writer, self._reader):
             if connection is not None:
@@ -265,13 +313,43 @@ class PostgresStore:
             self._writer = await self._connected(self._raise_fence)
         return self._writer
 
+    async def _for_reading(self) -> Connection:
+        if self._reader is None or self._reader.closed:
+            self._reader = await self._connected(self._listen)
+        return self._reader
+
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[Connection]:
         async with self._reading:
             with unreadable():
-                if self._reader is None or self._reader.closed:
-                    self._reader = await self._connected(self._listen)
-                yield self._reader
+                self._read_on = await self._for_reading()
+                yield self._read_on
+
+    def _lost(self, connection: Connection) -> None:
+        """Renew ``connection`` at once if it was lost while it was not in use.
+
+        A server that ends connections ends all of them. A write needs the view first, so it would
+        otherwise wait for one new connection after the other. A connection that was never used is
+        not renewed before its use: the server might end each new one.
+        """
+        if self._closed:
+            return
+        if connection is self._writer is self._wrote_on and not self._writing.locked():
+            self._renew(self._writing, self._for_writing)
+        elif connection is self._reader is self._read_on and not self._reading.locked():
+            self._renew(self._reading, self._for_reading)
+
+    def _renew(
+        self, lock: asyncio.Lock, connect_again: Callable[[], Awaitable[Connection]]
+    ) -> None:
+        async def renew() -> None:
+            with suppress(StoreUnreadableError, StoreDamagedError, SupersededError):
+                async with lock:
+                    await connect_again()
+
+        task = asyncio.create_task(renew())
+        self._renewing.add(task)
+        task.add_done_callback(self._renewing.discard)
 
     async def _listen(self, connection: Connection) -> None:
         await connection.listen(_CHANNEL, self._heard)
@@ -291,11 +369,13 @@ class PostgresStore:
             if other is not None and other.server != connection.server:
                 other.drop()
         self._turns.stay_at(connection.server)
+        connection.when_lost(partial(self._lost, connection))
         return connection
 
     async def _raise_fence(self, connection: Connection) -> None:
         rows = await connection.fetch(_FENCE, self._id, columns=_HEAD_COLUMNS)
-        _, connection.fence = self._head(connection, rows)
+        position, connection.fence = self._head(connection, rows)
+        self._fenced = (position,)
 
     async def _learn_fence(self, connection: Connection) -> None:
         """Take the fence that another writer's connection has raised.
@@ -338,8 +418,8 @@ class PostgresStore:
         start: EpochStart,
         beside: Beside,
         records: Iterator[Sealed],
-    ) -> None:
-        """Do all of ``begin_epoch`` that the journal consists of."""
+    ) -> Position:
+        """Do all of ``begin_epoch`` that the journal consists of; return the place behind it."""
         for table in ("epoch", "record"):
             await connection.execute(
                 f"DELETE FROM keyhouse.{table} WHERE store_id = $1",  # noqa: S608 - constants
@@ -356,6 +436,7 @@ class PostgresStore:
             _require(connection, done, f"INSERT 0 {len(piece)}")
         end = (self._id, place.epoch, place.sequence, place.chain)
         _require(connection, await connection.execute(_MOVE_HEAD, *end), "UPDATE 1")
+        return place
 
     async def _put_beside(self, connection: Connection, beside: Beside) -> None:
         for machine, raw in beside.sealed:

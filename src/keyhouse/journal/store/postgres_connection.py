@@ -6,7 +6,7 @@ Everything the server says is untrusted, and its texts are never shown: they may
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal.store.postgres_address import Address, awaited
@@ -30,6 +30,7 @@ from keyhouse.journal.store.protocol import (
 T = TypeVar("T")
 
 ADVISORY = 0x6B657968  # "keyh": the first key of all advisory locks
+ACQUIRES, READS = True, False  # the last parameter of a statement for ``Connection.locked``
 _LOCK_NOT_AVAILABLE = "55P03"
 
 _CLOSING = 2  # seconds
@@ -60,10 +61,20 @@ _ALIVE = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "20s",
 }
-_SET = "SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS s(name, value)"
-_SHOW = (
-    "SELECT current_setting(name) FROM unnest($1::text[]) WITH ORDINALITY AS s(name, i) ORDER BY i"
+_EXPECTED = {**_SETTINGS, "fsync": "on"}
+# A statement without parameters takes one round trip, any other takes two on a new connection.
+_SET = "SELECT " + ", ".join(
+    f"set_config('{name}', '{value}', false)" for name, value in {**_SETTINGS, **_ALIVE}.items()
 )
+# A connection is new where the one before was lost, and then each round trip counts. So one
+# statement reads all that is checked.
+_INSPECT = f"""
+SELECT pg_backend_pid(), pg_postmaster_start_time()::text,
+  current_setting('synchronous_standby_names'),
+  ARRAY(SELECT current_setting(name) FROM unnest($1::text[]) WITH ORDINALITY AS s(name, i)
+    ORDER BY i),
+  ARRAY(SELECT line FROM ({FOUND}) AS found)"""  # noqa: S608 - constants
+_INSPECT_COLUMNS = 5
 
 
 class ConnectionDroppedError(Exception):
@@ -114,32 +125,32 @@ class Connection:
         """Return the tag of the command. Raises ``ConnectionDroppedError``."""
         return str(await self._guarded(self._raw.execute(statement, *values)))
 
-    async def lock(self, statement: str) -> bool:
-        """Run ``statement``, which begins a transaction; return whether it got its lock in time.
+    async def locked(self, statement: str, *values: object, columns: int) -> list[Any] | None:
+        """Return the rows that ``statement`` finds behind its lock; None without the lock.
 
-        If not, the transaction has ended. Raises ``ConnectionDroppedError``.
+        ``statement`` runs twice in one round trip. With ``ACQUIRES`` it waits for the lock and
+        returns one row, with ``READS`` it reads. The second run has a snapshot of its own, so it
+        sees all that was committed while the first run waited. After None the transaction has
+        ended. Raises ``ConnectionDroppedError``.
         """
 
-        async def attempt() -> bool:
+        async def attempt() -> list[Any] | None:
             try:
-                await self._raw.execute(statement)
+                runs = [(*values, ACQUIRES), (*values, READS)]
+                found: list[Any] = await self._raw.fetchmany(statement, runs)
             except Exception as error:
                 if sqlstate_of(error) != _LOCK_NOT_AVAILABLE:
                     raise
                 await self._raw.execute("ROLLBACK")
-                return False
-            return True
+                return None
+            return found
 
-        return await self._guarded(attempt())
+        found = await self._guarded(attempt())
+        return None if found is None else self._tuples(found, columns)[1:]
 
     async def fetch(self, statement: str, *values: object, columns: int) -> list[tuple[Any, ...]]:
         """Return the rows, each with so many ``columns``. Raises ``ConnectionDroppedError``."""
-        found = await self._guarded(self._raw.fetch(statement, *values))
-        rows = [tuple(row) for row in found]
-        if any(len(row) != columns for row in rows):  # of a server that did something else
-            self.drop()
-            raise ConnectionDroppedError
-        return rows
+        return self._tuples(await self._guarded(self._raw.fetch(statement, *values)), columns)
 
     async def value(self, statement: str, *values: object) -> Any:
         """Return the one value that is the answer. Raises ``ConnectionDroppedError``."""
@@ -169,6 +180,10 @@ class Connection:
         """Call ``heard`` with the process that notifies. Raises ``ConnectionDroppedError``."""
         await self._guarded(self._raw.add_listener(channel, lambda _, pid, *__: heard(pid)))
 
+    def when_lost(self, lost: Callable[[], None]) -> None:
+        """Call ``lost`` soon after the connection has ended, however that came about."""
+        self._raw.add_termination_listener(lambda _: lost())
+
     def drop(self) -> None:
         """Close at once; the server may still finish what was under way."""
         self._raw.terminate()
@@ -178,6 +193,13 @@ class Connection:
         with suppress(Exception):  # the library's own, and some of its base classes are its secret
             await self._raw.close(timeout=_CLOSING)
         self.drop()
+
+    def _tuples(self, found: list[Any], columns: int) -> list[tuple[Any, ...]]:
+        rows = [tuple(row) for row in found]
+        if any(len(row) != columns for row in rows):  # of a server that did something else
+            self.drop()
+            raise ConnectionDroppedError
+        return rows
 
     async def _guarded(self, call: Awaitable[T]) -> T:
         self._raw.intake.left = LARGEST_ANSWER
@@ -274,11 +296,11 @@ async def connect(url: Secret) -> Connection:
     the next server of the URL is used. Raises ``StoreUnreadableError`` or ``StoreDamagedError``.
     """
 
-    async def prepare(connection: Connection) -> None:
-        require_standbys(connection.standbys, await connection.standby_names())
-        await _check_schema(connection)
+    async def prepare(connection: Connection, found: _Found) -> None:
+        require_standbys(connection.standbys, found.standby_names)
+        _check_schema(found.schema)
         await connection.commit_something()
-        connection.server = str(await connection.value("SELECT pg_postmaster_start_time()::text"))
+        connection.server = found.started
 
     return await _first_usable(url, prepare)
 
@@ -286,7 +308,7 @@ async def connect(url: Secret) -> Connection:
 async def create_schema(url: Secret) -> None:
     """Create the schema in a database without it. Raises ``StoreUnreadableError``."""
 
-    async def prepare(_: Connection) -> None:
+    async def prepare(*_: object) -> None:
         pass
 
     connection = await _first_usable(url, prepare)
@@ -311,16 +333,29 @@ _NOT_CREATED = {
 }
 
 
+class _Found(NamedTuple):
+    """The answer to ``_INSPECT``. ``schema``: the lines of ``FOUND``."""
+
+    server_pid: object
+    started: str
+    standby_names: str
+    settings: list[object]
+    schema: list[object]
+
+
 async def _first_usable(
-    url: Secret, prepare: Callable[[Connection], Awaitable[None]]
+    url: Secret, prepare: Callable[[Connection, _Found], Awaitable[None]]
 ) -> Connection:
     """Return a connection to the first server that passes all checks, those of ``prepare`` last."""
 
     async def prepared(raw: Raw, address: Address) -> Connection:
         connection = Connection(raw, address.standbys, url)
         try:
-            await _check_settings(connection)
-            await prepare(connection)
+            # Behind a pooler the settings would be those of other clients as well.
+            await connection.execute(f"{_SET} WHERE pg_backend_pid() = {connection.server_pid}")
+            found = await _inspected(connection)
+            _check_settings(connection, found)
+            await prepare(connection, found)
         except ConnectionDroppedError as error:
             raise _no_answer(error) from None
         except BaseException:
@@ -331,20 +366,26 @@ async def _first_usable(
     return await first_usable(url, prepared)
 
 
-async def _check_settings(connection: Connection) -> None:
-    """Make the settings, read them back, and refuse a pooler, which would not keep them."""
-    if await connection.value("SELECT pg_backend_pid()") != connection.server_pid:
+async def _inspected(connection: Connection) -> _Found:
+    rows = await connection.fetch(_INSPECT, list(_EXPECTED), columns=_INSPECT_COLUMNS)
+    row = rows[0] if len(rows) == 1 else ()
+    types = (object, str, str, list, list)
+    if len(row) != len(types) or not all(map(isinstance, row, types)):
+        connection.drop()
+        raise ConnectionDroppedError
+    return _Found(*row)
+
+
+def _check_settings(connection: Connection, found: _Found) -> None:
+    """Check the settings that were made, and refuse a pooler, which would not keep them."""
+    if found.server_pid != connection.server_pid:
         raise StoreUnreadableError(
             "a connection pooler such as PgBouncer is between Keyhouse and the database",
             hint="give the URL of the PostgreSQL server itself",
         )
-    expected = {**_SETTINGS, "fsync": "on"}
-    made = {**_SETTINGS, **_ALIVE}
-    await connection.execute(_SET, list(made), list(made.values()))
-    rows = await connection.fetch(_SHOW, list(expected), columns=1)
-    found = dict(zip(expected, rows, strict=False))
-    for name, value in expected.items():
-        if found.get(name) != (value,):
+    values = dict(zip(_EXPECTED, found.settings, strict=False))
+    for name, value in _EXPECTED.items():
+        if values.get(name) != value:
             raise StoreUnreadableError(
                 f"the database cannot be used safely: {name} is not {value}",
                 hint="set it in the configuration of the server",
@@ -363,8 +404,7 @@ def require_standbys(number: int, names: str) -> None:
         )
 
 
-async def _check_schema(connection: Connection) -> None:
-    found = [line for (line,) in await connection.fetch(FOUND, columns=1)]
+def _check_schema(found: list[object]) -> None:
     if not found:
         raise StoreDamagedError(
             "the database has no schema keyhouse",

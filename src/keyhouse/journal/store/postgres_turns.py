@@ -7,20 +7,25 @@ transaction that is idle, after ``LONGEST``: so a writer whose network fails, or
 others for that long, once. Held by a row lock, a turn stopped them for as long as its transaction
 could be idle, which was ten seconds.
 
-A writer in a distant place needs its turn for several round trips. So that it leaves most of the
-time to the others, it has no other turn until ``REST`` times as long has passed. It ends its turn
+The statement that acquires the lock also reads the records that others have written until then. So
+a turn is held for one round trip: the answer and the write. A turn of two round trips is too long
+for a writer 50 ms away: any other delay ends the 250 ms before the write comes.
+
+A writer in a distant place holds its turn longer than others do. So that it leaves most of the
+time to them, it has no other turn until ``REST`` times as long has passed. It ends its turn
 when it sends its write, and not when it has the answer: that would come too late.
 """
 
 import asyncio
 from contextlib import suppress
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal.store.postgres_connection import (
     ADVISORY,
+    READS,
     Connection,
     ConnectionDroppedError,
     connect,
@@ -46,14 +51,24 @@ _MILLISECONDS = int(LONGEST * 1000)
 _LIMITS = (
     f"SET lock_timeout = {_MILLISECONDS}; SET idle_in_transaction_session_timeout = {_MILLISECONDS}"
 )
-_BEGIN = "BEGIN; SELECT pg_advisory_xact_lock({}, {})".format(*KEY)
+LOCK: Final = "pg_advisory_xact_lock({}, {})".format(*KEY)
+"""Waits for the lock, which the end of the transaction releases."""
 
 
 class Turns:
-    """The turns of one writer, one at a time."""
+    """The turns of one writer, one at a time.
 
-    def __init__(self, url: Secret) -> None:
+    ``statement`` has ``columns``. Its last parameter tells whether it runs ``LOCK``, which is one
+    row, or reads. ``rows``: of a turn that was granted, the rows that were read behind the lock;
+    None where they may be out of date.
+    """
+
+    def __init__(self, url: Secret, statement: str, columns: int) -> None:
         self._url = url
+        self._statement = statement
+        self._columns = columns
+        self._values: tuple[object, ...] = ()
+        self._rows: list[tuple[Any, ...]] | None = None
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -62,12 +77,14 @@ class Turns:
         self._began = 0.0
         self._closed = False
 
-    async def begin(self) -> bool:
+    async def begin(self, *values: object) -> bool:
         """Return whether to write without regard to the turns of others, after ``LONGEST`` at most.
 
         That is so in a turn, and where the wait for it was in vain. A writer that rests gives way.
+        ``values`` are the other parameters of the statement.
         """
         await self.ended()
+        self._values = values
         if perf_counter() < self._resting_until:
             return False
         connection = self._connection
@@ -76,19 +93,36 @@ class Turns:
             return True
         try:
             async with asyncio.timeout(SILENT):
-                locked = await connection.lock(_BEGIN)
+                began = perf_counter()
+                await connection.execute("BEGIN")
+                self._measured(began)
+                self._rows = await connection.locked(
+                    self._statement, *values, columns=self._columns
+                )
         except (ConnectionDroppedError, TimeoutError):
+            self._connect()
             return True
-        self._began = perf_counter() if locked else 0.0
+        self._began = perf_counter() if self._rows is not None else 0.0
         return True
+
+    def take_rows(self) -> list[tuple[Any, ...]] | None:
+        """Return the rows that were read behind the lock, once; None if there are none.
+
+        Nothing is known of them once the connection was dropped, or the turn's write was sent.
+        """
+        rows, self._rows = self._rows, None
+        connection = self._connection
+        return rows if connection is not None and not connection.closed else None
 
     def writing(self) -> None:
         """Take note that the write of this turn is sent now."""
+        self._rows = None
         if self._distant:
             self.end()
 
     def end(self) -> None:
         """End the turn, if there is one; that takes place by itself."""
+        self._rows = None
         if self._began and self._connection is not None:
             held, self._began = perf_counter() - self._began, 0.0
             self._ending = asyncio.create_task(self._end(self._connection, held))
@@ -100,9 +134,13 @@ class Turns:
             self._ending = None
 
     def stay_at(self, server: str) -> None:
-        """Drop a connection that leads to another server than ``server``."""
-        if self._connection is not None and self._connection.server != server:
+        """Replace a connection that was lost, or leads to another server than ``server``."""
+        if self._connection is None:
+            return
+        if self._connection.server != server:
             self._connection.drop()
+        if self._connection.closed:
+            self._connect()
 
     async def close(self) -> None:
         """Close the connection."""
@@ -121,7 +159,7 @@ class Turns:
                 await connection.execute("COMMIT")
         except (ConnectionDroppedError, TimeoutError):  # the server has ended it, or will
             connection.drop()
-        self._measured(began)
+            self._connect()
         if self._distant:
             now = perf_counter()
             self._resting_until = now + REST * (held + now - began)
@@ -139,6 +177,9 @@ class Turns:
         with suppress(StoreUnreadableError, StoreDamagedError, ConnectionDroppedError):
             connection = await connect(self._url)
             try:
+                # The first run prepares the statement.
+                values = (*self._values, READS)
+                await connection.fetch(self._statement, *values, columns=self._columns)
                 began = perf_counter()
                 await connection.execute(_LIMITS)
                 self._measured(began)
