@@ -74,7 +74,7 @@ WHERE store_id = $1 RETURNING pg_notify('{_CHANNEL}', '')"""  # noqa: S608
 # One statement is one snapshot: start, records and head belong together.
 _FOUND = """
 SELECT h.epoch, h.sequence, h.chain, h.ended, e.epoch, e.first, e.previous, e.key_check,
-  r.sequence, r.header, r.nonce, r.ciphertext
+  r.sequence, r.header, r.nonce, r.ciphertext, h.fence
 FROM keyhouse.head h LEFT JOIN keyhouse.epoch e ON e.store_id = h.store_id
 LEFT JOIN LATERAL (
   SELECT *, sum(octet_length(ciphertext)) OVER (ORDER BY sequence) AS size FROM (
@@ -83,11 +83,12 @@ LEFT JOIN LATERAL (
 ) AS r ON r.size - octet_length(r.ciphertext) < 4194304
 WHERE h.store_id = $1"""
 _READ = f"{_FOUND} ORDER BY 9"
-_READ_COLUMNS = 12
+_READ_COLUMNS = 13
 # For ``Turns``: one prepared statement waits for the lock and returns one row, or it reads.
 _READ_IN_TURN = f"""
 SELECT NULL::bigint, NULL::bigint, NULL::bytea, {LOCK}::text, NULL::bigint, NULL::bigint,
-  NULL::bytea, NULL::bytea, NULL::bigint, NULL::bytea, NULL::bytea, NULL::bytea WHERE $3
+  NULL::bytea, NULL::bytea, NULL::bigint, NULL::bytea, NULL::bytea, NULL::bytea,
+  NULL::bigint WHERE $3
 UNION ALL ({_FOUND} AND NOT $3) ORDER BY 9"""
 # Whether the newest records of the epoch are all there, up to a thousand.
 _IS_WHOLE = """
@@ -157,8 +158,7 @@ class PostgresStore:
                 rows = (*_columns(records), *place, connection.fence, self._in_turn)
                 done = await connection.execute(_APPEND, self._id, *rows)
                 if records and done == "INSERT 0 0":
-                    await self._learn_fence(connection)
-                    raise _conflict()
+                    raise _conflict()  # the next ``read`` learns the fence
                 _require(connection, done, f"INSERT 0 {len(records)}")
         self._read_to = head.sequence
 
@@ -168,6 +168,7 @@ class PostgresStore:
         if batch is None:
             async with self._asking() as connection:
                 rows = await connection.fetch(_READ, self._id, after_seq, columns=_READ_COLUMNS)
+                self._learn_fence(rows)
                 batch = _batch(self._id, rows)
                 if batch.head is not None and not batch.records and not self._in_turn:
                     await self._check_tail(connection)
@@ -179,9 +180,10 @@ class PostgresStore:
 
         What was read since by itself may be newer: then this batch would look like a rollback.
         """
-        rows = self._turns.take_rows()
-        batch = None if rows is None else _batch(self._id, rows)
-        if batch is None or batch.start is None or batch.head is None:
+        rows = self._turns.take_rows() or []
+        self._learn_fence(rows)
+        batch = _batch(self._id, rows)
+        if batch.start is None or batch.head is None:
             return None
         end = batch.head.sequence
         first = batch.records[0].sequence if batch.records else end + 1
@@ -377,13 +379,14 @@ class PostgresStore:
         position, connection.fence = self._head(connection, rows)
         self._fenced = (position,)
 
-    async def _learn_fence(self, connection: Connection) -> None:
-        """Take the fence that another writer's connection has raised.
+    def _learn_fence(self, rows: list[tuple[Any, ...]]) -> None:
+        """Take the fence of a row of ``_READ``, which another writer's connection may have raised.
 
-        What was sent on earlier connections has a lower one, which this connection had raised.
+        What was sent on earlier connections has a lower one than this connection had raised. A row
+        that was read before that has a lower one, too.
         """
-        rows = await connection.fetch(_HEAD, self._id, columns=_HEAD_COLUMNS)
-        _, connection.fence = self._head(connection, rows)
+        if self._writer is not None and rows and isinstance(rows[0][-1], int):
+            self._writer.fence = max(self._writer.fence, rows[0][-1])
 
     async def _lock_head(self, connection: Connection) -> Position | None:
         """Return where the store ends, which no other can change until the transaction ends."""
@@ -498,7 +501,7 @@ def _batch(store_id: bytes, rows: list[tuple[Any, ...]]) -> Batch:
     head = _position(*place)
     described = rows[0][4:8]
     if head is None:
-        if any(value is not None for row in rows for value in row[4:]):
+        if any(value is not None for row in rows for value in row[4:12]):
             raise _damaged()
         return Batch(None, ())
     if not _has_types(described, int, int, bytes, bytes):
@@ -507,7 +510,7 @@ def _batch(store_id: bytes, rows: list[tuple[Any, ...]]) -> Batch:
     if min(epoch, first) <= 0 or (len(previous), len(check)) != (CHAIN_SIZE, 32):
         raise _damaged()
     # A row without a record is what the outer join makes of none.
-    found = [row[8:] for row in rows if row[8:] != (None,) * 4]
+    found = [row[8:12] for row in rows if row[8:12] != (None,) * 4]
     if not all(_has_types(each, int, bytes, bytes, bytes) for each in found):
         raise _damaged()
     start = EpochStart(store_id, epoch, first, previous, check)

@@ -41,8 +41,8 @@ SILENT: Final = 1.0
 DISTANT: Final = 0.025
 """Seconds of a round trip from which on a writer is distant."""
 
-REST: Final = 8
-"""Lengths of a turn until a distant writer may have another one: the others keep 8 of 9 parts."""
+REST: Final = 6
+"""Lengths of a turn until a distant writer may have another one: the others keep 6 of 7 parts."""
 
 KEY: Final = (ADVISORY, crc32(b"turn") - 2**31)
 """The advisory lock. A write that has no turn gets it shared, unless one has or awaits a turn."""
