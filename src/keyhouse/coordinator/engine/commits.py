@@ -80,8 +80,8 @@ class Commits:
             except StoreConflictError:
                 decided = await self._commit_in_turn(decided)
         except NotDurableError:
-            # A connection was lost, and a new one shows that nothing happened. No client needs to
-            # come again for that.
+            # A connection was lost. The next connection proves the change undone, so the engine
+            # decides it again, once, in place of an error for its client.
             if not self._shares_store or _any_answered(decided):
                 raise
             decided = await self._commit_in_turn(decided)
@@ -211,7 +211,7 @@ class Commits:
 
 
 def _any_answered(decided: Decided) -> bool:
-    """Tell whether a caller was told already that the outcome is unknown, or has gone."""
+    """Return whether a caller already has an answer (an unknown outcome), or has gone."""
     answers = (each.waiting.answer for each in decided.accepted)
     return any(answer is not None and answer.done() for answer in answers)
 

@@ -98,7 +98,7 @@ _OTHER: Final = Reason("it cannot be used", "look at the log of the server")
 
 # Arrays that are parameters of statements, by the fixed identifiers of their types (pg_type.dat of
 # PostgreSQL). The library knows the elements only. It would ask the server for the arrays on each
-# new connection: eight round trips before the first write.
+# new connection: six round trips more before the first write.
 _ARRAYS: Final = [
     {
         "oid": array,
