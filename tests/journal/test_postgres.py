@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 from support.peers.postgres import PASSWORD, PostgresServer
 from support.samples.state import DEK, STORE_ID
 
+from keyhouse.base.errors import UnavailableError
 from keyhouse.base.secret import Secret
-from keyhouse.journal import Journal, NotDurableError
+from keyhouse.journal import Continuation, Journal, NotDurableError
 from keyhouse.journal.offline.postgres_schema import create_schema
+from keyhouse.journal.shared.log_parts import DatabaseParts
 from keyhouse.journal.shared.url import store_url
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.postgres_address import awaited
@@ -26,6 +29,7 @@ from keyhouse.journal.store.protocol import (
     StoreUnreadableError,
     SupersededError,
 )
+from keyhouse.transparency.tiles import Tile
 
 OTHER_ID = bytes(16)
 BACKENDS = (
@@ -137,11 +141,9 @@ async def test_the_turn_holds_the_others_back_until_it_ends(shared: Shared) -> N
     one, other = await shared.created(), await shared.joined()
     await shared.stores[1].settle()  # its connection has raised the fence
     async with turn(shared.stores[0]):
-        await one.catch_up()
+        await one.catch_up()  # it learns the fence
         with pytest.raises(StoreConflictError):
             await other.append([b"other"])
-        with pytest.raises(StoreConflictError):
-            await one.append([b"first"])  # it learns the fence
         await one.append([b"first"])
     await one.append([b"second"])  # its own turn is not in its way
     async with turn(shared.stores[1]):
@@ -171,6 +173,77 @@ async def test_the_server_ends_a_turn_in_which_nothing_comes(shared: Shared) -> 
     await one.catch_up()
     await one.append([b"one"])
     assert await shared.events() == (b"other", b"one")
+
+
+@pytest.fixture
+def patient_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let turns and the wait for them last as long as a test needs."""
+    monkeypatch.setattr("keyhouse.journal.store.postgres_turns._LIMITS", "SELECT 1")
+    monkeypatch.setattr("keyhouse.journal.store.postgres_turns.SILENT", 60.0)
+
+
+def counted_reads(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list of the statements that ``store`` sends on its reading connection."""
+    reader, statements = store._reader, list[str]()
+    assert reader is not None
+    fetch = reader.fetch
+
+    def counted(statement: str, *values: object, columns: int) -> Awaitable[list[Any]]:
+        statements.append(statement)
+        return fetch(statement, *values, columns=columns)
+
+    monkeypatch.setattr(reader, "fetch", counted)
+    return statements
+
+
+@pytest.mark.usefixtures("patient_turns")
+async def test_a_turn_begins_with_all_that_was_written_before_it(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock and the records take one round trip, also where the lock had to be awaited."""
+    one, other = await shared.created(), await shared.joined()
+    async with turn(shared.stores[1]):
+        await other.catch_up()
+    async with turn(shared.stores[0]):
+        waiting = asyncio.ensure_future(shared.stores[1]._turns.begin(STORE_ID, 1))
+        await until(
+            shared.server,
+            "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
+        )
+        await one.append([b"before"])
+    assert await waiting
+    shared.stores[1]._in_turn = True
+    statements = counted_reads(shared.stores[1], monkeypatch)
+    found = await other.catch_up()
+    assert isinstance(found, Continuation)
+    assert found.events == (b"before",)
+    assert statements == []
+    await other.append([b"in turn"])
+    assert (await shared.events())[-1] == b"in turn"
+
+
+@pytest.mark.usefixtures("patient_turns")
+async def test_records_of_a_turn_are_not_used_when_newer_ones_were_read(shared: Shared) -> None:
+    """They would look like a journal that was rolled back."""
+    one, other = await shared.created(), await shared.joined()
+    store = shared.stores[1]
+    async with turn(store):
+        rows = store._turns._rows
+        assert rows is not None
+        shared.stores[0]._in_turn = True  # as after a wait in vain
+        await one.append([b"newer"])
+        assert store._turns.take_rows() == rows
+        await other.catch_up()
+        assert other.position == one.position
+        store._turns._rows = rows
+        await other.catch_up()
+        assert other.position == one.position
+        store._turns._rows = rows
+        await other.append([b"event"])
+        assert store._turns.take_rows() is None  # from before the write
+        store._turns._rows = rows
+        await store.settle()
+        assert store._turns.take_rows() is None
 
 
 async def test_a_turn_that_does_not_come_is_not_waited_for(shared: Shared) -> None:
@@ -221,6 +294,98 @@ async def test_a_commit_that_was_cut_short_is_settled(shared: Shared, strike: st
     assert await shared.events() == (b"event",)
 
 
+async def test_connections_that_end_at_once_are_renewed_at_once(shared: Shared) -> None:
+    """Nobody asks for them, so that a write does not wait for one after the other.
+
+    A server may end each new one: those that were never used are not renewed.
+    """
+    journal = await shared.created()
+    await journal.append([b"event"])
+    store = shared.stores[0]
+    await store.head()
+
+    async def end_all() -> None:
+        before = store._writer, store._reader
+        await shared.server.ask(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"  # noqa: S608 - a name
+            f" WHERE datname = '{shared.name}'"
+        )
+        while not all(each is not None and each.closed for each in before):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # they are told after that
+
+    await end_all()
+    assert len(store._renewing) == 2
+    await asyncio.gather(*store._renewing)
+    assert store._writer is not None
+    assert store._reader is not None
+    assert not store._writer.closed
+    assert not store._reader.closed
+    writer = store._writer
+    assert await store.settle() == journal.position
+    assert store._writer is writer  # no write was sent on it that it has to fence off
+    await end_all()
+    assert store._renewing == set()
+    await journal.append([b"next"])
+    assert await shared.events() == (b"event", b"next")
+
+
+async def test_a_lost_connection_is_replaced_in_few_round_trips(shared: Shared) -> None:
+    """Each one counts at a distance, and on a machine whose processes wait for each other."""
+    await shared.created()
+    async with counting(shared.server.address) as (port, trips):
+        to = f"postgresql://keyhouse:{PASSWORD}@127.0.0.1:{port}/{shared.name}"
+        store = await PostgresStore.open(Secret(to.encode()), STORE_ID)
+        journal, _ = await Journal.open(store, store_id=STORE_ID, dek=DEK)
+        trips.clear()
+        assert await store.settle() == journal.position
+        # Login 3, settings 1, checks 2, a commit 1, the fence 2.
+        assert len(trips) <= 9
+        trips.clear()
+        await journal.append([b"event"])
+        assert len(trips) <= 2
+        await store.close()
+
+
+@asynccontextmanager
+async def counting(address: str) -> AsyncIterator[tuple[int, list[None]]]:
+    """Yield a port that leads to the server, and a list that grows with each round trip."""
+    trips = list[None]()
+    forwarding = set[asyncio.Task[None]]()
+
+    async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await asyncio.open_connection(address, 5432)
+        asks = True  # whether the server has spoken last
+
+        async def forward(
+            source: asyncio.StreamReader, to: asyncio.StreamWriter, *, up: bool
+        ) -> None:
+            nonlocal asks
+            try:
+                while data := await source.read(65536):
+                    if up and asks:
+                        trips.append(None)
+                    asks = not up
+                    to.write(data)
+            finally:
+                to.close()
+
+        for task in (
+            asyncio.create_task(forward(reader, server_writer, up=True)),
+            asyncio.create_task(forward(server_reader, writer, up=False)),
+        ):
+            forwarding.add(task)
+
+    server = await asyncio.start_server(accepted, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], trips
+    finally:
+        server.close()
+        for task in forwarding:
+            task.cancel()
+        await asyncio.gather(*forwarding, return_exceptions=True)
+
+
 async def test_a_write_that_arrives_after_the_fence_is_refused(shared: Shared) -> None:
     """What was sent on an earlier connection expects a fence that has been raised since."""
     journal = await shared.created()
@@ -234,6 +399,7 @@ async def test_a_write_that_arrives_after_the_fence_is_refused(shared: Shared) -
     store._writer.fence = sent
     with pytest.raises(StoreConflictError):
         await journal.append([b"late"])
+    await journal.catch_up()  # it learns the fence
     await journal.append([b"with the fence as it is"])
     assert await shared.events() == (b"with the fence as it is",)
 
@@ -333,6 +499,37 @@ async def test_rows_that_are_not_ours_are_refused(shared: Shared, change: str) -
     await shared.ask(change)
     with pytest.raises(StoreDamagedError, match="does not hold"):
         await shared.events()
+
+
+async def test_no_text_about_a_database_speaks_of_a_directory(shared: Shared) -> None:
+    """A full disk, an outcome that is open, a damaged row, a lost part of a log."""
+    journal = await shared.created()
+    await shared.ask(
+        "CREATE FUNCTION keyhouse.full() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$BEGIN RAISE EXCEPTION 'full' USING ERRCODE = '53100'; END$$"
+    )
+    await shared.ask(
+        "CREATE TRIGGER full_disk BEFORE INSERT ON keyhouse.record EXECUTE FUNCTION keyhouse.full()"
+    )
+    told = list[str]()
+    # Superusers, too, cannot connect then: the outcome stays open.
+    await shared.server.ask(f"ALTER DATABASE {shared.name} ALLOW_CONNECTIONS false")
+    with pytest.raises(OutcomeUnknownError) as unknown:
+        await journal.append([b"event"])
+    await shared.server.ask(f"ALTER DATABASE {shared.name} ALLOW_CONNECTIONS true")
+    await shared.ask("DROP FUNCTION keyhouse.full() CASCADE")
+    with pytest.raises(NotDurableError) as not_durable:
+        await journal.settle()
+    for caught in (unknown, not_durable):
+        told.append(str(caught.value))
+        assert "database" in told[-1]
+    await shared.ask("UPDATE keyhouse.record SET ciphertext = 'x'")
+    with pytest.raises(StoreDamagedError) as damaged:
+        await shared.events()
+    with pytest.raises(UnavailableError) as lost:
+        await DatabaseParts(shared.database(), "ab" * 16).tile(Tile(0, 0, 1))
+    told += [str(damaged.value), str(lost.value)]
+    assert [text for text in told if "directory" in text] == []
 
 
 async def test_an_answer_of_any_size_is_not_taken_in(shared: Shared) -> None:
@@ -448,10 +645,12 @@ async def test_one_store_takes_the_place_of_another(shared: Shared) -> None:
     await one.append([b"event"])
     await database.make_current(OTHER_ID, before=STORE_ID)
     assert await database.current() == OTHER_ID
+    with pytest.raises(StoreConflictError):
+        await one.append([b"late"])
     with pytest.raises(SupersededError, match="archived"):
         await one.catch_up()
     with pytest.raises(SupersededError, match="archived"):
-        await one.append([b"late"])
+        await one.head()
 
 
 async def test_a_pooler_is_refused(shared: Shared) -> None:

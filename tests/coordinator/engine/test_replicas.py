@@ -278,6 +278,43 @@ async def test_an_outage_that_is_short_is_not_noticed(tmp_path: Path) -> None:
 
 
 @in_simulated_time
+async def test_a_write_that_surely_did_not_happen_is_repeated_once(tmp_path: Path) -> None:
+    """A database that ended a connection answers the next one: no client has to come again."""
+    database = await _database()
+    store = SimulatedStore(database)
+    async with engine_on(store, tmp_path / "a", shares_store=True) as engine:
+        for number, faults in enumerate(
+            ([Fault.LOST_REQUEST], [Fault.CONFLICT, Fault.LOST_REQUEST], [Fault.LATE])
+        ):
+            before = len(database.history)
+            store.faults += faults
+            assert stored(await upload(engine, {f"key{number}": B}))[f"key{number}"] == B
+            store.arrive_late()
+            assert len(database.history) == before + 1
+        store.faults += [Fault.LOST_REQUEST] * 2
+        with pytest.raises(NotDurableError):
+            await upload(engine, {"key0": A})
+        assert stored(engine.view)["key0"] == B
+
+
+@in_simulated_time
+async def test_a_write_is_not_repeated_when_its_caller_was_told(tmp_path: Path) -> None:
+    database = await _database()
+    store = SimulatedStore(database)
+    async with engine_on(store, tmp_path / "a", shares_store=True) as engine:
+        store.faults.append(Fault.LOST_REQUEST)
+        store.breaks = True
+        with pytest.raises(UnsettledError, match="may still happen"):
+            await upload(engine, {"key1": B})
+        before = len(database.history)
+        store.heal(database)
+        await asyncio.sleep(REPORT_UNKNOWN_AFTER)
+        await upload(engine, {"key2": B})
+        assert len(database.history) == before + 1
+        assert "key1" not in stored(engine.view)
+
+
+@in_simulated_time
 async def test_what_cannot_be_told_after_another_began_an_epoch_is_said(tmp_path: Path) -> None:
     database = await _database()
     store = SimulatedStore(database)

@@ -38,7 +38,12 @@ from keyhouse.coordinator.engine.start_quotes import StartQuotes
 from keyhouse.coordinator.engine.work_queue import WorkQueue
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
-from keyhouse.journal import OutcomeLostError, OutcomeUnknownError, StoreConflictError
+from keyhouse.journal import (
+    NotDurableError,
+    OutcomeLostError,
+    OutcomeUnknownError,
+    StoreConflictError,
+)
 from keyhouse.transparency.tree import Frontier
 
 REPORT_UNKNOWN_AFTER: Final = 10.0
@@ -78,8 +83,15 @@ class Commits:
         """Return the durable changes of ``batch``; answer the refused commands."""
         decided = self._decide(batch)
         try:
-            await self._commit(decided)
-        except StoreConflictError:
+            try:
+                await self._commit(decided)
+            except StoreConflictError:
+                decided = await self._commit_in_turn(decided)
+        except NotDurableError:
+            # A connection was lost. The next connection proves the change undone, so the engine
+            # decides it again, once, in place of an error for its client.
+            if not self._shares_store or _any_answered(decided):
+                raise
             decided = await self._commit_in_turn(decided)
         return decided.accepted
 
@@ -207,6 +219,12 @@ class Commits:
             await self._writer.public_log.put_objects(decided.objects)
             view = after.view()
             await self._writer.begin_epoch(state, view, dek=dek, notes=notes, leaves=leaves)
+
+
+def _any_answered(decided: DecidedBatch) -> bool:
+    """Return whether a caller already has an answer (an unknown outcome), or has gone."""
+    answers = (each.waiting.answer for each in decided.accepted)
+    return any(answer is not None and answer.done() for answer in answers)
 
 
 async def _settle(writer: JournalWriter, stopping: asyncio.Event) -> None:

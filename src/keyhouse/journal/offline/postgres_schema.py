@@ -1,18 +1,14 @@
 """Creates the schema of a new database, for people."""
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal.store.postgres_connection import (
-    Connection,
-    ConnectionDroppedError,
-    first_prepared,
-)
+from keyhouse.journal.store.postgres_connection import ConnectionDroppedError, first_prepared
 from keyhouse.journal.store.protocol import StoreUnreadableError
 
 
 async def create_schema(url: Secret) -> None:
     """Create the schema in a database without it. Raises ``StoreUnreadableError``."""
 
-    async def prepare(_: Connection) -> None:
+    async def prepare(*_: object) -> None:
         pass
 
     connection = await first_prepared(url, prepare)

@@ -15,7 +15,8 @@ The decisions 0034, 0037 and 0059 have the reasons.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 from keyhouse.base.log import log
@@ -28,7 +29,7 @@ from keyhouse.journal.store.postgres_connection import (
     require_standbys,
     unreadable,
 )
-from keyhouse.journal.store.postgres_turns import KEY, Turns
+from keyhouse.journal.store.postgres_turns import KEY, LOCK, Turns
 from keyhouse.journal.store.protocol import (
     CHAIN_SIZE,
     NOTHING,
@@ -85,17 +86,25 @@ _MOVE_HEAD = f"""
 UPDATE keyhouse.head SET epoch = $2, sequence = $3, chain = $4
 WHERE store_id = $1 RETURNING pg_notify('{_CHANNEL}', '')"""  # noqa: S608
 # One statement reads one snapshot: start, records and head belong together.
-_READ = """
+_FOUND = """
 SELECT h.epoch, h.sequence, h.chain, h.ended, e.epoch, e.first, e.previous, e.key_check,
-  r.sequence, r.header, r.nonce, r.ciphertext
+  r.sequence, r.header, r.nonce, r.ciphertext, h.fence
 FROM keyhouse.head h LEFT JOIN keyhouse.epoch e ON e.store_id = h.store_id
 LEFT JOIN LATERAL (
   SELECT *, sum(octet_length(ciphertext)) OVER (ORDER BY sequence) AS size FROM (
     SELECT sequence, header, nonce, ciphertext FROM keyhouse.record
     WHERE store_id = $1 AND sequence > $2 ORDER BY sequence LIMIT 1000) AS next
 ) AS r ON r.size - octet_length(r.ciphertext) < 4194304
-WHERE h.store_id = $1 ORDER BY r.sequence"""
-_READ_COLUMNS = 12
+WHERE h.store_id = $1"""
+_READ = f"{_FOUND} ORDER BY 9"
+_READ_COLUMNS = 13
+# For ``Turns``: the same prepared statement either waits for the lock and returns one row, or
+# reads.
+_READ_IN_TURN = f"""
+SELECT NULL::bigint, NULL::bigint, NULL::bytea, {LOCK}::text, NULL::bigint, NULL::bigint,
+  NULL::bytea, NULL::bytea, NULL::bigint, NULL::bytea, NULL::bytea, NULL::bytea,
+  NULL::bigint WHERE $3
+UNION ALL ({_FOUND} AND NOT $3) ORDER BY 9"""
 # Compare the number of the newest records with the head, for at most a thousand records.
 _IS_WHOLE = """
 SELECT least(1000, h.sequence - e.first + 1) = (
@@ -130,7 +139,13 @@ class PostgresStore:
         self._closed = False
         self._checked = 0.0
         self.is_whole = True
-        self._turns = Turns(url)
+        self._turns = Turns(url, _READ_IN_TURN, _READ_COLUMNS)
+        self._read_to = 0  # sequence of the newest known record
+        self._wrote_on: Connection | None = None  # connection of the last write
+        # End of the store at the rise of the fence. Serves a single ``settle``.
+        self._fenced: tuple[Position | None] | None = None
+        self._read_on: Connection | None = None  # connection of the last read
+        self._renewing: set[asyncio.Task[None]] = set()
         self._in_turn = False  # True: the next write ignores turns of other writers
 
     @classmethod
@@ -157,22 +172,46 @@ class PostgresStore:
                 await self._turns.ended()
             if self._in_turn:
                 self._turns.writing()
+            self._wrote_on = connection
             with outcome_unknown():
                 rows = (*_columns(records), *place, connection.fence, self._in_turn)
                 done = await connection.execute(_APPEND, self._id, *rows)
                 if records and done == "INSERT 0 0":
-                    await self._learn_fence(connection)
-                    raise _conflict()
+                    raise _conflict()  # the next ``read`` learns the fence
                 _require(connection, done, f"INSERT 0 {len(records)}")
+        self._read_to = head.sequence
 
     async def read(self, after_seq: int) -> Batch:
         """Return up to 1,000 records, or about 4 MiB, after ``after_seq``."""
-        async with self._asking() as connection:
-            rows = await connection.fetch(_READ, self._id, after_seq, columns=_READ_COLUMNS)
-            batch = _batch(self._id, rows)
-            if batch.head is not None and not batch.records:
-                await self._check_tail(connection)
+        batch = self._read_in_turn(after_seq)
+        if batch is None:
+            async with self._asking() as connection:
+                rows = await connection.fetch(_READ, self._id, after_seq, columns=_READ_COLUMNS)
+                self._learn_fence(rows)
+                batch = _batch(self._id, rows)
+                if batch.head is not None and not batch.records and not self._in_turn:
+                    await self._check_tail(connection)
+        self._read_to = batch.records[-1].sequence if batch.records else after_seq
         return batch
+
+    def _read_in_turn(self, after_seq: int) -> Batch | None:
+        """Return the records that the turn's statement read, or None if there are none or older
+        ones.
+
+        A later read may have returned newer records. Then this batch would look like a rollback.
+        """
+        rows = self._turns.take_rows() or []
+        self._learn_fence(rows)
+        batch = _batch(self._id, rows)
+        if batch.start is None or batch.head is None:
+            return None
+        end = batch.head.sequence
+        first = batch.records[0].sequence if batch.records else end + 1
+        last = batch.records[-1].sequence if batch.records else end
+        if not first - 1 <= after_seq <= last or (after_seq == last != end):
+            return None
+        later = tuple(each for each in batch.records if each.sequence > after_seq)
+        return Batch(batch.start, later, batch.head)
 
     async def head(self) -> Position | None:
         """Return the end of the store.
@@ -199,32 +238,39 @@ class PostgresStore:
         The bytes of older records stay in dead rows, in the write-ahead log and on standbys until
         PostgreSQL removes them.
         """
+        self._turns.take_rows()
         async with self._writing:
             connection = await self._for_writing()
+            self._wrote_on = connection
             with outcome_unknown():
                 if await self._lock_head(connection) != expected:
                     await connection.execute("ROLLBACK")
                     raise _conflict()
                 try:
                     await self._put_beside(connection, beside)
-                    await self._replace(connection, start, beside, iter(records))
+                    place = await self._replace(connection, start, beside, iter(records))
                 except ConnectionDroppedError:
                     raise
                 except BaseException:
                     connection.drop()  # The server rolls back.
                     raise
                 _require(connection, await connection.execute("COMMIT"), "COMMIT")
-        self.is_whole = True
+        self.is_whole, self._read_to = True, place.sequence
 
     async def settle(self) -> Position | None:
-        """Return the end of the store, read on a new connection with a new fence.
+        """Return the end of the store, read on a connection that is newer than the last write.
 
-        The new fence stops all writes of the connection before.
+        The fence of this connection stops all writes of the earlier connections. So the end at the
+        rise of the fence decides whether a write has happened.
         """
+        self._turns.take_rows()  # rows from before the write
         async with self._writing:
-            if self._writer is not None:
+            if self._writer is not None and self._writer is self._wrote_on:
                 self._writer.drop()
             connection = await self._for_writing()
+            fenced, self._fenced = self._fenced, None
+            if fenced is not None:
+                return fenced[0]
             with unreadable():
                 return self._head(
                     connection, await connection.fetch(_HEAD, self._id, columns=_HEAD_COLUMNS)
@@ -233,7 +279,7 @@ class PostgresStore:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Return a context in which other writers of this version wait, as ``Turns``."""
-        self._in_turn = await self._turns.begin()
+        self._in_turn = await self._turns.begin(self._id, self._read_to)
         try:
             yield
         finally:
@@ -251,6 +297,9 @@ class PostgresStore:
         self._closed = True
         if self._ticking is not None:
             self._ticking.cancel()
+        for task in [*self._renewing]:
+            task.cancel()
+            await asyncio.wait([task])
         await self._turns.close()
         for connection in (self._writer, self._reader):
             if connection is not None:
@@ -287,13 +336,43 @@ class PostgresStore:
             self._writer = await self._connected(self._raise_fence)
         return self._writer
 
+    async def _for_reading(self) -> Connection:
+        if self._reader is None or self._reader.closed:
+            self._reader = await self._connected(self._listen)
+        return self._reader
+
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[Connection]:
         async with self._reading:
             with unreadable():
-                if self._reader is None or self._reader.closed:
-                    self._reader = await self._connected(self._listen)
-                yield self._reader
+                self._read_on = await self._for_reading()
+                yield self._read_on
+
+    def _lost(self, connection: Connection) -> None:
+        """Renew ``connection`` at once, if it was lost while unused.
+
+        A server that ends connections usually ends all of them. A write first needs a view, so it
+        would wait for two new connections in turn. A connection that was never used is not renewed:
+        the server might end each new connection.
+        """
+        if self._closed:
+            return
+        if connection is self._writer is self._wrote_on and not self._writing.locked():
+            self._renew(self._writing, self._for_writing)
+        elif connection is self._reader is self._read_on and not self._reading.locked():
+            self._renew(self._reading, self._for_reading)
+
+    def _renew(
+        self, lock: asyncio.Lock, connect_again: Callable[[], Awaitable[Connection]]
+    ) -> None:
+        async def renew() -> None:
+            with suppress(StoreUnreadableError, StoreDamagedError, SupersededError):
+                async with lock:
+                    await connect_again()
+
+        task = asyncio.create_task(renew())
+        self._renewing.add(task)
+        task.add_done_callback(self._renewing.discard)
 
     async def _listen(self, connection: Connection) -> None:
         await connection.listen(_CHANNEL, self._heard)
@@ -314,20 +393,23 @@ class PostgresStore:
             if other is not None and other.server != connection.server:
                 other.drop()
         self._turns.stay_at(connection.server)
+        connection.when_lost(partial(self._lost, connection))
         return connection
 
     async def _raise_fence(self, connection: Connection) -> None:
         rows = await connection.fetch(_FENCE, self._id, columns=_HEAD_COLUMNS)
-        _, connection.fence = self._head(connection, rows)
+        position, connection.fence = self._head(connection, rows)
+        self._fenced = (position,)
 
-    async def _learn_fence(self, connection: Connection) -> None:
-        """Read the fence that another writer's connection has raised.
+    def _learn_fence(self, rows: list[tuple[Any, ...]]) -> None:
+        """Learn the fence from a row of ``_READ``: the connection of another writer may have raised
+        it.
 
-        Statements of earlier connections of this writer name a lower fence: this connection raised
-        the fence after them.
+        Statements of earlier connections name a lower fence than the fence of this connection. A
+        row from before the last rise has a lower fence, too, so the maximum counts.
         """
-        rows = await connection.fetch(_HEAD, self._id, columns=_HEAD_COLUMNS)
-        _, connection.fence = self._head(connection, rows)
+        if self._writer is not None and rows and isinstance(rows[0][-1], int):
+            self._writer.fence = max(self._writer.fence, rows[0][-1])
 
     async def _lock_head(self, connection: Connection) -> Position | None:
         """Lock the head row until the transaction ends, and return the end of the store."""
@@ -363,8 +445,8 @@ class PostgresStore:
         start: EpochStart,
         beside: Beside,
         records: Iterator[Sealed],
-    ) -> None:
-        """Replace the journal's own rows, for ``begin_epoch``."""
+    ) -> Position:
+        """Replace the journal's own rows, for ``begin_epoch``. Return the place after them."""
         for table in ("epoch", "record"):
             await connection.execute(
                 f"DELETE FROM keyhouse.{table} WHERE store_id = $1",  # noqa: S608 - constants
@@ -381,6 +463,7 @@ class PostgresStore:
             _require(connection, done, f"INSERT 0 {len(piece)}")
         end = (self._id, place.epoch, place.sequence, place.chain)
         _require(connection, await connection.execute(_MOVE_HEAD, *end), "UPDATE 1")
+        return place
 
     async def _put_beside(self, connection: Connection, beside: Beside) -> None:
         for machine, raw in beside.sealed:
@@ -442,7 +525,7 @@ def _batch(store_id: bytes, rows: list[tuple[Any, ...]]) -> Batch:
     head = _position(*place)
     described = rows[0][4:8]
     if head is None:
-        if any(value is not None for row in rows for value in row[4:]):
+        if any(value is not None for row in rows for value in row[4:12]):
             raise _damaged()
         return Batch(None, ())
     if not _has_types(described, int, int, bytes, bytes):
@@ -451,7 +534,7 @@ def _batch(store_id: bytes, rows: list[tuple[Any, ...]]) -> Batch:
     if min(epoch, first) <= 0 or (len(previous), len(check)) != (CHAIN_SIZE, 32):
         raise _damaged()
     # The outer join returns one row without a record if no record matches.
-    found = [row[8:] for row in rows if row[8:] != (None,) * 4]
+    found = [row[8:12] for row in rows if row[8:12] != (None,) * 4]
     if not all(_has_types(each, int, bytes, bytes, bytes) for each in found):
         raise _damaged()
     start = EpochStart(store_id, epoch, first, previous, check)

@@ -6,7 +6,7 @@ All answers of the server are untrusted. Its texts are never shown: they may quo
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal.store.postgres_address import Address, awaited
@@ -30,6 +30,10 @@ from keyhouse.journal.store.protocol import (
 T = TypeVar("T")
 
 ADVISORY = 0x6B657968  # "keyh": the first key of all advisory locks
+ACQUIRES, READS = (
+    True,
+    False,
+)  # values of the last parameter of a statement for ``Connection.locked``
 _LOCK_NOT_AVAILABLE = "55P03"
 
 # Seconds for a clean close.
@@ -61,10 +65,21 @@ _ALIVE = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "20s",
 }
-_SET = "SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS s(name, value)"
-_SHOW = (
-    "SELECT current_setting(name) FROM unnest($1::text[]) WITH ORDINALITY AS s(name, i) ORDER BY i"
+_EXPECTED = {**_SETTINGS, "fsync": "on"}
+# A statement without parameters takes one round trip. On a new connection, other statements take
+# two.
+_SET = "SELECT " + ", ".join(
+    f"set_config('{name}', '{value}', false)" for name, value in {**_SETTINGS, **_ALIVE}.items()
 )
+# A new connection often replaces a lost one, and a change waits for it. So one statement reads all
+# values for the checks.
+_INSPECT = f"""
+SELECT pg_backend_pid(), pg_postmaster_start_time()::text,
+  current_setting('synchronous_standby_names'),
+  ARRAY(SELECT current_setting(name) FROM unnest($1::text[]) WITH ORDINALITY AS s(name, i)
+    ORDER BY i),
+  ARRAY(SELECT line FROM ({FOUND}) AS found)"""  # noqa: S608 - constants
+_INSPECT_COLUMNS = 5
 
 
 class ConnectionDroppedError(Exception):
@@ -117,33 +132,32 @@ class Connection:
         """Return the tag of the command. Raises ``ConnectionDroppedError``."""
         return str(await self._guarded(self._raw.execute(statement, *values)))
 
-    async def lock(self, statement: str) -> bool:
-        """Begin a transaction by ``statement``; return True if it acquired its lock in time.
+    async def locked(self, statement: str, *values: object, columns: int) -> list[Any] | None:
+        """Run ``statement`` twice in one round trip. Return the rows of the second run.
 
-        False: the transaction has ended. Raises ``ConnectionDroppedError``.
+        The first run, with ``ACQUIRES``, waits for the lock and returns one row. The second run,
+        with ``READS``, has its own snapshot, so it sees all records that were committed during the
+        wait. Returns None without the lock, after the end of the transaction. Raises
+        ``ConnectionDroppedError``.
         """
 
-        async def attempt() -> bool:
+        async def attempt() -> list[Any] | None:
             try:
-                await self._raw.execute(statement)
+                runs = [(*values, ACQUIRES), (*values, READS)]
+                found: list[Any] = await self._raw.fetchmany(statement, runs)
             except Exception as error:
                 if sqlstate_of(error) != _LOCK_NOT_AVAILABLE:
                     raise
                 await self._raw.execute("ROLLBACK")
-                return False
-            return True
+                return None
+            return found
 
-        return await self._guarded(attempt())
+        found = await self._guarded(attempt())
+        return None if found is None else self._tuples(found, columns)[1:]
 
     async def fetch(self, statement: str, *values: object, columns: int) -> list[tuple[Any, ...]]:
         """Return the rows, each with ``columns`` values. Raises ``ConnectionDroppedError``."""
-        found = await self._guarded(self._raw.fetch(statement, *values))
-        rows = [tuple(row) for row in found]
-        # Only a faulty or hostile server returns another number of columns.
-        if any(len(row) != columns for row in rows):
-            self.drop()
-            raise ConnectionDroppedError
-        return rows
+        return self._tuples(await self._guarded(self._raw.fetch(statement, *values)), columns)
 
     async def value(self, statement: str, *values: object) -> Any:
         """Return the only value of the answer. Raises ``ConnectionDroppedError``."""
@@ -176,6 +190,10 @@ class Connection:
         """Call ``heard`` with the process id of a notifier. Raises ``ConnectionDroppedError``."""
         await self._guarded(self._raw.add_listener(channel, lambda _, pid, *__: heard(pid)))
 
+    def when_lost(self, lost: Callable[[], None]) -> None:
+        """Call ``lost`` soon after the end of the connection, whatever the reason."""
+        self._raw.add_termination_listener(lambda _: lost())
+
     def drop(self) -> None:
         """Close at once. The server may still finish the running statement."""
         self._raw.terminate()
@@ -186,6 +204,13 @@ class Connection:
         with suppress(Exception):
             await self._raw.close(timeout=_CLOSING)
         self.drop()
+
+    def _tuples(self, found: list[Any], columns: int) -> list[tuple[Any, ...]]:
+        rows = [tuple(row) for row in found]
+        if any(len(row) != columns for row in rows):  # of a server that did something else
+            self.drop()
+            raise ConnectionDroppedError
+        return rows
 
     async def _guarded(self, call: Awaitable[T]) -> T:
         self._raw.intake.left = LARGEST_ANSWER
@@ -284,25 +309,38 @@ async def connect(url: Secret) -> Connection:
     ``StoreDamagedError``.
     """
 
-    async def prepare(connection: Connection) -> None:
-        require_standbys(connection.standbys, await connection.standby_names())
-        await _check_schema(connection)
+    async def prepare(connection: Connection, found: ServerState) -> None:
+        require_standbys(connection.standbys, found.standby_names)
+        _check_schema(found.schema)
         await connection.commit_something()
-        connection.server = str(await connection.value("SELECT pg_postmaster_start_time()::text"))
+        connection.server = found.started
 
     return await first_prepared(url, prepare)
 
 
+class ServerState(NamedTuple):
+    """The answer to ``_INSPECT``. ``schema`` has the lines of ``FOUND``."""
+
+    server_pid: object
+    started: str
+    standby_names: str
+    settings: list[object]
+    schema: list[object]
+
+
 async def first_prepared(
-    url: Secret, prepare: Callable[[Connection], Awaitable[None]]
+    url: Secret, prepare: Callable[[Connection, ServerState], Awaitable[None]]
 ) -> Connection:
-    """Return a connection to the first server that passes all checks, last those of ``prepare``."""
+    """Return a connection to the first server that passes all checks, finally those of ``prepare``."""
 
     async def prepared(raw: Raw, address: Address) -> Connection:
         connection = Connection(raw, address.standbys, url)
         try:
-            await _check_settings(connection)
-            await prepare(connection)
+            # A pooler would apply the settings to connections of other clients.
+            await connection.execute(f"{_SET} WHERE pg_backend_pid() = {connection.server_pid}")
+            found = await _inspected(connection)
+            _check_settings(connection, found)
+            await prepare(connection, found)
         except ConnectionDroppedError as error:
             raise _no_answer(error) from None
         except BaseException:
@@ -313,20 +351,26 @@ async def first_prepared(
     return await first_usable(url, prepared)
 
 
-async def _check_settings(connection: Connection) -> None:
-    """Make the settings, read them back, and refuse a pooler, which would lose them."""
-    if await connection.value("SELECT pg_backend_pid()") != connection.server_pid:
+async def _inspected(connection: Connection) -> ServerState:
+    rows = await connection.fetch(_INSPECT, list(_EXPECTED), columns=_INSPECT_COLUMNS)
+    row = rows[0] if len(rows) == 1 else ()
+    types = (object, str, str, list, list)
+    if len(row) != len(types) or not all(map(isinstance, row, types)):
+        connection.drop()
+        raise ConnectionDroppedError
+    return ServerState(*row)
+
+
+def _check_settings(connection: Connection, found: ServerState) -> None:
+    """Compare the settings with the wanted settings. Refuse a pooler, which would lose them."""
+    if found.server_pid != connection.server_pid:
         raise StoreUnreadableError(
             "a connection pooler such as PgBouncer is between Keyhouse and the database",
             hint="give the URL of the PostgreSQL server itself",
         )
-    expected = {**_SETTINGS, "fsync": "on"}
-    made = {**_SETTINGS, **_ALIVE}
-    await connection.execute(_SET, list(made), list(made.values()))
-    rows = await connection.fetch(_SHOW, list(expected), columns=1)
-    found = dict(zip(expected, rows, strict=False))
-    for name, value in expected.items():
-        if found.get(name) != (value,):
+    values = dict(zip(_EXPECTED, found.settings, strict=False))
+    for name, value in _EXPECTED.items():
+        if values.get(name) != value:
             raise StoreUnreadableError(
                 f"the database cannot be used safely: {name} is not {value}",
                 hint="set it in the configuration of the server",
@@ -345,8 +389,7 @@ def require_standbys(number: int, names: str) -> None:
         )
 
 
-async def _check_schema(connection: Connection) -> None:
-    found = [line for (line,) in await connection.fetch(FOUND, columns=1)]
+def _check_schema(found: list[object]) -> None:
     if not found:
         raise StoreDamagedError(
             "the database has no schema keyhouse",

@@ -98,6 +98,24 @@ _NO_ROUTE: Final = Reason("there is no way to it", "look at the network and at t
 _OTHER: Final = Reason("it cannot be used", "look at the log of the server")
 
 
+# Arrays that are parameters of statements, by the fixed identifiers of their types (pg_type.dat of
+# PostgreSQL). The library knows the elements only. It would ask the server for the arrays on each
+# new connection: six round trips more before the first write.
+_ARRAYS: Final = [
+    {
+        "oid": array,
+        "ns": "pg_catalog",
+        "name": name,
+        "elemtype": element,
+        "elemdelim": ",",
+        "range_subtype": None,
+        "attrtypoids": None,
+        "basetype": None,
+    }
+    for array, name, element in ((1001, "_bytea", 17), (1016, "_int8", 20))
+]
+
+
 class Raw(asyncpg.Connection):  # type: ignore[misc] # the library has no types
     """The library's connection; ``intake`` limits the bytes that it accepts."""
 
@@ -105,6 +123,7 @@ class Raw(asyncpg.Connection):  # type: ignore[misc] # the library has no types
 
     def __init__(self, protocol: Any, transport: asyncio.Transport, *rest: Any) -> None:
         super().__init__(protocol, transport, *rest)
+        self.get_settings().register_data_types(_ARRAYS)
         self.intake = _Intake(protocol, transport)
 
 

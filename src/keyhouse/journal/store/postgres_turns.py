@@ -4,27 +4,25 @@ Each write compares the end of the store. So a writer that takes long to prepare
 again and again. A turn is time in which the other writers wait. A turn is only a hint: the
 comparison decides, and a turn must never cost a writer more than a bounded wait.
 
-A turn is an advisory lock in a transaction without changes, on a connection for turns only. A
-writer without a turn requests the same lock, shared and without waiting. PostgreSQL ends a request
-for the lock, and an idle transaction, after ``LONGEST``. So a writer with a slow or failed network
-stops the store's writers for that long, once. The former design held a turn by a row lock. There, a
-turn stopped all writers for ten seconds: the time limit of an idle transaction.
+The statement that acquires the lock also reads the new records of other writers. So a turn lasts
+for one round trip: the answer and the write. Two round trips were too long for a writer 50 ms away,
+because any further delay exceeded the 250 ms before the write arrived.
 
-A distant writer needs a turn for several round trips. To leave most of the time to near writers, a
-distant writer rests after a turn for ``REST`` times the length of the turn. It ends the turn when
-it sends the write. To end the turn after the answer would hold the lock for another round trip. The
-decision 0059 has the rejected designs.
+A distant writer holds its turn for longer. To leave most of the time to near writers, a distant
+writer has no other turn until ``REST`` times as long has passed. It also ends its turn when it
+sends its write, because the answer would come too late.
 """
 
 import asyncio
 from contextlib import suppress
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal.store.postgres_connection import (
     ADVISORY,
+    READS,
     Connection,
     ConnectionDroppedError,
     connect,
@@ -32,16 +30,16 @@ from keyhouse.journal.store.postgres_connection import (
 from keyhouse.journal.store.protocol import StoreDamagedError, StoreUnreadableError
 
 LONGEST: Final = 0.25
-"""The most seconds that a writer waits for a turn, and that its turn may be idle."""
+"""Largest number of seconds that a writer waits for a turn, and that a turn may be idle."""
 
 SILENT: Final = 1.0
-"""The most seconds that a writer waits for the server to grant or refuse a turn."""
+"""Largest number of seconds that a writer waits for the server to grant or refuse a turn."""
 
 DISTANT: Final = 0.025
-"""Seconds of a round trip above which a writer is distant."""
+"""A writer with longer round trips (in seconds) is distant."""
 
-REST: Final = 8
-"""The rest of a distant writer, in lengths of its turn: other writers keep 8 of 9 parts."""
+REST: Final = 6
+"""Pause of a distant writer, in lengths of its last turn. Near writers keep 6 of 7 parts."""
 
 KEY: Final = (ADVISORY, crc32(b"turn") - 2**31)
 """The advisory lock.
@@ -54,14 +52,23 @@ _MILLISECONDS = int(LONGEST * 1000)
 _LIMITS = (
     f"SET lock_timeout = {_MILLISECONDS}; SET idle_in_transaction_session_timeout = {_MILLISECONDS}"
 )
-_BEGIN = "BEGIN; SELECT pg_advisory_xact_lock({}, {})".format(*KEY)
+LOCK: Final = "pg_advisory_xact_lock({}, {})".format(*KEY)
+"""The call that waits for the lock. The end of the transaction releases the lock."""
 
 
 class Turns:
-    """The turns of one writer, one at a time."""
+    """The turns of one writer, one at a time.
 
-    def __init__(self, url: Secret) -> None:
+    ``statement`` has ``columns`` columns. Its last parameter decides whether the statement runs
+    ``LOCK``, with one row, or reads records.
+    """
+
+    def __init__(self, url: Secret, statement: str, columns: int) -> None:
         self._url = url
+        self._statement = statement
+        self._columns = columns
+        self._values: tuple[object, ...] = ()
+        self._rows: list[tuple[Any, ...]] | None = None
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -70,15 +77,15 @@ class Turns:
         self._began = 0.0
         self._closed = False
 
-    async def begin(self) -> bool:
-        """Return True if the next write may ignore turns of other writers.
+    async def begin(self, *values: object) -> bool:
+        """Return whether the next write ignores the turns of other writers, after ``LONGEST`` at
+        most.
 
-        Wait ``LONGEST`` at most, or ``SILENT`` if the server does not answer.
-
-        True: the writer has a turn, or the wait for a turn was in vain, or there is no connection
-        for turns yet. False: the writer is distant and rests.
+        This holds in a turn and after a wait without success. A resting writer yields to turns.
+        ``values`` are the other parameters of the statement.
         """
         await self.ended()
+        self._values = values
         if perf_counter() < self._resting_until:
             return False
         connection = self._connection
@@ -87,33 +94,54 @@ class Turns:
             return True
         try:
             async with asyncio.timeout(SILENT):
-                locked = await connection.lock(_BEGIN)
+                began = perf_counter()
+                await connection.execute("BEGIN")
+                self._measured(began)
+                self._rows = await connection.locked(
+                    self._statement, *values, columns=self._columns
+                )
         except (ConnectionDroppedError, TimeoutError):
+            self._connect()
             return True
-        self._began = perf_counter() if locked else 0.0
+        self._began = perf_counter() if self._rows is not None else 0.0
         return True
 
+    def take_rows(self) -> list[tuple[Any, ...]] | None:
+        """Return the rows of the turn's statement, once; None if there are none.
+
+        The rows are outdated after the turn's write, and after the connection was dropped.
+        """
+        rows, self._rows = self._rows, None
+        connection = self._connection
+        return rows if connection is not None and not connection.closed else None
+
     def writing(self) -> None:
-        """Record that the write of this turn is sent now. A distant writer then ends its turn."""
+        """Note that the write of this turn is sent now."""
+        self._rows = None
         if self._distant:
             self.end()
 
     def end(self) -> None:
-        """End the turn, if there is one, in a task."""
+        """End the turn in the background, if there is a turn."""
+        self._rows = None
         if self._began and self._connection is not None:
             held, self._began = perf_counter() - self._began, 0.0
             self._ending = asyncio.create_task(self._end(self._connection, held))
 
     async def ended(self) -> None:
-        """Return after the last turn has ended."""
+        """Return after the end of the last turn."""
         if self._ending is not None:
             await asyncio.wait([self._ending])
             self._ending = None
 
     def stay_at(self, server: str) -> None:
-        """Drop a connection that leads to a different server than ``server``."""
-        if self._connection is not None and self._connection.server != server:
+        """Replace a connection that was lost, or that leads to another server than ``server``."""
+        if self._connection is None:
+            return
+        if self._connection.server != server:
             self._connection.drop()
+        if self._connection.closed:
+            self._connect()
 
     async def close(self) -> None:
         """Close the connection."""
@@ -130,20 +158,20 @@ class Turns:
         try:
             async with asyncio.timeout(LONGEST):
                 await connection.execute("COMMIT")
-        # The server has ended the turn, or ends it soon.
+        # The server has ended the turn, or will end it soon.
         except (ConnectionDroppedError, TimeoutError):
             connection.drop()
-        self._measured(began)
+            self._connect()
         if self._distant:
             now = perf_counter()
             self._resting_until = now + REST * (held + now - began)
 
     def _measured(self, began: float) -> None:
-        """Measure a round trip that began at ``began``."""
+        """Measure the round trip that began at ``began``."""
         self._distant = perf_counter() - began > DISTANT
 
     def _connect(self) -> None:
-        """Connect in a task. Until the connection exists, writes need no turn."""
+        """Connect in a task. Writes need no turn until the connection exists."""
         if not self._closed and (self._connecting is None or self._connecting.done()):
             self._connecting = asyncio.create_task(self._connected())
 
@@ -151,6 +179,9 @@ class Turns:
         with suppress(StoreUnreadableError, StoreDamagedError, ConnectionDroppedError):
             connection = await connect(self._url)
             try:
+                # The first run prepares the statement.
+                values = (*self._values, READS)
+                await connection.fetch(self._statement, *values, columns=self._columns)
                 began = perf_counter()
                 await connection.execute(_LIMITS)
                 self._measured(began)
