@@ -195,8 +195,7 @@ class PostgresStore:
         return batch
 
     def _read_in_turn(self, after_seq: int) -> Batch | None:
-        """Return the records that the turn's statement read, or None if there are none or older
-        ones.
+        """Return the records that the turn's statement read, or None if they are missing or old.
 
         A later read may have returned newer records. Then this batch would look like a rollback.
         """
@@ -402,8 +401,7 @@ class PostgresStore:
         self._fenced = (position,)
 
     def _learn_fence(self, rows: list[tuple[Any, ...]]) -> None:
-        """Learn the fence from a row of ``_READ``: the connection of another writer may have raised
-        it.
+        """Learn the fence from a row of ``_READ``. Another writer's connection may have raised it.
 
         Statements of earlier connections name a lower fence than the fence of this connection. A
         row from before the last rise has a lower fence, too, so the maximum counts.

@@ -33,7 +33,7 @@ ADVISORY = 0x6B657968  # "keyh": the first key of all advisory locks
 ACQUIRES, READS = (
     True,
     False,
-)  # values of the last parameter of a statement for ``Connection.locked``
+)  # last parameter of a statement for ``Connection.locked``
 _LOCK_NOT_AVAILABLE = "55P03"
 
 # Seconds for a clean close.
@@ -331,7 +331,7 @@ class ServerState(NamedTuple):
 async def first_prepared(
     url: Secret, prepare: Callable[[Connection, ServerState], Awaitable[None]]
 ) -> Connection:
-    """Return a connection to the first server that passes all checks, finally those of ``prepare``."""
+    """Return a connection to the first server that passes all checks, and ``prepare``."""
 
     async def prepared(raw: Raw, address: Address) -> Connection:
         connection = Connection(raw, address.standbys, url)

@@ -78,8 +78,7 @@ class Turns:
         self._closed = False
 
     async def begin(self, *values: object) -> bool:
-        """Return whether the next write ignores the turns of other writers, after ``LONGEST`` at
-        most.
+        """Return whether the next write ignores turns of other writers, after ``LONGEST`` at most.
 
         This holds in a turn and after a wait without success. A resting writer yields to turns.
         ``values`` are the other parameters of the statement.
