@@ -44,7 +44,7 @@ def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) ->
 
     The error names the first failed check in this order: TCB status, advisories, report data (the
     32 bytes of ``quote_binding``), the kind of environment, debug, unique id, signer id, product
-    id, security version. For a confidential VM, its fields follow in their order. SEV-SNP has no
+    id, security version. For a confidential VM, its fields follow in their order. AMD has no
     TCB status; ``MinimumTCB`` replaces it. Sources: wire reference, "Attestation configuration
     file"; manifest format, "TCB status and advisories".
     """

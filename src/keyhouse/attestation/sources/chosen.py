@@ -37,7 +37,7 @@ Raises ``UnavailableError`` if there is none, or ``QuoteRefusedError``.
 
 
 class AmdChecks(msgspec.Struct, frozen=True):
-    """What verifies reports of SEV-SNP: AMD's roots, and their collateral now; None: none."""
+    """AMD's roots, and their collateral now; None: this coordinator has no collateral of AMD."""
 
     roots: Mapping[str, bytes] = {}
     collateral: Callable[[], AmdCollateral] | None = None
@@ -155,7 +155,7 @@ def _at_hand(
 
 
 def amd_checks(path: Path | None, data_dir: Path, platform: "Platform") -> AmdChecks:
-    """Return what verifies reports of SEV-SNP: files that are read for each of them.
+    """Return the roots and files that verify reports of AMD. The files are read for each report.
 
     Raises ``RefusedError`` if they cannot be used now.
     """

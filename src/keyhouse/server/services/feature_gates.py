@@ -113,7 +113,7 @@ class QuoteSigning:
         It is compared with no package. Source: Client API, "sign-quote".
 
         Raises:
-            QuoteRefusedError: it does not verify, or its vendor states no TCB status (SEV-SNP).
+            QuoteRefusedError: it does not verify, or its vendor states no TCB status.
             BadRequestError: its length is ambiguous.
             WrongPhaseError, ForbiddenError: not enabled, or not any more.
             UnavailableError: not now.

@@ -2,7 +2,7 @@
 
 An entry may be years old, so its quote is verified with the bundle that was stored beside it, at
 the time of the entry. Today's collateral says whether the platform was revoked since. Where no
-bundle was stored, as for SEV-SNP, today's collateral judges all of it.
+bundle was stored, as for AMD, today's collateral judges all of it.
 """
 
 import asyncio

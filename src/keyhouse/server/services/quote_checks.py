@@ -80,7 +80,7 @@ class QuoteChecks:
     new it was so far; by default of this process alone. ``pace``: seconds that never stand still;
     what
     ``now`` gives may stand still, while the host's clock is behind the journal. ``amd``: the roots
-    and collateral of SEV-SNP.
+    and collateral of AMD.
     """
 
     def __init__(
