@@ -1,10 +1,7 @@
 """Compares the identity that a client expects with the verified quote of a coordinator."""
 
-import binascii
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
-
-import msgspec
 
 from keyhouse.attestation.appraisal import accept_advisories, accept_status
 from keyhouse.attestation.errors import IdentityRefusedError, QuoteProblem, QuoteRefusedError
@@ -20,23 +17,6 @@ if TYPE_CHECKING:
 
 
 _VM = "confidential VM"
-
-
-def write_expected_identity(expected: ExpectedIdentity) -> bytes:
-    """Return an attestation configuration file, JSON, with the given fields only."""
-    fields: dict[str, object] = {
-        "UniqueID": expected.unique_id.hex(),
-        "SignerID": expected.signer_id.hex(),
-        "ProductID": expected.product_id,
-        "SecurityVersion": expected.security_version,
-        "Debug": expected.debug,
-        "AcceptedTCBStatuses": expected.accepted_tcb_statuses,
-        "AcceptedAdvisories": expected.accepted_advisories,
-        "Nonce": binascii.b2a_base64(expected.nonce, newline=False).decode(),
-        **{each.FIELD: each for each in expected.vms},
-    }
-    given = {name: value for name, value in fields.items() if value}
-    return msgspec.json.format(msgspec.json.encode(given), indent=2) + b"\n"
 
 
 def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) -> None:
