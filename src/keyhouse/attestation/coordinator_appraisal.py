@@ -1,7 +1,7 @@
 """Compares the identity that a client expects with the verified quote of a coordinator."""
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from keyhouse.attestation.appraisal import accept_advisories, accept_status
 from keyhouse.attestation.errors import IdentityRefusedError, QuoteProblem, QuoteRefusedError
@@ -11,10 +11,6 @@ from keyhouse.attestation.quote.binding import require_binding
 from keyhouse.attestation.quote.verdict import Verdict, tee_of
 from keyhouse.wire.kinds.identity import VmIdentity
 from keyhouse.wire.tcb_status import TcbStatus
-
-if TYPE_CHECKING:
-    pass
-
 
 _VM = "confidential VM"
 
