@@ -21,7 +21,7 @@ from keyhouse.attestation import (
     read_form,
 )
 from keyhouse.attestation.appraisal import PackageRefusedError, Rule, admit, mismatches
-from keyhouse.attestation.coordinator_appraisal import appraise, write_expected_identity
+from keyhouse.attestation.coordinator_appraisal import appraise
 from keyhouse.attestation.errors import reason_for
 from keyhouse.attestation.kinds.dcap.td import TdMeasurements
 from keyhouse.attestation.kinds.dcap.verify import read_claims
@@ -29,6 +29,7 @@ from keyhouse.attestation.kinds.table import read_report
 from keyhouse.views.measurements import bits_in_words
 from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse.wire.package import Package
+from keyhouse_simulation.attestation_file import write_expected_identity
 
 FIELDS = [*TdxIdentity.SIZES]
 MACHINE = msgspec.convert(TDX, TdxIdentity)

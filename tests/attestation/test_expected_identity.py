@@ -19,8 +19,9 @@ from keyhouse.attestation import (
     read_expected_identity,
     report_data,
 )
-from keyhouse.attestation.coordinator_appraisal import accept_tcb, appraise, write_expected_identity
+from keyhouse.attestation.coordinator_appraisal import accept_tcb, appraise
 from keyhouse.attestation.quote.verdict import Freshness
+from keyhouse_simulation.attestation_file import write_expected_identity
 
 ENCLAVE, SIGNER = b"\x11" * 32, b"\x22" * 32
 BINDING = quote_binding(b"root", b"nonce")

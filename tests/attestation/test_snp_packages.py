@@ -16,12 +16,13 @@ from keyhouse.attestation import (
     report_data,
 )
 from keyhouse.attestation.appraisal import PackageRefusedError, Rule, admit, mismatches
-from keyhouse.attestation.coordinator_appraisal import appraise, write_expected_identity
+from keyhouse.attestation.coordinator_appraisal import appraise
 from keyhouse.wire.kinds.identity import Difference
 from keyhouse.wire.kinds.snp import SnpIdentity
 from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse.wire.package import Package
 from keyhouse_simulation import SimulatedPlatform, make_machine
+from keyhouse_simulation.attestation_file import write_expected_identity
 from keyhouse_simulation.platform import utc_now
 
 MACHINE = SimulatedPlatform(make_machine(utc_now()))

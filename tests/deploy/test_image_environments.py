@@ -10,7 +10,7 @@ import pytest
 from support.distributions import ROOT
 from support.images.containerfile import carry_out
 from support.installed import build_wheels
-from support.trusted_code import Part, installed_libraries, listed, parts_below
+from support.pages.trusted_code import Part, installed_libraries, listed, parts_below
 
 pytestmark = pytest.mark.acceptance
 

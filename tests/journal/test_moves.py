@@ -15,7 +15,7 @@ from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
 from keyhouse.journal.journal import StoreEmptyError
 from keyhouse.journal.offline.backup import NotEmptyError
-from keyhouse.journal.offline.moving import DatabaseInUseError, move_in, move_out
+from keyhouse.journal.offline.moving import DatabaseInUseError, end_as_moved, move_in, move_out
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.postgres_database import PostgresDatabase
 from keyhouse.journal.store.protocol import Position, StoreLockedError, SupersededError
@@ -113,7 +113,7 @@ async def test_a_move_back_that_ended_early_is_repeated_to_the_same_directory_on
         (elsewhere / name).unlink()
     # It ends after the database has, and before the directory counts.
     key = hashlib.sha256((path / "sealed_key").read_bytes()).hexdigest()
-    await shared.end_as_moved(STORE_ID, moved.position, to=key)
+    await end_as_moved(shared, STORE_ID, moved.position, to=key)
     (elsewhere / "sealed_key").write_bytes(b"")
     with pytest.raises(StoreDamagedError):
         await move_out(shared, elsewhere, trusted)

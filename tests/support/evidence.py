@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from keyhouse.attestation import Measurements, read_expected_identity, write_collateral
-from keyhouse.attestation.coordinator_appraisal import write_expected_identity
 from keyhouse.attestation.quote.binding import head_report_data, start_report_data
 from keyhouse.authority import make_coordinator_keys, sign_log_key
 from keyhouse.evidence.bundle import MEDIA_TYPE, Evidence, Head, LogKey, write_evidence
@@ -30,6 +29,7 @@ from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import Policy
 from keyhouse.transparency.tree import Frontier, leaf_hash
 from keyhouse_simulation import SimulatedPlatform, make_machine
+from keyhouse_simulation.attestation_file import write_expected_identity
 from support.cosigner import Cosigner
 from support.samples.deployment import user
 from support.samples.updates import raise_version, together

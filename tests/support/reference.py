@@ -43,10 +43,10 @@ from keyhouse.server.metrics.names import METRICS
 from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.server.process.settings import SETTINGS
 from keyhouse.wire.plan import Effect
-from support import command_reference
-from support.effects import MEANINGS
 from support.openapi.document import openapi
-from support.trusted_code import section
+from support.pages import command_reference
+from support.pages.effects import MEANINGS
+from support.pages.trusted_code import section
 
 __all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed", "served_openapi"]
 

@@ -46,7 +46,6 @@ from keyhouse.attestation import (
     write_collateral,
 )
 from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
-from keyhouse.attestation.coordinator_appraisal import write_expected_identity
 from keyhouse.attestation.platforms.find import SIMULATED_AMD, SIMULATED_BUNDLES, SimulatedTcb
 from keyhouse.base.durable_files import replace_file, sync_directory, sync_file
 from keyhouse.base.errors import BrokenError, RefusedError
@@ -54,6 +53,7 @@ from keyhouse.base.openers import without_links
 from keyhouse.base.printable import os_reason
 from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse_simulation import amd_vendor
+from keyhouse_simulation.attestation_file import write_expected_identity
 from keyhouse_simulation.machine import Machine, make_machine, pem
 from keyhouse_simulation.parameters import COORDINATOR, Enclave, Parameters
 from keyhouse_simulation.platform import Clock, SimulatedPlatform, utc_now

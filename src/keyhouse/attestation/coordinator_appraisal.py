@@ -1,10 +1,7 @@
 """Compares the identity that a client expects with the verified quote of a coordinator."""
 
-import binascii
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from keyhouse.attestation.appraisal import accept_advisories, accept_status
 from keyhouse.attestation.errors import IdentityRefusedError, QuoteProblem, QuoteRefusedError
@@ -15,28 +12,7 @@ from keyhouse.attestation.quote.verdict import Verdict, tee_of
 from keyhouse.wire.kinds.identity import VmIdentity
 from keyhouse.wire.tcb_status import TcbStatus
 
-if TYPE_CHECKING:
-    pass
-
-
 _VM = "confidential VM"
-
-
-def write_expected_identity(expected: ExpectedIdentity) -> bytes:
-    """Return an attestation configuration file, JSON, with the given fields only."""
-    fields: dict[str, object] = {
-        "UniqueID": expected.unique_id.hex(),
-        "SignerID": expected.signer_id.hex(),
-        "ProductID": expected.product_id,
-        "SecurityVersion": expected.security_version,
-        "Debug": expected.debug,
-        "AcceptedTCBStatuses": expected.accepted_tcb_statuses,
-        "AcceptedAdvisories": expected.accepted_advisories,
-        "Nonce": binascii.b2a_base64(expected.nonce, newline=False).decode(),
-        **{each.FIELD: each for each in expected.vms},
-    }
-    given = {name: value for name, value in fields.items() if value}
-    return msgspec.json.format(msgspec.json.encode(given), indent=2) + b"\n"
 
 
 def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) -> None:
@@ -44,7 +20,7 @@ def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) ->
 
     The error names the first failed check in this order: TCB status, advisories, report data (the
     32 bytes of ``quote_binding``), the kind of environment, debug, unique id, signer id, product
-    id, security version. For a confidential VM, its fields follow in their order. SEV-SNP has no
+    id, security version. For a confidential VM, its fields follow in their order. AMD has no
     TCB status; ``MinimumTCB`` replaces it. Sources: wire reference, "Attestation configuration
     file"; manifest format, "TCB status and advisories".
     """

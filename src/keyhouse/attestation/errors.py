@@ -37,7 +37,7 @@ class QuoteProblem(StrEnum):
     TD_ATTRIBUTES = "td-attributes"  # attributes that weaken a confidential VM
     SERVICE_TD = "service-td"
     TDX_MODULE = "tdx-module"
-    GUEST_POLICY = "guest-policy"  # of SNP: the host could read the VM
+    GUEST_POLICY = "guest-policy"  # of AMD: the host could read the VM
     OTHER = "not-verified"
 
 

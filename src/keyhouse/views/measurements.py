@@ -9,7 +9,7 @@ from keyhouse.wire.kinds.identity import VmIdentity
 
 
 def rows_of_vm(identity: VmIdentity) -> dict[str, str]:
-    """Return each given field. A field of bits has the names of its bits beside it."""
+    """Return each given field. Bits are followed by their names."""
     values: dict[str, str] = {
         field: ", ".join(f"{name} {version}" for name, version in value.items())
         if isinstance(value, dict)

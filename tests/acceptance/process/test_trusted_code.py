@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.distributions import ROOT
 from support.installed import build_wheels, install, packages
-from support.trusted_code import PROGRAMS, listed, parts_below
+from support.pages.trusted_code import PROGRAMS, listed, parts_below
 
 pytestmark = pytest.mark.acceptance
 

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from keyhouse.attestation import ExpectedIdentity
-from keyhouse.attestation.coordinator_appraisal import write_expected_identity
 from keyhouse.attestation.origin.rule import AcceptedCode, OriginRule
 from keyhouse.base.process.flags import SettingRefusedError
 from keyhouse.server.process.replicas import measured_settings
 from keyhouse.server.process.settings import read_settings
 from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse_simulation import open_platform
+from keyhouse_simulation.attestation_file import write_expected_identity
 
 TD_IDENTITY = TdxIdentity(mrtd="ab" * 48)
 UNIQUE = "ab" * 32

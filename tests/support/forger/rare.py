@@ -11,7 +11,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from keyhouse.attestation import TcbStatus
-from keyhouse.attestation.coordinator_appraisal import write_expected_identity
 from keyhouse.evidence.bundle import Entry, Evidence, Hidden
 from keyhouse.evidence.gaps import Gap
 from keyhouse.transparency.keys import ED25519, VerifierKey
@@ -19,6 +18,7 @@ from keyhouse.transparency.leaf import name_in_leaf, object_name
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tree import Frontier, leaf_hash
 from keyhouse_simulation import COORDINATOR, Parameters, TcbInfo
+from keyhouse_simulation.attestation_file import write_expected_identity
 from support.evidence import BEGUN, Maker, Said
 from support.forger.draft import Draft, cosigned
 from support.forger.honest import Coordinator, manifest_like

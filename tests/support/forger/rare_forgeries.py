@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from msgspec.structs import replace
 
 from keyhouse.attestation import TcbStatus
-from keyhouse.attestation.coordinator_appraisal import write_expected_identity
 from keyhouse.transparency.keys import ED25519, VerifierKey
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tree import Frontier
 from keyhouse_simulation import Parameters, TcbInfo
+from keyhouse_simulation.attestation_file import write_expected_identity
 from support.cosigner import Cosigner
 from support.evidence import Maker
 from support.forger.draft import Draft, cosigned

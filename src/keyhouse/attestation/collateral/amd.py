@@ -1,4 +1,4 @@
-"""The collateral for reports of SEV-SNP, in the files of AMD's key distribution service.
+"""The collateral for reports of AMD, in the files of AMD's key distribution service.
 
 For each line of processors, this is the revocation list, and certificates that hosts do not send
 with reports: the intermediate authority (ASK, or ASVK for VLEK) and the certificates of keys (VCEK,

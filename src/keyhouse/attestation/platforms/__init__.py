@@ -1,1 +1,1 @@
-"""The platforms: SGX under Gramine, TDX, SEV-SNP, and a simulation."""
+"""The platforms: SGX under Gramine, confidential VMs, and a simulation."""

@@ -37,7 +37,7 @@ Raises ``UnavailableError`` if there is none, or ``QuoteRefusedError``.
 
 
 class AmdChecks(msgspec.Struct, frozen=True):
-    """The roots and the collateral for reports of SEV-SNP. Without collateral: None."""
+    """The roots and the collateral for reports of AMD. Without collateral: None."""
 
     roots: Mapping[str, bytes] = {}
     collateral: Callable[[], AmdCollateral] | None = None
@@ -46,7 +46,7 @@ class AmdChecks(msgspec.Struct, frozen=True):
         """Return the collateral. Raises ``CollateralUnavailableError``."""
         if self.collateral is None:
             raise CollateralUnavailableError(
-                "this coordinator has no collateral of AMD to verify reports of SEV-SNP with",
+                "this coordinator has no collateral of AMD to verify reports of AMD with",
                 hint="its operator has to start it with --amd-collateral PATH",
             )
         try:
@@ -155,7 +155,7 @@ def _at_hand(
 
 
 def amd_checks(path: Path | None, data_dir: Path, platform: "Platform") -> AmdChecks:
-    """Return the checks for reports of SEV-SNP. They read the files for each report.
+    """Return the checks for reports of AMD. They read the files for each report.
 
     Raises ``RefusedError`` if a file is unusable now.
     """

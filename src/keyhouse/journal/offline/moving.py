@@ -45,6 +45,7 @@ from keyhouse.journal.offline.backup import NotEmptyError, Verify, make_backup_o
 from keyhouse.journal.offline.inspect import see_journal
 from keyhouse.journal.offline.shared_log_parts import copy_log_in, copy_log_out
 from keyhouse.journal.store.postgres import PostgresStore
+from keyhouse.journal.store.postgres_connection import outcome_unknown
 from keyhouse.journal.store.postgres_database import PostgresDatabase
 from keyhouse.journal.store.protocol import (
     Beside,
@@ -152,7 +153,7 @@ async def move_out(database: PostgresDatabase, path: Path, verify: Verify) -> by
         key = await off_loop(_only_key, path, disk)
         to = hashlib.sha256(key).hexdigest()
         store_id = sealing.parse(key).store_id
-        await database.resume_move(store_id, to=to)
+        await resume_move(database, store_id, to=to)
         if await database.others_present():
             raise StoreLockedError(
                 "a coordinator serves the database", hint="stop all that serve it first"
@@ -266,7 +267,7 @@ async def _fill(place: Path, disk: Disk, whole: Whole, index: bytes) -> None:
 
 async def _end(database: PostgresDatabase, whole: Whole, to: str) -> None:
     try:
-        await database.end_as_moved(whole.start.store_id, whole.head, to=to)
+        await end_as_moved(database, whole.start.store_id, whole.head, to=to)
     except StoreConflictError:
         raise StoreLockedError(
             "a coordinator wrote to the database during the move",
@@ -359,3 +360,32 @@ def _restore_key(path: Path, disk: Disk, archive: str) -> None:
     raw = disk.read(path / ARCHIVE / archive / SEALED_KEY, limit=FILE_LIMIT)
     if raw is not None:
         disk.write(path / SEALED_KEY, raw)
+
+
+_END = """
+UPDATE keyhouse.head SET ended = $5
+WHERE store_id = $1 AND epoch = $2 AND sequence = $3 AND chain = $4 AND ended = ''
+RETURNING pg_notify('keyhouse', '')"""
+_RESUME = "UPDATE keyhouse.head SET ended = '' WHERE store_id = $1 AND ended = $2"
+
+
+async def end_as_moved(
+    database: PostgresDatabase, store_id: bytes, at: Position, *, to: str
+) -> None:
+    """End the store at the place ``at``. Its records move ``to`` another place.
+
+    Raises ``StoreConflictError`` if the store ends elsewhere, or ``OutcomeUnknownError``.
+    """
+    async with database.asking() as connection:
+        with outcome_unknown():
+            done = await connection.execute(
+                _END, store_id, at.epoch, at.sequence, at.chain, f"moved to {to}"
+            )
+    if done != "UPDATE 1":
+        raise StoreConflictError("the database does not end where it was read to")
+
+
+async def resume_move(database: PostgresDatabase, store_id: bytes, *, to: str) -> None:
+    """Let the store be read again if the store has ended as moved ``to`` the place."""
+    async with database.asking() as connection:
+        await connection.execute(_RESUME, store_id, f"moved to {to}")

@@ -21,7 +21,6 @@ from keyhouse.journal.store.postgres_connection import (
 from keyhouse.journal.store.protocol import (
     STORE_ID_SIZE,
     Note,
-    Position,
     StoreConflictError,
     StoreDamagedError,
 )
@@ -43,11 +42,6 @@ _FIRST = "INSERT INTO keyhouse.current VALUES (true, $1) ON CONFLICT DO NOTHING"
 _NEXT = """
 WITH moved AS (UPDATE keyhouse.current SET store_id = $1 WHERE store_id = $2 RETURNING store_id)
 UPDATE keyhouse.head h SET ended = 'archived' FROM moved WHERE h.store_id = $2"""
-_END = """
-UPDATE keyhouse.head SET ended = $5
-WHERE store_id = $1 AND epoch = $2 AND sequence = $3 AND chain = $4 AND ended = ''
-RETURNING pg_notify('keyhouse', '')"""
-_RESUME = "UPDATE keyhouse.head SET ended = '' WHERE store_id = $1 AND ended = $2"
 _INDEX = """
 SELECT recovery_index FROM keyhouse.epoch
 WHERE store_id = $1 AND epoch = $2 AND octet_length(recovery_index) <= 16777216"""
@@ -116,7 +110,7 @@ class PostgresDatabase:
 
         Raises ``StoreConflictError`` if another store is served, or ``OutcomeUnknownError``.
         """
-        async with self._asking() as connection:
+        async with self.asking() as connection:
             with outcome_unknown():
                 if before is None:
                     done = await connection.execute(_FIRST, store_id)
@@ -125,24 +119,6 @@ class PostgresDatabase:
         if done not in {"INSERT 0 1", "UPDATE 1"}:
             raise StoreConflictError("another coordinator has set a manifest first")
 
-    async def end_as_moved(self, store_id: bytes, at: Position, *, to: str) -> None:
-        """End the store at the place ``at``: its records move to ``to``.
-
-        Raises ``StoreConflictError`` if the store ends at another place, or
-        ``OutcomeUnknownError``.
-        """
-        async with self._asking() as connection:
-            with outcome_unknown():
-                done = await connection.execute(
-                    _END, store_id, at.epoch, at.sequence, at.chain, _moved(to)
-                )
-        if done != "UPDATE 1":
-            raise StoreConflictError("the database does not end where it was read to")
-
-    async def resume_move(self, store_id: bytes, *, to: str) -> None:
-        """Permit reads of the store again if it has ended as moved to ``to``."""
-        await self._execute(_RESUME, store_id, _moved(to))
-
     async def claim(self, word: str) -> bool:
         """Acquire the claim ``word``; return True if this replica holds the claim.
 
@@ -150,7 +126,7 @@ class PostgresDatabase:
         again. A claim is an advisory lock. It only keeps replicas from doing the same work at once.
         A change that must not happen twice compares the stored state.
         """
-        async with self._asking() as connection:
+        async with self.asking() as connection:
             if word in self._claimed:
                 await connection.execute("SELECT 1")
             else:
@@ -162,12 +138,12 @@ class PostgresDatabase:
 
     async def standbys(self) -> int:
         """Return the number of standbys that have a change before it is acknowledged."""
-        async with self._asking() as connection:
+        async with self.asking() as connection:
             return awaited(await connection.standby_names())
 
     async def show_presence(self) -> None:
         """Show to other replicas that this replica serves, while the connection lasts."""
-        async with self._asking() as connection:
+        async with self.asking() as connection:
             if _PRESENT not in self._claimed:
                 await connection.value(
                     "SELECT pg_advisory_lock_shared($1, $2)", ADVISORY, _PRESENT_KEY
@@ -244,25 +220,22 @@ class PostgresDatabase:
     async def _fetch(
         self, statement: str, *values: object, columns: int = 1
     ) -> list[tuple[Any, ...]]:
-        async with self._asking() as connection:
+        async with self.asking() as connection:
             return await connection.fetch(statement, *values, columns=columns)
 
     async def _execute(self, statement: str, *values: object) -> None:
-        async with self._asking() as connection:
+        async with self.asking() as connection:
             await connection.execute(statement, *values)
 
     @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[Connection]:
+    async def asking(self) -> AsyncIterator[Connection]:
+        """Yield the connection. Other callers wait."""
         async with self._turn:
             with unreadable():
                 if self._connection is None or self._connection.closed:
                     self._claimed.clear()
                     self._connection = await connect(self.url)
                 yield self._connection
-
-
-def _moved(to: str) -> str:
-    return f"moved to {to}"
 
 
 def _bytes(value: object, most: int, *, exactly: bool = False) -> bytes:

@@ -113,7 +113,7 @@ class QuoteSigning:
         The quote is not compared with packages. Source: Client API, "sign-quote".
 
         Raises:
-            QuoteRefusedError: the quote does not verify, or has no TCB status (SEV-SNP).
+            QuoteRefusedError: the quote does not verify, or has no TCB status.
             BadRequestError: the length of the quote is ambiguous.
             WrongPhaseError, ForbiddenError: signatures are not enabled, or not any more.
             UnavailableError: the checks are busy or have no collateral.
@@ -127,7 +127,7 @@ class QuoteSigning:
             raise QuoteRefusedError(
                 QuoteProblem.TCB_LEVEL,
                 "only quotes with a TCB status are signed, and the vendor of this one states none",
-                hint="verify reports of SEV-SNP where they are used",
+                hint="verify reports of AMD where they are used",
             )
         signature = await self._checks.in_turn(lambda: sign_quote_text(keys, quote, status))
         return Signed(status, signature, view)

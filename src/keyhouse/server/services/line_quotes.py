@@ -2,7 +2,7 @@
 
 An entry may be years old. So its quote is verified with the bundle beside the entry, at the time of
 the entry. Today's collateral shows whether the platform was revoked since then. An entry without a
-bundle, as with SEV-SNP, is judged by today's collateral alone.
+bundle, as with AMD, is judged by today's collateral alone.
 """
 
 import asyncio

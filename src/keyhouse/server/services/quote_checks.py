@@ -79,7 +79,7 @@ class QuoteChecks:
     ``collateral``: a single bundle, or a source for each kind of platform. ``memory``: the newest
     known collateral, by default of this process alone. ``pace``: a clock in seconds that never
     stands still. ``now`` may stand still while the host's clock is behind the journal. ``amd``: the
-    roots and collateral of SEV-SNP.
+    roots and collateral of AMD.
     """
 
     def __init__(

@@ -19,8 +19,7 @@ class NamedVm(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def vms(self) -> tuple[VmIdentity, ...]:
         """Every given confidential VM. More than one is refused by the check of the whole."""
-        found = (getattr(self, field.lower()) for field in VM_KINDS)
-        return tuple(each for each in found if each is not None)
+        return tuple(filter(None, (getattr(self, field.lower()) for field in VM_KINDS)))
 
     def vms_in_lower_case(self) -> dict[str, Any]:
         """Return every given confidential VM in lower case, by the name of its attribute."""

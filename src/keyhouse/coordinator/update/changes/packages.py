@@ -67,7 +67,7 @@ def _fields(name: str, before: Package, after: Package, *, raised: bool) -> Iter
 
 def _is_minimum(field: str) -> bool:
     """Return whether a quote with a higher value than ``field`` is admitted as well."""
-    return field == "SecurityVersion" or field.startswith("SNP.Minimum")
+    return field == "SecurityVersion" or ".Minimum" in field
 
 
 def _differing_fields(before: Struct, after: Struct) -> Iterator[Difference]:
