@@ -307,7 +307,7 @@ def test_a_check_notes_that_others_may_read_the_password_of_the_database(tmp_pat
         password.chmod(mode)
         _, found = check(tmp_path / "data", *arguments)
         texts = [each["text"] for each in found["findings"] if "password-file" in each["about"]]
-        assert [text.split(":")[0] for text in texts] == [f"the file mode is {mode:04o}"] * noted
+        assert [text.split(",")[0] for text in texts] == [f"the file mode is {mode:04o}"] * noted
 
 
 # --- the curve ---
