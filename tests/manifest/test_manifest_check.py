@@ -649,7 +649,7 @@ def test_more_template_actions_than_are_parsed_are_refused_by_name() -> None:
     files["/too/much"] = action * 1_000 + "."
     (problem,) = problems_of(json.dumps(document).encode())
     assert problem.at == 'Marbles.storage.Parameters.Files["/too/much"]'
-    assert problem.problem == "exceeds the 50000 actions of all templates together"
+    assert problem.problem == "exceeds the maximum of 50000 template actions in a manifest"
 
 
 # Properties

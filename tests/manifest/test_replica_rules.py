@@ -86,7 +86,7 @@ def test_a_difference_says_where_it_is() -> None:
             "Code[0].AcceptedAdvisories",
             "does not belong",
         ),
-        ({"AcceptedTCBStatuses": ["uptodate"]}, "AcceptedTCBStatuses[0]", "is no TCB status"),
+        ({"AcceptedTCBStatuses": ["uptodate"]}, "AcceptedTCBStatuses[0]", "is not a TCB status"),
         ({"Platforms": [PPID, PPID[:-1]]}, "Platforms[1]", "is not a platform's ID"),
         ({"Platforms": [PPID + "\n"]}, "Platforms[0]", "is not a platform's ID"),
         ({"Platforms": [""]}, "Platforms[0]", "is not a platform's ID"),

@@ -140,7 +140,7 @@ def _watch(trail: _Trail, manifest: Manifest, interval: int, *, as_json: bool) -
 
 
 class _Counters(NamedTuple):
-    """The limits of the types in the manifest, and the workloads with counters."""
+    """The activation limits by marble type, and the workloads with monotonic counters."""
 
     limits: "Mapping[str, ActivationLimit]"
     workloads: "Sequence[WorkloadCounters]"

@@ -199,7 +199,7 @@ class Lease:
 
     @property
     def seconds_left(self) -> float:
-        """Seconds until an anchor is necessary because of time."""
+        """Seconds until half of the lease has passed: then a new anchor needs cosignatures."""
         made = self._nonce.made.elapsed if self._nonce is not None else 0
         return self._rules.lease_seconds / 2 - (self._elapsed() - made) / _SECOND
 

@@ -79,7 +79,8 @@ class Header(msgspec.Struct, frozen=True):
         kind = _KINDS.get(number)
         if kind is None:
             raise StoreDamagedError(
-                f"record {sequence} of the journal has the unknown kind {number}"
+                f"record {sequence} of the journal has the unknown kind {number}",
+                hint="a newer version may have written the journal: start that version",
             )
         return cls(kind, store_id, epoch, sequence)
 

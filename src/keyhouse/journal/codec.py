@@ -56,7 +56,9 @@ class Codec(Generic[T]):
         try:
             back = self._decoder.decode(encoded)
         except Exception:  # noqa: BLE001 - any error may quote the value
-            raise UnencodableError(f"the encoding of a {self._name} would not decode") from None
+            raise UnencodableError(
+                f"the encoding of a {self._name} does not decode again"
+            ) from None
         if back != value:
             raise UnencodableError(f"the encoding of a {self._name} would decode to another value")
         return encoded

@@ -16,7 +16,7 @@ def first_block(text: str, label: str) -> bytes:
     """
     begin = _BEGIN.search(text)
     if begin is None:
-        raise BadRequestError("is no PEM text", hint=f"it has a line -----BEGIN {label}-----")
+        raise BadRequestError("is not a PEM text", hint=f"it has a line -----BEGIN {label}-----")
     if begin[1] != label:
         raise BadRequestError(
             f"is a PEM block of another type than {label}", hint=_HINTS.get(label, "")

@@ -52,9 +52,7 @@ class Growing:
             last = Tile(ENTRIES, frontier.size // WIDTH, width)
             entries = bundled(read(last), width)
             if list(map(leaf_hash, entries)) != found._rows[0, last.index]:
-                raise LogInvalidError(
-                    "the entries at the right edge of the log do not match its tiles"
-                )
+                raise LogInvalidError("the newest entries of the log do not match its tiles")
             found._entries[last.index] = entries
         return found
 

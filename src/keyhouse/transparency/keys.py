@@ -99,7 +99,7 @@ class VerifierKey(msgspec.Struct, frozen=True):
             else:
                 self._verify_cosignature(text, time, raw[_TIME_BYTES:])
         except (InvalidSignature, ValueError):
-            raise LogInvalidError("a signature of a known key does not hold") from None
+            raise LogInvalidError("a signature by a known key does not verify") from None
         return time
 
     def _verify_cosignature(self, text: bytes, time: int, raw: bytes) -> None:

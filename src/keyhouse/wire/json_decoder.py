@@ -12,10 +12,10 @@ JSON rules"):
 ``str``, ``bool``      the same
 ``UInt64``, ``UInt32`` integer without fraction or exponent, in range; ``int``: signed 64-bit
 ``bytes``              standard base64 with padding, or a list of numbers 0..255
-``Secret``             the same; like every value, never part of a message
+``Secret``             the same; no error text ever contains a value
 ``T | None``           ``T``, or ``null``
 ``str | Struct``       a string or an object; ``bytes | Struct`` likewise
-``Sometimes[T]``       ``T``; a reader ignores the sender's rule (``keyhouse.wire.sent``)
+``Sometimes[T]``       ``T``; only encoders use the marker (``keyhouse.wire.sent``)
 ``object``             anything, as returned by ``read_json``
 =====================  ==========================================================================
 

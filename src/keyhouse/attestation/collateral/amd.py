@@ -123,7 +123,8 @@ def _parts(content: bytes) -> Iterator[bytes]:
 def _is_certificate(der: bytes) -> bool:
     """Return whether ``der`` is a certificate, and not a revocation list.
 
-    A certificate begins with its version field, a list with a number.
+    A certificate begins with an explicitly tagged version field (RFC 5280, 4.1), a list with an
+    integer or an algorithm.
     """
     try:
         ((tag, content),) = der_elements(der)

@@ -225,7 +225,7 @@ def _certificate(der: bytes) -> x509.Certificate:
 
 def _list_part(name: str, revoked: x509.CertificateRevocationList) -> _Part:
     if revoked.next_update_utc is None:
-        raise ValueError("a list without end")
+        raise ValueError("the revocation list states no next update")
     return _Part(name, revoked.last_update_utc, revoked.next_update_utc)
 
 

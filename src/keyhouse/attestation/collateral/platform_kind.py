@@ -32,4 +32,4 @@ def authority_kind(certificate: x509.Certificate) -> PckCa:
     for kind in PckCa:
         if str(name.value).endswith(f" PCK {kind.title()} CA"):
             return kind
-    raise ValueError("unknown authority")
+    raise ValueError("the PCK certificate has no known PCK CA as issuer")

@@ -235,7 +235,9 @@ def _holder(name: str, public_key: bytes, share: Secret) -> RecoveryHolder:
     scheme = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)
     key = load_der_public_key(public_key)
     if not isinstance(key, rsa.RSAPublicKey):
-        raise BrokenError("a checked recovery key is not RSA")
+        raise BrokenError(
+            "a recovery key of the state is not an RSA key, although the manifest was checked"
+        )
     return RecoveryHolder(
         name=name,
         public_key=public_key,

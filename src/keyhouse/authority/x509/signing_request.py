@@ -66,7 +66,7 @@ class SigningRequest(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names for the certificate."""
+        """The DNS names, then the IP addresses, of the requested certificate."""
         return (*self.dns_names, *self.ip_addresses)
 
 

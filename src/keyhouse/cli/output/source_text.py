@@ -25,8 +25,8 @@ _OF_NAMES: Final = (
     UNKNOWN,
     REPEATED,
     "is a key that",
-    "is no name of",
-    "is no path",
+    "is not a name of",
+    "is not a path",
     "has no effect",
     "is missing",
 )

@@ -109,9 +109,9 @@ def exit_code(error: KeyhouseError) -> int:
 
 
 def _unusable_file(error: OSError) -> FileUnreadableError:
-    """Return ``error`` as an error of Keyhouse; raise an error without a path again.
+    """Return the Keyhouse error for ``error``. Raise ``error`` itself if it names no path.
 
-    An error without a path is about the output.
+    An error without a path is a failure of the output stream.
     """
     if error.filename is None:
         raise error

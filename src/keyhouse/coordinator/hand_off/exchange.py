@@ -58,17 +58,18 @@ def make_ask(
 def require_answerable(ask: Ask, held: Held, settings: bytes) -> None:
     """Raise ``NoteRefusedError`` if no quote could make ``ask`` acceptable."""
     if ask.store_id != held.store_id:
-        raise NoteRefusedError(NoteProblem.OTHER_STORE, "it is for another store")
+        raise NoteRefusedError(NoteProblem.OTHER_STORE, "the note is for another store")
     if ask.settings != settings:
         raise NoteRefusedError(
             NoteProblem.OTHER_SETTINGS,
-            "it is from a coordinator with other measured settings",
+            "the note is from a coordinator with other measured settings",
             hint="start all coordinators of a store with the same measured settings",
         )
     if ask.level < held.level:
         raise NoteRefusedError(
             NoteProblem.LEVEL,
-            f"it reads events up to level {ask.level}; the journal may have level {held.level}",
+            f"the other coordinator reads events up to level {ask.level}; the journal may have"
+            f" level {held.level}",
             hint="start a newer version there",
         )
 
@@ -96,7 +97,7 @@ def require_not_older(place: Position, known: Position | None) -> None:
     """Raise ``NoteRefusedError`` if the giver at ``place`` has seen less than ``known``."""
     if known is not None and (place.epoch, place.sequence) < (known.epoch, known.sequence):
         raise NoteRefusedError(
-            NoteProblem.BEHIND, "its giver has seen less of the journal than this machine"
+            NoteProblem.BEHIND, "the giver has seen less of the journal than this machine"
         )
 
 
@@ -145,9 +146,9 @@ def vouched_by(give: AnyGive, settings: bytes, rule: OriginRule) -> Vouched | No
 def require_answers(give: AnyGive, message: bytes, ask: Ask) -> None:
     """Raise ``NoteRefusedError`` unless ``give`` answers exactly the ask in ``message``."""
     if give.ask != digest_of(message):
-        raise NoteRefusedError(NoteProblem.OTHER_ASK, "it answers another ask")
+        raise NoteRefusedError(NoteProblem.OTHER_ASK, "the note answers another request")
     if give.store_id != ask.store_id:
-        raise NoteRefusedError(NoteProblem.OTHER_STORE, "it is for another store")
+        raise NoteRefusedError(NoteProblem.OTHER_STORE, "the note is for another store")
 
 
 def key_in(give: AnyGive, keys: instance_keys.InstanceKeys) -> Secret:

@@ -166,16 +166,22 @@ class Members:
         level: int,
     ) -> None:
         if note is None:
-            raise NoteRefusedError(NoteProblem.NO_QUOTE, "it has left no quote")
+            raise NoteRefusedError(
+                NoteProblem.NO_QUOTE, "the coordinator has left no quote in the store"
+            )
         quoted = read_quoted(note.raw)
         membership = Membership.read(quoted.message)
         if membership.store_id != store_id:
-            raise NoteRefusedError(NoteProblem.OTHER_STORE, "its quote is for another store")
+            raise NoteRefusedError(NoteProblem.OTHER_STORE, "the quote is for another store")
         keys = (membership.instance, membership.kem, membership.signing)
         if keys != (member.instance, member.kem, member.signing):
-            raise NoteRefusedError(NoteProblem.OTHER_KEYS, "its quote is over other keys")
+            raise NoteRefusedError(
+                NoteProblem.OTHER_KEYS, "the quote covers other keys than the journal states"
+            )
         if membership.settings != self._settings:
-            raise NoteRefusedError(NoteProblem.OTHER_SETTINGS, "it has other measured settings")
+            raise NoteRefusedError(
+                NoteProblem.OTHER_SETTINGS, "the coordinator has other measured settings"
+            )
         if membership.level < level:
             raise NoteRefusedError(
                 NoteProblem.LEVEL,

@@ -146,14 +146,16 @@ def signed_switch(raw: bytes, reader: Reader) -> tuple[Switch, Member]:
     """
     switch = Switch.read(raw)
     if switch.store_id != reader.store_id:
-        raise NoteRefusedError(NoteProblem.OTHER_STORE, "it is for another store")
+        raise NoteRefusedError(NoteProblem.OTHER_STORE, "the note is for another store")
     if switch.reader != reader.instance:
-        raise NoteRefusedError(NoteProblem.SEALED_FOR_ANOTHER, "it is for another process")
+        raise NoteRefusedError(NoteProblem.SEALED_FOR_ANOTHER, "the note is for another process")
     writer = next((each for each in reader.members if each.instance == switch.writer), None)
     if writer is None or writer.instance == reader.instance:
-        raise NoteRefusedError(NoteProblem.WRITER, "its writer is not a member of this journal")
+        raise NoteRefusedError(
+            NoteProblem.WRITER, "the writer of the note is not a member of this journal"
+        )
     if not instance_keys.is_signed_by(writer.signing, switch.signature, switch.signed):
-        raise NoteRefusedError(NoteProblem.SIGNATURE, "it is not signed by its writer")
+        raise NoteRefusedError(NoteProblem.SIGNATURE, "the note is not signed by its writer")
     _require_continues(switch, reader.position)
     return switch, writer
 
@@ -168,7 +170,7 @@ def key_of_switch(switch: Switch, keys: instance_keys.InstanceKeys) -> Secret:
     except instance_keys.SealedForAnotherError as refused:
         raise NoteRefusedError(NoteProblem.SEALED_FOR_ANOTHER, refused.message) from None
     if key_check(dek, switch.store_id, switch.epoch) != switch.key_check:
-        raise NoteRefusedError(NoteProblem.EPOCH, "it has a key that does not fit its epoch")
+        raise NoteRefusedError(NoteProblem.EPOCH, "the key in the note does not fit its epoch")
     return dek
 
 
@@ -177,7 +179,7 @@ def _require_continues(switch: Switch, position: Position) -> None:
     found, known = (after.epoch, after.sequence), (position.epoch, position.sequence)
     same = found != known or after.chain == position.chain
     if switch.epoch != after.epoch + 1 or found < known or not same:
-        raise NoteRefusedError(NoteProblem.EPOCH, "it does not continue this journal")
+        raise NoteRefusedError(NoteProblem.EPOCH, "the note does not continue this journal")
 
 
 def _replicas(state: Running) -> Replicas | None:

@@ -54,7 +54,10 @@ class Proof(msgspec.Struct, frozen=True):
 
 
 class Quotes(Protocol):
-    """Make quotes of entries, and verify other quotes, without the engine."""
+    """Makes quotes for new entries of the line, and verifies the quotes of recorded entries.
+
+    A proof of the line runs before the engine starts, so this interface does not need the engine.
+    """
 
     async def own(self) -> Report:
         """Return the report in quotes of this process. Raises ``UnavailableError``."""
@@ -202,7 +205,7 @@ class Origin:
             return 0
         mark = vouched.line
         if mark.root != _root_of(state):
-            raise _other_line("it has another root")
+            raise _other_line("it has another root certificate")
         _require_prefix(line, mark)
         counts = vouched.is_own or self.rule.code.signer
         return mark.entries if counts and mark.rule == self.rule.digest else 0

@@ -124,9 +124,10 @@ def _recovery(
 
 
 def require_fitting(state: Running, raw: bytes) -> None:
-    """Verify that the manifest ``raw`` fits the log and the uploaded values.
+    """Verify that the manifest ``raw`` fits the transparency log and the uploaded secrets.
 
-    Renders the templates with those values on trial. Raises ``InvalidError`` with every problem.
+    The manifest must keep the name of the log, and its templates must render with the uploaded
+    values. Raises ``InvalidError`` with every problem.
     """
     _require_origin(state, raw)
     policy = policy_of(raw)

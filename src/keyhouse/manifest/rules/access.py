@@ -56,7 +56,7 @@ def _certificate(here: Place, pem: str, now: datetime, findings: Findings) -> by
         return None
     certificate = parse_certificate(der)
     if certificate is None:
-        findings.refuse(here, "is no X.509 certificate")
+        findings.refuse(here, "is not an X.509 certificate")
         return None
     _warn_of_ignored(here, pem, findings)
     if has_costly_key(der):
@@ -187,8 +187,8 @@ def _rsa_key(der: bytes) -> RSAPublicKey | str:
     try:
         key = load_der_public_key(der)
     except Exception:  # noqa: BLE001  hostile bytes, many classes of errors, one answer
-        return "is no public key"
-    return key if isinstance(key, RSAPublicKey) else "is no RSA key"
+        return "is not a public key"
+    return key if isinstance(key, RSAPublicKey) else "is not an RSA key"
 
 
 def _key_problem(key: RSAPublicKey) -> str:

@@ -112,7 +112,7 @@ class _Entries:
         for path, entry in marble.parameters.files.items():
             here = (*place, "Parameters", "Files", path)
             if not path or "\0" in path:
-                self._findings.refuse(here, "is no path: empty, or with a zero byte")
+                self._findings.refuse(here, "is not a path: empty, or with a zero byte")
             self._check(here, entry, in_env=False)
 
     def check_env(self, place: Place, marble: MarbleDocument) -> None:
@@ -120,7 +120,7 @@ class _Entries:
         for name, entry in marble.parameters.env.items():
             here = (*place, "Parameters", "Env", name)
             if not name or "=" in name or "\0" in name:
-                refuse(here, "is no name of a variable: empty, or with = or a zero byte")
+                refuse(here, "is not a name of a variable: empty, or with = or a zero byte")
             if name in _PREDEFINED or (name == "MARBLE_TTLS_CONFIG" and marble.tls):
                 warn(here, "has no effect: the coordinator sets this variable", "remove it")
             self._check(here, entry, in_env=True)
@@ -154,7 +154,7 @@ class _Entries:
             actions = data.count(b"{{")
             if self._actions + actions > MOST_ACTIONS:
                 raise BadRequestError(
-                    f"exceeds the {MOST_ACTIONS} actions of all templates together"
+                    f"exceeds the maximum of {MOST_ACTIONS} template actions in a manifest"
                 )
             self._actions += actions
             template = self._templates[data] = parse(data)

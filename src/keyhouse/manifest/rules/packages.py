@@ -83,7 +83,7 @@ def check_statuses(place: Place, statuses: Iterable[str], findings: Findings) ->
     for index, status in enumerate(statuses):
         here = (*place, "AcceptedTCBStatuses", index)
         if status not in _STATUSES:
-            findings.refuse(here, "is no TCB status", nearest(status, tuple(TcbStatus)))
+            findings.refuse(here, "is not a TCB status", nearest(status, tuple(TcbStatus)))
         elif status == "Revoked":
             findings.warn(here, "is never accepted: revoked platforms are refused", "remove it")
 

@@ -59,14 +59,17 @@ def key_cost(kind: SecretType, size: int) -> int:
 
 
 def check_secrets(manifest: ManifestDocument, findings: Findings) -> None:
-    """Check V22 and G1. A trial elsewhere finds out whether certificates can be made."""
+    """Check names, types, sizes and values of secrets (rules V22 and G1 of the manifest format).
+
+    The full check of a manifest also tries to issue each certificate.
+    """
     total_bytes = total_cost = 0
     for name, secret in manifest.secrets.items():
         place = ("Secrets", name)
         if not name:
             findings.refuse(place, "has an empty name", "name the secret")
         if secret.type not in _TYPES:
-            problem = "is missing" if not secret.type else "is no type of secret"
+            problem = "is missing" if not secret.type else "is not a type of secret"
             findings.refuse((*place, "Type"), problem, nearest(secret.type, tuple(SecretType)))
             continue
         kind = SecretType(secret.type)
@@ -180,7 +183,7 @@ def _check_template(place: Place, template: TemplateDocument | bytes, findings: 
 def _additional_fields(
     document: type[msgspec.Struct], model: type[msgspec.Struct]
 ) -> dict[str, str]:
-    """Return the fields of ``document`` that ``model`` does not have, with their spelling."""
+    """Return the JSON names of the fields of ``document`` that ``model`` lacks, by Python name."""
     fields = msgspec.structs.fields(document)
     known = model.__struct_fields__
     return {each.name: each.encode_name for each in fields if each.name not in known}

@@ -40,7 +40,7 @@ def _check_port(here: Place, port: str, findings: Findings) -> None:
     if not port:
         findings.refuse((*here, "Port"), "is missing", 'a string, such as "8443"')
     elif port_number(port) is None:
-        findings.refuse((*here, "Port"), f"is no port from 1 to {_LARGEST} in decimal")
+        findings.refuse((*here, "Port"), f"is not a port from 1 to {_LARGEST} in decimal")
 
 
 def _check_incoming(

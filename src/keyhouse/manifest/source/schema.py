@@ -1,8 +1,8 @@
 """The JSON Schema of a manifest, generated from the coordinator's own model.
 
-The coordinator's check refuses everything that the schema refuses. The check knows much more (names
-that must exist, certificates, templates). Two differences are intended, since the schema is for
-editors:
+The coordinator's check knows much more than the schema (names that must exist, certificates,
+templates). With two exceptions, the check refuses everything that the schema refuses. The
+exceptions are intended, because the schema is for editors:
 
 - The schema requires the declared spelling. The check accepts names of fields, actions, feature
   gates and encodings in any case (ASCII).

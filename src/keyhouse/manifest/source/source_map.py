@@ -77,7 +77,7 @@ class SourceMap:
         self._spelled: dict[str, str] = {}  # spelled paths by path in lower case
 
     def note(self, path: str, span: Span, *, is_key: bool = False) -> None:
-        """Record the position of ``path``: the key of a member, or a value on a single line."""
+        """Record the position of the key or value at ``path``. Long values have no position."""
         (self._keys if is_key else self._values)[path] = span
         if is_key:
             self._values.pop(path, None)  # value of an earlier member with this key

@@ -1,4 +1,4 @@
-"""Decodes the JSON body of a request: its first value, within limits, into a typed value."""
+"""Decodes the first JSON value of a request body into a typed value, within size limits."""
 
 from typing import Final, TypeVar
 

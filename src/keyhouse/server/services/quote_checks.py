@@ -151,7 +151,7 @@ class QuoteChecks:
     async def _found(
         self, quote: bytes, client: Hashable
     ) -> CollateralNow | Callable[[bytes], AmdCollateral]:
-        """Return a function with the collateral for ``quote``, after a fetch if necessary."""
+        """Return a function for the collateral of ``quote``. Fetch the collateral if necessary."""
         if kind_of(quote).collateral is AmdCollateral:
             return lambda _: self._amd.now()
         source = self._collateral

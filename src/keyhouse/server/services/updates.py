@@ -173,13 +173,15 @@ class Updates:
         approved = await self._preparation.off_loop(lambda: read_approval(envelope, identity))
         log, size = self._engine.view.running.public_log, approved.approval.head.size
         if log is None or size > log.frontier.size:
-            raise ApprovalOutdatedError("the head of the approval is not known here")
+            raise ApprovalOutdatedError(
+                f"the approval names a head of {size} leaves; the log here is shorter"
+            )
         # This holds even if the files of the log are damaged.
         here = size == log.frontier.size
         root = log.frontier.root if here else await self._engine.public_log.root_at(size)
         if root.hex() != approved.approval.head.root:
             raise ApprovalRefusedError(
-                "its head is one that the log of this coordinator never had",
+                "the approval names a head that the log of this coordinator never had",
                 hint="the user may have been shown another history: compare both heads",
             )
         return approved

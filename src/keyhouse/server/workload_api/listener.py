@@ -122,7 +122,7 @@ def _decoded(message: bytes) -> ActivationRequest:
     # The text of this error may contain bytes of the request.
     except DecodeError:
         hint = "send an ActivationReq as the interface defines it"
-        raise InvalidError("the request", [Problem("", "is no ActivationReq", hint)]) from None
+        raise InvalidError("the request", [Problem("", "is not an ActivationReq", hint)]) from None
     return ActivationRequest(
         quote=request.Quote, csr=request.CSR, marble_type=request.MarbleType, uuid=request.UUID
     )

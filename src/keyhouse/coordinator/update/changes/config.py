@@ -1,4 +1,4 @@
-"""Changes of options, recovery keys and the coordinator's own keys."""
+"""Yields the plan's effects on options, recovery keys and the coordinator's own keys."""
 
 from collections.abc import Iterator
 

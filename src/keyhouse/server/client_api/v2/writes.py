@@ -108,7 +108,8 @@ async def acknowledge_update(
 ) -> Answer:
     """Agree to the pending manifest.
 
-    Clients read the first word of the answer's message: ``All``, or a number.
+    The answer's message begins with ``All`` after the last agreement, otherwise with the number of
+    missing agreements. Clients parse this word.
     """
     agreement = await to.updates.acknowledge(head.identity, lambda: read(body))
     said = ["All necessary users have agreed: the update is applied", *agreement.notes]
