@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Final
 
 import pytest
@@ -90,18 +91,24 @@ def test_the_enclave_of_a_workload_has_the_listed_code(tmp_path: Path, wheels: P
 
 
 def _lint(enclave: Path, folder: Path) -> list[str]:
-    values = {**_VALUES, "keyhouse_dir": str(enclave), "arch_libdir": str(enclave / "lib")}
+    # A mount below /dev is refused, and the tests' files may be in /dev/shm.
+    place = Path(mkdtemp(dir="/var/tmp")) / "keyhouse"
+    place.symlink_to(enclave)
+    values = {**_VALUES, "keyhouse_dir": str(place), "arch_libdir": str(place / "lib")}
     text = _TEMPLATE.read_text(encoding="utf-8")
     manifest = folder / "keyhouse.manifest"
-    manifest.write_text(re.sub(r"\{\{ (.+?) \}\}", lambda place: values[place[1]], text))
+    manifest.write_text(re.sub(r"\{\{ (.+?) \}\}", lambda found: values[found[1]], text))
     done = subprocess.run(
         [sys.executable, "-I", str(_LINT), str(manifest)],
         capture_output=True,
         text=True,
         check=False,
     )
+    place.unlink()
+    place.parent.rmdir()
     assert (done.returncode, done.stderr) == (1 if done.stdout else 0, "")
-    return [line.removeprefix(f"{manifest}: ") for line in done.stdout.splitlines()]
+    shown = done.stdout.replace(str(place), str(enclave))
+    return [line.removeprefix(f"{manifest}: ") for line in shown.splitlines()]
 
 
 def test_the_lint_takes_the_runtime_and_refuses_a_file_more(enclave: Path, tmp_path: Path) -> None:

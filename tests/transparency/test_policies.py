@@ -115,7 +115,7 @@ def test_a_quorum_of_cosignatures_is_required() -> None:
     with pytest.raises(LogInvalidError, match="the log has not signed"):
         policy.require(signed(3), other)
     replayed = replace(signed(3), text=Checkpoint(LOG.name, 8, bytes(32)).encode())
-    with pytest.raises(LogInvalidError, match="does not (hold|verify)"):
+    with pytest.raises(LogInvalidError, match="does not verify"):
         policy.require(replayed, LOG)
 
 

@@ -38,7 +38,7 @@ def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) ->
             hint="do not trust it; if it was moved on purpose, take its new configuration",
         )
     if verdict.debug and (expected.vm is not None or not expected.debug):
-        raise _mismatch("Debug", "it is a debug enclave")
+        raise _mismatch("Debug", "the coordinator is a debug enclave: its host can read its memory")
     if expected.vm is None:
         require_enclave(verdict, expected)
     else:

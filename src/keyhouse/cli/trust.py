@@ -108,7 +108,9 @@ def forget(
 def _required(option: str) -> "StateMemory":
     memory = memory_of(option)
     if memory is None:
-        raise NotFoundError("there is no memory", hint="pass --memory FILE")
+        raise NotFoundError(
+            "no file with remembered deployments was found", hint="pass the file: --memory FILE"
+        )
     return memory
 
 

@@ -139,7 +139,7 @@ class Trust(Readable, frozen=True, kw_only=True):
         if self.manifests not in {"", "all"}:
             raise ClientSetupError(f"manifests is {self.manifests!r}, must be all or empty")
         if self.accepted_manifests and not self.manifests:
-            raise ClientSetupError.no_effect("accepted_manifests", 'it goes with manifests="all"')
+            raise ClientSetupError.no_effect("accepted_manifests", 'use it with manifests="all"')
         return LineRules(
             fingerprint_of(self.first_manifest) if self.first_manifest else "",
             frozenset(map(fingerprint_of, self.accepted_manifests)) if self.manifests else None,

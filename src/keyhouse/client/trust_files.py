@@ -147,7 +147,7 @@ def collateral_of(
     files.
     """
     if bundle is not None and pccs_ca:
-        raise ClientSetupError.no_effect("pccs_ca", "it goes with pccs")
+        raise ClientSetupError.no_effect("pccs_ca", "use it together with pccs")
     if bundle is not None:
         return read_collateral(read_named(bundle))
     ca = read_named(pccs_ca) if pccs_ca else b""

@@ -67,7 +67,7 @@ def read_names(text: str) -> Names:
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """A fresh key, and its signed certificate and request."""
+    """A fresh key, a self-signed certificate for the TLS handshake, and a signing request."""
 
     key: Secret  # PKCS #8 DER, P-256
     certificate: bytes  # DER, self-signed; the quote is over its SHA-256

@@ -1,4 +1,4 @@
-"""Describe the people and code with access to the keys of a deployment, by the line's manifests."""
+"""Describe the people and code with access to the root key, by all manifests of the deployment."""
 
 from collections.abc import Iterator
 

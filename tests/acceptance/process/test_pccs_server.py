@@ -144,7 +144,10 @@ def test_workloads_join_with_quotes_whose_collateral_is_fetched(tmp_path: Path) 
     [
         (("--pccs", "http://localhost:1"), "the address of the PCCS cannot be used"),
         (("--pccs", "https://localhost:1", "--pccs-ca", "missing.pem"), "missing.pem, cannot be"),
-        (("--pccs", "https://localhost:1", "--collateral", "b.json"), "both name a source of collateral"),
+        (
+            ("--pccs", "https://localhost:1", "--collateral", "b.json"),
+            "both name a source of collateral",
+        ),
         (("--pccs-ca", "ca.pem"), "--pccs-ca has no effect here"),
     ],
     ids=["plain", "no CA", "two places", "CA alone"],

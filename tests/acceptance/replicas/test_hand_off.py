@@ -184,7 +184,7 @@ def test_recovery_mode_ends_when_another_coordinator_serves(replicas: Replicas) 
     first.start()
     assert desk.process is not None
     assert desk.process.wait(PATIENCE) == 3  # to be started again
-    assert "hands the data key over" in desk.logged()
+    assert "offers the data key" in desk.logged()
     desk.start()
     assert (code_of(first), code_of(desk)) == (3, 3)
 

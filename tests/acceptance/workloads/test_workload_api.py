@@ -228,7 +228,9 @@ def test_invalid_messages_are_refused_by_name(running: Server) -> None:
         "12 the request is compressed (send it as it is)"
     )
     assert one(running, good, path="/rpc.Marble/Deactivate") == "12 there is no such method"
-    assert one(running, framed(b"\xff\xff\xff")).startswith("3 the request: is not an ActivationReq")
+    assert one(running, framed(b"\xff\xff\xff")).startswith(
+        "3 the request: is not an ActivationReq"
+    )
 
 
 def test_what_is_no_grpc_gets_the_status_of_http(running: Server) -> None:

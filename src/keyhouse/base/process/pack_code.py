@@ -70,7 +70,7 @@ def _found(name: str) -> ModuleSpec | None:
 
 
 def write_packed(file: Path, modules: Iterable[ModuleSpec]) -> None:
-    """Replace ``file`` atomically by the code of ``modules``."""
+    """Replace ``file`` atomically by the bytecode of ``modules``, in one marshalled mapping."""
     rows: Any = {spec.name: row for spec in modules if (row := _row(spec)) is not None}
     made_for: Any = setting()  # of types that marshal takes, like the rows
     head = dumps(made_for)

@@ -1,1 +1,1 @@
-"""The command ``keyhouse doctor``."""
+"""The command ``keyhouse doctor``: checks this machine and a coordinator, and proposes repairs."""

@@ -36,7 +36,7 @@ def vendor_root(simulation_root: Path | None) -> bytes:
 
 
 def ca_of(pccs_ca: Path | None) -> bytes:
-    """Return the PEM of the only accepted CA for the PCCS, as ``trust_files`` does."""
+    """Return the PEM of the only accepted CA for the PCCS, or empty bytes for the system's CAs."""
     from keyhouse.client import trust_files
 
     return trust_files.ca_of(pccs_ca)

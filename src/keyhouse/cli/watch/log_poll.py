@@ -26,7 +26,7 @@ from keyhouse.wire.client_api import LogKeyData
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A new leaf or an observation. ``alert``: a person should look at the finding."""
+    """A new leaf, or a fault of the log. ``alert``: a person should look at the finding."""
 
     host: str
     # The kind of the leaf, or: silence, answers, not-witnessed, withheld, witness-silent, ended.

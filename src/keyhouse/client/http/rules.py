@@ -1,4 +1,4 @@
-"""The rules of HTTP for both connections: no redirects, no proxies, limits of size and time."""
+"""The rules of HTTP for blocking and asyncio connections: no redirects, no proxies, limits."""
 
 import ssl
 import time

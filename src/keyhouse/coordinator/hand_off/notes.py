@@ -1,5 +1,9 @@
 """Encode and decode the messages between replicas, which pass through the store.
 
+A starting replica requests the data key by an ``ask``, and a serving replica answers by a ``give``.
+Each replica states its keys in a ``member``. At a change of the data key, the writer leaves a
+``switch`` for each member.
+
 The store is untrusted: it can read, drop, keep and forge messages. A quote beside an ``ask``, a
 ``give`` and a ``member`` binds each of their bytes; a ``switch`` has a signature. Numbers are
 big-endian. A place is epoch (8 bytes), sequence (8) and chain value (32)::

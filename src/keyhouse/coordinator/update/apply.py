@@ -115,7 +115,7 @@ def _previous_sizes(state: Running, old: Manifest, new: Manifest) -> dict[str, i
 def _recovery(
     state: Running, old: Manifest, new: Manifest
 ) -> tuple[Secret | None, authority.RecoveryMaterial]:
-    """Return the new data key and its shares, or None and the present shares."""
+    """Return a new data key and shares if the recovery keys change, else None and old shares."""
     if not retained.renews_data_key(old, new):
         return None, state.recovery
     dek = Secret(os.urandom(DEK_SIZE))

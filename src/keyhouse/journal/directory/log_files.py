@@ -228,7 +228,7 @@ class DirectoryParts:
         await off_loop(write)
 
     async def object(self, name: str) -> bytes | None:
-        """Return the object ``name``."""
+        """Return the object of the log with the hash ``name``, or None."""
         return await off_loop(self._files.object, name)
 
     async def put_objects(self, objects: Sequence[bytes]) -> None:

@@ -42,7 +42,7 @@ def _with_password(parts: SplitResult, password_file: Path) -> SplitResult:
     user, at, hosts = parts.netloc.rpartition("@")
     if not at or not user or ":" in user:
         raise StoreUrlError(
-            "a password file goes with a URL that names a user, and has no password",
+            "a password file needs a URL with a user and without a password",
             hint="postgresql://USER@HOST/DATABASE",
         )
     password = quote(_password(password_file), safe="")

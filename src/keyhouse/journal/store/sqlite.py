@@ -258,7 +258,9 @@ class SqliteStore:
         start, last = _start(connection, self._path), _last(connection)
         if start is None:
             if last is not None:
-                raise StoreDamagedError(f"{self._path.name} has records but no epoch")
+                raise StoreDamagedError(
+                    f"{self._path.name} has records but no epoch: it is damaged"
+                )
             return None
         self._follow(start, ())
         while self._hashed_end is not None and self._hashed_end.sequence < (last or 0):

@@ -93,11 +93,11 @@ def read_error(error: Exception, path: Path) -> KeyhouseError:
         )
     if code == sqlite3.SQLITE_FULL:
         return StoreFullError(
-            f"there is no room left for {path.name}", hint="free some space on its disk"
+            f"there is no room left for {path.name}", hint="free some space on the disk"
         )
     if is_unwritten(error):
         return StoreUnreadableError(
-            f"{path.name} cannot be written", hint="free some space on its disk, or check the disk"
+            f"{path.name} cannot be written", hint="free some space on the disk, or check the disk"
         )
     if code in {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH, None}:
         # Statements of Keyhouse fail like this only on tables that Keyhouse did not create.

@@ -91,7 +91,7 @@ class Acceptor:
     def port(self) -> int:
         """The TCP port of the listener."""
         if self._socket is None:
-            raise UnavailableError("the listener does not listen")
+            raise UnavailableError("the listener has no port: it is not started or has stopped")
         return int(self._socket.getsockname()[1])
 
     @property

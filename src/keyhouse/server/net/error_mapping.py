@@ -1,6 +1,6 @@
 """Maps each class of errors to its answer over HTTP and over gRPC.
 
-Source: wire reference of the interface, "Envelope" and "Workload API".
+Source: wire reference of Client API and workload API, "Envelope" and "Workload API".
 """
 
 from collections.abc import Mapping

@@ -377,13 +377,13 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     named = {name: value for name, value in environment.items() if value}
     values = read_values(SETTINGS, given, implied | named)
     if values["json"] and not values["check_config"]:
-        raise SettingRefusedError.no_effect("--json", "it goes with --check-config")
+        raise SettingRefusedError.no_effect("--json", "use it together with --check-config")
     if values["pccs"] and values["collateral"]:
         raise SettingRefusedError(
             "--pccs and --collateral both name a source of collateral", hint="use only one of them"
         )
     if values["pccs_ca"] and not values["pccs"]:
-        raise SettingRefusedError.no_effect("--pccs-ca", "it goes with --pccs")
+        raise SettingRefusedError.no_effect("--pccs-ca", "use it together with --pccs")
     _check_store(values)
     _check_new_log(values)
     _check_replicas(values)
@@ -400,7 +400,7 @@ def _check_store(values: Mapping[str, Any]) -> None:
     for name in ("store_password_file", "store_standbys", "replace_lost_state"):
         if values[name] and values["store"] is None:
             flag = "--" + name.replace("_", "-")
-            raise SettingRefusedError.no_effect(flag, "it goes with --store")
+            raise SettingRefusedError.no_effect(flag, "use it together with --store")
     if values["replace_lost_state"] and values["no_new_manifest_in_recovery"]:
         raise SettingRefusedError(
             "--replace-lost-state and --no-new-manifest-in-recovery contradict each other",

@@ -45,7 +45,7 @@ def require_enabled(view: View, operation: Operation, gate: FeatureGate | None) 
 def identify_marble(state: Running, identity: bytes | None, *, now: int) -> MarbleIdentity:
     """Return the workload of the certificate ``identity`` (DER of the leaf).
 
-    Only the certificate decides, under ``state``. ``now`` is security time. Raises
+    Only the certificate decides, under ``state``. ``now`` is security time (microseconds). Raises
     ``UnauthenticatedError`` for a missing certificate, for a certificate of another marble root
     (even of the root before an update), outside of its validity, or of a type that is not in the
     manifest.

@@ -56,7 +56,7 @@ class VmIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
         return msgspec.structs.replace(self, **values)
 
     def differences(self, found: Self) -> Iterator[Difference]:
-        """Yield each given field with a different value in ``found``, in order."""
+        """Yield each field that this identity states and ``found`` contradicts, in field order."""
         has = found.texts()
         for field, wanted in self.texts().items():
             if wanted and wanted.lower() != has[field]:

@@ -17,7 +17,7 @@ _OF_TEMPLATES = frozenset({"Cert", "CertDer"})
 
 
 def kept_secrets(old: Manifest, new: Manifest) -> tuple[str, ...]:
-    """Return the sorted names of secrets that keep their value or their derivation."""
+    """Return the sorted names of secrets whose stored value or rule of derivation stays equal."""
     rotates = new.config.rotate_root_secret
     return tuple(
         name
