@@ -178,14 +178,18 @@ async def engine_over(
     make_quote: MakeQuote | None = None,
 ) -> AsyncIterator[Engine]:
     """Run an engine over ``home``, and stop it cleanly."""
-    engine = await open_engine(
-        home,
-        clock=clock or FixedClock(),
-        process=process or new_process(),
-        new=NewDeployment("P-256", ("localhost",), ()),
-        make_quote=make_quote,
-        origin=None,
-    )
+    try:
+        engine = await open_engine(
+            home,
+            clock=clock or FixedClock(),
+            process=process or new_process(),
+            new=NewDeployment("P-256", ("localhost",), ()),
+            make_quote=make_quote,
+            origin=None,
+        )
+    except BaseException:  # a refused start: Python 3.13 warns of an open database
+        await home.close()
+        raise
     writing = asyncio.create_task(engine.run())
     try:
         yield engine
