@@ -51,15 +51,19 @@ def say(text: str) -> None:
 def reason_of(error: KeyhouseError) -> str:
     """Return a word of Keyhouse for ``error``.
 
-    The word is the reason of the verifier, or else the code of the class. Messages stay out of a
-    report, because they can have addresses and paths. So do reasons from a coordinator's answer.
+    The word is the reason of the verifier, or else the code of the first cause's class. Messages
+    stay out of a report, because they can have addresses and paths. So do reasons from a
+    coordinator's answer.
     """
+    word = type(error).code
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, QuoteRefusedError | CollateralUnusableError):
             return cause.reason.value
+        if isinstance(cause, KeyhouseError):
+            word = type(cause).code
         cause = cause.__cause__
-    return error.code
+    return word
 
 
 def worst(sections: Iterable[Section]) -> Section:

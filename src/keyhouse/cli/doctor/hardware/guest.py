@@ -24,7 +24,7 @@ _NEXT: Final = "for TDX pass --pccs or --collateral; for SEV-SNP pass --amd-coll
 
 
 def open_guest(name: str) -> OpenPlatform:
-    """Return a function that opens the platform ``name`` of this VM. It keeps no file."""
+    """Return a function that opens the platform ``name`` of this VM, which stores no file."""
     return lambda: open_for_quotes(name, Path())
 
 

@@ -3,9 +3,9 @@
 The trial uses a real coordinator process over a new state:
 
 1. Start the process, verify its quote, set a manifest, and write a random secret.
-2. Stop and start the process. It has to open its sealed state and return the secret.
+2. Stop and start the process. The process has to open the sealed state and return the secret.
 3. Stop the process, remove ``sealed_key``, and start it in recovery mode. A recovery key has to
-   restore the state with its root and its secret.
+   restore the state with the same root and secret.
 4. Repeat steps 1 and 2 with the other sealing policy.
 
 The keys and the secret exist only for the trial.
