@@ -26,7 +26,7 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.cli.attest.quote_explanation import Explanation, Trust, explain_quote
 from keyhouse.cli.doctor.hardware.attempts import attempt, reason_of, worst
-from keyhouse.cli.doctor.hardware.guest import try_quote, try_seal
+from keyhouse.cli.doctor.hardware.guest import skipped_trial, try_quote, try_seal
 from keyhouse.cli.doctor.hardware.machine import machine
 from keyhouse.cli.doctor.hardware.quotes import quote_section
 from keyhouse.cli.doctor.hardware.report import HardwareReport, Machine, Section
@@ -154,6 +154,13 @@ def test_a_platform_without_sealing_keys_is_skipped_and_has_not_failed() -> None
 
     assert (section.outcome, section.reason) == ("skipped", "no-sealing-key")
     assert [each.policy for each in section.policies] == ["ProductKey", "UniqueKey"]
+
+    trial = skipped_trial(section, "platform-missing")
+    assert (trial.platform, trial.seal) == ("", section)
+    outcomes = {
+        (each.outcome, each.reason) for each in (trial.start, trial.restart, trial.recovery)
+    }
+    assert outcomes == {("skipped", "platform-missing")}
 
 
 HOST = "node17.rack4.example.com"

@@ -142,9 +142,12 @@ def test_an_enclave_without_a_true_quote_starts_and_proves_nothing(tmp_path: Pat
     programs.mkdir()
     words = enclave_at(tmp_path / "enclave", state)
 
-    ended, file = report_by(tmp_path, *words, PATH=path_with(programs, state))
+    ended, file = report_by(tmp_path, *words, "--json", PATH=path_with(programs, state))
 
     assert ended.code == 1, ended.err
+    told = json.loads(ended.out)
+    assert (told["ok"], told["platform"], told["report"]) == (False, "gramine", str(file))
+    assert (told["sections"]["start"], told["sections"]["quote"]) == ("passed", "failed")
     report = json.loads(file.read_bytes())
     trial = report["coordinator"]
     assert (report["platform"], report["simulated"], report["ok"]) == ("gramine", False, False)

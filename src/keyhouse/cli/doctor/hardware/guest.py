@@ -13,7 +13,17 @@ from keyhouse.attestation.quote.binding import REPORT_DATA
 from keyhouse.cli.attest.quote_explanation import Trust, explain_quote
 from keyhouse.cli.doctor.hardware.attempts import as_section, attempt, say, worst
 from keyhouse.cli.doctor.hardware.quotes import quote_section
-from keyhouse.cli.doctor.hardware.report import QuoteSection, SealPolicySection, SealSection
+from keyhouse.cli.doctor.hardware.report import (
+    MemorySection,
+    QuoteSection,
+    RecoverySection,
+    RestartSection,
+    SealPolicySection,
+    SealSection,
+    Section,
+    StartSection,
+    Trial,
+)
 
 OpenPlatform = Callable[[], Platform]
 CollateralSource = Collateral | Callable[[bytes], Collateral]
@@ -76,3 +86,16 @@ def try_seal(open_platform: OpenPlatform) -> SealSection:
         else:
             policies.append(as_section(SealPolicySection, section, policy=policy.value))
     return as_section(SealSection, worst(policies), policies=tuple(policies))
+
+
+def skipped_trial(seal: SealSection, reason: str) -> Trial:
+    """Return the trial of a VM without a coordinator process; ``seal`` is the result of the VM."""
+    skipped = Section(outcome="skipped", reason=reason)
+    return Trial(
+        platform="",
+        seal=seal,
+        start=as_section(StartSection, skipped),
+        restart=as_section(RestartSection, skipped),
+        recovery=as_section(RecoverySection, skipped),
+        memory=as_section(MemorySection, skipped),
+    )

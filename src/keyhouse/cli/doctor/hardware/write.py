@@ -14,6 +14,7 @@ from keyhouse.cli.doctor.hardware.enclave import TrialEnclave
 from keyhouse.cli.doctor.hardware.guest import (
     CollateralSource,
     open_guest,
+    skipped_trial,
     trust_of_vendors,
     try_quote,
     try_seal,
@@ -128,15 +129,7 @@ def _trial_in_guest(scratch: Path, seal: SealSection) -> Trial:
         simulation()
     except PlatformMissingError as missing:
         say("skipped: the simulated platform for a coordinator in this VM is not installed")
-        skipped = {"outcome": "skipped", "reason": missing.code}
-        return msgspec.convert(
-            {
-                "platform": "",
-                "seal": msgspec.to_builtins(seal),
-                **dict.fromkeys(("start", "restart", "recovery", "memory"), skipped),
-            },
-            Trial,
-        )
+        return skipped_trial(seal, missing.code)
     say("a confidential VM seals no state; the coordinator in it has the simulated platform")
     _, trial = CoordinatorTrial(in_simulation(scratch), scratch).run()
     return msgspec.structs.replace(trial, seal=seal)
