@@ -15,6 +15,12 @@ from support.process.command import Ended, run
 from support.samples.fixed_keys import unused_rsa_key
 
 from keyhouse.cli.attest.package_info import SIZE
+from keyhouse.cli.dev.deployment import trust_in
+from keyhouse.cli.dev.folder import Folder
+from keyhouse.cli.doctor.hardware.launches import environment
+from keyhouse.cli.doctor.hardware.process import Launch
+from keyhouse.cli.doctor.hardware.report import QuoteSection, Trial
+from keyhouse.cli.doctor.hardware.trial import CoordinatorTrial
 from keyhouse_simulation.parameters import Pck
 
 pytestmark = pytest.mark.acceptance
@@ -66,8 +72,8 @@ def values_of_this_machine() -> list[str]:
 def report_by(folder: Path, *words: str, **variables: str) -> tuple[Ended, Path]:
     """Return how the command ended, and the path of its report."""
     file = folder / "report.json"
-    environment = {"HOME": str(folder), "TMPDIR": str(folder), **variables}
-    ended = run("doctor", "--hardware-report", str(file), *words, env=environment, folder=folder)
+    env = {"HOME": str(folder), "TMPDIR": str(folder), **variables}
+    ended = run("doctor", "--hardware-report", str(file), *words, env=env, folder=folder)
     return ended, file
 
 
@@ -127,13 +133,57 @@ def enclave_at(folder: Path, state: Path) -> list[str]:
     return ["--enclave", str(folder), "--collateral", str(bundle)]
 
 
-def path_with(folder: Path, state: Path) -> str:
-    """Return a PATH with a ``gramine-sgx`` that starts a SIMULATED coordinator on ``state``."""
+def path_with(folder: Path, state: Path, before: str = "true") -> str:
+    """Return a PATH with a ``gramine-sgx`` that starts a SIMULATED coordinator on ``state``.
+
+    ``before``: a command of the shell before each start.
+    """
     program = folder / "gramine-sgx"
     words = f"-I -B -m keyhouse.server --platform simulation --data-dir {state}"
-    program.write_text(f'#!/bin/sh\n[ "$1" = keyhouse ] && exec {sys.executable} {words}\n')
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = keyhouse ] && {before} && exec {sys.executable} {words}\n'
+    )
     program.chmod(0o755)
     return f"{folder}:{os.environ['PATH']}"
+
+
+def tried_in(folder: Path, before: str = "true") -> tuple[QuoteSection, Trial]:
+    """Return the results of a trial with a program of its own and a state directory elsewhere."""
+    elsewhere, scratch = Folder(folder / "elsewhere"), folder / "scratch"
+    for each in (elsewhere.path, elsewhere.state, scratch):
+        each.mkdir(mode=0o700)
+    launch = Launch(
+        platform="gramine",
+        words=("gramine-sgx", "keyhouse"),
+        state=elsewhere.state,
+        folder=elsewhere.path,
+        environment=environment() | {"PATH": path_with(folder, elsewhere.state, before)},
+        trust=lambda: trust_in(elsewhere),
+    )
+    found = CoordinatorTrial(launch, scratch).run()
+    assert list(elsewhere.state.iterdir()) == []
+    return found
+
+
+def test_a_started_program_is_tried_as_a_whole(tmp_path: Path) -> None:
+    quote, trial = tried_in(tmp_path)
+
+    parts = (quote, trial.seal, trial.start, trial.restart, trial.recovery, trial.memory)
+    assert [each.outcome for each in parts] == ["passed"] * 6
+    assert trial.platform == "gramine"
+
+
+def test_a_machine_that_loses_its_seal_fails_there_and_recovers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = f"rm -f {tmp_path}/elsewhere/data/sealed_key"
+    _, trial = tried_in(tmp_path, lost)
+
+    assert (trial.start.outcome, trial.restart.outcome) == ("passed", "passed")
+    assert (trial.seal.outcome, trial.seal.reason) == ("failed", "step-failed")
+    assert [each.outcome for each in trial.seal.policies] == ["failed", "failed"]
+    assert trial.recovery.outcome == "passed"
+    assert "failed: the coordinator has the status 1" in capsys.readouterr().err
 
 
 def test_an_enclave_without_a_true_quote_starts_and_proves_nothing(tmp_path: Path) -> None:

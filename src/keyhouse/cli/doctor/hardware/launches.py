@@ -33,7 +33,7 @@ def in_simulation(scratch: Path) -> Launch:
         platform="simulation",
         words=(*words, "--data-dir", str(folder.state)),
         state=folder.state,
-        environment=_environment(),
+        environment=environment(),
         trust=lambda: trust_in(folder),
     )
 
@@ -54,12 +54,12 @@ def in_enclave(
         words=enclave.words,
         state=enclave.state,
         folder=folder,
-        environment=_environment(),
+        environment=environment(),
         trust=trust,
     )
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return the variables for the coordinator.
 
     Settings of the caller are left out. They could name the database or the manifest of a
