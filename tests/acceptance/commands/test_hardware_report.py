@@ -118,6 +118,7 @@ def enclave_at(folder: Path, state: Path) -> list[str]:
     (folder / "keyhouse.manifest.sgx").write_text(
         'loader.argv = ["/python3", "-m", "keyhouse.server", "--data-dir", "/keyhouse-data"]\n'
         f'fs.mounts = [{{ path = "/keyhouse-data", uri = "file:{state}" }}]\n'
+        'sgx.enclave_size = "1G"\nsgx.max_threads = 32\nsgx.edmm_enable = false\n'
     )
     key = unused_rsa_key(3072, exponent=3)
     raw = bytearray(SIZE)
@@ -203,6 +204,8 @@ def test_an_enclave_without_a_true_quote_starts_and_proves_nothing(tmp_path: Pat
     assert (report["platform"], report["simulated"], report["ok"]) == ("gramine", False, False)
     assert (report["quote"]["outcome"], report["quote"]["verified"]) == ("failed", False)
     assert report["quote"]["reason"]
+    settings = {"enclave_size": "1G", "max_threads": 32, "edmm": False}
+    assert report["enclave"] == settings
     assert (trial["platform"], trial["start"]["outcome"]) == ("gramine", "passed")
     assert trial["start"]["serving_ms"] > 0
     assert trial["start"]["first_answer_ms"] is None

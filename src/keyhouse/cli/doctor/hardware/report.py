@@ -50,6 +50,14 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     firmware_date: str = ""
 
 
+class EnclaveSettings(msgspec.Struct, frozen=True):
+    """Settings of the measured manifest that decide times and memory; None: not given."""
+
+    enclave_size: str  # as in the manifest, such as 1G
+    max_threads: int | None
+    edmm: bool | None
+
+
 class QuoteSection(Section, frozen=True, kw_only=True):
     """The statements of a quote, and of its verification."""
 
@@ -126,6 +134,7 @@ class HardwareReport(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool  # no section failed
     versions: Versions
     machine: Machine
+    enclave: EnclaveSettings | None  # of SGX only
     quote: QuoteSection
     coordinator: Trial
 

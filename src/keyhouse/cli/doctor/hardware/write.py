@@ -52,7 +52,7 @@ def write_hardware_report(options: HardwareOptions, target: Target, *, as_json: 
     except BaseException:  # also a signal to stop
         file.give_up()
         raise
-    report = _report(platform, quote, trial)
+    report = _report(platform, enclave, quote, trial)
     file.write(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     _show(report, options.hardware_report, as_json=as_json)
     if not report.ok:
@@ -135,7 +135,9 @@ def _trial_in_guest(scratch: Path, seal: SealSection) -> Trial:
     return msgspec.structs.replace(trial, seal=seal)
 
 
-def _report(platform: str, quote: QuoteSection, trial: Trial) -> HardwareReport:
+def _report(
+    platform: str, enclave: TrialEnclave | None, quote: QuoteSection, trial: Trial
+) -> HardwareReport:
     report = HardwareReport(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         platform=platform,
@@ -143,6 +145,7 @@ def _report(platform: str, quote: QuoteSection, trial: Trial) -> HardwareReport:
         ok=True,
         versions=versions(),
         machine=machine(),
+        enclave=enclave.settings if enclave is not None else None,
         quote=quote,
         coordinator=trial,
     )
