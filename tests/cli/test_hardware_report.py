@@ -26,10 +26,11 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.cli.attest.quote_explanation import Explanation, Trust, explain_quote
 from keyhouse.cli.doctor.hardware.attempts import attempt, reason_of, worst
+from keyhouse.cli.doctor.hardware.enclave import EnclaveUnusableError, TrialEnclave
 from keyhouse.cli.doctor.hardware.guest import skipped_trial, try_quote, try_seal
 from keyhouse.cli.doctor.hardware.machine import machine
 from keyhouse.cli.doctor.hardware.quotes import quote_section
-from keyhouse.cli.doctor.hardware.report import HardwareReport, Machine, Section
+from keyhouse.cli.doctor.hardware.report import EnclaveSettings, HardwareReport, Machine, Section
 from keyhouse.client import TrustError
 from keyhouse.wire.kinds.identity import VmIdentity
 from keyhouse.wire.kinds.snp import SnpIdentity, SnpTcb
@@ -221,6 +222,42 @@ def test_a_text_of_the_firmware_that_may_identify_is_withheld(tmp_path: Path, te
 def test_a_machine_without_files_has_no_firmware(tmp_path: Path) -> None:
     names = os.uname_result(("Linux", "m", "custom", "#1", "aarch64"))
     assert machine(tmp_path, names) == Machine(architecture="aarch64")
+
+
+TEMPLATE = Path(__file__).parents[2] / "deploy" / "gramine" / "keyhouse.manifest.template"
+
+
+def test_the_shipped_manifest_names_the_state_and_the_settings(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    text = TEMPLATE.read_text("utf-8").replace("{{ data_dir }}", str(state))
+    rendered = re.sub(r"\{\{[^}]*\}\}", "1", text)
+    (tmp_path / "keyhouse.manifest.sgx").write_text(rendered)
+
+    enclave = TrialEnclave(tmp_path)
+
+    assert enclave.state == state
+    assert enclave.settings == EnclaveSettings("1G", 32, edmm=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("loader.argv = [", "is not TOML in UTF-8"),
+        ("loader.argv = []", "is not a manifest of Keyhouse"),
+        ('loader.argv = ["--data-dir"]\nfs.mounts = []', "is not a manifest of Keyhouse"),
+        (
+            'loader.argv = ["--data-dir", "/d"]\nfs.mounts = [{path = "/d", uri = "file:none"}]',
+            "none of the enclave does not exist",
+        ),
+    ],
+)
+def test_a_manifest_without_a_usable_state_directory_is_refused(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    (tmp_path / "keyhouse.manifest.sgx").write_text(text)
+    with pytest.raises(EnclaveUnusableError, match=problem):
+        TrialEnclave(tmp_path)
 
 
 def test_an_error_leaves_its_class_in_the_report_and_its_text_on_the_terminal(
