@@ -284,7 +284,10 @@ def _quote_of(start: _Start, launch: Launch) -> QuoteSection:
     """Return the section about the quote of the verified coordinator."""
     if start.proven is None:
         return as_section(QuoteSection, start.section)
-    return quote_section(_explained(start.proven.quote, launch))
+    quote = start.proven.quote
+    # A PCCS may fail to answer this time.
+    section, found = attempt("reading its quote", lambda: quote_section(_explained(quote, launch)))
+    return found if found is not None else as_section(QuoteSection, section)
 
 
 def _explained(quote: bytes, launch: Launch) -> Explanation:
