@@ -47,6 +47,7 @@ _PAGES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "recover sign": (("keys on tokens", "../how-to/hsm-identities.md"),),
     "log key": (("transparency log", "transparency-log.md"),),
     "log policy check": (("witnesses", "transparency-log.md#witnesses"),),
+    "doctor": (("report on your hardware", "../how-to/report-on-your-hardware.md"),),
     "evidence export": (("evidence files", "evidence.md"),),
     "evidence verify": (
         ("audit a deployment", "../how-to/audit-a-deployment.md"),

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -29,17 +29,22 @@ _ENDING: Final = 15.0
 
 @contextmanager
 def process_below(
-    words: Sequence[str], handle_line: Callable[[bytes], None], folder: Path | None = None
+    words: Sequence[str],
+    handle_line: Callable[[bytes], None],
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Run ``words`` in ``folder`` during the block; pass each line of output to ``handle_line``.
 
-    ``handle_line`` runs on another thread. Its last call has no bytes. The child has its own
-    session, so Ctrl-C on the terminal reaches only this process, which then ends the child.
+    ``environment`` replaces the variables of this process. ``handle_line`` runs on another thread.
+    Its last call has no bytes. The child has its own session, so Ctrl-C on the terminal reaches
+    only this process, which then ends the child.
     """
     process = subprocess.Popen(  # noqa: S603 our own interpreter and words
         words,
         preexec_fn=_ends_with_this_process(),  # noqa: PLW1509 a system call only
         cwd=folder,
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -206,16 +211,35 @@ def _below(folder: Folder, places: Places) -> Iterator[Serving]:
     words += ["--client-addr", f"{places.host}:{places.client}"]
     words += ["--mesh-addr", f"{places.host}:{places.workload}"]
     words += ["--confirm-clock"]  # an old version may run, too: the simulation protects nothing
+    with served_by([sys.executable, *words], folder.log) as serving:
+        yield serving
+
+
+@contextmanager
+def served_by(
+    words: Sequence[str],
+    log_file: Path,
+    *,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    hint: str = "see coordinator.log in the folder, then start again",
+) -> Iterator[Serving]:
+    """Run ``words``, a coordinator with a log in JSON, during the block; yield once it serves.
+
+    ``log_file`` contains each line of the output. ``folder`` and ``environment`` as for
+    ``process_below``. ``hint`` is the next step if the coordinator does not serve. Raises the
+    errors of ``_below``.
+    """
     log_queue: LogQueue = queue.Queue()
     with ExitStack() as ends:
-        log = ends.enter_context(_new_log(folder.log))
+        log = ends.enter_context(_new_log(log_file))
 
         def handle_line(line: bytes) -> None:
             log.write(line)
             log_queue.put(_entry(line) if line else None)
 
-        process = ends.enter_context(process_below([sys.executable, *words], handle_line))
-        yield _wait_until_served(process, log_queue)
+        process = ends.enter_context(process_below(words, handle_line, folder, environment))
+        yield _wait_until_served(process, log_queue, hint)
 
 
 def _new_log(path: Path) -> BinaryIO:
@@ -242,7 +266,9 @@ def _entry(line: bytes) -> Entry:
     return {"text": line.decode("utf-8", errors="replace").rstrip()}
 
 
-def _wait_until_served(process: "subprocess.Popen[bytes]", log_queue: LogQueue) -> Serving:
+def _wait_until_served(
+    process: "subprocess.Popen[bytes]", log_queue: LogQueue, hint: str
+) -> Serving:
     addresses: dict[str, str] = {}
     lines: list[str] = []
     while len(addresses) < len(_APIS):
@@ -251,7 +277,7 @@ def _wait_until_served(process: "subprocess.Popen[bytes]", log_queue: LogQueue) 
         except queue.Empty:
             raise UnavailableError(
                 f"the coordinator does not serve, and has logged nothing for {_PATIENCE:.0f} s",
-                hint="see coordinator.log in the folder, then start again",
+                hint=hint,
             ) from None
         if entry is None:
             raise _not_started(lines)

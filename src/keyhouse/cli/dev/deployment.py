@@ -145,7 +145,7 @@ def prepare(folder: Folder, address: str, request: ManifestRequest) -> EnforcedM
     if request.raw is not None and user is not None:
         own = with_user(request.raw, user.certificate.read_text(encoding="ascii"))
         request = request._replace(raw=own)
-    with Coordinator.connect(address, _trust(folder), user) as coordinator:
+    with Coordinator.connect(address, trust_in(folder), user) as coordinator:
         root = ssl.DER_cert_to_PEM_cert(coordinator.trusted.root_der)
         replace_file(folder.root, root.encode("ascii"))
         match coordinator.status().code:
@@ -213,7 +213,7 @@ def _sample(folder: Folder, user: ClientIdentity) -> str:
     return sample_manifest(unique_id, user.certificate.read_text(encoding="ascii"))
 
 
-def _trust(folder: Folder) -> Trust:
+def trust_in(folder: Folder) -> Trust:
     """Return trust in the simulated machine of this folder."""
     collateral: Path = folder.machine / "collateral.json"
     return Trust(

@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.doctor.finding import Finding
+from keyhouse.cli.doctor.hardware.options import HardwareOptions
 from keyhouse.cli.options.context_option import context_for
 from keyhouse.cli.options.target import HostArgument, Target, TrustOptions
 from keyhouse.cli.output.show import coloured, show_json
-from keyhouse.cli.parser import REFUSED, AsJson, Option, OptionGroup, command
+from keyhouse.cli.parser import REFUSED, AsJson, Option, OptionGroup, WrongUsageError, command
 from keyhouse.client.contexts import contexts_path
 
 _MOST_STANDBYS: Final = 99  # the same limit as for `keyhouse serve`
@@ -92,7 +93,12 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
 
 @command
 def doctor(
-    trusting: TrustOptions, local: LocalOptions, host: HostArgument = "", *, as_json: AsJson = False
+    trusting: TrustOptions,
+    local: LocalOptions,
+    hardware: HardwareOptions,
+    host: HostArgument = "",
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Search for problems, and print how to fix them.
 
@@ -105,9 +111,20 @@ def doctor(
 
     With --json, the object is {"ok", "findings": [{"check", "level", "found", "fix"}]}.
 
+    With --hardware-report, the command instead tries the hardware of this machine, and writes a
+    redacted report. It starts coordinators with a new state in a temporary folder, or in the empty
+    state directory of the enclave, and removes the state at the end. Exit code 1: a part of the
+    trial failed. With --json, the object is {"ok", "platform", "sections", "report"}.
+
     Example: keyhouse doctor localhost:4433 --attestation attestation.json --simulation-root
     root.pem --cert alice.pem --key alice.key
     """
+    if hardware.hardware_report:
+        _require_only_hardware(host, trusting, local)
+        from keyhouse.cli.doctor.hardware.write import write_hardware_report
+
+        write_hardware_report(hardware, Target.at("", trusting), as_json=as_json)
+        return
     local.require_fitting()
     target = Target.at(host, trusting).resolve(required=False)
     findings = tuple(_findings(target, local.with_context(trusting.context, host)))
@@ -120,6 +137,21 @@ def doctor(
         sys.stderr.write(f"{problems} problem{'s' if problems != 1 else ''}\n")
     if problems:
         sys.exit(REFUSED)
+
+
+_OF_HARDWARE: Final = frozenset({"pccs", "pccs_ca", "collateral"})
+
+
+def _require_only_hardware(host: str, *groups: OptionGroup) -> None:
+    """Raise ``WrongUsageError`` for words without effect beside ``--hardware-report``."""
+    hint = "omit it: --hardware-report starts a coordinator of its own, with a new state"
+    if host:
+        raise WrongUsageError.no_effect(f"HOST {host}", hint)
+    for group in groups:
+        usual = type(group)()
+        for name in group.__struct_fields__:
+            if name not in _OF_HARDWARE and getattr(group, name) != getattr(usual, name):
+                raise WrongUsageError.no_effect(f"--{name.replace('_', '-')}", hint)
 
 
 def _findings(target: Target, local: LocalOptions) -> Iterator[Finding]:

@@ -1,0 +1,82 @@
+"""Attempt the steps of a trial; print progress and errors on standard error."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+from keyhouse.attestation.errors import CollateralUnusableError, QuoteRefusedError
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.printable import printable
+from keyhouse.cli.doctor.hardware.report import Outcome, Section
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Section)
+
+PASSED: Final = Section(outcome="passed")
+
+
+class StepFailedError(KeyhouseError):
+    """A step of the trial had another result than expected."""
+
+    code = "step-failed"
+
+
+def attempt(
+    text: str, work: Callable[[], T], needs: Mapping[str, Section] | None = None
+) -> tuple[Section, T | None]:
+    """Return the outcome of ``work`` and its result; None without a pass.
+
+    ``text`` describes the step to people. ``needs``: earlier steps by name; the step is skipped
+    unless all of them passed. Catches only errors that Keyhouse raises on purpose.
+    """
+    for name, section in (needs or {}).items():
+        if section.outcome != "passed":
+            return Section(outcome="skipped", reason=f"{name}-{section.outcome}"), None
+    say(f"{text} ...")
+    try:
+        return PASSED, work()
+    except KeyhouseError as error:
+        say(f"  failed: {error.message}")
+        if error.hint:
+            say(f"  next step: {error.hint}")
+        return Section(outcome="failed", reason=reason_of(error)), None
+
+
+def say(text: str) -> None:
+    """Print ``text`` as a line of progress."""
+    sys.stderr.write(f"{printable(text)}\n")
+    sys.stderr.flush()
+
+
+def reason_of(error: KeyhouseError) -> str:
+    """Return a word of Keyhouse for ``error``.
+
+    The word is the reason of the verifier, or else the code of the first cause's class. Messages
+    stay out of a report, because they can have addresses and paths. So do reasons from a
+    coordinator's answer.
+    """
+    word = type(error).code
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, QuoteRefusedError | CollateralUnusableError):
+            return cause.reason.value
+        if isinstance(cause, KeyhouseError):
+            word = type(cause).code
+        cause = cause.__cause__
+    return word
+
+
+def worst(sections: Iterable[Section]) -> Section:
+    """Return the outcome of the first failed section, else of the first skipped, else a pass."""
+    listed = tuple(sections)
+    order: tuple[Outcome, ...] = ("failed", "skipped")
+    for outcome in order:
+        for section in listed:
+            if section.outcome == outcome:
+                return section
+    return PASSED
+
+
+def as_section(kind: type[S], section: Section, **fields: object) -> S:
+    """Return the outcome of ``section`` as a section of ``kind`` with these fields."""
+    return kind(outcome=section.outcome, reason=section.reason, **fields)

@@ -1,0 +1,101 @@
+"""The quote of a confidential VM, and the refusal of its platform to seal."""
+
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from keyhouse.attestation import AMD_ROOTS, INTEL_SGX_ROOT, AmdCollateral, Collateral
+from keyhouse.attestation.platforms.find import open_for_quotes
+from keyhouse.attestation.platforms.platform import Platform, SealPolicy
+from keyhouse.attestation.quote.binding import REPORT_DATA
+from keyhouse.cli.attest.quote_explanation import Trust, explain_quote
+from keyhouse.cli.doctor.hardware.attempts import as_section, attempt, say, worst
+from keyhouse.cli.doctor.hardware.quotes import quote_section
+from keyhouse.cli.doctor.hardware.report import (
+    MemorySection,
+    QuoteSection,
+    RecoverySection,
+    RestartSection,
+    SealPolicySection,
+    SealSection,
+    Section,
+    StartSection,
+    Trial,
+)
+
+OpenPlatform = Callable[[], Platform]
+CollateralSource = Collateral | Callable[[bytes], Collateral]
+TrustOf = Callable[[bytes], Trust]
+"""Return the roots and the collateral for a quote."""
+
+_NEXT: Final = "for TDX pass --pccs or --collateral; for SEV-SNP pass --amd-collateral"
+
+
+def open_guest(name: str) -> OpenPlatform:
+    """Return a function that opens the platform ``name`` of this VM, which stores no file."""
+    return lambda: open_for_quotes(name, Path())
+
+
+def trust_of_vendors(source: CollateralSource | None, amd: AmdCollateral | None) -> TrustOf:
+    """Return a function for the pinned roots of the vendors and the collateral for a quote."""
+
+    def trust(quote: bytes) -> Trust:
+        bundle = source(quote) if callable(source) else source
+        return Trust(INTEL_SGX_ROOT, bundle, AMD_ROOTS, amd)
+
+    return trust
+
+
+def try_quote(open_platform: OpenPlatform, trust_of: TrustOf) -> QuoteSection:
+    """Return the statements of a new quote of this VM over random data."""
+
+    def work() -> QuoteSection:
+        quote = open_platform().quote(secrets.token_bytes(REPORT_DATA))
+        explanation = explain_quote(quote, trust_of(quote), datetime.now(UTC), None)
+        if explanation.failure is not None:
+            say(f"  failed: {explanation.failure.message}")
+            say(f"  next step: {explanation.failure.hint or _NEXT}")
+        return quote_section(explanation)
+
+    section, found = attempt("making a quote of this VM, and verifying it", work)
+    return found if found is not None else as_section(QuoteSection, section)
+
+
+def try_seal(open_platform: OpenPlatform) -> SealSection:
+    """Return whether the platform derives a sealing key for each policy.
+
+    A confidential VM refuses (``no-sealing-key``): the section is skipped, not failed.
+    """
+    from keyhouse.attestation.platforms.files import NoSealingKeyError
+
+    policies = []
+    for policy in SealPolicy:
+
+        def work(policy: SealPolicy = policy) -> str:
+            try:
+                open_platform().sealing_key(policy)
+            except NoSealingKeyError as refused:
+                return refused.code
+            return ""
+
+        section, code = attempt(f"deriving a sealing key for {policy}", work)
+        if code:
+            policies.append(SealPolicySection(policy=policy.value, outcome="skipped", reason=code))
+        else:
+            policies.append(as_section(SealPolicySection, section, policy=policy.value))
+    return as_section(SealSection, worst(policies), policies=tuple(policies))
+
+
+def skipped_trial(seal: SealSection, reason: str) -> Trial:
+    """Return the trial of a VM without a coordinator process; ``seal`` is the result of the VM."""
+    skipped = Section(outcome="skipped", reason=reason)
+    return Trial(
+        platform="",
+        seal=seal,
+        start=as_section(StartSection, skipped),
+        restart=as_section(RestartSection, skipped),
+        recovery=as_section(RecoverySection, skipped),
+        memory=as_section(MemorySection, skipped),
+    )
