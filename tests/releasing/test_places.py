@@ -32,7 +32,7 @@ def test_no_project_or_chart_states_the_version_in_a_further_place() -> None:
     for place in PLACES[:3]:
         text = (ROOT / place.file).read_text(encoding="utf-8")
         stated = re.findall(rf"(?<![0-9.]){re.escape(VERSION)}(?![0-9.])", text)
-        assert len(stated) == place.count, place.file
+        assert len(stated) == place.number, place.file
 
 
 def test_a_release_writes_version_and_build_time_everywhere(tmp_path: Path) -> None:

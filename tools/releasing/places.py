@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
     file: str
     before: str
-    count: int
+    number: int
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -51,9 +51,9 @@ def versions(tree: Path) -> list[tuple[str, str]]:
     found = []
     for place in PLACES:
         texts = place.pattern.findall((tree / place.file).read_text(encoding="utf-8"))
-        if len(texts) != place.count:
+        if len(texts) != place.number:
             raise ValueError(
-                f"{place.file} has {len(texts)} versions; PLACES states {place.count}:"
+                f"{place.file} has {len(texts)} versions; PLACES states {place.number}:"
                 " correct tools/releasing/places.py"
             )
         found += [(place.file, version) for _, version in texts]
