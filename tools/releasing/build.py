@@ -45,7 +45,10 @@ class Build(NamedTuple):
         """Build the wheels, the sdists of both trees, and the archive of all sources."""
         version, time = self.inputs.version, self.inputs.time
         write_archive(
-            self.tree, f"keyhouse-{version}", time, self.folder / f"keyhouse-{version}-source.tar.gz"
+            self.tree,
+            f"keyhouse-{version}",
+            time,
+            self.folder / f"keyhouse-{version}-source.tar.gz",
         )
         python = str(self.inputs.python)
         self.around.run(["scripts/build", self.folder], self.tree, PYTHON=python)

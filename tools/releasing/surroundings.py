@@ -32,7 +32,7 @@ class Surroundings(NamedTuple):
             os.utime(path, (self.time, self.time), follow_symlinks=False)
         return copied
 
-    def run(self, words: Sequence[str | Path], folder: Path, **variables: str) -> str:
+    def run(self, words: Sequence[object], folder: Path, **variables: str) -> str:
         """Run a program in ``folder``; return its output. Raises ``RuntimeError`` if it fails."""
         kept = {name: value for name, value in os.environ.items() if name.startswith(_KEPT)}
         ended = subprocess.run(  # noqa: S603 fixed words
@@ -45,7 +45,8 @@ class Surroundings(NamedTuple):
             check=False,
         )
         if ended.returncode:
-            raise RuntimeError(f"{words[0]} ended with {ended.returncode}: {ended.stderr[-2000:]}")
+            output = f"{ended.stdout}{ended.stderr}"[-2000:]
+            raise RuntimeError(f"{words[0]} ended with {ended.returncode}: {output}")
         return ended.stdout
 
 
