@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.distributions import ROOT
-from support.release import build_in, copy_tree
+from support.host.release import build_in, copy_tree
 
 pytestmark = pytest.mark.acceptance
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from support.host.release import installed, make_release
 from support.process.command import run
 from support.process.page import walk
-from support.release import installed, make_release
 
 from keyhouse.base.version import VERSION
 from keyhouse.cli.release.sums import SUMS

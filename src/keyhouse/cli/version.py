@@ -39,10 +39,11 @@ def version(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the version of this program or a coordinator, or verify a release.
+    """Print versions, and verify a release.
 
-    With HOST or --context, the command verifies the coordinator, and prints its version, too. With
-    --verify, it verifies files of a release, and contacts nobody.
+    The version is that of this program. With HOST or --context, the command verifies the
+    coordinator, and prints its version, too. With --verify, it verifies files of a release, and
+    contacts nobody.
 
     Example: keyhouse version --verify dist/SHA256SUMS --release-key keyhouse.vkey
     """

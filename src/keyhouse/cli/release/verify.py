@@ -3,7 +3,7 @@
 Order of the checks:
 
 1. The signature over ``SHA256SUMS``, under a key that the caller names. Without the signature, the
-   sums prove only that a transfer was complete: whoever replaces a file also replaces its sum.
+   sums prove only that a transfer was complete: anyone who replaces a file also replaces its sum.
 2. The sum of each file. For ``SHA256SUMS`` itself these are all listed files, and no other file may
    be in the folder: installers choose among the wheels of a folder.
 3. The content of each wheel against the wheel's own list.
