@@ -4,6 +4,7 @@
 wheels of Keyhouse that it needs, each with its sum.
 """
 
+import json
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,21 @@ def write_sboms(build: Build, tools: Path) -> None:
             PYTHONPATH=str(tools),
             SOURCE_DATE_EPOCH=str(build.inputs.time),
         )
+        _name_own_wheels(target, row["needs"])
+
+
+def _name_own_wheels(sbom: Path, names: list[str]) -> None:
+    """Let the SBOM refer to the wheels of the release by their files, not to a package index.
+
+    Nothing of Keyhouse is published there. A page of this name can belong to others.
+    """
+    written = json.loads(sbom.read_text(encoding="utf-8"))
+    for component in written["components"]:
+        if component["name"] in names:
+            file = f"{component['name'].replace('-', '_')}-{component['version']}-py3-none-any.whl"
+            for reference in component["externalReferences"]:
+                reference.update(url=file, comment="file of this release")
+    sbom.write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
 
 
 def _requirements(build: Build, names: list[str]) -> Iterator[str]:
