@@ -34,7 +34,7 @@ def sign_enclave(build: Build, runtime: Path | None, enclave: Enclave) -> tuple[
     """Return the signed enclave of ``runtime``, or None and the reason of its absence."""
     absent = [tool for tool in _TOOLS if not shutil.which(tool)]
     if absent:
-        return None, f"{' and '.join(absent)} of Gramine are not installed"
+        return None, f"not installed, of Gramine: {', '.join(absent)}"
     if runtime is None:
         return None, "there is no runtime to measure"
     if enclave.key is None:
