@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from releasing.build import Inputs
-from releasing.clone import prepare, require_clean, take_over
+from releasing.clone import prepare, require_ready, take_over
 from releasing.measurement import Enclave
 from releasing.outputs import Outputs, Signing
 
@@ -46,7 +46,7 @@ def main(words: Sequence[str]) -> int:
 
     try:
         if not given.dry_run:
-            require_clean(_ROOT)
+            require_ready(_ROOT, given.version)
         with tempfile.TemporaryDirectory(prefix="keyhouse-release-") as temporary:
             work = Path(temporary)
             output.mkdir(parents=True)

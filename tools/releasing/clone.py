@@ -31,8 +31,10 @@ def git(folder: Path, *words: str) -> str:
     return ended.stdout.strip()
 
 
-def require_clean(root: Path) -> None:
-    """Raise ``RuntimeError`` if the clone has changes without a commit."""
+def require_ready(root: Path, version: str) -> None:
+    """Raise ``RuntimeError`` for changes without a commit, and for an existing tag."""
+    if git(root, "tag", "--list", f"v{version}"):
+        raise RuntimeError(f"the tag v{version} exists: choose a new version")
     if git(root, "status", "--porcelain", "--untracked-files=no"):
         raise RuntimeError("the clone has changes without a commit: commit them first")
 
