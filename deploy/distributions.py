@@ -130,9 +130,21 @@ def _metadata(table: Table, name: str, whole: dict[str, bytes]) -> bytes:
         message["Requires-Dist"] = library
     for header, value in kept:
         message[header] = value
-    if name != "keyhouse":  # the text of the project describes the command
-        message.set_payload(f"{row['summary']}.\n")
+    # The project's text describes the command, so only the command's distribution has this text.
+    text = f"{row['summary']}. Part of Keyhouse, a coordinator of confidential computing.\n"
+    if name == "keyhouse":
+        whole_text = message.get_payload(decode=True)
+        text = _without_places(whole_text.decode("utf-8") if isinstance(whole_text, bytes) else "")
+    del message["Description-Content-Type"]
+    message["Description-Content-Type"] = "text/markdown"
+    message.set_payload(text.encode("utf-8").decode("ascii", "surrogateescape"))
     return message.as_bytes()
+
+
+def _without_places(text: str) -> str:
+    """Return Markdown without pictures and links of the repository: an index has no such files."""
+    text = re.sub(r"!\[[^\]]*\]\((?!https://)[^)]*\)\n*", "", text)
+    return re.sub(r"\[([^\]]*)\]\((?!https://)[^)]*\)", r"\1", text)
 
 
 def _of_extras(message: Message, extras: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -36,7 +36,7 @@ COMMANDS: Final = {
         Entry("doctor", "doctor.command:doctor", "Search for problems, and print how to fix them"),
         Entry("context", "context:app", "Store the options of deployments under names"),
         Entry("completion", "completion:completion", "Print a completion script for a shell"),
-        Entry("version", "version:version", "Print the version of this program or a coordinator"),
+        Entry("version", "version:version", "Print versions, and verify a release"),
     ),
     "Deployment": (
         Entry("status", "status:status", "Verify the coordinator's quote, then print its state"),

@@ -1,33 +1,63 @@
-"""`keyhouse version`: the version of this program, and of a coordinator."""
+"""`keyhouse version`: the version of this program, or of a coordinator; verify a release."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import click
 
+from keyhouse.base.errors import RefusedError
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser import Argument, AsJson, command
+from keyhouse.cli.parser import Argument, AsJson, Option, command
+from keyhouse.cli.parser.usage import WrongUsageError
 
 
 @command
 def version(
     trusting: TrustOptions,
-    host: Annotated[
-        str,
-        Argument(metavar="HOST", help="also print the version of the coordinator at this address"),
-    ] = "",
+    words: Annotated[
+        list[str],
+        Argument(
+            metavar="HOST|FILE...",
+            help="also print the version of the coordinator at this address; with --verify:"
+            " SHA256SUMS of a release, or files beside it",
+        ),
+    ] = [],  # noqa: B006 the parser never changes it
     *,
+    verify: Annotated[bool, Option(help="verify files of a release")] = False,
+    release_key: Annotated[
+        str | None,
+        Option(metavar="FILE", help="the public key of releases, for --verify"),
+    ] = None,
+    without_signature: Annotated[
+        bool, Option(help="verify no signature: proves complete transfers only")
+    ] = False,
+    environment: Annotated[
+        str | None,
+        Option(metavar="DIR", help="compare the packages in this folder with the wheels"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the version of this program or a coordinator.
+    """Print versions, and verify a release.
 
-    With HOST or --context, the command verifies the coordinator, and prints its version, too.
+    The version is that of this program. With HOST or --context, the command verifies the
+    coordinator, and prints its version, too. With --verify, it verifies files of a release, and
+    contacts nobody.
 
-    Example: keyhouse version
+    Example: keyhouse version --verify dist/SHA256SUMS --release-key keyhouse.vkey
     """
+    if verify:
+        _verify(words, release_key, environment, signed=not without_signature, as_json=as_json)
+        return
+    if release_key or environment or without_signature:
+        raise WrongUsageError("--verify is missing", hint="add --verify and the files")
+    if len(words) > 1:
+        raise WrongUsageError("more than one HOST is named", hint="name a single address")
     from keyhouse.base.version import VERSION
 
     rows = {"keyhouse": VERSION}
+    host = words[0] if words else ""
     if host or trusting.context:
         rows["coordinator"] = _of_coordinator(Target.at(host, trusting))
     if as_json:
@@ -36,6 +66,37 @@ def version(
         click.echo(VERSION)
     else:
         show_rows(rows)
+
+
+def _verify(
+    words: Sequence[str],
+    release_key: str | None,
+    environment: str | None,
+    *,
+    signed: bool,
+    as_json: bool,
+) -> None:
+    from keyhouse.base.named_files import read_file
+    from keyhouse.cli.release.verify import verify
+
+    if signed == (release_key is None):
+        raise WrongUsageError(
+            "--verify needs either --release-key or --without-signature",
+            hint="name the published key of releases by --release-key",
+        )
+    key = read_file(release_key).decode("utf-8", "replace").strip() if release_key else None
+    packages = Path(environment) if environment else None
+    failed = 0
+    shown = []
+    for check in verify(map(Path, words), key, packages):
+        failed += not check.passed
+        shown.append({"subject": check.subject, "result": check.result, "passed": check.passed})
+        if not as_json:
+            click.echo(f"{'ok    ' if check.passed else 'FAILED'}  {check.subject}: {check.result}")
+    if as_json:
+        show_json({"signed": signed, "checks": shown})
+    if failed:
+        raise RefusedError(f"{failed} of {len(shown)} checks failed", hint="do not use these files")
 
 
 def _of_coordinator(target: Target) -> str:

@@ -17,7 +17,8 @@ from support.samples.deployment import (
 )
 
 from keyhouse.base.errors import BrokenError, UnavailableError
-from keyhouse.coordinator.engine.clock import BUILD_TIME, LOOK_EVERY, HostClock, SecurityClock
+from keyhouse.base.version import BUILD_TIME
+from keyhouse.coordinator.engine.clock import LOOK_EVERY, HostClock, SecurityClock
 from keyhouse.journal import Fresh, Opened
 
 SECOND = 1_000_000

@@ -17,12 +17,7 @@ from typing import Final, Protocol
 
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
-
-BUILD_TIME: Final = 1_795_219_200_000_000
-"""2026-11-21T00:00:00Z: no correct clock is before the build of this code.
-
-Each release sets this value.
-"""
+from keyhouse.base.version import BUILD_TIME
 
 LOOK_EVERY: Final = 3600
 """The longest time between two readings of the clock in a running process, in seconds."""

@@ -1,0 +1,1 @@
+"""Verify the outputs of a release: checksums, their signature, wheels and environments."""

@@ -1,0 +1,107 @@
+"""SHA256SUMS of a release, and the signature over them.
+
+``SHA256SUMS`` has the form of the program ``sha256sum``. ``SHA256SUMS.note`` is a signed note
+(C2SP signed-note, Ed25519). Its text has two lines, and then the bytes of ``SHA256SUMS``::
+
+    keyhouse release v1
+    version 0.1.0
+
+The first line separates the signature from signatures of logs, which begin with an origin. The
+second line binds the sums to a version, so old sums cannot stand for a new version.
+"""
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Final
+
+from keyhouse.base.errors import RefusedError
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.keys import ED25519, VerifierKey, verified
+from keyhouse.transparency.note import MOST_BYTES, SignedNote
+
+SUMS: Final = "SHA256SUMS"
+NOTE: Final = "SHA256SUMS.note"
+BUNDLE: Final = "SHA256SUMS.sigstore.json"
+
+UNLISTED: Final = frozenset({SUMS, NOTE, BUNDLE})
+"""The files that the sums cannot contain: the sums themselves, and the signatures over them."""
+
+_LINE: Final = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._+-]*)")
+_CHUNK: Final = 1 << 20
+
+
+def signed_text(version: str, sums: bytes) -> bytes:
+    """Return the text that the key of a release signs."""
+    return f"keyhouse release v1\nversion {version}\n".encode() + sums
+
+
+def read_sums(raw: bytes) -> dict[str, str]:
+    """Return the SHA-256 sum (hex) of each file name.
+
+    Raises ``RefusedError`` for a line of another form, a path, and a name that appears twice.
+    """
+    found: dict[str, str] = {}
+    text = raw.decode("utf-8", "replace")
+    if not text.endswith("\n"):
+        raise RefusedError(f"{SUMS} does not end with a newline", hint="fetch the file again")
+    for number, line in enumerate(text[:-1].split("\n"), 1):
+        parts = _LINE.fullmatch(line)
+        if parts is None:
+            raise RefusedError(
+                f"{SUMS}, line {number} is not a sum, two spaces and a file name",
+                hint="fetch the file again",
+            )
+        if parts[2] in found:
+            raise RefusedError(f"{SUMS} lists {parts[2]} twice", hint="fetch the file again")
+        found[parts[2]] = parts[1]
+    return found
+
+
+def signed_version(sums: bytes, note: bytes, key: str) -> str:
+    """Return the version in ``note``, a signature over ``sums`` by the verifier key ``key``.
+
+    Raises ``RefusedError`` for another key, an invalid signature, and other sums.
+    """
+    try:
+        verifier = VerifierKey.read(key.strip())
+        signed = SignedNote.read(note)
+        verified(signed, [verifier])
+    except LogInvalidError as fault:
+        raise RefusedError(
+            f"{NOTE}: {fault.message}", hint="use the release key that the project publishes"
+        ) from None
+    if verifier.kind != ED25519:
+        raise RefusedError(
+            "the release key is the key of a witness", hint="use the key that the project publishes"
+        )
+    head = re.match(rb"keyhouse release v1\nversion ([0-9.]+)\n", signed.text)
+    if head is None:
+        raise RefusedError(f"{NOTE} does not sign a release", hint="fetch the file again")
+    version = head[1].decode("ascii")
+    if signed.text != signed_text(version, sums):
+        raise RefusedError(f"{SUMS} differs from the signed sums", hint="fetch both files again")
+    return version
+
+
+def read_bounded(path: Path) -> bytes:
+    """Return the content of a file of sums or signatures. Raises ``RefusedError``."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except OSError:
+        raise RefusedError(
+            f"{path} cannot be read", hint="put all files of the release into a folder"
+        ) from None
+    if len(raw) > MOST_BYTES:
+        raise RefusedError(f"{path} has more than {MOST_BYTES} bytes", hint="fetch the file again")
+    return raw
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 sum (hex) of a file. Raises ``OSError``."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            found.update(chunk)
+    return found.hexdigest()

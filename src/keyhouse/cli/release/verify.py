@@ -1,0 +1,134 @@
+"""Verify files of a release in a folder with ``SHA256SUMS``, and an environment against its wheels.
+
+Order of the checks:
+
+1. The signature over ``SHA256SUMS``, under a key that the caller names. Without the signature, the
+   sums prove only that a transfer was complete: anyone who replaces a file also replaces its sum.
+2. The sum of each file. For ``SHA256SUMS`` itself these are all listed files, and no other file may
+   be in the folder: installers choose among the wheels of a folder.
+3. The content of each wheel against the wheel's own list.
+4. Installed files against the wheels.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from keyhouse.base.errors import RefusedError
+from keyhouse.cli.release.sums import (
+    NOTE,
+    SUMS,
+    UNLISTED,
+    digest,
+    read_bounded,
+    read_sums,
+    signed_version,
+)
+from keyhouse.cli.release.wheel import files_of, installed_problems, unlisted_files, wheel_problems
+
+NO_PROBLEM: Final = ""
+
+
+class Check(msgspec.Struct, frozen=True):
+    """A check of ``subject``: its result in words, and whether it passed."""
+
+    subject: str
+    result: str
+    passed: bool
+
+
+def verify(files: Iterable[Path], key: str | None, environment: Path | None) -> Iterator[Check]:
+    """Verify ``files``, which are files of releases or their ``SHA256SUMS``.
+
+    ``key`` is a verifier key (C2SP signed-note), or None: then no signature is verified.
+    ``environment`` is a folder of installed packages, compared with the wheels among the verified
+    files. Raises ``RefusedError`` for unreadable sums and an invalid signature.
+    """
+    wheels: list[Path] = []
+    for folder, names in _by_folder(files).items():
+        raw = read_bounded(folder / SUMS)
+        sums = read_sums(raw)
+        if key is not None:
+            version = signed_version(raw, read_bounded(folder / NOTE), key)
+            name = key.partition("+")[0]
+            yield Check(f"{folder / NOTE}", f"version {version}, signed by {name}", passed=True)
+        wanted = sorted(names - UNLISTED) if SUMS not in names else sorted(sums)
+        if SUMS in names:
+            yield from _further_files(folder, sums)
+        for file in wanted:
+            path = folder / file
+            problem = _problem(path, sums.get(file))
+            yield Check(str(path), problem or "matches its sum", passed=not problem)
+            if path.suffix == ".whl" and not problem:
+                yield from _checks(str(path), "matches its RECORD", wheel_problems(path))
+                wheels.append(path)
+    if environment is not None:
+        yield from _environment(wheels, environment)
+
+
+def _by_folder(files: Iterable[Path]) -> Mapping[Path, set[str]]:
+    found: dict[Path, set[str]] = {}
+    for file in files:
+        found.setdefault(file.parent, set()).add(file.name)
+    if not found:
+        raise RefusedError("no file is named", hint=f"name {SUMS}, or files beside it")
+    return found
+
+
+def _further_files(folder: Path, sums: Mapping[str, str]) -> Iterator[Check]:
+    for path in sorted(folder.iterdir()):
+        if path.name not in sums and path.name not in UNLISTED:
+            yield Check(str(path), f"is not in {SUMS}", passed=False)
+
+
+def _problem(path: Path, wanted: str | None) -> str:
+    """Return the difference between a file and its sum in words, or ``NO_PROBLEM``."""
+    if wanted is None:
+        return f"is not in {SUMS}"
+    try:
+        found = digest(path)
+    except OSError:
+        return f"cannot be read; {SUMS} lists it"
+    return NO_PROBLEM if found == wanted else f"has the sum {found}; {SUMS} states {wanted}"
+
+
+def _environment(wheels: list[Path], packages: Path) -> Iterator[Check]:
+    """Compare the installed distributions of Keyhouse with ``wheels``."""
+    installed = {
+        found[1]: path
+        for path in sorted(packages.glob("keyhouse*.dist-info"))
+        if (found := re.match(r"(keyhouse[a-z_]*-[0-9.]+)\.dist-info$", path.name))
+    }
+    if not installed:
+        yield Check(str(packages), "has no distribution of Keyhouse", passed=False)
+        return
+    by_name = {"-".join(wheel.name.split("-")[:2]): wheel for wheel in wheels}
+    used, listed = [], set[str]()
+    for name in installed:
+        if name not in by_name:
+            yield Check(f"{packages}: {name}", "has no verified wheel to compare", passed=False)
+            continue
+        used.append(by_name[name])
+        listed |= files_of(by_name[name])
+    for wheel in used:
+        yield from _checks(
+            f"{packages}: {wheel.name}",
+            "installed as in the wheel",
+            installed_problems(wheel, packages),
+        )
+    folders = {path.name for path in installed.values()}
+    folders |= {each for each in ("keyhouse", "keyhouse_simulation") if (packages / each).is_dir()}
+    further = unlisted_files(packages, folders, listed)
+    yield from _checks(
+        str(packages), "no further file of Keyhouse (bytecode is not compared)", further
+    )
+
+
+def _checks(subject: str, passed: str, problems: Iterable[str]) -> Iterator[Check]:
+    found = list(problems)
+    yield from (Check(subject, problem, passed=False) for problem in found)
+    if not found:
+        yield Check(subject, passed, passed=True)

@@ -1,0 +1,26 @@
+# Make the runtime of the coordinator's enclave in $1, from the tree $PWD and the wheels in $2.
+# Debian's Python, as in deploy/container/gramine. The caller starts it in namespaces of its own.
+#
+# Bytecode contains paths, so the runtime is made at its later path, /opt/keyhouse. A mount over
+# /opt, which nobody else sees, leads there. The other folders of /opt stay visible.
+set -eu
+[ -d /opt ] || { echo "/opt does not exist" >&2; exit 1; }
+over=$3
+mkdir -p "$1" "$over/keyhouse"
+for folder in /opt/*/; do
+  name=$(basename "$folder")
+  [ "$name" = keyhouse ] && continue
+  [ -d "$folder" ] || continue
+  mkdir -p "$over/$name"
+  mount --bind "$folder" "$over/$name"
+done
+mount --rbind "$over" /opt
+# standalone.py makes the folder itself.
+rmdir /opt/keyhouse
+pip() { /usr/bin/python3 -m pip -q --python /opt/keyhouse/bin/python3 install --no-compile "$@"; }
+/usr/bin/python3 -I -B deploy/container/gramine/standalone.py /opt/keyhouse
+pip --require-hashes --no-deps --only-binary :all: -r locks/coordinator.txt
+pip --no-index --find-links "$2" keyhouse-coordinator
+/usr/bin/python3 -I -B deploy/container/gramine/standalone.py /opt/keyhouse
+/opt/keyhouse/bin/python3 -I -B deploy/container/finish.py /opt/keyhouse keyhouse-coordinator locks/coordinator.txt
+cp -a /opt/keyhouse/. "$1/"
