@@ -16,6 +16,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.cli.manifest.file import names_of
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.context_option import context_for, is_of_another
+from keyhouse.cli.options.no_coordinator import no_coordinator
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.token import password_for
 from keyhouse.cli.options.user import User
@@ -132,8 +133,8 @@ def get(
     With -o or --json, the output is a JSON object with values in base64. With --raw, the output is
     the value alone.
     """
-    _require_no_watcher(output, show=show)
     names, target = split_words(words, trusting)
+    _require_no_watcher(output, show=show)
     if raw and (as_json or len(set(names)) > 1):
         raise WrongUsageError(
             "--raw prints a single secret, and no JSON", hint="omit --raw, or pass one name"
@@ -277,7 +278,9 @@ def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Ta
     """Return names and coordinator of ``NAME... HOST``.
 
     With a context that has an address, HOST is optional. Then the last word is an address only if
-    it contains a colon or a dot, or is ``localhost``. Raises ``WrongUsageError`` without a name.
+    it contains a colon or a dot, or is ``localhost``. The same holds without a context and without
+    an expected identity: then another last word is a name, and the coordinator is missing. Raises
+    ``WrongUsageError`` without a name or a coordinator.
     Also raised for such a word that differs from the context's address, unless options name the
     identity of another coordinator.
     """
@@ -285,6 +288,9 @@ def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Ta
     last = words[-1]
     is_host = context is None or not context.context.address or _looks_like_address(last)
     names = words[:-1] if is_host and (len(words) > 1 or context is None) else words
+    if context is None and not _looks_like_address(last) and trusting.attestation is None:
+        # All words are names: this error must precede the errors about the other options.
+        raise no_coordinator(trusting.context)
     if not names:
         raise WrongUsageError("no name of a secret", hint="keyhouse secret get NAME... HOST")
     host = last if len(names) < len(words) else ""

@@ -304,7 +304,7 @@ def test_variable_that_is_not_set_does_not_mean_the_context_in_use(words: tuple[
 def test_no_context_is_in_the_way_of_who_wants_none() -> None:
     keep()
 
-    with pytest.raises(WrongUsageError, match="no coordinator: pass HOST"):
+    with pytest.raises(WrongUsageError, match="no coordinator: --context none"):
         Target(context="none").resolve()
 
 
@@ -340,7 +340,7 @@ def test_what_is_not_offered_is_refused_with_the_way_out(field: str) -> None:
 @pytest.mark.parametrize(
     ("typed_words", "names", "host"),
     [
-        (["a", "b"], ["a"], "b"),
+        (["a", "b.c"], ["a"], "b.c"),
         (["a", "b", "h:1"], ["a", "b"], "h:1"),
     ],
 )
@@ -398,7 +398,35 @@ def test_name_that_is_treated_as_another_host_is_told(option: str) -> None:
 
 def test_without_a_context_one_word_names_no_secret() -> None:
     with pytest.raises(WrongUsageError, match="no name of a secret"):
-        split_words(["h"], TrustOptions())
+        split_words(["h:4433"], TrustOptions())
+
+
+@pytest.mark.parametrize("words", [["greeting"], ["greeting", "token"]])
+def test_names_without_a_coordinator_are_not_read_as_an_address(words: list[str]) -> None:
+    with pytest.raises(WrongUsageError, match="no coordinator: no context is in use") as refused:
+        split_words(words, TrustOptions())
+    assert "keyhouse dev" in refused.value.hint
+
+
+def test_name_without_a_dot_stays_an_address_beside_an_identity() -> None:
+    found, target = split_words(["greeting", "h"], TrustOptions(attestation=Path("a.json")))
+
+    assert (found, target.host) == (["greeting"], "h")
+
+
+def test_missing_coordinator_names_the_folder_of_an_earlier_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "keyhouse-dev" / "data").mkdir(parents=True)
+
+    assert "start a coordinator: keyhouse dev (keyhouse-dev/ is here" in typed("status").stderr
+
+
+def test_missing_coordinator_names_the_only_context() -> None:
+    keep(use=False)
+
+    assert "hint: use a context: keyhouse context use prod\n" in typed("status").stderr
 
 
 def test_an_empty_memory_says_so() -> None:

@@ -16,6 +16,7 @@ from keyhouse.cli.options.context_option import (
     require_address,
 )
 from keyhouse.cli.options.memory import MemoryOption
+from keyhouse.cli.options.no_coordinator import no_coordinator
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl
 from keyhouse.cli.parser import Argument, Option, OptionGroup, WrongUsageError
 from keyhouse.client.contexts import NamedContext
@@ -217,7 +218,7 @@ class Target(TrustOptions, frozen=True, kw_only=True):
         if not required:
             return completed
         if not completed.host:
-            raise WrongUsageError("no coordinator: pass HOST or --context", hint=_CONTEXTS)
+            raise no_coordinator(self.context)
         if completed.attestation is None:
             raise WrongUsageError(
                 "no expected identity: pass --attestation or --context",

@@ -90,7 +90,7 @@ def _message_and_hint(
         case click.NoSuchOption(option_name=name):
             texts = (f"unknown option {name}", _did_you_mean(name, _options(context)))
         case click.NoSuchCommand(command_name=name):
-            texts = (f"unknown command {name}", _did_you_mean(name, _commands(context)))
+            texts = (f"unknown command {name}", _meant_command(name, context))
         case click.MissingParameter(param=click.Parameter() as missing):
             texts = (f"{_name(missing)} is missing", _usage(context))
         case UnexpectedArgumentError(word=word):
@@ -106,6 +106,14 @@ def _message_and_hint(
         case click.BadParameter(param=click.Parameter() as parameter):
             texts = (f"{_name(parameter)}: {_plain(error.message)}", "")
     return texts
+
+
+def _meant_command(word: str, context: click.Context | None) -> str:
+    """Return a hint: the command for a word of another tool, or a similar command."""
+    from keyhouse.cli.parser.other_tools import hint_for
+
+    group = context.command_path if context is not None else ""
+    return hint_for(group, word) or _did_you_mean(word, _commands(context))
 
 
 def _did_you_mean(word: str, known: Sequence[str]) -> str:
