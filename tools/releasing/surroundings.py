@@ -50,7 +50,19 @@ class Surroundings(NamedTuple):
         return ended.stdout
 
 
-_KEPT: Final = ("HOME", "PATH", "PIP_", "UV_", "SSL_CERT", "http", "HTTP", "no_proxy", "NO_PROXY")
+_KEPT: Final = (
+    "HOME",
+    "PATH",
+    "PIP_",
+    "BUILDAH_",
+    "STORAGE_",
+    "UV_",
+    "SSL_CERT",
+    "http",
+    "HTTP",
+    "no_proxy",
+    "NO_PROXY",
+)
 
 BOTH: Final = (
     Surroundings(
