@@ -25,6 +25,7 @@ _OF_NAMES: Final = (
     UNKNOWN,
     REPEATED,
     "is a key that",
+    "is a name with",
     "is no name of",
     "is no path",
     "has no effect",
