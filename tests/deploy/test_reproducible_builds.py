@@ -11,7 +11,7 @@ pytestmark = pytest.mark.acceptance
 
 _LIST = (
     "import sys; sys.dont_write_bytecode = True; from pathlib import Path;"
-    " from support.trusted_code import PROGRAMS, section;"
+    " from support.pages.trusted_code import PROGRAMS, section;"
     " Path(sys.argv[1]).write_text(''.join(map(section, PROGRAMS)), encoding='utf-8')"
 )
 

@@ -25,6 +25,7 @@ from keyhouse.cli.output.files import reading, write_output
 from keyhouse.cli.output.show import show_json, show_result, show_rows, show_table
 from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup, WrongUsageError
 from keyhouse.manifest import decode
+from keyhouse.views.visible import listed
 
 if TYPE_CHECKING:
     from keyhouse.client import Coordinator, SecretObject
@@ -246,7 +247,7 @@ def set_secrets(
         with _naming_unknown_secrets(coordinator, uploads), storing:
             coordinator.write_secrets(uploads)
     stored = sorted(uploads)
-    show_result({"stored": stored}, {"stored": ", ".join(stored)}, as_json=as_json)
+    show_result({"stored": stored}, {"stored": listed(stored)}, as_json=as_json)
 
 
 @app.command("list")
@@ -268,7 +269,7 @@ def list_secrets(target: Target, *, as_json: AsJson = False) -> None:
         return
     head = ("name", "type", "value", "readers", "writers")
     rows = [
-        (each.name, each.type, each.value, ", ".join(each.readers), ", ".join(each.writers))
+        (each.name, each.type, each.value, listed(each.readers), listed(each.writers))
         for each in descriptions
     ]
     show_table(head, rows)

@@ -1,7 +1,7 @@
 """What every request has to pass before a page sees it, and the headers that every answer gets.
 
 ==========================  ====================================================================
-another user's program      the kernel says whose socket is at the other end
+another user's program      refused at accept (``keyhouse.console.connections``)
 DNS rebinding               ``Host`` is this address and port, exactly
 a foreign page              ``Sec-Fetch-Site``; ``Origin`` of each change; a ``SameSite`` cookie
 a forged form               a token of the session in each change
@@ -11,12 +11,9 @@ what stays on the machine   nothing is cached
 """
 
 import hmac
-import os
 import secrets
-import socket
 from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
-from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -105,11 +102,6 @@ REFRESH: Final = "keyhouse-refresh"
 """A request header that scripts send for requests without an action of the user."""
 
 _STATIC: Final = "/static/"
-_CONNECTIONS: Final = Path("/proc/net/tcp")
-# The state of a connected socket, in the column after both addresses (proc(5)).
-_ESTABLISHED: Final = "01"
-# Number of columns between the state and the owner.
-_BEFORE_OWNER: Final = 3
 # Bytes of a form: a manifest of 16 MiB, percent-encoded in part.
 _LARGEST: Final = 24 << 20
 # With no-referrer, the Origin of a page's own forms would be null (Fetch standard).
@@ -159,10 +151,8 @@ class Guard:
         await (refusal or self._app)(scope, receive, with_headers)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
-        """Return a refusal, unless the request comes from a browser of this user."""
-        headers, client = Headers(scope=scope), scope.get("client")
-        if client is None or _owner_of(tuple(client), (HOST, self._port)) != os.geteuid():
-            return _no("this console belongs to another user of this machine")
+        """Return a refusal, unless the request comes from a page of this console."""
+        headers = Headers(scope=scope)
         if headers.get("host", "") not in self._hosts:
             return _no(f"this console is http://{HOST}:{self._port} and has no other name")
         if scope["method"] not in {"GET", "HEAD", "POST"}:
@@ -232,25 +222,3 @@ def _fields(body: bytes) -> dict[str, str]:
     except (UnicodeDecodeError, ValueError):
         return {}
     return {name: values[0] for name, values in found.items() if len(values) == 1}
-
-
-def _owner_of(near: tuple[str, int], far: tuple[str, int]) -> int | None:
-    """Return the user id of the socket at ``near`` that is connected to ``far``.
-
-    Both are IPv4 addresses with ports. Returns None if the kernel has no such connection. Every
-    user of the machine can connect to a port of loopback. And a browser sends a cookie of
-    ``127.0.0.1`` to the servers on all ports, which can belong to other users. So only the owner in
-    ``/proc/net/tcp`` (proc(5)) distinguishes users.
-    """
-    wanted = f": {_spelled(near)} {_spelled(far)} {_ESTABLISHED} ".encode("ascii")
-    try:
-        table = _CONNECTIONS.read_bytes()
-    except OSError:
-        return None
-    _, found, rest = table.partition(wanted)  # there may be thousands of lines
-    return int(rest.split(maxsplit=_BEFORE_OWNER + 1)[_BEFORE_OWNER]) if found else None
-
-
-def _spelled(address: tuple[str, int]) -> str:
-    host = int.from_bytes(socket.inet_aton(address[0]), "little")
-    return f"{host:08X}:{address[1]:04X}"

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -18,6 +19,7 @@ from keyhouse.base.errors import ForbiddenError, KeyhouseError, NotFoundError, R
 from keyhouse.client import CallRefusedError, TrustError, UnreachableError
 from keyhouse.console.deployments import Deployment, Deployments
 from keyhouse.console.guard import Gate
+from keyhouse.views.visible import listed, visible
 
 SECTIONS: Final = {
     "trust": "Trust",
@@ -80,13 +82,25 @@ class Console:
             loader=PackageLoader("keyhouse.console"),
             autoescape=True,
             undefined=StrictUndefined,
+            finalize=_visible,
             trim_blocks=True,
             lstrip_blocks=True,
         )
+        self._templates.filters |= {"exact": escape, "lines": _lines, "listed": listed}
 
     def html(self, template: str, values: dict[str, Any]) -> str:
         """Return the HTML of a template."""
         return self._templates.get_template(template).render(values)
+
+
+def _visible(value: Any) -> Any:
+    """Escape the invisible characters of each value in a template, unless it is HTML already."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _lines(text: str) -> str:
+    """Return ``text`` with its line ends, and with other invisible characters escaped."""
+    return escape("\n".join(map(visible, text.split("\n"))))
 
 
 class View(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from keyhouse.console.access import COLUMNS, Graph, Node
+from keyhouse.views.visible import listed, visible
 
 _WIDE, _TALL, _GAP, _ACROSS, _TOP = 172, 34, 12, 88, 44
 _LONGEST: Final = 20  # characters of a name
@@ -75,12 +76,14 @@ def _curve(left: Box, right: Box, rule: str) -> Curve:
     bend = (x2 - x1) // 2
     path = f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}"
     # An arrow of a right points from the user on the right to the secret on the left.
+    first, last = listed([left.node.name]), listed([right.node.name])
     if rule in {"reads", "writes"}:
-        return Curve(path, rule, f"{right.node.name} {rule} {left.node.name}")
+        return Curve(path, rule, f"{last} {rule} {first}")
     if rule == "has":
-        return Curve(path, rule, f"{right.node.name} has the role {left.node.name}")
-    return Curve(path, rule, f"{left.node.name} {rule} {right.node.name}")
+        return Curve(path, rule, f"{last} has the role {first}")
+    return Curve(path, rule, f"{first} {rule} {last}")
 
 
 def _cut(name: str) -> str:
+    name = visible(name)
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"

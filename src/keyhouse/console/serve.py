@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -13,6 +15,7 @@ import uvicorn
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
 from keyhouse.console.application import application
+from keyhouse.console.connections import CountedWarnings, OwnConnections, Protocol, Refusals
 from keyhouse.console.guard import HOST, OPEN, Gate
 from keyhouse.console.page import Console
 
@@ -41,8 +44,8 @@ def serve(
         asyncio.run(_serve(listening, console, tell))
 
 
-def _listening(port: int) -> socket.socket:
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+def _listening(port: int) -> OwnConnections:
+    found = OwnConnections()
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((HOST, port))
@@ -70,11 +73,11 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-async def _serve(listening: socket.socket, console: Console, tell: Callable[[str], None]) -> None:
+async def _serve(listening: OwnConnections, console: Console, tell: Callable[[str], None]) -> None:
     port = listening.getsockname()[1]
     settings = uvicorn.Config(
         application(console, port),
-        http="h11",
+        http=Protocol,
         ws="none",
         log_config=None,
         access_log=False,
@@ -84,7 +87,10 @@ async def _serve(listening: socket.socket, console: Console, tell: Callable[[str
         timeout_graceful_shutdown=2,
     )
     server = _Server(settings)
-    links = asyncio.create_task(_links(console.gate, port, tell))
+    refusals = listening.refusals = Refusals(time.monotonic, _print_error)
+    counted = CountedWarnings(refusals)
+    logging.getLogger("uvicorn.error").addFilter(counted)
+    links = asyncio.create_task(_links(console.gate, port, tell, refusals))
     for each in _ENDS:
         asyncio.get_running_loop().add_signal_handler(each, server.end)
     try:
@@ -93,11 +99,19 @@ async def _serve(listening: socket.socket, console: Console, tell: Callable[[str
         links.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await links
+        refusals.report(at_once=True)
+        logging.getLogger("uvicorn.error").removeFilter(counted)
 
 
-async def _links(gate: Gate, port: int, tell: Callable[[str], None]) -> None:
-    """Announce a new link whenever there is neither a session nor a link."""
+def _print_error(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+async def _links(gate: Gate, port: int, tell: Callable[[str], None], refusals: Refusals) -> None:
+    """Announce a new link whenever there is neither a session nor a link. Report refusals."""
     while True:
+        refusals.report()
         if gate.is_locked:
             tell(f"http://{HOST}:{port}{OPEN}?token={gate.new_link()}")
         await asyncio.sleep(_LOOK)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from keyhouse.views.changes import Sign, SignedChange, Summary
+from keyhouse.views.visible import listed
 from keyhouse.wire.plan import Plan, PlanChange, PlanData
 
 _COMES: Final = frozenset({"added", "gained", "opened", "given"})
@@ -43,7 +44,7 @@ def agreement(data: PlanData) -> str:
     plan = data.plan
     if not plan.needed:
         return "nobody else has to agree"
-    text = f"{plan.needed} of {', '.join(plan.users)}"
+    text = f"{plan.needed} of {listed(plan.users)}"
     if data.acknowledged:
-        text += f"; {', '.join(data.acknowledged)} agreed already"
+        text += f"; {listed(data.acknowledged)} agreed already"
     return text

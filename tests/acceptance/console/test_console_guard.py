@@ -2,15 +2,20 @@
 
 import http.client
 import os
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from urllib.parse import urlsplit
 
 import pytest
 from support.peers.console import Console, ask, cookie_of, csrf_of
-from support.process.server import Server
+from support.process.server import PATIENCE, Server
+
+from keyhouse.console.connections import MOST
+from keyhouse.console.guard import HOST
 
 pytestmark = pytest.mark.acceptance
 
@@ -75,27 +80,110 @@ def test_foreign_pages_neither_ask_nor_change(
     assert ask(found, "/d/prod/trust/verify", own, csrf=token).status == 303
 
 
+def wait_for(holds: Callable[[], object]) -> None:
+    """Wait until ``holds`` returns a true value."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+OTHER = """import os, socket, sys
+os.setuid(65534)
+port, count = map(int, sys.argv[1:3])
+opened, refused = [], 0
+for _ in range(count):
+    one = socket.socket()
+    one.settimeout(10)
+    try:
+        one.connect(("127.0.0.1", port))
+        one.sendall(sys.argv[3].encode())
+        opened.append(one)
+    except ConnectionError:
+        refused += 1
+for one in opened:
+    try:
+        if one.recv(1) == b"":
+            refused += 1
+    except ConnectionError:
+        refused += 1
+print(refused)
+"""
+
+
+def as_another_user(found: Console, count: int, sent: str) -> int:
+    """Connect ``count`` times as another user, and return the number of refused connections."""
+    words = [sys.executable, "-c", OTHER, str(found.port), str(count), sent]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    return int(done.stdout)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_another_user_of_the_machine_gets_nothing_even_with_the_cookie(
     deployment: Server, consoles: Callable[..., Console]
 ) -> None:
     found = consoles(deployment)
-    cookie = cookie_of(found)
-    program = (
-        "import http.client, os, sys; os.setuid(65534)\n"
-        f"asked = http.client.HTTPConnection('127.0.0.1', {found.port})\n"
-        "asked.request('GET', sys.argv[1], headers={'cookie': sys.argv[2]})\n"
-        "answer = asked.getresponse(); print(answer.status, answer.read().decode())"
-    )
+    cookie = cookie_of(found)["cookie"]
 
-    for path in ("/d/prod/trust", "/static/console.css", "/open?token=x"):
-        told = subprocess.run(
-            [sys.executable, "-c", program, path, cookie["cookie"]],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        assert told.startswith("403 Refused: this console belongs to another user")
+    host = f"{HOST}:{found.port}"
+    whole = f"GET /d/prod/trust HTTP/1.1\r\nhost: {host}\r\ncookie: {cookie}\r\n\r\n"
+    for sent in (whole, "G", ""):
+        assert as_another_user(found, 1, sent) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_a_flood_of_another_user_prints_one_line_and_the_console_still_answers(
+    deployment: Server, consoles: Callable[..., Console]
+) -> None:
+    found = consoles(deployment)
+    cookie = cookie_of(found)
+
+    assert as_another_user(found, 1200, "GET / HTTP/1.1\r\nhost: ") == 1200
+
+    assert ask(found, "/d/prod/trust", cookie).status == 200
+    wait_for(lambda: found.errors)
+    assert found.errors == "refused: 1,200 connections of other users\n"
+
+
+def test_a_flood_of_invalid_requests_prints_one_line(
+    deployment: Server, consoles: Callable[..., Console]
+) -> None:
+    found = consoles(deployment)
+    for _ in range(100):
+        with socket.create_connection((HOST, found.port), timeout=30) as connection:
+            connection.sendall(b"no request\r\n\r\n")
+            assert connection.recv(12) == b"HTTP/1.1 400"
+
+    wait_for(lambda: found.errors)
+    assert found.errors == "refused: 100 invalid requests\n"
+
+
+def test_connections_are_limited_and_half_requests_end(
+    deployment: Server, consoles: Callable[..., Console]
+) -> None:
+    found = consoles(deployment)
+    cookie = cookie_of(found)
+    with ExitStack() as ends:
+        half = [
+            ends.enter_context(socket.create_connection((HOST, found.port), timeout=30))
+            for _ in range(MOST)
+        ]
+        for each in half:
+            each.sendall(b"GET / HTTP/1.1\r\n")
+        beyond = ends.enter_context(socket.create_connection((HOST, found.port), timeout=30))
+        assert is_ended(beyond)
+
+        # The console ends them itself, so this waits for as long as a header may last.
+        assert all(map(is_ended, half))
+        assert ask(found, "/d/prod/trust", cookie).status == 200
+
+
+def is_ended(connection: socket.socket) -> bool:
+    """Wait for the end of ``connection``, and return whether no answer came before."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
 
 
 def test_every_answer_keeps_scripts_frames_and_caches_out(

@@ -22,6 +22,7 @@ from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_result, show_rows
 from keyhouse.cli.parser import AsJson, Group, Option, command
 from keyhouse.manifest import fingerprint
+from keyhouse.views.visible import listed
 
 if TYPE_CHECKING:
     from keyhouse.client import Pending, PlanData, UpdateAnswer
@@ -267,4 +268,4 @@ def _acknowledging(file: Path, typed: Target) -> str:
 
 
 def _names_of(answer: "UpdateAnswer | Pending") -> str:
-    return ", ".join(answer.missing_users)
+    return listed(answer.missing_users)

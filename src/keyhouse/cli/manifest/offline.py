@@ -15,6 +15,7 @@ from keyhouse.cli.manifest.file import (
     open_manifest,
     read_manifest,
 )
+from keyhouse.cli.manifest.invisible import invisible_warnings
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.cli.output.source_text import FileInvalidError, as_objects
@@ -36,7 +37,8 @@ def check(
 ) -> None:
     """Check a manifest as the coordinator does.
 
-    The command prints all problems with their lines, or the fingerprint of the manifest. With
+    The command prints all problems with their lines, or the fingerprint of the manifest. It warns
+    of invisible characters and of characters that reorder text, with line and code point. With
     --json, each problem has line and column from 1, or null without a place. The command never
     prints a line that may contain the value of a secret (Private).
 
@@ -53,6 +55,7 @@ def check(
         show_json({"valid": False, "problems": as_objects(invalid.problems, invalid.source.places)})
         sys.exit(REFUSED)
     source = file_read.source
+    warnings = (*warnings, *invisible_warnings(raw, source))
     if as_json:
         objects = as_objects(warnings, source.places)
         show_json({"valid": True, "fingerprint": fingerprint(raw), "warnings": objects})

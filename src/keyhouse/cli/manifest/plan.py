@@ -24,6 +24,7 @@ from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.cli.parser import AsJson, Option, OptionGroup, WrongUsageError, command
 from keyhouse.manifest import fingerprint
 from keyhouse.views.plan import agreement, danger_texts, harmless, signed, summary
+from keyhouse.views.visible import listed
 
 if TYPE_CHECKING:
     from keyhouse.client import Coordinator, Pending, PlanData
@@ -174,7 +175,7 @@ def _lines(data: "PlanData", *, colour: bool) -> Iterator[str]:
     if plan.kept:
         yield f"unchanged secrets: {len(plan.kept)}"
     if data.not_uploaded:
-        yield from wrapped("of these, not uploaded yet: ", ", ".join(data.not_uploaded))
+        yield from wrapped("of these, not uploaded yet: ", listed(data.not_uploaded))
     for note in data.notes:
         yield from wrapped("note: ", note)
     for warning in data.warnings:

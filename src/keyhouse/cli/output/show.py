@@ -14,9 +14,9 @@ import click
 import msgspec
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_text
 from keyhouse.cli.output.error_object import error_object
+from keyhouse.views.visible import visible
 
 _GAP: Final = "  "
 """Separates the columns of a table."""
@@ -83,11 +83,11 @@ def show_rows(rows: Mapping[str, str], *, wraps: bool = False) -> None:
     A value is on a single line. With ``wraps``, a value on a terminal breaks between words.
     """
     bold = coloured(sys.stdout)
-    names = [printable(name) for name in rows]
+    names = [visible(name) for name in rows]
     width = max(map(len, names)) + 1
     for name, value in zip(names, rows.values(), strict=True):
         shown = click.style(name.ljust(width), bold=True) if bold else name.ljust(width)
-        text = _wrapped(value, width + 1) if wraps and sys.stdout.isatty() else printable(value)
+        text = _wrapped(value, width + 1) if wraps and sys.stdout.isatty() else visible(value)
         sys.stdout.write(f"{shown} {text}\n")
 
 
@@ -103,7 +103,7 @@ def show_result(
 
 def _wrapped(value: str, indent: int) -> str:
     lines = textwrap.wrap(
-        printable(value),
+        visible(value),
         max(get_terminal_size().columns - indent, 1),
         break_long_words=False,
         break_on_hyphens=False,
@@ -117,7 +117,7 @@ def show_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     On a terminal with colours, ``head`` is bold, and a line separates it from the rows if the
     terminal is wide enough for the table.
     """
-    shown = [[printable(cell) for cell in row] for row in rows]
+    shown = [[visible(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *shown, strict=True)]
     width = sum(widths) + len(_GAP) * (len(widths) - 1)
     title = _columns(head, widths)
@@ -142,7 +142,7 @@ def working(what: str) -> Iterator[None]:
         yield
         return
     # Cut the text to the width of the terminal: a wrapped line could not be erased.
-    shown = f"{printable(what)} ..."[: max(get_terminal_size().columns - 1, 0)]
+    shown = f"{visible(what)} ..."[: max(get_terminal_size().columns - 1, 0)]
     sys.stderr.write(shown)
     sys.stderr.flush()
     try:

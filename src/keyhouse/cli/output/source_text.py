@@ -25,6 +25,7 @@ _OF_NAMES: Final = (
     UNKNOWN,
     REPEATED,
     "is a key that",
+    "is a name with",
     "is not a name of",
     "is not a path",
     "has no effect",

@@ -26,6 +26,7 @@ from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json, show_result
 from keyhouse.cli.parser import AsJson, Group, Option, WrongUsageError, command
 from keyhouse.cli.recover.options import Holder, OfflineContext, OutputFile, ShareFile, ShareName
+from keyhouse.views.visible import listed
 
 if TYPE_CHECKING:
     from keyhouse.client import Coordinator, Offer, Progress, RecoveryKey
@@ -237,8 +238,8 @@ def secrets(
 
 
 def _needs_text(offer: "Offer") -> str:
-    received = ", ".join(printable(name) for name in offer.received) or "none"
-    keys = ", ".join(printable(name) for name in sorted(offer.index.keys))
+    received = listed(offer.received) or "none"
+    keys = listed(sorted(offer.index.keys))
     return f"needed: {offer.index.threshold} shares of {keys}; received: {received}"
 
 

@@ -13,6 +13,7 @@ from keyhouse.client import SecretObject
 from keyhouse.console.deployments import Deployment, InForce
 from keyhouse.console.page import View, change, fields_of, page, paged
 from keyhouse.views.secrets import DescribedSecret, described_secrets, upload_of
+from keyhouse.views.visible import visible
 from keyhouse.wire.base64_text import decode_base64
 
 
@@ -64,7 +65,7 @@ async def read(request: Request, deployment: Deployment) -> Response:
     try:
         found = (await link.coordinator.secrets([name]))[name]
     except KeyhouseError as error:
-        return JSONResponse({"error": error.message, "hint": error.hint}, 400)
+        return JSONResponse({"error": visible(error.message), "hint": visible(error.hint)}, 400)
     return JSONResponse({"parts": _parts(found)})
 
 
@@ -79,7 +80,7 @@ async def write(request: Request, deployment: Deployment) -> Response:
         upload = upload_of(name, value, in_force.manifest)
         await link.coordinator.write_secrets({name: upload})
     except KeyhouseError as error:
-        return JSONResponse({"error": error.message, "hint": error.hint}, 400)
+        return JSONResponse({"error": visible(error.message), "hint": visible(error.hint)}, 400)
     return JSONResponse({"done": True})
 
 

@@ -59,7 +59,7 @@ const reveal = async (button) => {
   if (answer.status === 401) return locked();
   const found = await answer.json();
   parts.replaceChildren();
-  document.getElementById("revealed-title").textContent = button.dataset.secret;
+  document.getElementById("revealed-title").textContent = button.dataset.name;
   if (found.error) parts.append(element("p", `${found.error}. ${found.hint || ""}`, { class: "notice red" }));
   for (const each of found.parts || []) {
     parts.append(element("h3", `${each.name} (${each.form})`), element("pre", each.value, { tabindex: "0" }));
@@ -91,7 +91,7 @@ const upload = (button) => {
   form.reset();
   form.dataset.secret = button.dataset.secret;
   document.getElementById("upload-error").hidden = true;
-  document.getElementById("uploading-title").textContent = `Upload ${button.dataset.secret}`;
+  document.getElementById("uploading-title").textContent = `Upload ${button.dataset.name}`;
   document.getElementById("upload-label").textContent = button.dataset.type.startsWith("cert-")
     ? "PEM: one certificate, and its key" : "Value, as text";
   uploading.showModal();

@@ -1,0 +1,186 @@
+"""Accept connections of the console's own user only, a limited number, each with a deadline.
+
+Every user of the machine can connect to a port of loopback. And a browser sends a cookie of
+``127.0.0.1`` to the servers on all ports, which can belong to other users. So the kernel's answer
+about the owner decides, before the console reads a byte.
+
+Without these limits, 1,200 open connections of another user used up the file descriptors. asyncio
+then printed a traceback for each failed accept: 53,131 in 10 s. Refused connections are counted
+here, and the terminal gets one line for all of them.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from keyhouse.console.peer import Address, Peers
+
+MOST: Final = 128
+"""Open connections of the user. A browser opens at most 6 for all of its tabs."""
+
+HEADER_SECONDS: Final = 10.0
+"""Seconds until the header of a request must be complete."""
+
+_PER_TURN: Final = 64  # connections accepted before other work of the console
+_QUIET: Final = 2.0  # seconds without a refusal after which the line is printed
+_LONGEST: Final = 60.0  # seconds until the line is printed during a flood
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Refusals:
+    """Counts refusals, and prints one line for many. ``clock`` returns monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float], tell: Callable[[str], None]) -> None:
+        self._clock = clock
+        self._tell = tell
+        self._counts: Counter[str] = Counter()
+        self._first = self._newest = 0.0
+
+    def add(self, reason: str) -> None:
+        """Count a refusal. ``reason`` is one of few texts, and none of a peer."""
+        self._newest = self._clock()
+        if not self._counts:
+            self._first = self._newest
+        self._counts[reason] += 1
+
+    def report(self, *, at_once: bool = False) -> None:
+        """Print the counts if the flood has ended, or lasts for a minute, or ``at_once``."""
+        now = self._clock()
+        has_ended = now - self._newest >= _QUIET or now - self._first >= _LONGEST
+        if not self._counts or not (has_ended or at_once):
+            return
+        parts = [f"{count:,} {reason}" for reason, count in sorted(self._counts.items())]
+        self._counts.clear()
+        self._tell(f"refused: {', '.join(parts)}")
+
+
+class OwnConnections(socket.socket):
+    """A listening socket of loopback. ``accept`` returns connections of this user only.
+
+    Other connections are reset, without a byte read or written.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(socket.AF_INET, socket.SOCK_STREAM)
+        self.refusals: Refusals | None = None
+        self._peers = Peers()
+        self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._turn = 0
+        # A descriptor in reserve: without one, a refused connection would stay in the queue.
+        self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def accept(self) -> tuple[socket.socket, Address]:
+        """Return a connection of this user. Raises ``BlockingIOError`` at the end of a turn."""
+        while self._turn < _PER_TURN:
+            self._turn += 1
+            try:
+                connection, address = super().accept()
+            except OSError as error:
+                self._turn = 0
+                if error.errno not in _EXHAUSTED:
+                    raise
+                self._drop_one()
+                break
+            if self._peers.owner(address, self.getsockname()) != os.geteuid():
+                self._refuse(connection, "connections of other users")
+            elif sum(each.fileno() >= 0 for each in self._open) >= MOST:
+                self._refuse(connection, f"connections beyond {MOST}")
+            else:
+                self._open.add(connection)
+                return connection, address
+        self._turn = 0
+        # The queue may hold more. The event loop calls again after its other work.
+        raise BlockingIOError(errno.EAGAIN, "later")
+
+    def close(self) -> None:
+        """Close the socket and the connection to the kernel."""
+        super().close()
+        self._peers.close()
+        if self._reserve >= 0:
+            os.close(self._reserve)
+            self._reserve = -1
+
+    def _refuse(self, connection: socket.socket, reason: str) -> None:
+        # With SO_LINGER of 0 s, close sends a reset and leaves no state in the kernel.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        connection.close()
+        if self.refusals is not None:
+            self.refusals.add(reason)
+
+    def _drop_one(self) -> None:
+        """Drop a connection for which there is no file descriptor."""
+        if self._reserve >= 0:
+            os.close(self._reserve)
+            self._reserve = -1
+        try:
+            connection, _ = super().accept()
+            self._refuse(connection, "connections without a file descriptor")
+        except OSError:
+            pass
+        try:
+            self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._reserve = -1
+
+
+class Protocol(H11Protocol):
+    """HTTP/1.1 with a deadline for the header of each request."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the deadline of the first request."""
+        super().connection_made(transport)
+        self._check_deadline()
+
+    def data_received(self, data: bytes) -> None:
+        """Start the deadline with the first byte of a request, and end it with its header."""
+        super().data_received(data)
+        self._check_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the deadline."""
+        self._end_deadline()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer an invalid request; close the connection if an answer has begun."""
+        try:
+            super().send_400_response(msg)
+        except h11.LocalProtocolError:
+            self.transport.close()
+
+    def _check_deadline(self) -> None:
+        if self.conn.their_state is not h11.IDLE:
+            self._end_deadline()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
+
+    def _end_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+class CountedWarnings(logging.Filter):
+    """Count the warnings of the server, which are about invalid requests. Errors stay."""
+
+    def __init__(self, refusals: Refusals) -> None:
+        super().__init__()
+        self._refusals = refusals
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether ``record`` is printed."""
+        if record.levelno >= logging.ERROR:
+            return True
+        self._refusals.add("invalid requests")
+        return False
