@@ -33,6 +33,7 @@ from keyhouse.client.from_context import Described, described
 from keyhouse.client.pem_faults import is_encrypted
 from keyhouse.client.tokens.config import read_token_file
 from keyhouse.console.public_log import PublicLog
+from keyhouse.console.results import Results
 from keyhouse.manifest import Manifest, Permissions, decode
 
 _TIMEOUT: Final = 30.0  # seconds for a whole call
@@ -68,6 +69,7 @@ class Deployment:
         self.context = context
         self.read_only = read_only
         self.log = PublicLog()
+        self.results = Results()
         self.distrust: TrustError | None = None
         self._password: Secret | None = None
         self._link: Link | None = None

@@ -1,6 +1,7 @@
 """The page Recovery: the holders of shares, the state of a recovery, and a holder's next step."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -37,7 +38,11 @@ async def shares(request: Request, deployment: Deployment) -> Response:
     """Return the encrypted shares as a file. Only its holder's key decrypts a share."""
     del request
     link = await deployment.link()
-    found = await link.coordinator.recovery_secrets()
+    return secrets_file(deployment, await link.coordinator.recovery_secrets())
+
+
+def secrets_file(deployment: Deployment, found: Mapping[str, bytes]) -> Response:
+    """Return encrypted recovery secrets as a file, in the form of the command line."""
     name = f"{deployment.name}-recovery-secrets.json"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     content = msgspec.json.encode({"RecoverySecrets": found})

@@ -117,13 +117,23 @@ if (revealed) {
       ? await answer.json() : { error: "it was refused" };
     if (!found.error) {
       form.reset();
-      location.reload();
+      location.assign(found.next);
       return;
     }
     const error = document.getElementById("upload-error");
     error.textContent = `${found.error}. ${found.hint || ""}`;
     error.hidden = false;
   });
+}
+
+// --- recovery secrets that nobody has downloaded ---
+
+const unsaved = document.querySelector("form[data-unsaved]");
+if (unsaved) {
+  let saved = false;
+  // The download itself also leaves the page, as far as a browser can see.
+  unsaved.addEventListener("submit", () => { saved = true; });
+  addEventListener("beforeunload", (event) => { if (!saved) event.preventDefault(); });
 }
 
 // --- files as text ---
