@@ -90,6 +90,7 @@ def _routes_at(at: str) -> list[Route]:
         Route(f"{at}/history/evidence", history.evidence),
         Route(f"{at}/keys", keys.show),
         Route(f"{at}/recovery", recovery.show),
+        Route(f"{at}/recovery/completed", recovery.acknowledge, methods=["POST"]),
         Route(f"{at}/recovery/shares", recovery.shares, methods=["POST"]),
     ]
 
