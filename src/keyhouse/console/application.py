@@ -77,6 +77,10 @@ def _routes_at(at: str) -> list[Route]:
         Route(f"{at}/updates/propose", updates.propose, methods=["POST"]),
         Route(f"{at}/updates/approve", updates.approve, methods=["POST"]),
         Route(f"{at}/updates/cancel", updates.cancel, methods=["POST"]),
+        Route(f"{at}/updates/result/{{result}}", updates.result),
+        Route(
+            f"{at}/updates/result/{{result}}/secrets", updates.recovery_secrets, methods=["POST"]
+        ),
         Route(f"{at}/secrets", secrets.show),
         Route(f"{at}/secrets/read", secrets.read, methods=["POST"]),
         Route(f"{at}/secrets/write", secrets.write, methods=["POST"]),
@@ -86,6 +90,7 @@ def _routes_at(at: str) -> list[Route]:
         Route(f"{at}/history/evidence", history.evidence),
         Route(f"{at}/keys", keys.show),
         Route(f"{at}/recovery", recovery.show),
+        Route(f"{at}/recovery/completed", recovery.acknowledge, methods=["POST"]),
         Route(f"{at}/recovery/shares", recovery.shares, methods=["POST"]),
     ]
 

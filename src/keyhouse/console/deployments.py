@@ -5,6 +5,7 @@ another verification.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import os
 from collections.abc import Mapping
@@ -16,14 +17,16 @@ import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from keyhouse.base.errors import NotFoundError, RefusedError
+from keyhouse.base.errors import ConflictError, KeyhouseError, NotFoundError, RefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.client import (
     AsyncCoordinator,
     ClientIdentity,
     ClientSetupError,
+    Offer,
     PemIdentity,
     TokenIdentity,
+    TrustedCoordinator,
     TrustError,
     User,
     verify_async,
@@ -33,6 +36,8 @@ from keyhouse.client.from_context import Described, described
 from keyhouse.client.pem_faults import is_encrypted
 from keyhouse.client.tokens.config import read_token_file
 from keyhouse.console.public_log import PublicLog
+from keyhouse.console.recovery_state import RECOVERY_MODE, offer_of, require_recovered
+from keyhouse.console.results import Results
 from keyhouse.manifest import Manifest, Permissions, decode
 
 _TIMEOUT: Final = 30.0  # seconds for a whole call
@@ -60,6 +65,16 @@ class InForce(msgspec.Struct, frozen=True):
     head: str = ""
 
 
+class InRecoveryError(ConflictError):
+    """The coordinator waits for its recovery."""
+
+    code = "in-recovery"
+
+    def __init__(self, offer: Offer) -> None:
+        super().__init__("the coordinator waits for its recovery", hint="see the page Recovery")
+        self.offer = offer
+
+
 class Deployment:
     """A deployment. With ``read_only``, the console never reads the user's key."""
 
@@ -68,7 +83,13 @@ class Deployment:
         self.context = context
         self.read_only = read_only
         self.log = PublicLog()
+        self.results = Results()
         self.distrust: TrustError | None = None
+        # The offer of a coordinator in recovery mode, and the time at which the console saw the end
+        # of a recovery (UTC).
+        self.offer: Offer | None = None
+        self.recovered: datetime | None = None
+        self._root = ""
         self._password: Secret | None = None
         self._link: Link | None = None
         self._in_force: InForce | None = None
@@ -93,9 +114,41 @@ class Deployment:
         async with self._connecting:
             if self.distrust is not None:
                 raise self.distrust
+            if self.offer is not None:
+                await self._end_of_recovery(self.offer)
             if self._link is None:
                 self._link = await self._verified()
+                self._root = root_fingerprint(self._link)
             return self._link
+
+    async def _end_of_recovery(self, offer: Offer) -> None:
+        """Verify the recovered coordinator. Raises ``InRecoveryError`` before the end."""
+        self.offer = await offer_of(self.name, self._root) or offer
+        if self.offer is not offer:
+            raise InRecoveryError(self.offer)
+        link = await self._verified()
+        try:
+            require_recovered(link.coordinator.trusted.root_der, offer)
+        except TrustError:
+            await link.coordinator.close()
+            raise
+        self._link, self._root = link, root_fingerprint(link)
+        self.offer, self.recovered = None, datetime.now(UTC)
+
+    async def find_recovery(self) -> Offer | None:
+        """Return the offer if the coordinator waits for its recovery, and end the session.
+
+        For a failed verification: recovery mode is not an attack by itself. Returns None if no
+        fresh quote proves recovery mode of the known deployment.
+        """
+        try:
+            offer = await offer_of(self.name, self._root)
+        except KeyhouseError:
+            return None
+        if offer is not None:
+            await self.close()
+            self.distrust, self.offer, self.recovered = None, offer, None
+        return offer
 
     async def _verified(self) -> Link:
         found = await asyncio.to_thread(self._described)
@@ -104,9 +157,20 @@ class Deployment:
         except TrustError as error:
             self.distrust = error
             raise
+        offer = await self._offer_before(trusted)
+        if offer is not None:
+            self.offer = offer
+            raise InRecoveryError(offer)
         certificate = await asyncio.to_thread(_certificate_of, found.user)
         coordinator = AsyncCoordinator(trusted, found.user, timeout=_TIMEOUT)
         return Link(coordinator, found, datetime.now(UTC), certificate)
+
+    async def _offer_before(self, trusted: TrustedCoordinator) -> Offer | None:
+        """Return the offer of a verified coordinator that waits for its recovery."""
+        async with AsyncCoordinator(trusted, None, timeout=_TIMEOUT) as coordinator:
+            if (await coordinator.status()).code != RECOVERY_MODE:
+                return None
+        return await offer_of(self.name, self._root)
 
     def _described(self) -> Described:
         return described(self.name, self._password, anonymous=self.is_anonymous)
@@ -115,6 +179,19 @@ class Deployment:
     def is_anonymous(self) -> bool:
         """Whether the session does not use the user of the context."""
         return self.read_only or self.needs_password or not self.context.user_is_on
+
+    @property
+    def identity(self) -> str:
+        """The name of this user in the manifest in force, or "" if the console knows no name."""
+        return self._in_force.user if self._in_force is not None else ""
+
+    async def identify(self) -> None:
+        """Read the name of this user for ``identity``, once for each session, if possible."""
+        if self._link is None or self._in_force is not None or self.distrust is not None:
+            return
+        if self._link.certificate:
+            with contextlib.suppress(KeyhouseError):
+                await self.in_force()
 
     @property
     def needs_password(self) -> bool:

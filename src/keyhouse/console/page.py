@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from keyhouse.base.errors import ForbiddenError, KeyhouseError, NotFoundError, RefusedError
 from keyhouse.client import CallRefusedError, TrustError, UnreachableError
-from keyhouse.console.deployments import Deployment, Deployments
+from keyhouse.console.deployments import Deployment, Deployments, InRecoveryError
 from keyhouse.console.guard import Gate
 from keyhouse.views.visible import listed, visible
 
@@ -141,15 +141,23 @@ def page(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Resp
             try:
                 deployment = console_of(request).deployments.find(request.path_params["name"])
                 found = await handler(request, deployment)
+            except InRecoveryError as error:
+                found = View("recovering", {"offer": error.offer})
             except TrustError as error:
                 if deployment is None:
                     raise
-                deployment.distrust = error
-                found = View("distrust", {"error": error}, 502)
+                offer = await deployment.find_recovery()
+                if offer is not None:
+                    found = View("recovering", {"offer": offer})
+                else:
+                    deployment.distrust = error
+                    found = View("distrust", {"error": error}, 502)
             except KeyhouseError as error:
                 found = _problem(error)
             if isinstance(found, Response):
                 return found
+            if deployment is not None:
+                await deployment.identify()
             return rendered(request, section, deployment, found)
 
         return endpoint

@@ -72,7 +72,7 @@ def propose(page: "Page", raw: bytes) -> None:
     page.fill("#manifest-text", raw.decode())
     page.click("text=Show the plan")
     page.click("text=Propose this plan")
-    page.wait_for_selector("text=An update waits for agreement")
+    page.wait_for_selector("text=The update is proposed")
 
 
 def test_every_page_is_open_to_keyboards_and_screen_readers_and_fits_its_window(
@@ -158,7 +158,7 @@ def test_two_people_approve_an_update_in_two_browsers(
         bob.click("text=Approve…")
         assert bob.get_attribute(".confirm[open] .copy", "data-copy") == digest
         bob.click("text=Approve this plan")
-        bob.wait_for_selector("text=No update is pending.")
+        bob.wait_for_selector("text=The update is in force")
 
         to(alice, "manifest/source")
         assert '"another"' in alice.inner_text("pre.source")
@@ -191,11 +191,12 @@ def test_an_update_is_cancelled_and_a_plan_that_changed_is_not_agreed_to(
             assert client.set_manifest(together()).status == 200
         alice, bob = opened(consoles(server, "alice")), opened(consoles(server, "bob"))
         propose(alice, together(word="first"))
+        to(alice, "updates")
         to(bob, "updates")
         bob.click("text=Approve…")
         alice.click("text=Cancel…")
         alice.click("text=Cancel the update")
-        alice.wait_for_selector("text=No update is pending.")
+        alice.wait_for_selector("text=The update is cancelled")
         propose(alice, together(word="second"))
 
         bob.click("text=Approve this plan")

@@ -1,6 +1,7 @@
 """The page Secrets: names, types and rights. A value appears only on request, one at a time."""
 
 import base64
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.client import SecretObject
 from keyhouse.console.deployments import Deployment, InForce
 from keyhouse.console.page import View, change, fields_of, page, paged
+from keyhouse.console.results import Result
 from keyhouse.views.secrets import DescribedSecret, described_secrets, upload_of
 from keyhouse.views.visible import visible
 from keyhouse.wire.base64_text import decode_base64
@@ -44,7 +46,14 @@ async def show(request: Request, deployment: Deployment) -> View:
     ]
     part = paged(request, listed)
     rows = [_row(each, uploads.get(each.name, ("", "")), in_force) for each in part.rows]
-    return View("secrets", {"part": part, "rows": rows, "word": word, "user": in_force.user})
+    done = request.query_params.get("done", "")
+    values = {
+        "part": part,
+        "rows": rows,
+        "word": word,
+        "result": deployment.results.find(done) if done else None,
+    }
+    return View("secrets", values)
 
 
 def _row(secret: DescribedSecret, upload: tuple[str, str], in_force: InForce) -> Row:
@@ -81,7 +90,15 @@ async def write(request: Request, deployment: Deployment) -> Response:
         await link.coordinator.write_secrets({name: upload})
     except KeyhouseError as error:
         return JSONResponse({"error": visible(error.message), "hint": visible(error.hint)}, 400)
-    return JSONResponse({"done": True})
+    result = Result(
+        kind="uploaded",
+        at=datetime.now(UTC),
+        user=in_force.user,
+        secret=name,
+        size=len(value.reveal()),
+    )
+    done = deployment.results.add(result)
+    return JSONResponse({"next": f"/d/{deployment.name}/secrets?done={done}"})
 
 
 def _given(fields: dict[str, str]) -> Secret:

@@ -6,22 +6,30 @@ signature with the user's key, whatever the coordinator states.
 
 import asyncio
 import base64
+import contextlib
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from keyhouse.base.errors import BadRequestError, ConflictError, KeyhouseError
+from keyhouse.base.errors import BadRequestError, ConflictError, KeyhouseError, NotFoundError
 from keyhouse.client import AsyncCoordinator, PlanData, TrustError
+from keyhouse.client.exchange import Keep
 from keyhouse.console.deployments import Deployment, InForce, Link
 from keyhouse.console.manifest_text import json_of, yaml_of
 from keyhouse.console.page import View, change, fields_of, page, redirect
+from keyhouse.console.pages.recovery import secrets_file
 from keyhouse.console.public_log import LogPart
+from keyhouse.console.results import Kind, Result
 from keyhouse.manifest import Action, fingerprint
 from keyhouse.transparency.approval import Decision, SignedApproval
 from keyhouse.transparency.leaf import UpdateApproved, UpdateProposed, name_in_leaf
 from keyhouse.views import plan as review
 from keyhouse.wire.base64_text import decode_base64
+from keyhouse.wire.client_api import Pending, UpdateAnswer
 
 _AGREED: Final = frozenset({Decision.PROPOSE, Decision.APPROVE})
 
@@ -116,38 +124,139 @@ async def plan(request: Request, deployment: Deployment) -> View:
 async def propose(request: Request, deployment: Deployment) -> Response:
     """Propose the manifest of the reviewed plan. Refused if its effect has changed since."""
     fields = fields_of(request)
-    raw = decode_base64(fields.get("manifest", ""))
-    link = await deployment.link()
-    await link.coordinator.update(raw, plan=_digest(fields))
-    return redirect(deployment, "updates")
+    raw, digest = decode_base64(fields.get("manifest", "")), _digest(fields)
+    link, before = await deployment.link(), await deployment.in_force()
+
+    async def send(keep: Keep) -> UpdateAnswer:
+        return await link.coordinator.update(raw, keep=keep, plan=digest)
+
+    sent = await _sent(deployment, "proposed", send, before, (before.user,), raw, digest)
+    return _to_result(deployment, sent)
 
 
 @change("updates")
 async def approve(request: Request, deployment: Deployment) -> Response:
     """Agree to the pending update of the reviewed plan, byte for byte."""
-    fields, link = fields_of(request), await deployment.link()
-    raw = await _still_pending(link, fields)
-    await link.coordinator.acknowledge(raw, plan=_digest(fields))
-    return redirect(deployment, "updates")
+    fields, digest = fields_of(request), _digest(fields_of(request))
+    link, before = await deployment.link(), await deployment.in_force()
+    pending = await _still_pending(link, fields)
+    raw, missing = pending.manifest, set(pending.missing_users)
+    updaters = before.permissions.holders(Action.UPDATE_MANIFEST)
+    agreed = tuple(each for each in updaters if each not in missing or each == before.user)
+
+    async def send(keep: Keep) -> UpdateAnswer:
+        return await link.coordinator.acknowledge(raw, keep=keep, plan=digest)
+
+    sent = await _sent(deployment, "approved", send, before, agreed, raw, digest)
+    return _to_result(deployment, sent)
 
 
 @change("updates")
 async def cancel(request: Request, deployment: Deployment) -> Response:
     """Cancel the pending update, if it is the update on the page."""
-    link = await deployment.link()
-    await _still_pending(link, fields_of(request))
+    link, in_force = await deployment.link(), await deployment.in_force()
+    pending = await _still_pending(link, fields_of(request))
     await link.coordinator.cancel()
-    return redirect(deployment, "updates")
+    result = Result(
+        kind="cancelled",
+        at=datetime.now(UTC),
+        user=in_force.user,
+        fingerprint=fingerprint(pending.manifest),
+    )
+    return _to_result(deployment, deployment.results.add(result))
 
 
-async def _still_pending(link: Link, fields: dict[str, str]) -> bytes:
+@page("updates")
+async def result(request: Request, deployment: Deployment) -> View:
+    """Show the result of a proposal, an approval or a cancellation, and the next step."""
+    name = request.path_params["result"]
+    values = {
+        "result": deployment.results.find(name),
+        "result_name": name,
+        "unsaved": deployment.results.is_unsaved(name),
+    }
+    return View("result", values)
+
+
+@page("updates")
+async def recovery_secrets(request: Request, deployment: Deployment) -> Response:
+    """Return the new recovery secrets of a result as a file, and record the download."""
+    name = request.path_params["result"]
+    found = deployment.results.find(name).recovery_secrets
+    if not found:
+        raise NotFoundError("this result has no recovery secrets", hint="see the page Recovery")
+    deployment.results.mark_saved(name)
+    return secrets_file(deployment, found)
+
+
+def _to_result(deployment: Deployment, name: str) -> Response:
+    return redirect(deployment, f"updates/result/{name}")
+
+
+async def _sent(
+    deployment: Deployment,
+    kind: Kind,
+    send: Callable[[Keep], Awaitable[UpdateAnswer]],
+    before: InForce,
+    agreed: tuple[str, ...],
+    raw: bytes,
+    digest: str,
+) -> str:
+    """Send a change of this user; return the name of its stored result.
+
+    ``kind`` is the result of a change that is not in force yet. ``before`` is the manifest in force
+    before the change. New recovery secrets are stored even if a
+    step after the coordinator's answer fails.
+    """
+    kept: dict[str, bytes] = {}
+    at, user = datetime.now(UTC), before.user
+    try:
+        answer = await send(kept.update)
+    except BaseException:
+        if kept:
+            found = Result(kind="unfinished", at=at, user=user, recovery_secrets=kept)
+            deployment.results.add(found)
+        raise
+    name = deployment.results.add(
+        Result(
+            kind="in-force" if answer.applied else kind,
+            at=at,
+            user=user,
+            fingerprint=fingerprint(raw),
+            agreed=agreed,
+            missing=answer.missing_acknowledgments,
+            missing_users=tuple(each for each in answer.missing_users if each not in agreed),
+            plan=digest,
+            recovery_secrets=answer.recovery_secrets,
+        )
+    )
+    # The change is done. An error of these reads must not hide its result.
+    with contextlib.suppress(KeyhouseError):
+        await _complete(deployment, name, before, raw)
+    return name
+
+
+async def _complete(deployment: Deployment, name: str, before: InForce, raw: bytes) -> None:
+    """Add to a stored result the fingerprint in force and the verified signatures."""
+    found, link = deployment.results.find(name), await deployment.link()
+    if found.kind == "in-force":
+        # An update of security versions is not the whole manifest that is now in force.
+        in_force = (await deployment.in_force()).fingerprint
+        found = msgspec.structs.replace(found, fingerprint=in_force)
+        deployment.results.replace(name, found)
+    log = await deployment.log.newest(link.coordinator)
+    signed = frozenset(await signers(link.coordinator, log, before, raw))
+    deployment.results.replace(name, msgspec.structs.replace(found, signed=signed))
+
+
+async def _still_pending(link: Link, fields: dict[str, str]) -> Pending:
     """Return the pending update. Raises ``ConflictError`` if the page showed another update."""
     pending = await link.coordinator.pending()
     if pending is None or fingerprint(pending.manifest) != fields.get("pending", ""):
         raise ConflictError(
             "the update that was shown is not pending any more", hint="load the page again"
         )
-    return pending.manifest
+    return pending
 
 
 def _digest(fields: dict[str, str]) -> str:

@@ -60,9 +60,14 @@ const reveal = async (button) => {
   const found = await answer.json();
   parts.replaceChildren();
   document.getElementById("revealed-title").textContent = button.dataset.name;
-  if (found.error) parts.append(element("p", `${found.error}. ${found.hint || ""}`, { class: "notice red" }));
+  if (found.error) parts.append(element("p", `${found.error}. ${found.hint || ""}`, { class: "notice amber" }));
   for (const each of found.parts || []) {
-    parts.append(element("h3", `${each.name} (${each.form})`), element("pre", each.value, { tabindex: "0" }));
+    const copying = element("button", "Copy", { type: "button", class: "copy-secret", "aria-label": `Copy ${each.name}` });
+    copying.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(each.value);
+      copying.textContent = "Copied";
+    });
+    parts.append(element("h3", `${each.name} (${each.form})`), element("pre", each.value, { tabindex: "0" }), copying);
   }
   if (!found.error && !found.parts.length) parts.append(element("p", "Nothing has been uploaded yet."));
   const left = document.getElementById("revealed-left");
@@ -117,13 +122,23 @@ if (revealed) {
       ? await answer.json() : { error: "it was refused" };
     if (!found.error) {
       form.reset();
-      location.reload();
+      location.assign(found.next);
       return;
     }
     const error = document.getElementById("upload-error");
     error.textContent = `${found.error}. ${found.hint || ""}`;
     error.hidden = false;
   });
+}
+
+// --- recovery secrets that nobody has downloaded ---
+
+const unsaved = document.querySelector("form[data-unsaved]");
+if (unsaved) {
+  let saved = false;
+  // The download itself also leaves the page, as far as a browser can see.
+  unsaved.addEventListener("submit", () => { saved = true; });
+  addEventListener("beforeunload", (event) => { if (!saved) event.preventDefault(); });
 }
 
 // --- files as text ---
@@ -178,17 +193,30 @@ if (live) {
 
 // --- the lock ---
 
-const locked = () => {
+// All tabs of this console hear of a lock in one of them.
+const tabs = new BroadcastChannel("keyhouse-console");
+const IDLE = "Nobody used this console for a while.";
+const BY_HAND = "You locked this console.";
+
+const locked = (why = IDLE) => {
   if (document.getElementById("locked").open) return;
-  if (revealed) forget();
+  if (revealed) {
+    forget();
+    document.getElementById("upload-form").reset();
+    uploading.close();
+  }
   document.querySelector(".page").replaceChildren();
+  document.querySelector(".side").replaceChildren();
+  document.getElementById("locked-why").textContent = why;
   document.getElementById("locked").showModal();
 };
 
 document.getElementById("lock").addEventListener("click", async () => {
   await post("/lock", {});
-  locked();
+  tabs.postMessage("locked");
+  locked(BY_HAND);
 });
+tabs.addEventListener("message", (event) => event.data === "locked" && locked(BY_HAND));
 
 let used = Date.now();
 for (const kind of ["pointerdown", "keydown"]) {

@@ -1,0 +1,59 @@
+"""The recovery of a deployment, as the console sees it: the wait for shares, and its end.
+
+In recovery mode a coordinator has a temporary root, so the connection of a verified session fails.
+That failure alone proves neither a recovery nor an attack. A fresh quote decides: the expected code
+states that it waits for a recovery, and names the root of the lost state.
+"""
+
+import asyncio
+import hashlib
+from typing import Final
+
+from keyhouse.client import (
+    AsyncCoordinator,
+    Offer,
+    TrustError,
+    parse_address,
+    require_remembered,
+    verify_async,
+)
+from keyhouse.client.from_context import Described, described
+
+RECOVERY_MODE: Final = 1
+"""The phase of a coordinator that waits for its recovery."""
+
+
+async def offer_of(name: str, known_root: str) -> Offer | None:
+    """Return the offer of the coordinator of context ``name``, or None outside recovery mode.
+
+    The offer has the root of the lost state. This root must be ``known_root`` (SHA-256, hex), the
+    root of the console's last session, and the root in the memory; "" means that no root is known.
+    Raises ``TrustError``, and the errors of ``verify_async``.
+    """
+    found = await asyncio.to_thread(described, name, anonymous=True)
+    trusted = await verify_async(found.address, found.trust, None)
+    async with AsyncCoordinator(trusted, None) as coordinator:
+        if (await coordinator.status()).code != RECOVERY_MODE:
+            return None
+        offer = await coordinator.recovery_offer()
+    require_remembered(offer, await asyncio.to_thread(_remembered, found))
+    require_remembered(offer, known_root)
+    return offer
+
+
+def require_recovered(root: bytes, offer: Offer) -> None:
+    """Require that the coordinator's root (DER) is the root of the lost state of ``offer``.
+
+    Raises ``TrustError`` for another root: a new deployment answers instead of the recovered one.
+    """
+    if root != offer.index.root:
+        raise TrustError(
+            f"after the recovery, the coordinator has the root {hashlib.sha256(root).hexdigest()};"
+            f" the lost state had {hashlib.sha256(offer.index.root).hexdigest()}",
+            hint="send nothing: another deployment answers at this address",
+        )
+
+
+def _remembered(found: Described) -> str:
+    """Return the SHA-256 of the root in the memory for this address, or ""."""
+    return "" if found.memory is None else found.memory.read().root_at(parse_address(found.address))

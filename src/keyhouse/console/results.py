@@ -1,0 +1,93 @@
+"""The results of decisive actions, which pages show after a redirect.
+
+A result stays in the memory of the console, so a reload of its page repeats no action. New recovery
+secrets stay until their download; they are encrypted for their holders.
+"""
+
+import secrets
+from datetime import datetime
+from typing import Final, Literal
+
+import msgspec
+
+from keyhouse.base.errors import NotFoundError
+
+_KEPT: Final = 16
+# Bytes of random in the name of a result, so that names do not repeat.
+_BYTES: Final = 9
+
+Kind = Literal["in-force", "approved", "proposed", "cancelled", "uploaded", "unfinished"]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of an action of ``user`` at ``at`` (UTC).
+
+    ``unfinished``: the coordinator sent new recovery secrets, and a later step failed.
+    """
+
+    kind: Kind
+    at: datetime
+    user: str
+    # SHA-256 of the manifest, hex.
+    fingerprint: str = ""
+    # Users who agreed, by the list of the coordinator and the answer to this user.
+    agreed: tuple[str, ...] = ()
+    # Users whose signature in the log the console has verified.
+    signed: frozenset[str] = frozenset()
+    # Number of missing agreements, and the users who may give them.
+    missing: int = 0
+    missing_users: tuple[str, ...] = ()
+    # The digest of the plan, for other approvers.
+    plan: str = ""
+    # Encrypted recovery secrets by the name of the key. Empty: the old shares stay valid.
+    recovery_secrets: dict[str, bytes] = {}
+    # The name of the uploaded secret, and the number of its bytes.
+    secret: str = ""
+    size: int = 0
+
+
+class Results:
+    """The newest results of a deployment, by their names in addresses of pages."""
+
+    def __init__(self) -> None:
+        self._results: dict[str, Result] = {}
+        self._unsaved: set[str] = set()
+
+    def add(self, result: Result) -> str:
+        """Store ``result``, and return its name. The oldest downloaded result is dropped."""
+        name = secrets.token_urlsafe(_BYTES)
+        self._results[name] = result
+        if result.recovery_secrets:
+            self._unsaved.add(name)
+        if len(self._results) > _KEPT:
+            oldest = next((each for each in self._results if each not in self._unsaved), name)
+            if oldest != name:
+                del self._results[oldest]
+        return name
+
+    def find(self, name: str) -> Result:
+        """Return the result with this name. Raises ``NotFoundError``."""
+        found = self._results.get(name)
+        if found is None:
+            raise NotFoundError(
+                "the console does not have this result any more",
+                hint="the page History lists every change",
+            )
+        return found
+
+    def replace(self, name: str, result: Result) -> None:
+        """Replace the result with this name."""
+        self._results[name] = result
+
+    def is_unsaved(self, name: str) -> bool:
+        """Return whether the result has recovery secrets that nobody has downloaded yet."""
+        return name in self._unsaved
+
+    def mark_saved(self, name: str) -> None:
+        """Record the download of the recovery secrets."""
+        self._unsaved.discard(name)
+
+    @property
+    def unsaved(self) -> str:
+        """The name of the newest result with secrets that nobody has downloaded, or ""."""
+        return next((each for each in reversed(self._results) if each in self._unsaved), "")
