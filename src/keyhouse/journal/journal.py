@@ -478,9 +478,8 @@ def require_link(start: EpochStart, known: Position | None) -> None:
             raise _rolled_back(start.epoch, start.first, known)
         _check_known(before, known)
     elif known.sequence < start.first:
-        raise StoreDamagedError(
-            f"epoch {start.epoch} of the journal begins at another place than before"
-        )
+        # The same epoch began twice: this journal is not the one of that position.
+        raise _continued_elsewhere(known)
 
 
 def _check_known(position: Position, known: Position | None) -> None:

@@ -59,6 +59,7 @@ MARBLE: Final = ("app", "11111111-2222-3333-4444-555555555555")
 NAMES: Final = [f"s{number:02}" for number in range(30)]
 MOST: Final = 4
 WHICH: Final = st.integers(0, 11)
+_PAUSE: Final = 1.0  # seconds of simulated time; longer than a wait for a turn
 
 
 def _manifest(word: str, *, writes: bool = True, keys: int = 0) -> bytes:
@@ -130,6 +131,10 @@ class Replica:
         journal = self.engine._writer._journal
         assert journal is not None
         return journal
+
+    def lags(self) -> bool:
+        """Return whether the view is older than the store."""
+        return self.engine.view.position != self.store.database.history[-1].head
 
     @property
     def is_cut_off(self) -> bool:
@@ -413,7 +418,7 @@ class Replicas(RuleBasedStateMachine):
             self._check_reads(replica)
             if not replica.store.deaf:
                 replica.engine.look()
-        await until_idle()
+        await self._rest()
         self.truth = await self._read_truth()
         self._check_truth()
         for replica in list(self.replicas):
@@ -434,15 +439,25 @@ class Replicas(RuleBasedStateMachine):
         """Ask each replica for an answer, and let it be given where it can."""
         for each in self.replicas:
             each.reads.append(self.readers.ask(each.engine, each.gate, each.store))
+        await self._rest()
+
+    async def _rest(self) -> None:
+        """Return once nothing happens any more, after the pause of a writer that lost its turn."""
         await until_idle()
+        if any(each.reads or each.lags() for each in self.replicas if self._is_well(each)):
+            await asyncio.sleep(_PAUSE)
+            await until_idle()
+
+    def _is_well(self, replica: Replica) -> bool:
+        served = replica.store.database is self.database
+        return served and not replica.is_cut_off and not replica.running.done()
 
     def _check_reads(self, replica: Replica) -> None:
         """Require that what was answered was right, and that it was answered at all."""
         for read in [read for read in replica.reads if read.answer.done()]:
             replica.reads.remove(read)
             read.answer.result()
-        well = not replica.is_cut_off and not replica.running.done()
-        if well and replica.store.database is self.database:
+        if self._is_well(replica):
             losses = self.readers.promises.losses  # a head that was seen may be gone since
             assert not [read for read in replica.reads if read.promises.losses == losses]
 
