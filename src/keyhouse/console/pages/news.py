@@ -24,7 +24,7 @@ async def show(request: Request, deployment: Deployment) -> Response:
     if deployment.distrust is None:
         with contextlib.suppress(KeyhouseError):
             await _read(deployment)
-    return rendered(request, section if section in SECTIONS else "", deployment, View("news"))
+    return rendered(request, section if section in SECTIONS else "", deployment, View("base"))
 
 
 async def _read(deployment: Deployment) -> None:
