@@ -184,7 +184,7 @@ def rendered(
 
 
 async def _untrusted(deployment: Deployment, error: TrustError) -> View:
-    """Return the page of a failed proof. Recovery mode, proven by a fresh quote, is not an attack."""
+    """Return the page of a failed proof. A proven recovery mode is not an attack."""
     offer = await deployment.find_recovery()
     if offer is not None:
         return View("recovering", {"offer": offer})
