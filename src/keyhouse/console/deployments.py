@@ -28,6 +28,7 @@ from keyhouse.client import (
     TokenIdentity,
     TrustedCoordinator,
     TrustError,
+    UnreachableError,
     User,
     verify_async,
 )
@@ -89,6 +90,10 @@ class Deployment:
         # of a recovery (UTC).
         self.offer: Offer | None = None
         self.recovered: datetime | None = None
+        # Whether an update waits for "you" or for "others"; "" without a pending update.
+        self.waiting = ""
+        # Time of the first failure since the last answer (UTC).
+        self.unreachable_since: datetime | None = None
         self._root = ""
         self._password: Secret | None = None
         self._link: Link | None = None
@@ -179,6 +184,27 @@ class Deployment:
     def is_anonymous(self) -> bool:
         """Whether the session does not use the user of the context."""
         return self.read_only or self.needs_password or not self.context.user_is_on
+
+    async def read_news(self) -> None:
+        """Read ``waiting``. Raises the errors of ``link``, and ``UnreachableError``."""
+        try:
+            pending = await (await self.link()).coordinator.pending()
+        except UnreachableError:
+            self.mark_unreachable()
+            raise
+        # A coordinator that states a refusal or its recovery is reachable.
+        except KeyhouseError:
+            self.unreachable_since, self.waiting = None, ""
+            raise
+        self.unreachable_since = None
+        await self.identify()
+        self.waiting = ""
+        if pending is not None:
+            self.waiting = "you" if self.identity in pending.missing_users else "others"
+
+    def mark_unreachable(self) -> None:
+        """Record that the coordinator gave no answer."""
+        self.unreachable_since = self.unreachable_since or datetime.now(UTC)
 
     @property
     def identity(self) -> str:

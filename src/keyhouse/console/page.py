@@ -146,14 +146,9 @@ def page(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Resp
             except TrustError as error:
                 if deployment is None:
                     raise
-                offer = await deployment.find_recovery()
-                if offer is not None:
-                    found = View("recovering", {"offer": offer})
-                else:
-                    deployment.distrust = error
-                    found = View("distrust", {"error": error}, 502)
+                found = await _untrusted(deployment, error)
             except KeyhouseError as error:
-                found = _problem(error)
+                found = _problem(error, deployment)
             if isinstance(found, Response):
                 return found
             if deployment is not None:
@@ -202,12 +197,23 @@ def rendered(
     )
 
 
-def _problem(error: KeyhouseError) -> View:
+async def _untrusted(deployment: Deployment, error: TrustError) -> View:
+    """Return the page of a failed proof. A proven recovery mode is not an attack."""
+    offer = await deployment.find_recovery()
+    if offer is not None:
+        return View("recovering", {"offer": offer})
+    deployment.distrust = error
+    return View("distrust", {"error": error}, 502)
+
+
+def _problem(error: KeyhouseError, deployment: Deployment | None) -> View:
     """Return the page of an error, with the HTTP status of the error."""
     if isinstance(error, CallRefusedError):
         status = error.http_status
     elif isinstance(error, UnreachableError):
         status = 502
+        if deployment is not None:
+            deployment.mark_unreachable()
     else:
         status = 404 if isinstance(error, NotFoundError) else 400
     problems = getattr(error, "problems", ())

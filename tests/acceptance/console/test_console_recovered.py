@@ -41,6 +41,7 @@ def test_a_recovery_is_a_state_and_no_attack(
         for path in ("trust", "secrets", "recovery"):
             to(page, path)
             waiting[path] = page.inner_text(".top") + page.inner_text("main")
+            assert page.inner_text("nav .badge").startswith("0/2")
         red = page.locator(".distrust, .pill.red").count()
         for key in keys:
             submit(client, key.name, shares, keys)
@@ -48,6 +49,7 @@ def test_a_recovery_is_a_state_and_no_attack(
         recovered = page.inner_text("main")
         to(page, "trust")
         trusted = page.inner_text(".top") + page.inner_text("main")
+        assert page.inner_text("nav .badge") == "done"
         page.click(".top .pill.green")
         page.click("text=Close this message")
         page.wait_for_selector("text=2 of 2 holders are needed")

@@ -23,12 +23,12 @@ async def show(request: Request, deployment: Deployment) -> View:
     link = await deployment.link()
     if deployment.recovered is not None:
         values = {"recovered": deployment.recovered, "root": root_fingerprint(link)}
-        return View("recovered", values)
+        return View("recovery", values)
     status = await link.coordinator.status()
     if status.code != _RUNNING:
-        return View("recovery", {"status": status, "manifest": None})
+        return View("recovery", {"status": status, "manifest": None, "recovered": None})
     in_force = await deployment.in_force()
-    values = {"status": status, "manifest": in_force.manifest}
+    values = {"status": status, "manifest": in_force.manifest, "recovered": None}
     return View("recovery", values)
 
 

@@ -191,6 +191,38 @@ if (live) {
   }, Number(live.dataset.live) * 1000);
 }
 
+// --- news: the header and the menu ---
+
+const NEWS = 5; // seconds between two requests
+const ENDED = 2; // failed requests in a row: a request also fails when its page is left
+let failed = 0;
+let asking = false;
+let newest = "";
+
+const news = async () => {
+  const top = document.querySelector(".top[data-news]");
+  if (!top || asking || document.hidden || document.getElementById("locked").open) return;
+  asking = true;
+  try {
+    const answer = await fetch(top.dataset.news, { headers: { "keyhouse-refresh": "1" }, cache: "no-store" });
+    if (answer.status === 401) return locked();
+    failed = 0;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const parts = [".top", ".side nav"].map((each) => [document.querySelector(each), fresh.querySelector(each)]);
+    const now = parts.map(([, part]) => part && part.outerHTML).join();
+    if (now !== newest && parts.every(([old, part]) => old && part)) {
+      newest = now;
+      for (const [old, part] of parts) old.replaceWith(part);
+      localize(document);
+    }
+  } catch {
+    failed += 1;
+  } finally {
+    asking = false;
+    document.getElementById("ended").hidden = failed < ENDED;
+  }
+};
+
 // --- the lock ---
 
 // All tabs of this console hear of a lock in one of them.
@@ -242,3 +274,5 @@ document.getElementById("theme").addEventListener("click", () => {
 
 localize(document);
 setInterval(() => localize(document), 15_000);
+news();
+setInterval(news, NEWS * 1000);
