@@ -195,7 +195,13 @@ class SingleSecret(OptionGroup, frozen=True, kw_only=True):
         if not self.value:
             return None
         if not sys.stdin.isatty():
-            return Secret(read_file("-"))
+            piped = read_file("-")
+            if piped.endswith(b"\n"):
+                sys.stderr.write(
+                    "warning: the value ends with a line end, which is stored, too; printf writes"
+                    " none\n"
+                )
+            return Secret(piped)
         typed = password_for(f"value of {printable(name)}", None)
         if typed is None:
             raise WrongUsageError(
