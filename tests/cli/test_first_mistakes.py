@@ -60,3 +60,13 @@ def test_early_interrupt_is_quiet(
 
     assert ended.value.code == 130
     assert capsys.readouterr() == ("", "")
+
+
+def test_name_of_a_secret_in_place_of_a_file_gets_the_option_as_a_hint() -> None:
+    words = ("h", "--attestation", "a.json", "--cert", "a.crt", "--key", "a.key")
+    ended = typed("secret", "set", "greeting", *words)
+
+    assert ended.stderr == (
+        "error: cannot read greeting: no such file or directory\n"
+        'hint: if "greeting" is a secret, add --value - or --from-file FILE\n'
+    )
