@@ -58,7 +58,12 @@ exec {python} "$@"
 
 @pytest.mark.skipif(bool(shutil.which("uv", path=os.defpath)), reason="uv needs no pip")
 def test_where_ensurepip_is_missing_the_pip_of_the_lock_is_fetched(clone: Path) -> None:
-    for needed in ("locks/development.txt", "pyproject.toml", "simulation/pyproject.toml"):
+    for needed in (
+        "locks/console.txt",
+        "locks/development.txt",
+        "pyproject.toml",
+        "simulation/pyproject.toml",
+    ):
         (clone / needed).parent.mkdir(exist_ok=True)
         (clone / needed).touch()
     python, asked = clone / "without-ensurepip", clone / "asked"
@@ -98,3 +103,22 @@ def test_other_words_are_refused(clone: Path, words: tuple[str, ...]) -> None:
 
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == "usage: scripts/setup [runtime|development]\n"
+
+
+def test_environment_to_run_keyhouse_includes_the_console() -> None:
+    """A second ``pip install '.[console]'`` replaced the editable installation by a copy."""
+    script = SETUP.read_text()
+    locked = (SETUP.parents[1] / "locks/console.txt").read_text()
+
+    assert "-r locks/console.txt" in script
+    for package in ("jinja2", "starlette", "uvicorn"):
+        assert re.search(rf"^{package}==[0-9.]+ ", locked, re.MULTILINE)
+
+
+def test_console_has_the_versions_of_the_development_environment() -> None:
+    locks = SETUP.parents[1] / "locks"
+    pins = re.findall(r"^[a-z0-9-]+==[0-9.]+", (locks / "console.txt").read_text(), re.MULTILINE)
+    tested = (locks / "development.txt").read_text()
+
+    assert pins
+    assert [pin for pin in pins if f"\n{pin} " not in f"\n{tested}"] == []

@@ -4,6 +4,8 @@ import sys
 
 __all__ = ["main"]
 
+_INTERRUPTED = 130  # 128 and the number of SIGINT, as shells report it
+
 
 def main() -> None:
     """Run the command line.
@@ -28,6 +30,9 @@ def main() -> None:
         from keyhouse.launcher.__main__ import main as launch
 
         launch(arguments)
-    from keyhouse.cli.commands import run
+    try:
+        from keyhouse.cli.commands import run
 
-    run()
+        run()
+    except KeyboardInterrupt:  # during the imports, before the parser handles it
+        sys.exit(_INTERRUPTED)

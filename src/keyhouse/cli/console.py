@@ -79,7 +79,8 @@ def _load_server() -> Callable[..., None]:
             raise
         raise ConsoleMissingError(
             f"the console needs {missing.name}",
-            hint="in a clone of Keyhouse, run pip install '.[console]'",
+            hint="in a clone of Keyhouse, run scripts/setup runtime; elsewhere, install the"
+            " extra console",
         ) from None
     return serve
 

@@ -1,5 +1,6 @@
 """`keyhouse secret get | set | list`: read and upload secrets as a user."""
 
+import os
 import sys
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import read_file
+from keyhouse.base.named_files import FileUnreadableError, read_file
 from keyhouse.base.pem import certificate_pem, private_key_pem
 from keyhouse.base.printable import printable, quoted
 from keyhouse.base.secret import Secret
@@ -196,7 +197,13 @@ class SingleSecret(OptionGroup, frozen=True, kw_only=True):
         if not self.value:
             return None
         if not sys.stdin.isatty():
-            return Secret(read_file("-"))
+            piped = read_file("-")
+            if piped.endswith(b"\n"):
+                sys.stderr.write(
+                    "warning: the value ends with a line end, which is stored, too; printf writes"
+                    " none\n"
+                )
+            return Secret(piped)
         typed = password_for(f"value of {printable(name)}", None)
         if typed is None:
             raise WrongUsageError(
@@ -238,6 +245,7 @@ def set_secrets(
     if single.from_pem:
         uploads = {single.from_pem: read_pem_secret(read_file(file))}
     elif value is None:
+        _require_file(file)
         with reading(file, is_secret=True) as content:
             uploads = read_secret_file(content)
     with coordinator_of(target, user) as coordinator:
@@ -303,6 +311,15 @@ def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Ta
             f" {context.context.address}",
         )
     return names, Target.at(host, trusting)
+
+
+def _require_file(file: str) -> None:
+    """Raise ``FileUnreadableError`` for a missing file whose name may be the name of a secret."""
+    if file != "-" and "." not in file and "/" not in file and not os.path.lexists(file):
+        raise FileUnreadableError(
+            f"cannot read {file}: no such file or directory",
+            hint=f"if {quoted(file)} is a secret, add --value - or --from-file FILE",
+        )
 
 
 def _looks_like_address(word: str) -> bool:

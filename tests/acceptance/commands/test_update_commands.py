@@ -260,6 +260,33 @@ def test_raised_versions_are_shown_until_a_full_update_discards_them(deployed: D
     assert shown() == 3
 
 
+def test_unchanged_manifest_is_not_sent_again(deployed: Deploy) -> None:
+    desk, apply = deployed(together(UpdateThreshold=1)), ("manifest", "update", "apply")
+    desk.file("same.json", together(UpdateThreshold=1))
+    desk.file("up.json", raise_version(9))
+    before = done(desk.type("certificate", "intermediate", "HOST"))
+
+    ended = desk.type(*apply, "same.json", "HOST", by="alice")
+    assert "nothing to change; nothing was sent" in done(ended)
+    assert ended.err.endswith("hint: --renew sends the manifest again, and renews certificates\n")
+    assert one_object(desk.type(*apply, "same.json", "HOST", "--json", by="alice")) == {
+        "applied": True,
+        "sent": False,
+        "fingerprint": fingerprint(together(UpdateThreshold=1)),
+    }
+    assert done(desk.type("certificate", "intermediate", "HOST")) == before
+    assert len(done(desk.type("manifest", "log", "HOST")).splitlines()) == 1
+
+    ended = desk.type(*apply, "same.json", "HOST", "--renew", by="alice")
+    assert "the update is in force" in done(ended)
+    assert done(desk.type("certificate", "intermediate", "HOST")) != before
+
+    # The same bytes lower a raised version: this update has an effect.
+    done(desk.type(*apply, "up.json", "HOST", by="releaser"))
+    ended = desk.type(*apply, "same.json", "HOST", by="alice")
+    assert "it lowers SecurityVersion of app from 9 to 3" in done(ended)
+
+
 def test_the_log_is_printed_line_by_line(deployed: Deploy) -> None:
     desk = deployed(together())
     desk.file("up.json", raise_version(9))
@@ -309,6 +336,7 @@ def test_three_people_update_with_the_commands_that_they_are_told(deployed: Depl
     assert found.pop("message").startswith("All ")
     assert found == {
         "applied": True,
+        "sent": True,
         "fingerprint": fingerprint(new),
         "plan": digest,
         "missingAcknowledgments": 0,

@@ -1,6 +1,7 @@
 """`keyhouse manifest set` and `update`: set the first manifest, and change it together."""
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ import click
 from keyhouse.base.printable import printable
 from keyhouse.cli.manifest.file import AsYaml, FileArgument, open_manifest, write_manifest
 from keyhouse.cli.manifest.plan import ReviewOptions, pending_update, require_pending
+from keyhouse.cli.manifest.read import with_updates
 from keyhouse.cli.manifest.recovery_file import RecoveryOption, RecoveryPlace, recovery_place
 from keyhouse.cli.options.connect import (
     coordinator_of,
@@ -23,9 +25,10 @@ from keyhouse.cli.output.show import show_json, show_result, show_rows
 from keyhouse.cli.parser import AsJson, Group, Option, command
 from keyhouse.manifest import fingerprint
 from keyhouse.views.visible import listed
+from keyhouse.wire.json_parser import read_json
 
 if TYPE_CHECKING:
-    from keyhouse.client import Pending, PlanData, UpdateAnswer
+    from keyhouse.client import Coordinator, Keep, Pending, PlanData, UpdateAnswer
 
 update_app = Group(help="Change the manifest together with other users.")
 
@@ -82,6 +85,14 @@ def apply(
     reviewed: ReviewOptions,
     recoverydata: RecoveryOption = "",
     *,
+    renew: Annotated[
+        bool,
+        Option(
+            "--renew",
+            help="send the manifest in force again: the coordinator regenerates the intermediate"
+            " certificate, and workloads before and after do not accept each other",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Upload an update.
@@ -95,8 +106,19 @@ def apply(
     confirmation). Unless you pass --no-plan, the coordinator refuses the update if its effects have
     changed since the plan. Your key (ECDSA, RSA or Ed25519) signs the update if the coordinator has
     a log. The update is in force at once, or waits for the agreement of other users.
+
+    If FILE has exactly the bytes of the manifest in force, and no security version was raised
+    since, the command sends nothing. With --renew it sends the manifest again, to renew
+    certificates.
     """
-    _send(file, target, user, reviewed, recoverydata, is_pending=False, as_json=as_json)
+    source = open_manifest(str(file))
+    with source.explained(), coordinator_of(target, user) as coordinator:
+        if not renew and _is_in_force(coordinator, source.raw):
+            _show_unchanged(source.raw, as_json=as_json)
+            return
+        send = coordinator.update
+        answer = _send(coordinator, send, source.raw, reviewed, recoverydata, as_json=as_json)
+    _show_next_step(answer, file, target)
 
 
 @update_app.command("acknowledge")
@@ -118,32 +140,51 @@ def acknowledge(
     Unless you pass --no-plan, the coordinator refuses the acknowledgement if the effects of the
     update have changed since the plan.
     """
-    _send(file, target, user, reviewed, recoverydata, is_pending=True, as_json=as_json)
+    source = open_manifest(str(file))
+    with source.explained(), coordinator_of(target, user) as coordinator:
+        require_pending(coordinator, source.raw)
+        send = coordinator.acknowledge
+        answer = _send(coordinator, send, source.raw, reviewed, recoverydata, as_json=as_json)
+    _show_next_step(answer, file, target)
 
 
 def _send(
-    file: Path,
-    target: Target,
-    user: User,
+    coordinator: "Coordinator",
+    send: "Callable[[bytes, Keep, PlanData | str], UpdateAnswer]",
+    raw: bytes,
     reviewed: ReviewOptions,
     recoverydata: str,
     *,
-    is_pending: bool,
     as_json: bool,
-) -> None:
-    """Upload the update, or agree to the pending update, after the confirmation of its plan."""
-    source = open_manifest(str(file))
-    raw = source.raw
-    with source.explained(), coordinator_of(target, user) as coordinator:
-        if is_pending:
-            require_pending(coordinator, raw)
-        plan = reviewed.plan(coordinator, raw, quiet=as_json)
-        send = coordinator.acknowledge if is_pending else coordinator.update
-        with recovery_place(recoverydata, raw) as place:
-            with long_work("updating the manifest", quiet=as_json, at_once=False):
-                answer = send(raw, place.keep, plan or "")
-            _show(answer, raw, place, plan, as_json=as_json)
-    _show_next_step(answer, file, target)
+) -> "UpdateAnswer":
+    """Send ``raw`` after the confirmation of its plan; print and return the answer."""
+    plan = reviewed.plan(coordinator, raw, quiet=as_json)
+    with recovery_place(recoverydata, raw) as place:
+        with long_work("updating the manifest", quiet=as_json, at_once=False):
+            answer = send(raw, place.keep, plan or "")
+        _show(answer, raw, place, plan, as_json=as_json)
+    return answer
+
+
+def _is_in_force(coordinator: "Coordinator", raw: bytes) -> bool:
+    """Return whether an update with ``raw`` changes nothing.
+
+    A raised security version changes the effects of a manifest, and not its bytes. An update with
+    the same bytes lowers the version again.
+    """
+    if coordinator.manifest().manifest != raw:
+        return False
+    updated = with_updates(raw, coordinator.update_log())
+    return read_json(updated) == read_json(raw)
+
+
+def _show_unchanged(raw: bytes, *, as_json: bool) -> None:
+    """Print that the manifest is in force already, and that the command sent nothing."""
+    if as_json:
+        show_json({"applied": True, "sent": False, "fingerprint": fingerprint(raw)})
+        return
+    show_rows({"state": "nothing to change; nothing was sent", "fingerprint": fingerprint(raw)})
+    click.echo("hint: --renew sends the manifest again, and renews certificates", err=True)
 
 
 @update_app.command("get")
@@ -214,6 +255,7 @@ def _show(
         show_json(
             {
                 "applied": answer.applied,
+                "sent": True,
                 "fingerprint": fingerprint(raw),
                 "plan": plan.digest if plan else None,
                 "signed": answer.signed,

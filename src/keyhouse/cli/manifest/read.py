@@ -79,7 +79,7 @@ def get(
         entries = coordinator.update_log() if display_update else ()
         if keep_cert:
             store_certificates(coordinator.trusted, target.coordinator_cert)
-    content = _with_updates(current.manifest, entries) if display_update else current.manifest
+    content = with_updates(current.manifest, entries) if display_update else current.manifest
     if not as_json:
         write_manifest(content, output, as_yaml=as_yaml)
         return
@@ -156,7 +156,7 @@ def _line(entry: "LogEntry") -> str:
     return printable(f"{entry.time}  {entry.update}{shown}")
 
 
-def _with_updates(manifest: bytes, entries: "Iterable[LogEntry]") -> bytes:
+def with_updates(manifest: bytes, entries: "Iterable[LogEntry]") -> bytes:
     """Return ``manifest`` with the security versions of the package updates since its upload."""
     versions: dict[str, Any] = {}
     for entry in entries:

@@ -68,6 +68,23 @@ def existing(directory: Path, hint: str = "pass a state directory") -> Path:
     return directory.absolute()
 
 
+def existing_store(directory: Path, hint: str) -> Path:
+    """Return the absolute path of a directory with files of a store. Raises ``RefusedError``.
+
+    This check precedes the check of modes: a user must not change the mode of ``/tmp`` after a
+    mistyped path. An unreadable directory passes, and the next step reports the error.
+    """
+    from keyhouse.journal.directory.disk import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY, TOMBSTONE
+
+    directory = existing(directory, hint)
+    names = (INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY, TOMBSTONE)
+    if os.access(directory, os.X_OK) and not any(
+        os.path.lexists(directory / name) for name in names
+    ):
+        raise RefusedError(f"there is no store in {directory}", hint=hint)
+    return directory
+
+
 def verifier(platform: str, directory: Path, reports: "list[StoreReport]") -> "Verify":
     """Return a check of store files.
 

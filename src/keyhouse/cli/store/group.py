@@ -20,6 +20,7 @@ from keyhouse.cli.store.directories import (
     SealedFor,
     Stopped,
     existing,
+    existing_store,
     require_stopped,
     verifier,
 )
@@ -216,7 +217,9 @@ def backup(
         databases.refuse_words_of_databases(password_file, key_file)
         from keyhouse.journal.offline.backup import make_backup
 
-        directory = existing(Path(source), "pass an existing directory")
+        directory = existing_store(
+            Path(source), "pass the state directory of a coordinator that has a manifest"
+        )
         check = verifier(platform, directory, reports)
         work = make_backup(directory, target.absolute(), check)
     with long_work("backing up", quiet=as_json):
@@ -247,7 +250,7 @@ def restore_backup(
 
     directory, reports = directory.absolute(), list["StoreReport"]()
     check = verifier(platform, directory, reports)
-    source = existing(source, "pass an existing directory")
+    source = existing_store(source, "pass a directory that keyhouse backup made")
     with long_work("restoring", quiet=as_json):
         asyncio.run(put_back(source, directory, check))
     _show_checked_at("restored", directory, reports[0], as_json=as_json)
