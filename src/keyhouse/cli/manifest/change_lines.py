@@ -7,8 +7,8 @@ from typing import Final
 
 import click
 
-from keyhouse.base.printable import printable
 from keyhouse.views.changes import SignedChange
+from keyhouse.views.visible import visible
 
 _WIDTH: Final = 100  # columns
 _SHADES: Final = {"+": "green", "-": "red", "~": "yellow"}
@@ -20,7 +20,7 @@ def wrapped(head: str, text: str, indent: str = "  ") -> list[str]:
     Control characters are escaped, so ``text`` cannot forge a line.
     """
     return textwrap.wrap(
-        printable(text),
+        visible(text),
         _WIDTH,
         initial_indent=head,
         subsequent_indent=indent,
@@ -37,11 +37,11 @@ def section_lines(
     Without ``wraps``, each text is on a single line with its spaces unchanged.
     """
     for section, inside in groupby(changes, lambda each: each.section):
-        head = f"  {printable(section)}"
+        head = f"  {visible(section)}"
         yield click.style(head, bold=True) if colour else head
         for _, sign, text in inside:
             head = f"    {sign} "
-            for line in wrapped(head, text, "      ") if wraps else [head + printable(text)]:
+            for line in wrapped(head, text, "      ") if wraps else [head + visible(text)]:
                 yield click.style(line, fg=_SHADES[sign]) if colour else line
 
 

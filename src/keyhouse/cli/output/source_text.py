@@ -8,11 +8,11 @@ import click
 import msgspec
 
 from keyhouse.base.errors import KeyhouseError, Problem
-from keyhouse.base.printable import printable
 from keyhouse.cli.output.error_object import error_object
 from keyhouse.cli.output.show import ShownError
 from keyhouse.manifest.source.json_source import json_places, json_problem
 from keyhouse.manifest.source.source_map import SourceMap, Span
+from keyhouse.views.visible import is_visible, visible
 from keyhouse.wire.json_decoder import REPEATED, UNKNOWN
 
 _BEFORE: Final = 40  # characters of a long line before the column of the problem
@@ -51,7 +51,7 @@ class FileInvalidError(ShownError):
     def text(self, *, colour: bool) -> str:
         """Return the problems as lines for people."""
         count = len(self.problems)
-        head = f"error: {printable(self.source.name)}: {count} problem{'s' if count != 1 else ''}\n"
+        head = f"error: {visible(self.source.name)}: {count} problem{'s' if count != 1 else ''}\n"
         return head + self.source.show("error", self.problems, colour=colour)
 
     def as_object(self) -> dict[str, Any]:
@@ -97,12 +97,10 @@ class SourceText(msgspec.Struct, frozen=True):
         span = self.places.find(each.at, key=each.problem.startswith(_OF_NAMES))
         where = f"{self.name}:{span.line}:{span.column}" if span else self.name
         what = f"{each.at}: {each.problem}" if each.at else each.problem
-        text = (
-            f"{_bold(printable(where), on=colour)}: {_marked(kind, on=colour)}: {printable(what)}\n"
-        )
+        text = f"{_bold(visible(where), on=colour)}: {_marked(kind, on=colour)}: {visible(what)}\n"
         if span is not None and self.content and not _SECRET.search(each.at):
             text += _excerpt(lines[: span.line], span, colour=colour)
-        return text + (f"  hint: {printable(each.hint)}\n" if each.hint else "")
+        return text + (f"  hint: {visible(each.hint)}\n" if each.hint else "")
 
 
 def as_objects(problems: Iterable[Problem], places: SourceMap) -> list[dict[str, Any]]:
@@ -126,7 +124,7 @@ def _excerpt(lines: Sequence[str], span: Span, *, colour: bool) -> str:
         return ""
     start = max(0, span.column - 1 - _BEFORE) if len(line) > _WIDEST else 0
     cut = line[start : start + _WIDEST]
-    shown = "".join(char if char.isprintable() else " " for char in cut)
+    shown = "".join(char if is_visible(char) else " " for char in cut)
     before = span.column - 1 - start
     caret = "^" * max(1, min(span.width, len(shown) - before))
     margin = f"{span.line:>6} | "
