@@ -112,7 +112,7 @@ def test_every_problem_of_a_manifest_is_in_the_object(tmp_path: Path) -> None:
     ended = typed("manifest", "verify", str(tmp_path / "m.json"), "--json")
 
     assert ended.exit_code == 2  # no coordinator is named, which is told before any file is read
-    assert "keyhouse context add" in json.loads(ended.stderr)["error"]["hint"]
+    assert "keyhouse dev" in json.loads(ended.stderr)["error"]["hint"]
 
 
 @pytest.mark.parametrize("name", ["install", "uninstall", "precheck", "check"])

@@ -16,7 +16,6 @@ from keyhouse.console.pages import (
     history,
     keys,
     manifest,
-    news,
     recovery,
     secrets,
     trust,
@@ -65,7 +64,7 @@ def _routes_at(at: str) -> list[Route]:
     """Return the pages of a deployment, below the path ``at``."""
     return [
         Route(at, to_trust),
-        Route(f"{at}/news", news.show),
+        Route(f"{at}/news", trust.news),
         Route(f"{at}/trust", trust.show),
         Route(f"{at}/trust/verify", trust.verify, methods=["POST"]),
         Route(f"{at}/unlock", trust.unlock, methods=["POST"]),

@@ -219,7 +219,8 @@ const news = async () => {
     failed += 1;
   } finally {
     asking = false;
-    document.getElementById("ended").hidden = failed < ENDED;
+    const ended = document.getElementById("ended");
+    if (ended) ended.hidden = failed < ENDED; // a page that is being left can lack it
   }
 };
 

@@ -37,8 +37,8 @@ from keyhouse.wire.kinds.snp import SnpIdentity, SnpTcb
 from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse_simulation import SimulatedPlatform, make_machine
 
-VECTORS = Path(__file__).parents[1] / "attestation" / "vectors"
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "report-on-your-hardware.md"
+VECTORS = Path(__file__).parents[2] / "attestation" / "vectors"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "report-on-your-hardware.md"
 AT = datetime.fromtimestamp(1751328000, UTC)  # the collateral of the recorded quotes is valid
 SIMULATED = SimulatedPlatform(make_machine(datetime.now(UTC)))
 
@@ -224,7 +224,7 @@ def test_a_machine_without_files_has_no_firmware(tmp_path: Path) -> None:
     assert machine(tmp_path, names) == Machine(architecture="aarch64")
 
 
-TEMPLATE = Path(__file__).parents[2] / "deploy" / "gramine" / "keyhouse.manifest.template"
+TEMPLATE = Path(__file__).parents[3] / "deploy" / "gramine" / "keyhouse.manifest.template"
 
 
 def test_the_shipped_manifest_names_the_state_and_the_settings(tmp_path: Path) -> None:
