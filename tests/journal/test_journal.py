@@ -334,10 +334,10 @@ async def test_a_start_knows_the_places_of_what_it_has_read() -> None:
     journal = await Journal.create(store, store_id=STORE_ID, dek=DEK, base=[b"base"])
     places = [journal.position, *[await journal.append([b"event"]) for _ in range(3)]]
     opened, _ = await Journal.open(store, store_id=STORE_ID, dek=DEK)
-    assert [opened.place_at(number) for number in range(5)] == [None, *places]
+    assert [opened.trail.at(number) for number in range(5)] == [None, *places]
     await journal.begin_epoch([b"base"])
     await opened.catch_up()
-    assert [opened.place_at(number) for number in range(6)] == [None, *places, journal.position]
+    assert [opened.trail.at(number) for number in range(6)] == [None, *places, journal.position]
 
 
 async def test_an_older_epoch_than_known_was_rolled_back() -> None:

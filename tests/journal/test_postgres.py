@@ -118,7 +118,7 @@ async def _append(journal: Journal, event: bytes) -> None:
     except StoreConflictError:
         while True:  # a turn is a hint
             with suppress(StoreConflictError):
-                async with journal.turn():
+                async with journal.store.turn():
                     await journal.catch_up()
                     await journal.append([event])
                     return
@@ -263,7 +263,7 @@ async def test_a_turn_that_does_not_come_is_not_waited_for(shared: Shared) -> No
 
 async def test_compaction_and_a_writer_at_once(shared: Shared) -> None:
     one, other = await shared.created(), await shared.joined()
-    async with one.turn():
+    async with one.store.turn():
         await one.begin_epoch([b"x" * 600_000] * 5)
     with pytest.raises(StoreConflictError):
         await other.append([b"before it catches up"])
@@ -445,7 +445,7 @@ async def test_a_killed_server_has_what_it_acknowledged(shared: Shared) -> None:
 async def test_a_watcher_hears_of_others_and_now_and_then(shared: Shared) -> None:
     one, other = await shared.created(), await shared.joined()
     heard = asyncio.Event()
-    other.watch(heard.set)
+    other.store.watch(heard.set)
     await heard.wait()  # every second
     heard.clear()
     await one.append([b"event"])
@@ -650,7 +650,7 @@ async def test_one_store_takes_the_place_of_another(shared: Shared) -> None:
     with pytest.raises(SupersededError, match="archived"):
         await one.catch_up()
     with pytest.raises(SupersededError, match="archived"):
-        await one.head()
+        await one.store.head()
 
 
 async def test_a_pooler_is_refused(shared: Shared) -> None:

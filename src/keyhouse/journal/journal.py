@@ -24,8 +24,8 @@ begins later, the records between are deleted and nothing connects the two (deci
 import asyncio
 import hmac
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -101,13 +101,13 @@ class Journal:
         """Continue at ``position``, verified by the caller (see ``create`` and ``open``)."""
         self.store_id = store_id
         self.position = position
-        self._store = store
-        self._dek = dek
+        self.store: Final = store
+        self.dek = dek  # the data key of the present epoch
         self._sealer = Sealer(dek, store_id, position.epoch)
         self._turn = asyncio.Lock()
         self._unsettled: Write | None = None
-        self._trail = Trail()
-        self._trail.record(position)
+        self.trail: Final = Trail()
+        self.trail.record(position)
         self._base_weight = 0
         self._weight = 0
 
@@ -145,7 +145,7 @@ class Journal:
         """
         places, replay = await _read_whole(store, store_id, dek, at_least)
         journal = cls(store, store_id=store_id, dek=dek, position=places[-1])
-        journal._trail.record(*places)
+        journal.trail.record(*places)
         journal._weigh(replay)
         return journal, replay
 
@@ -160,10 +160,10 @@ class Journal:
             self._require_settled()
             if not payloads:
                 return self.position
-            write = Write(self._sealer, self._dek, expected=self.position, after=self.position)
+            write = Write(self._sealer, self.dek, expected=self.position, after=self.position)
             records = write.seal_events(payloads)
             return await self._carry_out(
-                write, self._store.append(self.position, records, write.head)
+                write, self.store.append(self.position, records, write.head)
             )
 
     async def settle(self) -> Position:
@@ -191,16 +191,16 @@ class Journal:
             events, places = list[bytes](), [self.position]
             before = self.position
             while True:
-                batch = await self._store.read(before.sequence)
+                batch = await self.store.read(before.sequence)
                 start = _require_start(batch, self.store_id)
                 if start.epoch != self.position.epoch:
-                    return await self._reopen(self._dek)
+                    return await self._reopen(self.dek)
                 try:
                     opened = await _open_events(self._sealer, before, batch.records)
                 except StoreDamagedError:
                     # The records are damaged, or they continue another journal. A read from the
                     # base distinguishes the two cases.
-                    return await self._reopen(self._dek)
+                    return await self._reopen(self.dek)
                 events += (payload for payload, _ in opened)
                 places += (place for _, place in opened)
                 before = places[-1]
@@ -208,7 +208,7 @@ class Journal:
                     break
             _check_head(batch, before)
             self.position = before
-            self._trail.record(*places)
+            self.trail.record(*places)
             self._weight += weight(events)
             return Continuation(tuple(events))
 
@@ -231,29 +231,8 @@ class Journal:
         """
         async with self._turn:
             self._require_settled()
-            key = self._dek if dek is None else dek
+            key = self.dek if dek is None else dek
             return await self._begin(base, key, expected=self.position, beside=beside)
-
-    async def head(self) -> Position | None:
-        """Return the end of the store, as ``Store.head``. This call does not delay any call."""
-        return await self._store.head()
-
-    def place_at(self, sequence: int) -> Position | None:
-        """Return the place after the record ``sequence``; None if it is ahead or too old."""
-        return self._trail.at(sequence)
-
-    def turn(self) -> AbstractAsyncContextManager[None]:
-        """Return a context for the next write of this journal, as ``Store.turn``."""
-        return self._store.turn()
-
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Call ``changed`` after a possible write of another writer, as ``Store.watch``."""
-        self._store.watch(changed)
-
-    @property
-    def dek(self) -> Secret:
-        """Return the data key of the present epoch, to continue in another store."""
-        return self._dek
 
     @property
     def settled(self) -> bool:
@@ -271,11 +250,11 @@ class Journal:
         A base is due if the events are larger than the base and than 1 MiB. A base is also due if
         the store lacks records: the base replaces them from memory.
         """
-        return not self._store.is_whole or self._weight > max(self._base_weight, _LIGHTEST_BASE)
+        return not self.store.is_whole or self._weight > max(self._base_weight, _LIGHTEST_BASE)
 
     def index_mac_key(self, epoch: int) -> Secret:
         """Return the 32-byte HMAC key for the recovery index of ``epoch`` under this data key."""
-        return index_mac_key(self._dek, self.store_id, epoch)
+        return index_mac_key(self.dek, self.store_id, epoch)
 
     def _next_start(self, dek: Secret) -> EpochStart:
         epoch = self.position.epoch + 1
@@ -295,7 +274,7 @@ class Journal:
         sealer = Sealer(dek, self.store_id, start.epoch)
         write = Write(sealer, dek, expected=expected, after=start.before)
         return await self._carry_out(
-            write, self._store.begin_epoch(expected, start, write.seal_base(base), beside)
+            write, self.store.begin_epoch(expected, start, write.seal_base(base), beside)
         )
 
     async def _carry_out(self, write: Write, attempt: Coroutine[None, None, None]) -> Position:
@@ -320,7 +299,7 @@ class Journal:
     async def _settle(self, write: Write) -> None:
         """Move after ``write`` if the store has it. Raise if not, or if that is unknown."""
         try:
-            await require_happened(self._store, write)
+            await require_happened(self.store, write)
         except (NotDurableError, StoreConflictError, OutcomeLostError):
             self._unsettled = None
             raise
@@ -333,15 +312,15 @@ class Journal:
             self._weight += write.weight
         else:
             self._base_weight, self._weight = write.weight, 0
-            self._dek, self._sealer = write.dek, write.sealer
+            self.dek, self._sealer = write.dek, write.sealer
         self.position, self._unsettled = write.head, None
-        self._trail.record(write.head)
+        self.trail.record(write.head)
 
     async def _reopen(self, dek: Secret) -> Replay:
         """Move to the epoch of another writer, under ``dek``."""
-        places, replay = await _read_whole(self._store, self.store_id, dek, self.position)
-        self.position, self._dek = places[-1], dek
-        self._trail.record(*places)
+        places, replay = await _read_whole(self.store, self.store_id, dek, self.position)
+        self.position, self.dek = places[-1], dek
+        self.trail.record(*places)
         self._sealer = Sealer(dek, self.store_id, self.position.epoch)
         self._weigh(replay)
         return replay

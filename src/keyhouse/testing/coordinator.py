@@ -144,7 +144,7 @@ class Coordinator:
 
     def _catch_up(self, engine: "Engine") -> None:
         """Continue the clock from the time of the last use of this state."""
-        behind = engine.now() - self._clock.now()
+        behind = engine.current.now() - self._clock.now()
         if behind > 0:
             self._clock.advance(timedelta(microseconds=behind))
 
@@ -155,7 +155,7 @@ class Coordinator:
         from keyhouse.server.services.quote_checks import QuoteChecks
 
         def now() -> datetime:
-            return _EPOCH + timedelta(microseconds=engine.now())
+            return _EPOCH + timedelta(microseconds=engine.current.now())
 
         bundles = [self._folder / "simulation" / name for name in SIMULATED_BUNDLES]
         return QuoteChecks(

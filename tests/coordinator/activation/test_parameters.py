@@ -37,7 +37,7 @@ async def replaced(opened: Deployment, raw: bytes) -> None:
     """Update the manifest to ``raw``, which its only user may."""
     engine = opened.engine
     command = prepare_update(
-        engine.view.running, SentUpdate(user("admin").der, raw), now=engine.now()
+        engine.view.running, SentUpdate(user("admin").der, raw), now=engine.current.now()
     )
     assert isinstance(command, InitiateUpdate)
     await engine.submit(command)

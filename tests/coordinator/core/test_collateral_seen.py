@@ -116,7 +116,7 @@ async def test_marks_survive_a_crash_and_a_clean_restart(tmp_path: Path) -> None
     # The clock was turned back: what is journalled keeps the time, and the marks, where they were.
     async with running_engine(tmp_path / "state", clock=FixedClock(NOW - 300 * DAY)) as engine:
         assert dict(engine.view.running.collateral_marks.items()) == marks
-        assert engine.now() >= NOW
+        assert engine.current.now() >= NOW
         sequence = engine.view.position
         assert (await engine.submit(SeeCollateral(marks))).position == sequence
     async with running_engine(tmp_path / "state") as engine:

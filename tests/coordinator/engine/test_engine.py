@@ -170,7 +170,7 @@ async def test_a_stopped_engine_takes_nothing_and_keeps_nobody_waiting(tmp_path:
         await set_manifest(engine, manifest())
         accepted = asyncio.create_task(upload(engine, {"key0": A}))
         await asyncio.sleep(0)
-        engine.stop()
+        engine.queue.stop()
         assert stored(await accepted)["key0"] == A
         with pytest.raises(UnavailableError, match="stopping"):
             await upload(engine, {"key1": B})
@@ -264,8 +264,8 @@ async def test_a_journal_in_memory_is_compacted_as_well(tmp_path: Path) -> None:
         await set_manifest(engine, manifest(SealMode="Disabled"))
         for number in range(30):
             await upload(engine, {"note": big + bytes([number])})
-            assert engine.weight is not None
-            assert engine.weight.since < 2_000_000  # what nobody can read does not fill the memory
+            assert engine.writer.journal is not None
+            assert engine.writer.journal.weight.since < 2_000_000  # memory does not fill up
         assert int(engine.view.revision.split(".")[0]) > 1
         assert stored(engine.view)["note"] == big + bytes([29])
         assert len(engine.view.log) == 31

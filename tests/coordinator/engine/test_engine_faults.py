@@ -119,25 +119,25 @@ async def test_two_engines_on_one_store_keep_a_limit_together(tmp_path: Path) ->
 async def test_a_record_without_room_waits_for_the_next_commit(tmp_path: Path) -> None:
     store = FaultyStore(await _shared_store())
     async with engine_on(store, tmp_path / "a") as engine:
-        engine.record(_activated())
+        engine.queue.record(_activated())
         store.before = [StoreFullError("no room")]
         with pytest.raises(UnavailableError, match="no room"):
             await upload(engine, {"key0": A})
-        assert (engine.unrecorded, engine.view.log.audit.end) == (1, 0)
+        assert (engine.queue.unrecorded, engine.view.log.audit.end) == (1, 0)
         await upload(engine, {"key0": A})
-        assert (engine.unrecorded, engine.view.log.audit.end) == (0, 1)
+        assert (engine.queue.unrecorded, engine.view.log.audit.end) == (0, 1)
 
 
 async def test_a_record_that_never_has_room_does_not_keep_the_process(tmp_path: Path) -> None:
     store = FaultyStore(await _shared_store())
     async with asyncio.timeout(30), engine_on(store, tmp_path / "a") as engine:
-        engine.record(_activated())
+        engine.queue.record(_activated())
         store.before = [StoreFullError("no room")]
-    assert engine.unrecorded == 0
+    assert engine.queue.unrecorded == 0
     async with engine_on(store, tmp_path / "b") as engine:
         assert engine.view.log.audit.end == 0
     with pytest.raises(UnavailableError, match="stopping"):
-        engine.record(_activated())
+        engine.queue.record(_activated())
 
 
 def _activated(*, counted: bool = False) -> Activated:

@@ -51,7 +51,7 @@ async def published(engine: Engine) -> Published:
         there = size // WIDTH if level == 1 else size
         for first in range(0, there, WIDTH):
             tile = Tile(level, first // WIDTH, min(WIDTH, there - first))
-            found[f"tile/{tile.path}"] = await engine.public_log.tile(tile)
+            found[f"tile/{tile.path}"] = await engine.writer.public_log.tile(tile)
     root = engine.view.state.keys.root_cert
     return read_log(found.__getitem__, root, log.verifier, log.signature)
 
@@ -72,8 +72,8 @@ async def test_each_change_has_its_leaf(tmp_path: Path) -> None:
         await upload(engine, {"note": CANARY})
         await initiated(engine, then)
         found = await published(engine)
-        assert await engine.public_log.object(fingerprint(raw)) == raw
-        assert await engine.public_log.object(fingerprint(then)) == then
+        assert await engine.writer.public_log.object(fingerprint(raw)) == raw
+        assert await engine.writer.public_log.object(fingerprint(then)) == then
     assert found.kinds == [*FIRST, "SecretsUploaded", "UpdateProposed", "ManifestUpdated"]
     uploaded, proposed, updated = found.leaves[3:]
     assert isinstance(uploaded, SecretsUploaded)
@@ -175,7 +175,7 @@ async def require_objects(engine: Engine, found: Published) -> None:
     """Require every object that a leaf names."""
     for said in found.leaves:
         for name in objects_named(said, lambda _: None):
-            assert object_name(await engine.public_log.object(name)) == name
+            assert object_name(await engine.writer.public_log.object(name)) == name
 
 
 async def test_objects_are_durable_before_a_leaf_names_them(tmp_path: Path) -> None:
@@ -219,8 +219,8 @@ async def test_what_a_crash_left_of_an_object_costs_no_other(tmp_path: Path) -> 
         with capture_logs() as logged:
             await initiated(engine, then)
         assert "a part of the transparency log is lost" in str(logged)
-        assert await engine.public_log.object(fingerprint(raw)) == raw
-        assert await engine.public_log.object(fingerprint(then)) == then
+        assert await engine.writer.public_log.object(fingerprint(raw)) == raw
+        assert await engine.writer.public_log.object(fingerprint(then)) == then
         assert (await published(engine)).entries[: len(said.entries)] == said.entries
     assert not (data / "log").exists()
 
@@ -270,7 +270,7 @@ async def test_lost_files_are_named_and_what_came_since_is_kept(tmp_path: Path, 
         async with running_engine(data) as engine:
             assert "transparency log are damaged" in str(logged)
             with pytest.raises(UnavailableError, match="is missing"):
-                await engine.public_log.tile(Tile(0, 0, 1))
+                await engine.writer.public_log.tile(Tile(0, 0, 1))
             await upload(engine, {"note": b"2"})
             await engine._compact()
             await upload(engine, {"note": b"3"})
@@ -293,10 +293,10 @@ async def test_seal_mode_moves_the_log(tmp_path: Path) -> None:
         assert not (data / "log").exists()
         await upload(engine, {"note": b"2"})
         in_memory = (await published(engine)).entries
-        assert await engine.public_log.object(fingerprint(nowhere)) == nowhere
+        assert await engine.writer.public_log.object(fingerprint(nowhere)) == nowhere
         await initiated(engine, alone(SealMode="UniqueKey"))
         on_disk = (await published(engine)).entries
-        assert await engine.public_log.object(fingerprint(nowhere)) == nowhere
+        assert await engine.writer.public_log.object(fingerprint(nowhere)) == nowhere
     async with running_engine(data) as engine:
         found = await published(engine)
     assert on_disk[: len(in_memory)] == in_memory
@@ -314,10 +314,10 @@ async def test_an_older_journal_gets_a_log_at_its_first_start(tmp_path: Path) ->
         found = await published(engine)
         begun = found.leaves[0]
         assert isinstance(begun, leaf.LogBegun)
-        lines = await engine.public_log.object(begun.imported)
+        lines = await engine.writer.public_log.object(begun.imported)
         assert lines.split(b"\n") == crafted.log.view().lines()
         raw = crafted.running.manifest
-        assert await engine.public_log.object(fingerprint(raw)) == raw
+        assert await engine.writer.public_log.object(fingerprint(raw)) == raw
     assert found.kinds == ["LogBegun", "Started"]
     async with running_engine(tmp_path) as engine:
         assert (await published(engine)).kinds == ["LogBegun", "Started", "Started"]
@@ -340,6 +340,6 @@ async def test_a_backup_carries_the_log(tmp_path: Path) -> None:
     await restore_backup(tmp_path / "backup", tmp_path / "other", trusted)
     async with running_engine(tmp_path / "other") as engine:
         found = await published(engine)
-        assert await engine.public_log.object(fingerprint(raw)) == raw
+        assert await engine.writer.public_log.object(fingerprint(raw)) == raw
     assert found.entries[:-1] == said
     assert found.kinds[-1] == "Started"

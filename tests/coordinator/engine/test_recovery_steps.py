@@ -72,7 +72,7 @@ async def _elsewhere(
     try:
         yield engine
     finally:
-        engine.stop()
+        engine.queue.stop()
         await asyncio.gather(writing, return_exceptions=True)
         await engine.close()
 
@@ -82,7 +82,7 @@ async def _is_whole(path: Path, crafted: Made) -> Phase:
     async with running_engine(path, machine=ELSEWHERE) as engine:
         phase = engine.view.phase
         if phase is Phase.RECOVERY:
-            await engine.recover(_recovery(crafted))
+            await engine.queue.add_recovery(_recovery(crafted))
         assert engine.view.state.keys == crafted.running.keys
         assert stored(engine.view).keys() == {"shared"}
     return phase
@@ -96,7 +96,7 @@ async def test_a_crash_at_any_step_leaves_recovery_mode_or_the_recovered_state(
     snapshots = Snapshots(data, tmp_path / "kept")
     async with _elsewhere(data, snapshots) as engine:
         before = len(snapshots.taken)
-        await engine.recover(_recovery(crafted))
+        await engine.queue.add_recovery(_recovery(crafted))
         snapshots("answered")
     found = [await _is_whole(path, crafted) for _, path in snapshots.taken[before:]]
     assert found[0] is Phase.RECOVERY
@@ -136,10 +136,10 @@ async def test_a_full_disk_at_any_step_leaves_a_recovery_that_can_be_tried_again
         async with _elsewhere(data, step) as engine:
             step.left = number
             try:
-                await engine.recover(_recovery(crafted))
+                await engine.queue.add_recovery(_recovery(crafted))
             except (UnavailableError, RecoveryRefusedError):
                 assert engine.view.phase is Phase.RECOVERY
-                await engine.recover(_recovery(crafted))
+                await engine.queue.add_recovery(_recovery(crafted))
             except BrokenError:  # the outcome of the commit is not known: a restart finds out
                 pass
             else:
@@ -178,17 +178,17 @@ async def test_refused_recovery_leaves_the_store_locked(tmp_path: Path) -> None:
             _failing(crafted, not_now),
         ):
             with pytest.raises((RecoveryRefusedError, UnavailableError)):
-                await engine.recover(refused)
+                await engine.queue.add_recovery(refused)
             assert engine.view.phase is Phase.RECOVERY
             assert not _is_open(tmp_path)
         with capture_logs() as logged:
-            view = await engine.recover(right)
+            view = await engine.queue.add_recovery(right)
         assert view.phase is Phase.RUNNING
         (told,) = (entry for entry in logged if entry["event"] == "the state was recovered")
         assert told["shares_of"] == [KEYS[0].name]
         assert _is_open(tmp_path)
         with pytest.raises(WrongPhaseError):
-            await engine.recover(right)
+            await engine.queue.add_recovery(right)
 
 
 @pytest.mark.parametrize("error", [UnavailableError("not now"), ForbiddenError("not here")])
@@ -197,7 +197,7 @@ async def test_what_refuses_a_recovery_is_told_as_it_is(tmp_path: Path, error: E
     await crafted.write(tmp_path)
     async with _elsewhere(tmp_path, no_step) as engine:
         with pytest.raises(type(error)) as caught:
-            await engine.recover(_failing(crafted, error))
+            await engine.queue.add_recovery(_failing(crafted, error))
         assert caught.value is error
 
 
@@ -218,18 +218,18 @@ async def test_state_that_the_host_made_up_is_a_refusal_and_no_fault(
     await crafted.write(tmp_path)
     async with _elsewhere(tmp_path, no_step) as engine:
         with capture_logs() as logged, pytest.raises(RecoveryRefusedError, match=message):
-            await engine.recover(_failing(crafted, error))
+            await engine.queue.add_recovery(_failing(crafted, error))
         told = [entry["error"] for entry in logged if "could not be recovered" in entry["event"]]
         assert told == (["ValueError"] if isinstance(error, ValueError) else [])
         assert "a secret" not in str(logged)
-        assert (await engine.recover(_recovery(crafted))).phase is Phase.RUNNING
+        assert (await engine.queue.add_recovery(_recovery(crafted))).phase is Phase.RUNNING
 
 
 async def test_recovered_state_starts_no_earlier_than_it_ended(tmp_path: Path) -> None:
     crafted = made(recoverable(KEYS))
     await crafted.write(tmp_path)
     async with _elsewhere(tmp_path, no_step, FixedClock(NOW - DAY)) as engine:
-        await engine.recover(_recovery(crafted))
+        await engine.queue.add_recovery(_recovery(crafted))
     home = await open_home(tmp_path, ELSEWHERE)
     opened = await home.load()
     assert isinstance(opened, Opened)

@@ -56,15 +56,15 @@ async def test_a_replica_that_only_reads_follows_the_others(tmp_path: Path) -> N
         assert stored(other.view)["key0"] == A
         assert "key0" not in stored(third.view)
         before = other.view
-        other.look()
+        other.queue.look()
         await until_idle()
         assert other.view is before  # nothing new makes no new view
         deaf.down = True
-        third.look()
+        third.queue.look()
         await until_idle()
         assert "key0" not in stored(third.view)
         deaf.heal(database)
-        third.look()
+        third.queue.look()
         await until_idle()
         assert stored(third.view)["key0"] == A
 
@@ -150,7 +150,7 @@ async def test_compaction_happens_however_fast_others_write(tmp_path: Path) -> N
         return count
 
     async with engine_on(SimulatedStore(database), tmp_path / "a") as one:
-        one._writer._patience = 10**9  # the other has to do it
+        one.writer._patience = 10**9  # the other has to do it
         for number in range(3):
             await upload(one, {"note": big + bytes([number])})
         assert _epoch(database) == 1
@@ -179,11 +179,11 @@ async def test_an_epoch_of_another_is_read_beside_the_event_loop(tmp_path: Path)
         engine_on(slow, tmp_path / "b") as other,
     ):
         slow.deaf = True
-        one._writer._patience = 10**9  # it begins no other epoch meanwhile, by itself
+        one.writer._patience = 10**9  # it begins no other epoch meanwhile, by itself
         await upload(one, {f"key{number}": A for number in range(3000)})
         await one._compact()
         await upload(one, {"note": b"behind it"})
-        other.look()
+        other.queue.look()
         sys.setprofile(called)  # of this thread only
         try:
             while "note" not in stored(other.view):  # noqa: ASYNC110 there is no event for it

@@ -83,13 +83,13 @@ async def test_years_that_a_process_has_run_are_followed(tmp_path: Path) -> None
     async with running_engine(tmp_path / "data", clock) as engine:
         await set_manifest(engine, manifest())
         clock.let_pass(TWELVE_YEARS)
-        assert engine.now() == clock.time
+        assert engine.current.now() == clock.time
         clock.time += YEAR  # and from there no more than before
-        assert engine.now() < clock.time
+        assert engine.current.now() < clock.time
         clock.time -= YEAR
         await upload(engine, {"key0": bytes(16)})
     async with running_engine(tmp_path / "data", clock) as engine:
-        assert engine.now() == clock.time
+        assert engine.current.now() == clock.time
 
 
 async def test_jump_while_it_runs_is_not_journalled(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_jump_while_it_runs_is_not_journalled(tmp_path: Path) -> None:
         await upload(engine, {"key0": bytes(16)})
         assert engine.view.running.time == NOW + DAY
     async with running_engine(tmp_path / "data", clock) as engine:
-        assert engine.now() == NOW + DAY
+        assert engine.current.now() == NOW + DAY
 
 
 async def test_fresh_directory_is_bounded_by_the_build(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ async def test_fresh_directory_is_bounded_by_the_build(tmp_path: Path) -> None:
     assert "--confirm-clock" in refused.value.hint
     clock.time -= 1
     async with running_engine(tmp_path / "again", clock) as engine:
-        assert engine.now() == BUILD_TIME + YEAR
+        assert engine.current.now() == BUILD_TIME + YEAR
 
 
 async def test_first_manifest_waits_until_the_clock_is_right(tmp_path: Path) -> None:
@@ -122,9 +122,9 @@ async def test_first_manifest_waits_until_the_clock_is_right(tmp_path: Path) -> 
     async with running_engine(tmp_path / "data", clock) as engine:
         clock.time += TWELVE_YEARS
         with pytest.raises(UnavailableError, match="more than a year ahead"):
-            engine.require_clock()
+            engine.current.clock.require_near()
         clock.time = NOW
-        engine.require_clock()
+        engine.current.clock.require_near()
 
 
 async def test_tombstone_has_the_time_of_the_journal(tmp_path: Path) -> None:

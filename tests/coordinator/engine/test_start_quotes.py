@@ -19,7 +19,7 @@ async def starts(engine: Engine) -> list[tuple[Started, Frontier]]:
     """Return each leaf of a start, and the log before it."""
     log = engine.view.running.public_log
     assert log is not None
-    raw = await engine.public_log.tile(Tile(ENTRIES, 0, log.frontier.size))
+    raw = await engine.writer.public_log.tile(Tile(ENTRIES, 0, log.frontier.size))
     entries = bundled(raw, log.frontier.size)
     found = []
     for number, leaf in enumerate(map(read_leaf, entries)):
@@ -44,9 +44,9 @@ async def test_the_leaf_names_the_quote_which_binds_all_that_was_before(tmp_path
         for leaf, tree, report_data in ((first, before, bound[0]), (second, later, bound[1])):
             instance = bytes.fromhex(leaf.instance)
             assert report_data == start_report_data(root, instance, tree.size, tree.root)
-            quote = await engine.public_log.object(leaf.quote)
+            quote = await engine.writer.public_log.object(leaf.quote)
             assert quote == b"quote of " + report_data
-        assert await engine.public_log.object(first.collateral) == b"collateral"
+        assert await engine.writer.public_log.object(first.collateral) == b"collateral"
         rebuilt = engine.view.running
     async with running_engine(tmp_path) as engine:
         assert engine.view.running.keys == rebuilt.keys

@@ -54,7 +54,7 @@ async def database(raw: bytes | None = None) -> Database:
 
 async def update(engine: Engine, raw: bytes) -> InitiateUpdate:
     command = prepare_update(
-        engine.view.running, SentUpdate(user("alice").der, raw), now=engine.now()
+        engine.view.running, SentUpdate(user("alice").der, raw), now=engine.current.now()
     )
     assert isinstance(command, InitiateUpdate)
     await engine.submit(command)
@@ -71,7 +71,7 @@ def notes(database: Database, kind: str = "switch") -> list[Note]:
 
 
 def instance(engine: Engine) -> bytes:
-    return engine._process.instance
+    return engine.process.instance
 
 
 def stopped(engine: Engine) -> bool:
@@ -129,7 +129,7 @@ async def test_who_missed_an_epoch_follows_over_the_next_ones(tmp_path: Path) ->
         await update(one, manifest("third", holders=3))
         await update(one, manifest("fourth", holders=3))  # an epoch under the same key
         await until_idle()
-        other.look()
+        other.queue.look()
         await until_idle()
         assert other.view.position == one.view.position
 
@@ -195,7 +195,7 @@ def test_a_switch_that_was_changed_is_refused_by_name(
             [note] = notes(made)
             put(made, msgspec.structs.replace(note, raw=change(Switch.read(note.raw)).encode()))
             with capture_logs() as entries:
-                other.look()
+                other.queue.look()
                 await until_idle()
             assert stopped(other)
             assert not stopped(one)
@@ -228,7 +228,7 @@ def test_a_switch_of_an_attacker_is_refused(
             forged = attacker.switch_for(other.view.running.members[-1], before, writer)
             put(made, Note("switch", instance(other), forged.encode()))
             with capture_logs() as entries:
-                other.look()
+                other.queue.look()
                 await until_idle()
             assert stopped(other)
             assert reasons(entries) == [reason]
@@ -253,7 +253,7 @@ async def test_an_old_switch_is_not_followed_again(tmp_path: Path) -> None:
         await update(one, manifest("third", holders=3))
         put(made, old)
         with capture_logs() as entries:
-            other.look()
+            other.queue.look()
             await until_idle()
         assert stopped(other)
         assert reasons(entries) == ["epoch"]

@@ -70,7 +70,9 @@ def _update(**packages: Any) -> bytes:
 
 
 async def _apply(engine: Engine, raw: bytes, by: str = "updater") -> View:
-    prepared = prepare_update(engine.view.running, SentUpdate(user(by).der, raw), now=engine.now())
+    prepared = prepare_update(
+        engine.view.running, SentUpdate(user(by).der, raw), now=engine.current.now()
+    )
     return await engine.submit(prepared)
 
 
@@ -146,7 +148,7 @@ async def test_only_holders_of_the_right_on_every_package_may_update(tmp_path: P
         good = prepare_update(
             engine.view.running,
             SentUpdate(user("updater").der, _update(app={"SecurityVersion": 9})),
-            now=engine.now(),
+            now=engine.current.now(),
         )
         stolen = msgspec.structs.replace(good, identity=user("writer").der)
         with pytest.raises(ForbiddenError):

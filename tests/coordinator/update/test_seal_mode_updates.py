@@ -188,7 +188,7 @@ async def _stepping(path: Path, step: Callable[[str], None]) -> AsyncIterator[En
     try:
         yield engine
     finally:
-        engine.stop()
+        engine.queue.stop()
         await asyncio.wait([writing])
         writing.exception()  # taken: a failing disk ends it
         await engine.close()

@@ -297,12 +297,14 @@ class Updates(RuleBasedStateMachine):
 
     def _prepare(self, by: str, raw: bytes) -> Prepared:
         engine = self.engine
-        return prepare_update(engine.view.running, SentUpdate(user(by).der, raw), now=engine.now())
+        return prepare_update(
+            engine.view.running, SentUpdate(user(by).der, raw), now=engine.current.now()
+        )
 
     def _agree(self, by: str, raw: bytes) -> Prepared:
         engine = self.engine
         return prepare_acknowledgement(
-            engine.view.running, SentUpdate(user(by).der, raw), now=engine.now()
+            engine.view.running, SentUpdate(user(by).der, raw), now=engine.current.now()
         )
 
     async def _submit(self, command: Prepared) -> None:

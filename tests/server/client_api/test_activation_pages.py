@@ -83,7 +83,7 @@ async def test_page_of_many_counters_is_cut_and_the_next_continues(tmp_path: Pat
 
 async def _count(engine: Engine, marble: str, name: str) -> None:
     root = engine.view.running.keys.marble_root_cert
-    await engine.decision(SetCounter(root, ("web", marble), name, 5))
+    await engine.queue.add(SetCounter(root, ("web", marble), name, 5))
 
 
 def _counters(engine: Engine, start: int) -> Counters:

@@ -70,7 +70,9 @@ class Two(NamedTuple):
         """Let or do not let ``writer`` read and write."""
         state = self.one.view.running
         raw = _manifest(writes=writes)
-        command = prepare_update(state, SentUpdate(user("alice").der, raw), now=self.one.now())
+        command = prepare_update(
+            state, SentUpdate(user("alice").der, raw), now=self.one.current.now()
+        )
         await self.one.submit(command)
 
 
@@ -199,7 +201,7 @@ async def test_without_the_store_each_answer_is_503_and_tells_no_place(tmp_path:
 @in_simulated_time
 async def test_a_replica_names_itself(tmp_path: Path) -> None:
     async with two(tmp_path) as replicas:
-        name = replicas.other.instance[:4].hex().encode()
+        name = replicas.other.process.instance[:4].hex().encode()
         for path in ("/api/v2/status", "/nothing"):
             assert (b"keyhouse-replica", name) in (await replicas.ask(path)).headers
         replicas.store.down = True

@@ -51,8 +51,8 @@ async def test_one_that_an_update_came_before_is_judged_by_the_new_manifest(
     async with serving(tmp_path / "data") as (engine, application):
         raw = update("other", Roles=roles)
         state = engine.view.running
-        agreed = engine.decision(
-            prepare_update(state, SentUpdate(user("alice").der, raw), now=engine.now())
+        agreed = engine.queue.add(
+            prepare_update(state, SentUpdate(user("alice").der, raw), now=engine.current.now())
         )
         outcome = begun(application)  # checked against the manifest that is still in force
         assert isinstance(outcome, Later)

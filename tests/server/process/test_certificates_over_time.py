@@ -44,6 +44,6 @@ async def test_clock_is_read_also_while_nobody_asks_for_anything(tmp_path: Path)
     async with running_engine(tmp_path / "state", clock) as engine:
         clock.time += 12 * 365 * 24 * HOUR
         async with reminded(engine, lambda: None, look=0.001):
-            while engine.clock.is_followed:  # noqa: ASYNC110 it is read by a task of its own
+            while engine.current.clock.is_followed:  # noqa: ASYNC110 it is read by a task of its own
                 await asyncio.sleep(0.001)
-        assert engine.now() == NOW
+        assert engine.current.now() == NOW

@@ -62,7 +62,7 @@ async def checking(
     checks = QuoteChecks(
         PLATFORM.root_ca,
         lambda _: found,
-        lambda: at or moment(engine.now()),
+        lambda: at or moment(engine.current.now()),
         JournalledMarks(engine),
     )
     try:
@@ -94,7 +94,7 @@ async def test_older_collateral_is_refused_after_a_restart_with_a_rewound_clock(
             await checks.verify(QUOTE)
         assert engine.view.position == position  # nothing new, nothing written
     async with running_engine(tmp_path / "state", FixedClock(NOW - 15 * DAY)) as engine:
-        assert moment(engine.now()) >= moment(NOW)
+        assert moment(engine.current.now()) >= moment(NOW)
         for at in (None, moment(NOW) - timedelta(hours=20)):
             async with checking(engine, older, at) as checks:
                 with pytest.raises(CollateralUnavailableError, match=part):
@@ -167,10 +167,10 @@ async def test_older_collateral_is_refused_after_a_recovery_and_after_a_full_upd
     async with running_engine(data) as engine:
         assert engine.view.phase is Phase.RECOVERY
         submission = SubmittedShare(holder.name, Secret(share), holder.sign(share))
-        await engine.recover(Recovery(Secret(share), (submission,), _ready))
+        await engine.queue.add_recovery(Recovery(Secret(share), (submission,), _ready))
         await _only_as_new_as(engine, marks)
         state, raw = engine.view.running, recoverable([holder], secrets=4)
-        update = prepare_update(state, SentUpdate(user("admin").der, raw), now=engine.now())
+        update = prepare_update(state, SentUpdate(user("admin").der, raw), now=engine.current.now())
         assert (await engine.submit(update)).running.manifest == raw
         await _only_as_new_as(engine, marks)
     async with running_engine(data) as engine:

@@ -23,7 +23,7 @@ async def test_a_workload_is_known_by_its_certificate_while_that_is_good(tmp_pat
         env = (await opened.join(marble=MARBLE)).env
         chain = env["MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"]
         leaf = x509.load_pem_x509_certificates(chain)[0].public_bytes(Encoding.DER)
-        state, now = opened.engine.view.running, opened.engine.now()
+        state, now = opened.engine.view.running, opened.engine.current.now()
         known = identify_marble(state, leaf, now=now)
         assert (known.marble_type, str(known.uuid)) == ("web", MARBLE)
 

@@ -56,7 +56,7 @@ class People(NamedTuple):
 
     async def leaves(self) -> list[leaf.Leaf]:
         """Return the leaves, of which there is less than a tile."""
-        raw = await self.engine.public_log.tile(Tile(ENTRIES, 0, self.head.size))
+        raw = await self.engine.writer.public_log.tile(Tile(ENTRIES, 0, self.head.size))
         return [read_leaf(entry) for entry in bundled(raw, self.head.size)]
 
     def approval(self, by: str, decision: Decision, sent: bytes, **other: Any) -> Approval:
@@ -132,7 +132,7 @@ async def test_the_log_has_what_each_has_signed(tmp_path: Path) -> None:
         assert isinstance(proposed, leaf.UpdateProposed)
         assert proposed.plan == plan
         for envelope in (first, cancelled, again, approved, raised, raise_version(4)):
-            assert await they.engine.public_log.object(object_name(envelope)) == envelope
+            assert await they.engine.writer.public_log.object(object_name(envelope)) == envelope
         for each, envelope in zip(said, (first, cancelled, again, approved, raised), strict=True):
             SignedApproval.read(envelope).verify(user(each.user).der)
 

@@ -46,7 +46,7 @@ async def test_a_lagging_replica_shows_no_marble_root_that_was_replaced(tmp_path
             before = await shown(listener.port, tmp_path)
             raw = raise_version(3)
             command = prepare_update(
-                one.view.running, SentUpdate(user("admin").der, raw), now=one.now()
+                one.view.running, SentUpdate(user("admin").der, raw), now=one.current.now()
             )
             assert isinstance(command, UpdatePackages)
             await one.submit(command)

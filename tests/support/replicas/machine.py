@@ -128,7 +128,7 @@ class Replica:
     @property
     def journal(self) -> Journal:
         """The journal that the engine writes."""
-        journal = self.engine._writer._journal
+        journal = self.engine.writer.journal
         assert journal is not None
         return journal
 
@@ -238,7 +238,7 @@ class Replicas(RuleBasedStateMachine):
     def compact(self, which: int) -> None:
         async def make_it_due() -> None:
             replica.journal._weight = 2**30  # as if much had been written
-            replica.engine.look()
+            replica.engine.queue.look()
 
         replica = self._one(which)
         self.runner.run(make_it_due())
@@ -248,7 +248,7 @@ class Replicas(RuleBasedStateMachine):
     def _submit(self, replica: Replica, kind: str, value: object, command: Command) -> None:
         async def submit() -> None:
             async def decided() -> Decision:
-                return await replica.engine.decision(command)
+                return await replica.engine.queue.add(command)
 
             task = asyncio.create_task(decided())
             change = Change(kind, value, task)
@@ -319,7 +319,7 @@ class Replicas(RuleBasedStateMachine):
         self._update(self._one(which), "alice", raw, kind="grant" if writes else "revocation")
 
     def _update(self, replica: Replica, by: str, raw: bytes, kind: str = "update") -> None:
-        view, now = replica.engine.view, replica.engine.now()
+        view, now = replica.engine.view, replica.engine.current.now()
         try:
             command = prepare_update(view.running, SentUpdate(user(by).der, raw), now=now)
         except RefusedError:
@@ -401,7 +401,7 @@ class Replicas(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1, 11, 60]))
     def wait(self, seconds: int) -> None:
         for replica in self.replicas:  # stores say every now and then that there may be more
-            replica.engine.look()
+            replica.engine.queue.look()
         self.runner.run(asyncio.sleep(seconds))
 
     # --- what always holds ---
@@ -417,7 +417,7 @@ class Replicas(RuleBasedStateMachine):
         for replica in self.replicas:
             self._check_reads(replica)
             if not replica.store.deaf:
-                replica.engine.look()
+                replica.engine.queue.look()
         await self._rest()
         self.truth = await self._read_truth()
         self._check_truth()

@@ -101,9 +101,11 @@ class Deployment:
         self.engine = engine
         self.counts = ActivationCounts()
         self.events = Events()
-        self.refusals = Refusals(engine.now())
+        self.refusals = Refusals(engine.current.now())
         self.seconds = 0.0  # of what bounds the telling of refusals
-        self._checks = QuoteChecks(platform().root_ca, collateral_for, lambda: moment(engine.now()))
+        self._checks = QuoteChecks(
+            platform().root_ca, collateral_for, lambda: moment(engine.current.now())
+        )
         self.activations = Activations(
             engine,
             self._checks,

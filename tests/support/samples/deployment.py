@@ -194,7 +194,7 @@ async def engine_over(
     try:
         yield engine
     finally:
-        engine.stop()
+        engine.queue.stop()
         await writing
         await engine.close()
 
@@ -224,7 +224,7 @@ async def set_manifest(engine: Engine, raw: bytes) -> View:
     """Set ``raw`` as the first manifest."""
     state = engine.view.state
     assert not isinstance(state, Running)
-    return await engine.submit(prepare_manifest(state, raw, now=engine.now()))
+    return await engine.submit(prepare_manifest(state, raw, now=engine.current.now()))
 
 
 async def upload(engine: Engine, values: Mapping[str, bytes], by: str = "writer") -> View:

@@ -112,6 +112,6 @@ async def engine_on(
     try:
         yield engine
     finally:
-        engine.stop()
+        engine.queue.stop()
         await asyncio.gather(writing, return_exceptions=True)
         await engine.close()

@@ -146,10 +146,12 @@ class Api:
 async def initiated(engine: Engine, raw: bytes, by: str = "alice") -> View:
     """Return the view after ``by`` has sent the update ``raw``."""
     sent = SentUpdate(user(by).der, raw)
-    return await engine.submit(prepare_update(engine.view.running, sent, now=engine.now()))
+    return await engine.submit(prepare_update(engine.view.running, sent, now=engine.current.now()))
 
 
 async def acknowledged(engine: Engine, raw: bytes, by: str) -> View:
     """Return the view after ``by`` has agreed to the update ``raw``."""
     sent = SentUpdate(user(by).der, raw)
-    return await engine.submit(prepare_acknowledgement(engine.view.running, sent, now=engine.now()))
+    return await engine.submit(
+        prepare_acknowledgement(engine.view.running, sent, now=engine.current.now())
+    )

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from keyhouse.base.errors import BrokenError
+from keyhouse.base.errors import BrokenError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.base.version import BUILD_TIME
 
@@ -122,6 +122,17 @@ class SecurityClock:
     def is_ahead(self) -> bool:
         """Tell whether the host's clock is more than a year ahead of the known time."""
         return self._host.now() > self._bound(self._host.elapsed())
+
+    def require_near(self) -> None:
+        """Refuse to begin a deployment while the host's clock is wrong.
+
+        Raises ``UnavailableError`` if the clock is more than a year ahead of the known time.
+        """
+        if self.is_ahead():
+            raise UnavailableError(
+                "the clock of this machine is more than a year ahead of what is known",
+                hint="set the clock; if it is right, start with --confirm-clock",
+            )
 
     def now(self) -> int:
         """Return the host's time within the bound, at least ``known``; microseconds since 1970."""

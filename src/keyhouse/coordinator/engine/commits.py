@@ -128,7 +128,9 @@ class Commits:
             decided = await self._with_line(await self._with_start_quote(decided))
         began = perf_counter()
         alone = decided.payloads and not decided.objects  # the common case, a single append
-        write = self._writer.append(decided.payloads) if alone else self._make_durable(decided)
+        write = (
+            self._writer.present.append(decided.payloads) if alone else self._make_durable(decided)
+        )
         await self.settled(write, decided.accepted)
         self._counts.committed(len(decided.accepted), perf_counter() - began)
         self._current.publish(decided.state, decided.events)
@@ -204,7 +206,7 @@ class Commits:
         command, state = decided.accepted[0].waiting.command, decided.state
         if decided.payloads:
             await self._writer.public_log.put_objects(decided.objects)
-            await self._writer.append(decided.payloads)
+            await self._writer.present.append(decided.payloads)
             return
         assert isinstance(state, Running)  # noqa: S101 a manifest was just set
         after = UpdateLog(decided.events, before=self._current.view.log)

@@ -117,6 +117,10 @@ class Current:
         for published in self._published:
             published()
 
+    def show_again(self) -> None:
+        """Publish the same state again: at a new position, or with new cosignatures."""
+        self.publish(self.view.state, ())
+
     def replace(self, state: State, update_log: UpdateLog) -> None:
         """Publish ``state`` with ``update_log``, which replace the former state and log."""
         self._log = update_log

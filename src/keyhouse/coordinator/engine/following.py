@@ -101,7 +101,7 @@ class Following:
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
         """Wait for a turn, and follow meanwhile: readers must not wait for a writer's turn."""
-        loop, turn = asyncio.get_running_loop(), self._writer.turn()
+        loop, turn = asyncio.get_running_loop(), self._writer.present.store.turn()
         entering = asyncio.ensure_future(turn.__aenter__())
         try:
             while not (await asyncio.wait([entering], timeout=self._pause()))[0]:
@@ -126,7 +126,7 @@ class Following:
         if self._shared is None:
             return
         try:
-            await self._shared.show(self._writer.store_id)
+            await self._shared.show(self._writer.present.store_id)
         except UnavailableError as error:
             log.warning("other coordinators cannot be shown a quote", reason=str(error))
 
@@ -137,7 +137,7 @@ class Following:
         """
         if self._shared is None:
             return True
-        return await self._shared.all_read_lines(state, store_id=self._writer.store_id)
+        return await self._shared.all_read_lines(state, store_id=self._writer.present.store_id)
 
     async def switches(self, state: Running, dek: Secret | None) -> tuple[Note, ...]:
         """Return the notes with ``dek``, the key of the next epoch, for other replicas.
@@ -147,12 +147,14 @@ class Following:
         after, shared = self._writer.position, self._shared
         if dek is None or after is None or shared is None:
             return ()
-        return await shared.notes_of(dek, state, store_id=self._writer.store_id, after=after)
+        return await shared.notes_of(
+            dek, state, store_id=self._writer.present.store_id, after=after
+        )
 
     async def _catch_up(self) -> None:
         """Apply the changes that another writer of the same store made durable first."""
         try:
-            found = await self._writer.catch_up()
+            found = await self._writer.present.catch_up()
         except WrongKeyError as wrong:
             found = await self._switched(wrong)
         # Another writer began an epoch, so the state begins again with the base of the epoch.
@@ -200,11 +202,11 @@ class Following:
         state, position, shared = self._current.view.state, self._writer.position, self._shared
         if shared is None or position is None or not isinstance(state, Running):
             raise wrong
-        store_id = self._writer.store_id
+        store_id = self._writer.present.store_id
         dek = await shared.next_data_key(state, store_id=store_id, position=position)
         if dek is None:
             raise StartAgainError(
                 "another coordinator has made a new data key, and left none for this coordinator",
                 hint="restart this coordinator: then it requests the key from the others",
             ) from wrong
-        return await self._writer.switch(dek)
+        return await self._writer.present.switch(dek)

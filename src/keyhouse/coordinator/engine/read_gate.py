@@ -68,7 +68,7 @@ class ReadGate:
         self._ahead: list[_Ahead] = []
         self._confirming: asyncio.Task[None] | None = None
         self._last_read = 0.0  # the beginning of the last read
-        engine.on_view(self._view_changed)
+        engine.current.on_view(self._view_changed)
 
     def call(self, answer: Answering) -> None:
         """Call ``answer`` as soon as the view is confirmed.
@@ -112,7 +112,7 @@ class ReadGate:
                 f"this coordinator cannot see the state {seen}, which its client has seen",
                 hint="try again later; if the error stays, its store has lost or hides changes",
             )
-        known = self._engine.place_at(seen.sequence)
+        known = self._known(seen.sequence)
         same = known is None or place_of(known) == seen
         if not same or position.epoch < seen.epoch:
             raise ForkError(
@@ -141,31 +141,37 @@ class ReadGate:
     async def _confirm(self, waiting: list[Answering]) -> None:
         """Answer ``waiting`` from the first view at the end of the store or after it, or refuse."""
         engine, before = self._engine, self._engine.view.position
+        journal = engine.writer.journal
         try:
-            head = await engine.head()
+            head = None if journal is None else await journal.store.head()
         except Exception as error:  # noqa: BLE001 - after any error, no request may wait forever
-            engine.look()  # the engine then logs the reason
+            engine.queue.look()  # the engine then logs the reason
             _conclude(waiting, error if isinstance(error, KeyhouseError) else _not_confirmed())
             return
         if before is None:  # nothing was journalled when the requests arrived
             _conclude(waiting, None)
         elif head is None or _is_before(head, before):
-            engine.look()  # the engine then checks for lost records, and stops if there are any
+            engine.queue.look()  # the engine then stops if records are lost
             _conclude(waiting, _not_confirmed())
         elif not self._reached(head, waiting):
             limit = asyncio.get_running_loop().call_later(LONGEST, self._give_up, waiting)
             self._ahead.append(_Ahead(head, waiting, limit))
-            engine.look()
+            engine.queue.look()
 
     def _reached(self, head: Position, waiting: Iterable[Answering]) -> bool:
         """Answer ``waiting`` if the view has reached ``head``; return True if it has."""
         position = self._engine.view.position
         if position is None or position.sequence < head.sequence:
             return False
-        known = self._engine.place_at(head.sequence)
+        known = self._known(head.sequence)
         contradicts = known is not None and known != head
         _conclude(waiting, _not_confirmed() if contradicts else None)
         return True
+
+    def _known(self, sequence: int) -> Position | None:
+        """Return the place after the record ``sequence``; None if it is ahead or too old."""
+        journal = self._engine.writer.journal
+        return None if journal is None else journal.trail.at(sequence)
 
     def _view_changed(self) -> None:
         # Not at once: the engine has to answer writers first.

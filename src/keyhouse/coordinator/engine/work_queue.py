@@ -131,7 +131,17 @@ class WorkQueue:
         return len(self._audit_buffer)
 
     def add(self, command: Command) -> "asyncio.Future[Decision]":
-        """Return the answer to ``command``. Errors as for ``Engine.decision``."""
+        """Return the answer to ``command``, set once the change is durable.
+
+        A cancelled caller stops waiting; the change still happens.
+
+        Raises, now or later:
+            Refused, Stale: as in ``decide``; nothing changed.
+            UnavailableError: too many commands wait, the disk is full, the store does not answer,
+                or the coordinator stops; nothing changed.
+            UnsettledError: the change may have happened, or may still happen.
+            BrokenError: the outcome is unknown until a restart.
+        """
         self._require_open()
         if self.paused:
             raise _paused()
@@ -144,7 +154,12 @@ class WorkQueue:
         return answer
 
     def add_recovery(self, recovery: Recovery) -> "asyncio.Future[View]":
-        """Return the answer to ``recovery``. Errors as for ``Engine.recover``."""
+        """Return the answer to ``recovery``: the view of the recovered state, durable and sealed.
+
+        Raises, now or later:
+            Refused, Unavailable: the coordinator stays in recovery mode, with nothing changed.
+            BrokenError: the durable state is unknown until a restart.
+        """
         self._require_open()
         answer: asyncio.Future[View] = asyncio.get_running_loop().create_future()
         self._recoveries.append(WaitingRecovery(recovery, answer))
@@ -152,7 +167,11 @@ class WorkQueue:
         return answer
 
     def record(self, activated: Activated) -> None:
-        """Put an activation into the audit buffer. Raises ``UnavailableError``."""
+        """Put an activation without a limit into the audit buffer, for a later commit.
+
+        Raises ``UnavailableError`` if the buffer is full or the engine stops: then the activation
+        must not happen.
+        """
         if self.stopping.is_set():
             raise _stopping()
         if self._audit_buffer.add(activated, asyncio.get_running_loop().time()):
@@ -165,7 +184,7 @@ class WorkQueue:
             self._wake()
 
     def stop(self) -> None:
-        """Accept nothing more. The engine still processes the waiting work."""
+        """Accept nothing more. ``Engine.run`` ends after the waiting commands are answered."""
         self.stopping.set()
         self._wake()
 

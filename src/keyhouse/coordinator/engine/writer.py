@@ -7,9 +7,8 @@ because a holder of the data key can append votes. So the writer seals the posit
 *Epochs*: when the records outweigh the base, the writer begins a new epoch with the present state.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from keyhouse.authority import index_of, recovery_index
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
@@ -24,7 +23,6 @@ from keyhouse.coordinator.engine.records import LogTail, encode_events
 from keyhouse.coordinator.engine.shared import Held
 from keyhouse.coordinator.origin.objects import read_log_object
 from keyhouse.journal import (
-    Continuation,
     Home,
     Journal,
     LineMark,
@@ -34,8 +32,6 @@ from keyhouse.journal import (
     Opened,
     OutcomeUnknownError,
     Position,
-    Replay,
-    Weight,
     index_mac_key,
     log_name,
 )
@@ -58,14 +54,15 @@ class JournalWriter:
     def __init__(
         self, home: Home, journal: Journal | None = None, *, in_memory: bool = False
     ) -> None:
-        self._home = home
-        self._journal: Journal | None = None
-        self._on_disk = False
+        self.home: Final = home
+        self.journal: Journal | None = None
+        self.on_disk = False  # True: the journal is in the state directory or database
         self._head_at = 0
         self._patience = 0
         self._policy_due = ""  # the seal policy to apply after another writer's epoch; empty: none
         self._changed: Callable[[], None] = lambda: None
-        self._mark_of: Callable[[Running], LineMark | None] = lambda _: None
+        # Each seal has the mark of the proven line.
+        self.mark_of: Callable[[Running], LineMark | None] = lambda _: None
         self._covered: Pending | None = None  # the pending update at the sealed place
         self._votes: Pending | None = None  # the pending update of the published state
         self._votes_due = False
@@ -76,22 +73,7 @@ class JournalWriter:
     @property
     def position(self) -> Position | None:
         """Return the position of the journal; None without a journal."""
-        return self._journal.position if self._journal is not None else None
-
-    @property
-    def store_id(self) -> bytes:
-        """Return the id of the journal, which must exist."""
-        return self._present().store_id
-
-    @property
-    def on_disk(self) -> bool:
-        """Return True if the journal is in the state directory or database."""
-        return self._on_disk
-
-    @property
-    def weight(self) -> Weight | None:
-        """Return the size of the journal; None without a journal."""
-        return self._journal.weight if self._journal is not None else None
+        return self.journal.position if self.journal is not None else None
 
     def held(self, position: Position | None, state: Running) -> Held | None:
         """Return the data key and its context; None unless ``state`` is the state at ``position``.
@@ -99,17 +81,13 @@ class JournalWriter:
         While an epoch begins, the key may already be the next key, and the manifest still the
         former manifest.
         """
-        journal = self._journal
+        journal = self.journal
         if journal is None or journal.position != position:
             return None
         replicas = policy_of(state.manifest).manifest.config.replicas
         root = state.keys.root_cert
-        line = self._mark_of(state)
+        line = self.mark_of(state)
         return Held(journal.store_id, journal.dek, journal.position, root, replicas, line)
-
-    def mark_by(self, mark_of: Callable[[Running], LineMark | None]) -> None:
-        """Put the mark of each proven state, from ``mark_of``, into each seal."""
-        self._mark_of = mark_of
 
     def follow(self, state: State) -> None:
         """Put the line of the published ``state`` into each later seal.
@@ -117,71 +95,42 @@ class JournalWriter:
         Votes of a pending update need a seal at a later place: a start drops votes that no seal
         covers, because a holder of the data key can append votes.
         """
-        if not isinstance(state, Running) or not self._on_disk:
+        if not isinstance(state, Running) or not self.on_disk:
             return
-        self._home.follow_line(self._mark_of(state))
+        self.home.follow_line(self.mark_of(state))
         self._votes_due = state.pending is not None and state.pending != self._covered
         self._votes = state.pending
 
     async def conclude_opening(self, state: Running) -> None:
         """Seal the opened and proven ``state`` with its line."""
         self._covered = state.pending
-        if self._on_disk:
-            await self._home.keep_line(self._mark_of(state))
+        if self.on_disk:
+            await self.home.keep_line(self.mark_of(state))
 
     async def read_object(self, state: Running, name: str) -> bytes | None:
         """Return an object beside the log of ``state``; None if it is missing.
 
         Raises ``UnavailableError``.
         """
-        if not self._on_disk and self._journal is not None:
+        if not self.on_disk and self.journal is not None:
             return await self.public_log.known_object(name)
-        return await read_log_object(self._home, state, name)
+        return await read_log_object(self.home, state, name)
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call ``changed`` after a possible write of another writer of the same store."""
         self._changed = changed
-        if self._journal is not None:
-            self._journal.watch(changed)
-
-    async def head(self) -> Position | None:
-        """Return the end of the store, as ``Store.head``; None without a journal."""
-        return await self._journal.head() if self._journal is not None else None
-
-    def place_at(self, sequence: int) -> Position | None:
-        """Return the place after the record ``sequence``; None if it is ahead or unknown."""
-        return self._journal.place_at(sequence) if self._journal is not None else None
-
-    def turn(self) -> AbstractAsyncContextManager[None]:
-        """Return a context for the next write, in which other writers probably do not write."""
-        return self._present().turn()
-
-    def append(self, payloads: Sequence[bytes]) -> Coroutine[Any, Any, Position]:
-        """Return the place after ``payloads`` once all are durable.
-
-        Raises:
-            StoreConflictError: another writer was first; nothing was appended.
-            UnavailableError: nothing was appended.
-            OutcomeUnknownError: the outcome is unknown so far; call ``settle``.
-            OutcomeLostError: nothing can determine the outcome; call ``catch_up``.
-        """
-        return self._present().append(payloads)
+        if self.journal is not None:
+            self.journal.store.watch(changed)
 
     async def settle(self) -> None:
-        """Return if the last write, of unknown outcome, has happened. Errors as for ``append``."""
-        if self._on_disk:
-            await self._home.settle()
-        else:
-            await self._present().settle()
+        """Return if the last write, of unknown outcome, has happened.
 
-    async def catch_up(self) -> Replay | Continuation:
-        """Return the records of other writers after ``position``, and move behind them.
-
-        Raises:
-            UnavailableError: the store cannot be read now.
-            BrokenError: the store is damaged, or does not continue the records read before.
+        Errors as for ``Journal.settle``.
         """
-        return await self._present().catch_up()
+        if self.on_disk:
+            await self.home.settle()
+        else:
+            await self.present.settle()
 
     async def opened_log(self, verifier: str, tail: LogTail) -> LogStore:
         """Return the log ``verifier`` from its files, with the later leaves in ``tail``."""
@@ -212,54 +161,42 @@ class JournalWriter:
         public_log = await self.new_log(verifier, objects, on_disk=on_disk)
         try:
             if mode is SealMode.DISABLED:
-                await self._home.archive()
+                await self.home.archive()
                 journal = await Journal.create(
                     MemoryStore(), store_id=command.store_id, dek=command.dek, base=base
                 )
             else:
-                journal = await self._home.establish(
+                journal = await self.home.establish(
                     store_id=command.store_id,
                     dek=command.dek,
                     base=base,
                     policy=mode,
                     recovery_index=command.recovery_index,
-                    line=self._mark_of(state),
+                    line=self.mark_of(state),
                 )
         except OutcomeUnknownError as error:
             raise _unknown() from error
         self._use(journal, on_disk=on_disk)
         self.public_log = public_log
 
-    async def unlock(self, dek: Secret) -> Opened:
-        """Open the locked journal with a recovered data key. Nothing is written or sealed."""
-        return await self._home.recover(dek)
-
     async def adopt_recovered(
         self, opened: Opened, started: Iterable[bytes], state: Running, public_log: LogStore
     ) -> None:
-        """Begin to write the journal from ``unlock``, and seal its key for this platform.
+        """Begin to write the journal from ``Home.recover``, and seal its key for this platform.
 
         ``state`` is proven, and is the state after ``started``.
 
-        Raises ``UnavailableError`` or ``BrokenError``; then call ``relock``.
+        Raises ``UnavailableError`` or ``BrokenError``; then call ``Home.relock``.
         """
         policy = policy_of(state.manifest).seal_mode
         try:
             await opened.journal.append(list(started))
-            self._home.follow_line(self._mark_of(state))
-            await self._home.reseal(policy)
+            self.home.follow_line(self.mark_of(state))
+            await self.home.reseal(policy)
         except OutcomeUnknownError as error:
             raise _unknown() from error
         self._use(opened.journal, on_disk=True)
         self.public_log = public_log
-
-    async def relock(self) -> None:
-        """Close the journal from ``unlock``, if there is one."""
-        await self._home.relock()
-
-    async def switch(self, dek: Secret) -> Replay:
-        """Follow another writer into an epoch under ``dek``. Errors as for ``catch_up``."""
-        return await self._present().switch(dek)
 
     async def begin_epoch(
         self,
@@ -276,26 +213,26 @@ class JournalWriter:
         earlier leaves are written to its files first.
 
         Seal policy and recovery index come from ``state``. The policy may also move the journal to
-        memory, with nothing left on the disk, or back to the disk. Errors as for ``append``, and
-        ``BrokenError`` if it is unknown which of the two stores exists.
+        memory, with nothing left on the disk, or back to the disk. Errors as for
+        ``Journal.append``, and ``BrokenError`` if it is unknown which of the two stores exists.
         """
-        journal = self._present()
+        journal = self.present
         mode = policy_of(state.manifest).seal_mode
         await self._file_log(state, mode)
         filed = Filed(*self.public_log.filed(leaves)) if state.public_log else None
         base = encode_events(base_events(state, log, filed))
         if mode is SealMode.DISABLED:
             await self._begin_in_memory(journal, state, base, dek, notes)
-        elif self._on_disk:
+        elif self.on_disk:
             index = _next_index(journal, state, dek)
-            line = self._mark_of(state)
-            await self._home.begin_epoch(
+            line = self.mark_of(state)
+            await self.home.begin_epoch(
                 base, dek=dek, policy=mode, recovery_index=index, notes=notes, line=line
             )
             self._covered = state.pending
         else:
             await self._move_to_disk(journal, state, base, dek)
-        position = self._present().position
+        position = self.present.position
         self._head_at = position.sequence
         return position
 
@@ -303,17 +240,17 @@ class JournalWriter:
         """Write all durable leaves of the transparency log to its files."""
         if state.public_log is None or mode is SealMode.DISABLED:
             return
-        if not self._on_disk:
+        if not self.on_disk:
             await self.public_log.move_to(self._log_parts(state.public_log.verifier))
         else:
             await self.public_log.sync()
 
     def _log_parts(self, verifier: str) -> LogParts:
-        return self._home.log_parts(log_name(verifier))
+        return self.home.log_parts(log_name(verifier))
 
     def is_too_long(self) -> bool:
         """Tell whether a compaction is due: the records outweigh the base."""
-        if self._journal is None or not self._journal.outweighs_base():
+        if self.journal is None or not self.journal.outweighs_base():
             return False
         self._patience = max(self._patience - 1, 0)
         return self._patience == 0
@@ -337,8 +274,8 @@ class JournalWriter:
 
     def is_head_due(self) -> bool:
         """Tell whether ``keep_head`` has work."""
-        journal = self._journal
-        if self.public_log.has_complete or journal is None or not self._on_disk:
+        journal = self.journal
+        if self.public_log.has_complete or journal is None or not self.on_disk:
             return self.public_log.has_complete
         late = journal.position.sequence - self._head_at >= HEAD_EVERY
         return late or self._votes_due or self._policy_due != ""
@@ -349,15 +286,15 @@ class JournalWriter:
         Raises ``UnavailableError``.
         """
         await self.public_log.write_complete_tiles()
-        if self._journal is None or not self._on_disk:
+        if self.journal is None or not self.on_disk:
             return
         if policy := self._policy_due:
-            await self._home.reseal(policy)
+            await self.home.reseal(policy)
             self._policy_due = ""
-        sequence = self._journal.position.sequence
+        sequence = self.journal.position.sequence
         if self._votes_due or sequence - self._head_at >= HEAD_EVERY:
             self._head_at = sequence
-            await self._home.write_head()
+            await self.home.write_head()
             self._covered, self._votes_due = self._votes, False
 
     async def cover_votes(self) -> None:
@@ -385,15 +322,15 @@ class JournalWriter:
         exactly. The log loses nothing.
         """
         try:
-            if (clean or rolled_back) and self._on_disk:
-                await self._home.write_head()
-            if clean and self._on_disk:
+            if (clean or rolled_back) and self.on_disk:
+                await self.home.write_head()
+            if clean and self.on_disk:
                 await self.public_log.sync()
                 await self.public_log.write_checkpoint(checkpoint)
         except UnavailableError as error:
             _log.warning("the head could not be written", reason=str(error))
         finally:
-            await self._home.close()
+            await self.home.close()
 
     async def _begin_in_memory(
         self,
@@ -408,7 +345,7 @@ class JournalWriter:
         All steps that can fail come first: after the store on the disk is erased, no state remains
         to return to.
         """
-        if not self._on_disk:
+        if not self.on_disk:
             await journal.begin_epoch(base, dek=dek, beside=Beside(notes=notes))
             return
         memory = await Journal.create(
@@ -419,7 +356,7 @@ class JournalWriter:
             after=journal.position,
         )
         try:
-            await self._home.destroy(state.time)
+            await self.home.destroy(state.time)
         except OutcomeUnknownError as error:
             raise _unknown() from error
         self._use(memory, on_disk=False)
@@ -430,14 +367,14 @@ class JournalWriter:
     ) -> None:
         """Begin an epoch on the disk that continues the journal in memory."""
         try:
-            established = await self._home.establish(
+            established = await self.home.establish(
                 store_id=journal.store_id,
                 dek=journal.dek if dek is None else dek,
                 base=base,
                 policy=policy_of(state.manifest).seal_mode,
                 recovery_index=_next_index(journal, state, dek),
                 after=journal.position,
-                line=self._mark_of(state),
+                line=self.mark_of(state),
             )
         except OutcomeUnknownError as error:
             raise _unknown() from error
@@ -445,14 +382,16 @@ class JournalWriter:
 
     def _use(self, journal: Journal, *, on_disk: bool) -> None:
         """Write to ``journal`` from now on."""
-        self._journal, self._on_disk = journal, on_disk
+        self.journal, self.on_disk = journal, on_disk
         self._head_at = journal.position.sequence
-        journal.watch(self._changed)
+        journal.store.watch(self._changed)
 
-    def _present(self) -> Journal:
-        if self._journal is None:
+    @property
+    def present(self) -> Journal:
+        """Return the journal, which must exist."""
+        if self.journal is None:
             raise BrokenError("no journal is open")
-        return self._journal
+        return self.journal
 
 
 def _next_index(journal: Journal, state: Running, dek: Secret | None) -> bytes:

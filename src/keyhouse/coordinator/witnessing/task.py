@@ -64,7 +64,7 @@ class Witnessing:
         self._engine: Final = engine
         self._lease: Final = engine.lease
         self._connect: Final = connect
-        self._gate: Final = ReadGate(engine) if engine.shares_store else None
+        self._gate: Final = ReadGate(engine) if engine.process.shares_store else None
         self._fresh_until = 0.0
         self._gather_until = 0.0
         self._sizes: dict[VerifierKey, int] = {}
@@ -131,7 +131,7 @@ class Witnessing:
         if not isinstance(state, Running) or state.public_log is None:
             return True
         note = signed_checkpoint(state.public_log)
-        submission = Submission(state.public_log, note, self._engine.public_log)
+        submission = Submission(state.public_log, note, self._engine.writer.public_log)
         return await self._submit_to_policies(submission, self._lease.policies, client)
 
     async def _append_anchor(self) -> bool:
@@ -189,7 +189,7 @@ class Witnessing:
         self._lease.on_quorum(submission.size, SignedNote(submission.note.text, lines).encode())
         self._fresh_until = _now() + REFRESH_SECONDS
         self._alarm = ""
-        self._engine.show_again()
+        self._engine.current.show_again()
         if held and not self._lease.held:
             log.info("a quorum of the witnesses has cosigned", size=submission.size)
 
@@ -239,7 +239,7 @@ class Witnessing:
             log.error("witnesses refuse this state", reason=trouble)
         self._alarm = trouble if lost else ""
         self._lease.on_refusal(trouble, lasting=lost and (bool(forked) or self._gate is None))
-        self._engine.show_again()
+        self._engine.current.show_again()
 
     def _log_refusals(self, outcomes: dict[Witness, WitnessOutcome]) -> None:
         """Log the witnesses that do not cosign, once for each reason."""

@@ -47,13 +47,13 @@ def warnings_message(warnings: Iterable[str]) -> str:
 
 def status_message(answers: Answers, engine: Engine, view: View) -> str:
     """Return the phase in words, with remarks on the manifest and the database."""
-    caveats = [TRUSTED_FOR_FRESHNESS] if engine.shares_store else []
+    caveats = [TRUSTED_FOR_FRESHNESS] if engine.process.shares_store else []
     if answers.standbys:
         caveats.append(kept_on(answers.standbys))
     note = engine.lease.note
     begin = [] if note and engine.lease.is_enforced else [_MESSAGES[view.phase]]
     begin += [note] if note else []
-    message = "; ".join((*begin, *_known(view.state, engine.now()), *caveats))
+    message = "; ".join((*begin, *_known(view.state, engine.current.now()), *caveats))
     return message + (_SIMULATION if answers.simulated else "")
 
 

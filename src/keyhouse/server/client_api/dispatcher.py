@@ -219,7 +219,7 @@ class Dispatcher:
         if route.caller is Caller.USER:
             policy_of(state.manifest).identify(identity)
         elif route.caller is Caller.MARBLE:
-            identify_marble(state, identity, now=self._engine.now())
+            identify_marble(state, identity, now=self._engine.current.now())
 
     def _write(
         self, route: Route, write: Write, head: Head, body: bytes

@@ -136,15 +136,15 @@ class PublicLog:
             tile = None
         if tile is None or not tile.is_in(_log_of(view).frontier.size):
             raise NotFoundError("the log has no such tile", hint="see its checkpoint for its size")
-        held = self._engine.public_log.held(tile)
+        held = self._engine.writer.public_log.held(tile)
         if held is not None:
             return self._immutable(held, view)
-        return self._read(view, head, tile, lambda: self._engine.public_log.tile(tile))
+        return self._read(view, head, tile, lambda: self._engine.writer.public_log.tile(tile))
 
     def object(self, view: View, head: Head) -> Answer | Admission:
         """Return an object that leaves name."""
         name = head.path.removeprefix(OBJECT)
-        return self._read(view, head, name, lambda: self._engine.public_log.object(name))
+        return self._read(view, head, name, lambda: self._engine.writer.public_log.object(name))
 
     def _read(
         self, view: View, head: Head, part: Tile | str, read: Callable[[], Awaitable[bytes]]

@@ -59,8 +59,8 @@ def families(sources: Sources) -> Iterator[Metric]:
     yield from _changes(sources.engine)
     yield from _journal(sources.engine)
     yield from _public_log(sources.engine)
-    yield _plain("keyhouse_clock_followed", sources.engine.clock.is_followed)
-    yield _plain("keyhouse_clock_jumps_total", sources.engine.clock.jumps)
+    yield _plain("keyhouse_clock_followed", sources.engine.current.clock.is_followed)
+    yield _plain("keyhouse_clock_jumps_total", sources.engine.current.clock.jumps)
     yield labelled("keyhouse_quotes_total", _by_outcome(sources.quotes.counts))
     yield from _collateral(sources.collateral)
 
@@ -156,13 +156,13 @@ def _activations(counts: ActivationCounts, engine: Engine) -> Iterator[Metric]:
     yield labelled("coordinator_marble_activations_success_total", _by_outcome(counts.successes))
     yield labelled("keyhouse_activations_refused_total", _by_outcome(counts.refusals))
     yield _plain("keyhouse_activations_without_quote_total", counts.without_quote)
-    yield _plain("keyhouse_activations_unrecorded", engine.unrecorded)
+    yield _plain("keyhouse_activations_unrecorded", engine.queue.unrecorded)
 
 
 def _changes(engine: Engine) -> Iterator[Metric]:
     counts = engine.counts
     yield labelled("keyhouse_changes_total", _by_outcome(counts.changes))
-    yield _plain("keyhouse_changes_waiting", engine.waiting)
+    yield _plain("keyhouse_changes_waiting", engine.queue.waiting)
     yield _histogram("keyhouse_commit_changes", [((), counts.batch)])
     yield _histogram("keyhouse_commit_duration_seconds", [((), counts.commit)])
 
@@ -182,7 +182,8 @@ def _public_log(engine: Engine) -> Iterator[Metric]:
 
 def _journal(engine: Engine) -> Iterator[Metric]:
     """Yield the metrics of the journal. Without a journal there are no samples, not a 0."""
-    position, weight = engine.view.position, engine.weight
+    position, journal = engine.view.position, engine.writer.journal
+    weight = None if journal is None else journal.weight
     numbers = {
         "keyhouse_journal_epoch": position.epoch if position else None,
         "keyhouse_journal_sequence": position.sequence if position else None,

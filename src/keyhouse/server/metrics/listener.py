@@ -122,9 +122,9 @@ def _not_ready(sources: Sources) -> str:
         return "it does not serve clients yet"
     if not engine.is_settled:
         return "its store does not answer, or the outcome of a change is not known"
-    if engine.shares_store and isinstance(engine.view.state, Recovering):
+    if engine.process.shares_store and isinstance(engine.view.state, Recovering):
         return "it is in recovery mode"
-    if engine.shares_store and engine.lease.is_enforced and engine.lease.held:
+    if engine.process.shares_store and engine.lease.is_enforced and engine.lease.held:
         return "witnesses have not cosigned what it would serve"
     return ""
 

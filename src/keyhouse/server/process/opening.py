@@ -181,7 +181,7 @@ async def writing(engine: Engine) -> AsyncIterator[asyncio.Task[None]]:
     try:
         yield task
     finally:
-        engine.stop()
+        engine.queue.stop()
         try:
             await task
         finally:

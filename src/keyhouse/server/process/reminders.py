@@ -41,7 +41,7 @@ async def reminded(
 async def _look(engine: Engine, every: float) -> None:
     while True:
         await asyncio.sleep(every)
-        engine.now()
+        engine.current.now()
 
 
 async def _remind(engine: Engine, forget_answers: Callable[[], None], every: float) -> None:
@@ -50,4 +50,4 @@ async def _remind(engine: Engine, forget_answers: Callable[[], None], every: flo
         forget_answers()
         state = engine.view.state
         if isinstance(state, Running):
-            await asyncio.to_thread(warn_of_expiry, state, engine.now())
+            await asyncio.to_thread(warn_of_expiry, state, engine.current.now())

@@ -159,7 +159,9 @@ async def _serve_home(
     engine, sharing = opened
     if note := sealing_note(platform.kind, engine.view.state):
         log.warning(note)
-    async with quote_checks(settings, platform, JournalledMarks(engine), engine.now) as checks:
+    async with quote_checks(
+        settings, platform, JournalledMarks(engine), engine.current.now
+    ) as checks:
         await quotes.verify_by(checks)
         if sharing is not None:
             sharing.quotes.verify_by(checks)
@@ -322,7 +324,7 @@ async def _start(settings: Settings, platform: str, engine: "Engine", listener: 
     _settle_memory()
     await listener.start(*settings.client_addr, settings.replica.client_api)
     # The same text as in the header Keyhouse-Replica.
-    instance = {"instance": engine.instance[:4].hex()} if settings.store is not None else {}
+    instance = {"instance": engine.process.instance[:4].hex()} if settings.store is not None else {}
     log.info(
         "serving the Client API",
         phase=engine.view.phase.words,

@@ -121,7 +121,7 @@ def client_api(
         answers = Answers(
             lambda: engine.view,
             simulated=platform.kind == "simulation",
-            replica=engine.instance[:4].hex() if gate is not None else "",
+            replica=engine.process.instance[:4].hex() if gate is not None else "",
             standbys=standbys,
         )
         use_cases = UseCases(
@@ -137,7 +137,7 @@ def client_api(
             QuoteSigning(engine, checks),
             Counters(engine),
             PublicLog(engine, answers, quotes),
-            Refusals(engine.now()),
+            Refusals(engine.current.now()),
         )
         dispatcher = Dispatcher(ROUTES, use_cases)
         application: Application = dispatcher

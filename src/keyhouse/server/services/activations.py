@@ -192,7 +192,7 @@ class Activations:
         return await until_current(change, too_fast=too_fast)
 
     async def _made(self, state: Running, recipe: Recipe, workload: _Workload) -> Parameters:
-        now = moment(self._engine.now())
+        now = moment(self._engine.current.now())
 
         def make() -> Parameters:
             leaf = issue_marble_certificate(
@@ -221,7 +221,7 @@ class Activations:
         current = self._running()
         if (current.manifest, current.keys.intermediate_cert) != (manifest, intermediate):
             raise StaleError
-        self._engine.record(activated)
+        self._engine.queue.record(activated)
 
     async def _confirmed(self) -> None:
         """Return when the view has all earlier writes of others. Raises ``UnavailableError``."""
@@ -232,7 +232,7 @@ class Activations:
         verdict = workload.verdict
         measured = Measured() if verdict is None else verdict.measured
         return Activated(
-            time=self._engine.now(),
+            time=self._engine.current.now(),
             marble_type=recipe.marble_type,
             uuid=str(workload.marble),
             names=workload.signing.names,
@@ -269,7 +269,7 @@ class Activations:
         workload: _Workload | None,
         problem: KeyhouseError,
     ) -> None:
-        now = self._engine.now()
+        now = self._engine.current.now()
         self.counts.refused(problem)
         self._refusal_log.refused(now, request, problem)
         self._refusals.add(now, request, recipe, _proven(workload), problem)

@@ -78,10 +78,10 @@ class Counters:
         view = self._engine.view
         require_enabled(view, Operation.COUNT, FeatureGate.MONOTONIC_COUNTER)
         state = view.running
-        caller = identify_marble(state, identity, now=self._engine.now())
+        caller = identify_marble(state, identity, now=self._engine.current.now())
         marble = (caller.marble_type, caller.uuid)
         command = SetCounter(state.keys.marble_root_cert, marble, name, value)
-        decision = await self._engine.decision(command)
+        decision = await self._engine.queue.add(command)
         await self._engine.lease.anchor(Anchored.COUNTERS)
         assert isinstance(decision.before, Running)  # noqa: S101 it was decided
         return counter_of(decision.before, marble, name), decision.view

@@ -80,8 +80,8 @@ class FirstManifest:
             state = engine.view.state
             require(Operation.SET_MANIFEST, phase_of(state))
             assert not isinstance(state, Running)  # noqa: S101 the table says so
-            engine.first_manifest.require(state, raw)
-            engine.require_clock()
-            return prepare_manifest(state, raw, now=engine.now())
+            engine.process.first_manifest.require(state, raw)
+            engine.current.clock.require_near()
+            return prepare_manifest(state, raw, now=engine.current.now())
 
         return await self._preparation.submitted(prepare)

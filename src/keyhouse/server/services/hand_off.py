@@ -190,7 +190,7 @@ class KeyGiver:
         self._engine.lease.require_decisions()
         self._engine.lease.charge()
         settings = self._quotes.settings
-        give = exchange.make_give(message, held, self._engine.instance, settings)
+        give = exchange.make_give(message, held, self._engine.process.instance, settings)
         raw = (await self._quotes.vouched(give)).encode()
         await self._notes.put_note(Note("give", ask.instance, raw))
         self._done.add(digest_of(message))
@@ -224,7 +224,7 @@ class KeyGiver:
         """Read the store again. If it contains no newer records, never give the key again."""
         if digest not in self._ahead:
             self._ahead.add(digest)
-            self._engine.look()
+            self._engine.queue.look()
             return
         self.behind = error
         log.error("this coordinator hands no data key over any more", reason=str(error))

@@ -174,7 +174,7 @@ class RecoverySession:
     async def _recover(self, submitted: tuple[authority.SubmittedShare, ...]) -> Progress:
         try:
             dek = authority.data_key(self._index, submitted)
-            view = await self._engine.recover(Recovery(dek, submitted, self._make_ready))
+            view = await self._engine.queue.add_recovery(Recovery(dek, submitted, self._make_ready))
         except UnavailableError:
             # The earlier shares stay valid.
             raise

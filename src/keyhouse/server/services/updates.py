@@ -85,7 +85,7 @@ class Updates:
             raw = read()
             view = self._engine.view
             state = view.running_for(Operation.UPDATE)
-            return prepare_plan(state, identity, raw, now=self._engine.now()), view
+            return prepare_plan(state, identity, raw, now=self._engine.current.now()), view
 
         return await self._plans.run(work)
 
@@ -99,7 +99,7 @@ class Updates:
 
             state = self._engine.view.running_for(Operation.UPDATE)
             bound = SentUpdate(identity, sent.manifest, sent.plan, approved)
-            return prepare_update(state, bound, now=self._engine.now())
+            return prepare_update(state, bound, now=self._engine.current.now())
 
         command, view = await self._preparation.submitted(prepare)
         notes = tuple(map(str, command.warnings))
@@ -121,7 +121,7 @@ class Updates:
 
             state = self._engine.view.running_for(Operation.ACKNOWLEDGE)
             bound = SentUpdate(identity, sent.manifest, sent.plan, approved)
-            return prepare_acknowledgement(state, bound, now=self._engine.now())
+            return prepare_acknowledgement(state, bound, now=self._engine.current.now())
 
         try:
             command, view = await self._preparation.submitted(prepare)
@@ -178,7 +178,7 @@ class Updates:
             )
         # This holds even if the files of the log are damaged.
         here = size == log.frontier.size
-        root = log.frontier.root if here else await self._engine.public_log.root_at(size)
+        root = log.frontier.root if here else await self._engine.writer.public_log.root_at(size)
         if root.hex() != approved.approval.head.root:
             raise ApprovalRefusedError(
                 "the approval names a head that the log of this coordinator never had",

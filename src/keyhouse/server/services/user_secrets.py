@@ -52,7 +52,7 @@ class SecretWrites:
 
     def submitted(self, command: UploadSecrets) -> "Future[Decision]":
         """Return the result of the prepared ``command``, in the form of ``Engine.decision``."""
-        return self._engine.decision(command)
+        return self._engine.queue.add(command)
 
     async def write(self, prepare: Callable[[], UploadSecrets]) -> View:
         """Store the uploads of ``prepare``, which runs in a thread. Return the view with them."""
