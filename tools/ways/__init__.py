@@ -1,0 +1,1 @@
+"""Count the files of Keyhouse on each path of a request: the program of scripts/ways."""
