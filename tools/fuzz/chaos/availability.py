@@ -23,6 +23,8 @@ class Gaps(NamedTuple):
     reads: float  # the same of reads
     worst: float  # longest time without an acknowledged write at one replica
     after: float  # from the repair to the first acknowledged write at any replica
+    writes_elsewhere: float | None  # acknowledged writes at the other replicas, see ``_share``
+    reads_elsewhere: float | None  # the same of reads
 
 
 class Row(NamedTuple):
@@ -45,7 +47,7 @@ def gaps(history: History) -> list[Gaps]:
     """Return the gaps around each fault."""
     probes = {what: _answered(history, what) for what in ("write", "read")}
     every = {what: sorted(t for times in probes[what] for t in times) for what in probes}
-    return [_around(history, index, probes["write"], every) for index in range(len(history.faults))]
+    return [_around(history, index, probes, every) for index in range(len(history.faults))]
 
 
 def _answered(history: History, what: str) -> list[list[float]]:
@@ -58,9 +60,12 @@ def _answered(history: History, what: str) -> list[list[float]]:
 
 
 def _around(
-    history: History, index: int, writes: Sequence[list[float]], every: dict[str, list[float]]
+    history: History,
+    index: int,
+    probes: dict[str, list[list[float]]],
+    every: dict[str, list[float]],
 ) -> Gaps:
-    fault = history.faults[index]
+    fault, writes, reads = history.faults[index], probes["write"], probes["read"]
     end = _next_beginning(history, fault)
     first = bisect_right(every["write"], fault.repaired)
     after = every["write"][first] if first < len(every["write"]) else end
@@ -70,7 +75,36 @@ def _around(
         reads=_longest(every["read"], fault.began, end),
         worst=max(_longest(times, fault.began, end) for times in writes),
         after=after - fault.repaired,
+        writes_elsewhere=_share(history, fault, writes),
+        reads_elsewhere=_share(history, fault, reads),
     )
+
+
+def _share(history: History, fault: Fault, probes: Sequence[list[float]]) -> float | None:
+    """Return the rate of answers during a fault of one replica, at the other replicas.
+
+    The unit is the rate of the same replicas outside all faults. None for a fault of the
+    database, and for a fault of less than a second.
+    """
+    lasted = fault.repaired - fault.began
+    others = [times for replica, times in enumerate(probes) if replica != fault.machine]
+    if KINDS[fault.kind].at != "machine" or fault.others or lasted < 1 or not others:
+        return None
+    times = sorted(time for each in others for time in each)
+    quiet = [
+        (before.repaired, after.began)
+        for before, after in pairwise(sorted(history.faults, key=lambda each: each.began))
+        if before.repaired < after.began
+    ]
+    seconds = sum(ended - began for began, ended in quiet)
+    answers = sum(_count(times, began, ended) for began, ended in quiet)
+    if not answers:
+        return None
+    return (_count(times, fault.began, fault.repaired) / lasted) / (answers / seconds)
+
+
+def _count(times: Sequence[float], began: float, ended: float) -> int:
+    return bisect_right(times, ended) - bisect_left(times, began)
 
 
 def _next_beginning(history: History, fault: Fault) -> float:
@@ -90,11 +124,20 @@ def _longest(times: Sequence[float], began: float, ended: float) -> float:
 
 
 def table(history: History) -> str:
-    """Return the rows as a table of Markdown: median and maximum, in seconds."""
+    """Return the rows as a table of Markdown: median and maximum in seconds, shares in percent."""
     heads = ["Fault", "times", "lasted", "writes, any replica", "reads, any replica"]
     heads += ["writes, worst replica", "first write after the repair"]
+    heads += ["writes elsewhere, %", "reads elsewhere, %"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for kind, found in rows(history):
-        cells = [f"{median(values):.1f} / {max(values):.1f}" for values in zip(*found, strict=True)]
+        *seconds, writes, reads = zip(*found, strict=True)
+        cells = [f"{median(values):.1f} / {max(values):.1f}" for values in seconds]
+        cells += [_percent(shares) for shares in (writes, reads)]
         lines.append(f"| {' | '.join([kind, str(len(found)), *cells])} |")
     return "\n".join(lines)
+
+
+def _percent(shares: Sequence[float | None]) -> str:
+    """Return median and minimum of the known shares."""
+    known = [share * 100 for share in shares if share is not None]
+    return f"{median(known):.0f} / {min(known):.0f}" if known else ""

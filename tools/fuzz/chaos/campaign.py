@@ -53,6 +53,7 @@ class Settings(NamedTuple):
     rounds: int | None = None
     longest: float = 25.0
     quiet: float = 1.0  # seconds between faults, when all replicas serve
+    pause: float = 0.05  # seconds between two requests of a probe
     machines: int = 3
     replicas: int = 1
     keyhouse: str = KEYHOUSE
@@ -99,7 +100,7 @@ class Campaign:
         )  # fmt: skip
         with lab(plan) as built, built.supervised():
             recorder = Recorder(self.history)
-            clients = Clients(built.servers, recorder, self._types)
+            clients = Clients(built.servers, recorder, self._types, self._settings.pause)
             updater = Updater(clients, to.machines, self._types, _UPDATE_SECONDS)
             try:
                 with clients.running(("updates", updater.update)):

@@ -26,7 +26,7 @@ from support.samples.deployment import User, user
 __all__ = ["Clients"]
 
 _PATIENCE: Final = 5.0  # seconds for an answer; a process may be stopped for longer
-_PAUSE: Final = 0.05  # of a probe, and after each failure
+_PAUSE: Final = 0.05  # after each failure, and at most between calls of a client
 _CALLS: Final = 20  # on one connection
 
 
@@ -36,8 +36,10 @@ Work = Callable[[Random, int], None]
 class Clients:
     """All clients, each in a thread."""
 
-    def __init__(self, servers: list[Server], recorder: Recorder, types: int) -> None:
+    def __init__(self, servers: list[Server], recorder: Recorder, types: int, pause: float) -> None:
+        """``pause``: seconds between two requests of a probe."""
         self._servers, self._recorder = servers, recorder
+        self._probe_pause = pause
         self._types = types
         self._ending = threading.Event()
         self._moved = threading.Condition()
@@ -115,7 +117,7 @@ class Clients:
         del chance, replica
         name = f"write {machine}"
         with self.station(name, machine, user("writer")) as station:
-            while not self._ending.wait(_PAUSE):
+            while not self._ending.wait(self._probe_pause):
                 if station.write_secret(probed(machine), f"{machine}.{self._next(name)}"):
                     self._note(name)
 
@@ -123,7 +125,7 @@ class Clients:
         del replica
         name = f"read {machine}"
         with self.station(name, machine, user("writer")) as station:
-            while not self._ending.wait(_PAUSE):
+            while not self._ending.wait(self._probe_pause):
                 station.read_secret(probed(chance.randrange(len(self._servers))))
                 self._note(name)
 

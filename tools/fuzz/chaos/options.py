@@ -56,6 +56,8 @@ class Options(msgspec.Struct, frozen=True):
                 faults=faults,
                 rounds=given.rounds,
                 longest=given.longest,
+                quiet=given.quiet,
+                pause=given.pause,
                 machines=given.machines,
                 replicas=given.replicas,
                 keyhouse=given.keyhouse,
@@ -98,6 +100,14 @@ def _add_run(add: Callable[..., object]) -> None:
     )  # fmt: skip
     add("--without", type=_faults, default=(), metavar="LIST", help="kinds that are left out")
     add("--longest", type=duration, default=25.0, metavar="TIME", help="of a fault at most; 25s")
+    add(
+        "--quiet", type=float, default=1.0, metavar="SECONDS",
+        help="between faults, when all replicas serve; 1",
+    )  # fmt: skip
+    add(
+        "--pause", type=float, default=0.05, metavar="SECONDS",
+        help="between two requests of a probe; 0.05. With 0, the probes show rates",
+    )  # fmt: skip
     add("--machines", type=int, default=3, metavar="N", help="simulated machines; 3")
     add("--replicas", type=int, default=1, metavar="N", help="processes on each machine; 1")
     add("--keyhouse", default=KEYHOUSE, metavar="PATH", help="the command to run; this checkout's")
