@@ -44,7 +44,7 @@ def test_an_archive_has_no_times_owners_and_umasks(tmp_path: Path) -> None:
     (two / "inner" / "file").chmod(0o600)
     os.utime(two / "inner" / "file", (5, 5))
     for folder in (one, two):
-        write_archive(folder, "top", 1_900_000_000, tmp_path / f"{folder.name}.tar.gz")
+        write_archive(folder, "top/", 1_900_000_000, tmp_path / f"{folder.name}.tar.gz")
     assert (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "two.tar.gz").read_bytes()
 
 

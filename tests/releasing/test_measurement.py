@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from releasing import measurement
 from releasing.build import Build, Inputs
-from releasing.measurement import Enclave, sign_enclave, write_measurement
+from releasing.measurement import Enclave, Signed, sign_enclave, write_measurement
 from releasing.surroundings import BOTH
 from support.distributions import ROOT
 from support.host.sigstruct import UNIQUE_ID, sigstruct
@@ -33,9 +33,11 @@ def _written(build: Build) -> Any:
 def test_the_attestation_has_the_identity_of_the_signed_enclave(
     build: Build, tmp_path: Path
 ) -> None:
-    signed = tmp_path / "keyhouse.sig"
-    signed.write_bytes(sigstruct())
-    assert write_measurement(build, "c" * 40, signed, "") == []
+    signature, loader = tmp_path / "keyhouse.sig", tmp_path / "libpal.so"
+    signature.write_bytes(sigstruct())
+    loader.write_bytes(b"loader")
+    signed = Signed(signature, "1.9", loader)
+    assert write_measurement(build, "c" * 40, Enclave(None, 5), signed, "") == []
     written = _written(build)
     assert written["subject"] == [
         {
@@ -54,15 +56,22 @@ def test_the_attestation_has_the_identity_of_the_signed_enclave(
     assert "enclaveMissing" not in predicate
     assert '"--platform", "gramine"' in predicate["settings"]["loader.argv"]
     assert predicate["settings"]["sgx.debug"] == "false"
+    assert predicate["variables"]["isv_svn"] == "5"
+    assert predicate["gramine"] == {
+        "version": "1.9",
+        "loader": str(loader),
+        "loaderSha256": hashlib.sha256(b"loader").hexdigest(),
+    }
 
 
 def test_a_forged_enclave_has_no_measurement(build: Build, tmp_path: Path) -> None:
     forged = bytearray(sigstruct())
     forged[960] ^= 1
-    signed = tmp_path / "keyhouse.sig"
-    signed.write_bytes(forged)
+    signature = tmp_path / "keyhouse.sig"
+    signature.write_bytes(forged)
+    signed = Signed(signature, "1.9", signature)
     with pytest.raises(SigstructUnusableError):
-        write_measurement(build, "c" * 40, signed, "")
+        write_measurement(build, "c" * 40, Enclave(None, 1), signed, "")
     assert not list(build.folder.glob("*.measurement.json"))
 
 
@@ -72,7 +81,7 @@ def test_a_missing_measurement_is_stated_and_never_invented(
     monkeypatch.setattr(measurement, "_TOOLS", ("no-such-program-of-gramine",))
     signed, reason = sign_enclave(build, build.folder, Enclave(None, 1))
     assert signed is None
-    (missing,) = write_measurement(build, "c" * 40, signed, reason)
+    (missing,) = write_measurement(build, "c" * 40, Enclave(None, 1), signed, reason)
     assert missing.reason == "not installed, of Gramine: no-such-program-of-gramine"
     predicate = _written(build)["predicate"]
     assert predicate["enclave"] is None

@@ -10,10 +10,11 @@ _LEVEL: Final = 9
 
 
 def write_archive(folder: Path, prefix: str, time: int, target: Path) -> None:
-    """Write ``folder`` to ``target`` (.tar.gz), below the folder ``prefix`` in the archive.
+    """Write ``folder`` to ``target`` (.tar or .tar.gz).
 
-    Files are sorted. Each has the time ``time`` (s since 1970), the owner root, and the permissions
-    0644 or 0755.
+    ``prefix`` stands before each name in the archive: empty, or with a slash at its end. Files are
+    sorted. Each has the time ``time`` (s since 1970), the owner root, and the permissions 0644 or
+    0755.
     """
 
     def normalised(entry: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -24,11 +25,18 @@ def write_archive(folder: Path, prefix: str, time: int, target: Path) -> None:
         entry.mode = 0o755 if runs else 0o644
         return entry
 
+    def write(archive: tarfile.TarFile) -> None:
+        for path in sorted(folder.rglob("*")):
+            name = f"{prefix}{path.relative_to(folder).as_posix()}"
+            archive.add(path, name, recursive=False, filter=normalised)
+
+    if target.suffix != ".gz":
+        with tarfile.open(target, mode="w", format=tarfile.GNU_FORMAT) as archive:
+            write(archive)
+        return
     with (
         target.open("wb") as raw,
         gzip.GzipFile("", "wb", _LEVEL, raw, mtime=time) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive,
     ):
-        for path in sorted(folder.rglob("*")):
-            name = f"{prefix}/{path.relative_to(folder).as_posix()}"
-            archive.add(path, name, recursive=False, filter=normalised)
+        write(archive)

@@ -3,6 +3,7 @@
 import filecmp
 import shutil
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -46,7 +47,7 @@ class Build(NamedTuple):
         version, time = self.inputs.version, self.inputs.time
         write_archive(
             self.tree,
-            f"keyhouse-{version}",
+            f"keyhouse-{version}/",
             time,
             self.folder / f"keyhouse-{version}-source.tar.gz",
         )
@@ -68,28 +69,51 @@ class Build(NamedTuple):
         )
         version = self.inputs.version
         target = self.folder / f"keyhouse-{version}-gramine-runtime.tar.gz"
-        write_archive(runtime, "opt/keyhouse", self.inputs.time, target)
+        write_archive(runtime, "opt/keyhouse/", self.inputs.time, target)
         return runtime
 
-    def image(self) -> str:
-        """Build the container image, and write its archive; return the id of the image."""
+    def image(self, commit: str) -> str:
+        """Build the container image and its archive; return the digest of its manifest.
+
+        ``commit`` gets into a label. A file beside the archive has the id of the image.
+        """
         version, time = self.inputs.version, self.inputs.time
+        name, _, base = self.inputs.python_image.partition("@")
         tag = f"keyhouse-release-{version}-{len(self.around.folder)}"
-        identity = self.folder.parent / "image-id"
+        place = self.folder.parent
+        identity, layout = place / "image-id", place / "image"
+        labels = {
+            "version": version,
+            "revision": commit,
+            "created": datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "base.name": name,
+            "base.digest": base,
+        }
         self.around.run(
             [
                 *("buildah", "build", "-q", "-f", "deploy/container/Dockerfile", "--no-cache"),
                 *("--timestamp", str(time), "--iidfile", identity, "-t", tag),
                 *("--build-arg", f"PYTHON_IMAGE={self.inputs.python_image}"),
                 *("--build-arg", f"SOURCE_DATE_EPOCH={time}"),
-                *("--label", f"org.opencontainers.image.version={version}"),
+                *(f"--label=org.opencontainers.image.{key}={text}" for key, text in labels.items()),
                 ".",
             ],
             self.tree,
         )
-        archive = self.folder.parent / f"keyhouse-{version}-image.tar"
-        self.around.run(["buildah", "push", "-q", tag, f"oci-archive:{archive}"], self.tree)
-        return identity.read_text(encoding="utf-8").strip()
+        written = place / "image-digest"
+        words = ["buildah", "push", "-q", "--digestfile", written, tag, f"oci:{layout}"]
+        self.around.run(words, self.tree)
+        self.around.run(["buildah", "rmi", tag], self.tree)
+        output = self.folder / f"keyhouse-{version}"
+        write_archive(layout, "", time, Path(f"{output}-image.tar"))
+        found = identity.read_text(encoding="utf-8").strip()
+        Path(f"{output}.image-id").write_text(f"{found}\n", encoding="utf-8")
+        return written.read_text(encoding="utf-8").strip()
+
+
+def image_hindrance() -> str:
+    """Return the reason that this machine cannot build the image, or an empty text."""
+    return "" if shutil.which("buildah") else "buildah is not installed"
 
 
 def runtime_hindrance(version: tuple[int, int]) -> str:

@@ -1,8 +1,10 @@
 # Render, check and sign the manifest of the runtime $1 at /opt/keyhouse; write the results into $2.
-# ENCLAVE_KEY and ISV_SVN as in deploy/container/gramine. The caller starts it in namespaces of its own.
+# $3 is a new folder for mounts. Further words are options of gramine-manifest. ENCLAVE_KEY names the key,
+# and SIGNING_DATE the date in the signature. The caller starts it in namespaces of its own.
 set -eu
-over=$3
-mkdir -p "$2" "$over/keyhouse"
+runtime=$1 results=$2 over=$3
+shift 3
+mkdir -p "$results" "$over/keyhouse"
 for folder in /opt/*/; do
   name=$(basename "$folder")
   [ "$name" = keyhouse ] && continue
@@ -10,11 +12,13 @@ for folder in /opt/*/; do
   mkdir -p "$over/$name"
   mount --bind "$folder" "$over/$name"
 done
-mount --bind "$1" "$over/keyhouse"
+mount --bind "$runtime" "$over/keyhouse"
 mount --rbind "$over" /opt
-manifest=$2/keyhouse.manifest
-gramine-manifest -Dkeyhouse_dir=/opt/keyhouse -Darch_libdir=/opt/keyhouse/lib -Ddata_dir=/data/state \
-  "-Disv_svn=$ISV_SVN" deploy/gramine/keyhouse.manifest.template "$manifest"
-python3 deploy/gramine/lint.py --lock locks/coordinator.txt "$manifest"
-gramine-sgx-sign --key "$ENCLAVE_KEY" --manifest "$manifest" --output "$manifest.sgx"
-python3 deploy/gramine/lint.py --lock locks/coordinator.txt "$manifest.sgx"
+manifest=$results/keyhouse.manifest
+gramine-manifest "$@" deploy/gramine/keyhouse.manifest.template "$manifest"
+# The lint compares with the Python of the runtime.
+/usr/bin/python3 -I -B deploy/gramine/lint.py --lock locks/coordinator.txt "$manifest"
+gramine-sgx-sign --quiet --key "$ENCLAVE_KEY" --date "$SIGNING_DATE" --manifest "$manifest" --output "$manifest.sgx" \
+  --sigfile "$results/keyhouse.sig"
+/usr/bin/python3 -I -B deploy/gramine/lint.py --lock locks/coordinator.txt "$manifest.sgx"
+/usr/bin/python3 -I -B -c 'import graminelibos as g; print(g.__version__); print(g.SGX_LIBPAL)' >"$results/gramine"

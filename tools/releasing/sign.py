@@ -1,13 +1,11 @@
-"""Write SHA256SUMS, and sign the sums: a C2SP signed note with Ed25519, and a Sigstore bundle."""
+"""Write SHA256SUMS, and sign the sums: a C2SP signed note with Ed25519."""
 
-import shutil
-import subprocess
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from keyhouse.cli.release.sums import BUNDLE, NOTE, SUMS, UNLISTED, digest, signed_text
+from keyhouse.cli.release.sums import NOTE, SUMS, UNLISTED, digest, signed_text
 from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of
 from keyhouse.transparency.note import SignedNote, require_key_name
 
@@ -47,16 +45,3 @@ def sign_sums(folder: Path, version: str, key: Ed25519PrivateKey, name: str) -> 
     note = SignedNote(text, (signature_of(key, verifier, text),))
     (folder / NOTE).write_bytes(note.encode())
     return verifier
-
-
-def sign_with_sigstore(folder: Path) -> str:
-    """Write a Sigstore bundle over ``SHA256SUMS``; return the reason if there is none.
-
-    ``sigstore`` finds the identity of its caller itself, or asks in a browser.
-    """
-    program = shutil.which("sigstore")
-    if program is None:
-        return "the program sigstore is not installed"
-    words = [program, "sign", "--bundle", str(folder / BUNDLE), str(folder / SUMS)]
-    ended = subprocess.run(words, check=False)  # noqa: S603 fixed words
-    return f"sigstore ended with {ended.returncode}" if ended.returncode else ""

@@ -9,7 +9,8 @@ from zipfile import ZipFile
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from releasing.build import Build, Inputs
-from releasing.measurement import write_measurement
+from releasing.measurement import Enclave, write_measurement
+from releasing.provenance import write_provenance
 from releasing.sign import sign_sums, write_sums
 from releasing.surroundings import BOTH
 
@@ -54,7 +55,8 @@ def make_release(place: Path) -> Path:
     build.wheels_and_sources()
     sbom = build.folder / f"keyhouse-coordinator-{VERSION}.cdx.json"
     sbom.write_text('{"bomFormat":"CycloneDX","specVersion":"1.6"}\n', encoding="utf-8")
-    write_measurement(build, "0" * 40, None, "a test signs no enclave")
+    write_measurement(build, "0" * 40, Enclave(None, 1), None, "a test signs no enclave")
+    write_provenance(build, "0" * 40, "")
     folder = place / "release"
     shutil.move(build.folder, folder)
     write_sums(folder)
