@@ -88,9 +88,9 @@ def test_an_image_demands_buildah_and_a_digest(programs: Path) -> None:
 
 def test_the_program_refuses_before_it_makes_a_folder(tmp_path: Path) -> None:
     output = tmp_path / "output"
-    words = ["9.8.7", "--dry-run", "--tools", tmp_path, "--output", output, "--isv-svn", "0"]
+    words = ["9.8.7", "--dry-run", "--tools", str(tmp_path), "--output", str(output)]
     ended = subprocess.run(
-        [sys.executable, "-B", "-m", "releasing", *words],
+        [sys.executable, "-B", "-m", "releasing", *words, "--isv-svn", "0"],
         env={"PYTHONPATH": str(ROOT / "tools"), "PATH": str(tmp_path)},
         capture_output=True,
         text=True,
