@@ -1,6 +1,7 @@
 """The environments of the images, made by the steps of the images: listed code and no other."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,8 @@ from tempfile import mkdtemp
 from typing import Final
 
 import pytest
+from releasing.build import differences
+from releasing.surroundings import BOTH
 from support.distributions import ROOT
 from support.images.containerfile import carry_out
 from support.installed import build_wheels
@@ -82,6 +85,17 @@ def test_the_plain_image_serves_from_the_listed_code(tmp_path: Path, wheels: Pat
 
 def test_the_enclave_of_the_coordinator_has_the_listed_code(enclave: Path) -> None:
     _require_listed_code(enclave, "coordinator")
+
+
+def test_the_enclave_is_reproducible(enclave: Path, wheels: Path, tmp_path: Path) -> None:
+    # At an equal path, because bytecode contains paths.
+    place = enclave.parents[1]
+    first = place.rename(tmp_path / "first")
+    copied = Path(shutil.copytree(wheels, tmp_path / "wheels", copy_function=shutil.copyfile))
+    around = BOTH[1]
+    carry_out(_SGX, ["python", "coordinator"], place, copied, around.variables, around.umask)
+    assert list(differences(first / "opt" / "keyhouse", enclave)) == []
+    assert len(list(enclave.rglob("*.pyc"))) > 1000
 
 
 def test_the_enclave_of_a_workload_has_the_listed_code(tmp_path: Path, wheels: Path) -> None:

@@ -37,6 +37,14 @@ def test_a_later_version_gets_a_section_above_the_earlier(tmp_path: Path) -> Non
     assert whole == f"# Changelog\n\nWords.\n\n{section}\n{earlier}"
 
 
+def test_the_steps_of_users_come_first(tmp_path: Path) -> None:
+    tree = _tree(tmp_path, "# Changelog\n")
+    (tree / "changelog.d" / "8.migration.md").write_text("Make a backup.\n", encoding="utf-8")
+    section = assemble(tree, "0.2.0", "2026-12-01")
+    begin = "## 0.2.0 (2026-12-01)\n\n**Migration**\n\n- Make a backup.\n\n**Security**\n"
+    assert section.startswith(begin)
+
+
 def test_a_released_version_is_refused(tmp_path: Path) -> None:
     tree = _tree(tmp_path, "# Changelog\n\n## 0.1.0 (2026-11-24)\n\nThe first.\n")
     with pytest.raises(ValueError, match="choose a new version"):
@@ -44,4 +52,5 @@ def test_a_released_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_fragment_of_this_tree_has_a_kind() -> None:
-    assert fragments(ROOT).keys() == {"added", "changed", "fixed", "removed", "security"}
+    kinds = {"migration", "security", "added", "changed", "fixed", "removed"}
+    assert fragments(ROOT).keys() == kinds

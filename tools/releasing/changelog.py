@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-_KINDS: Final = ("security", "added", "changed", "fixed", "removed")
+_KINDS: Final = ("migration", "security", "added", "changed", "fixed", "removed")
 _UNRELEASED: Final = "not released yet"
 
 

@@ -7,7 +7,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from support.distributions import ROOT
@@ -15,6 +17,7 @@ from support.installed import copy_distribution, locked
 
 __all__ = ["carry_out", "instructions", "sources", "stages"]
 
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _PLACES: Final = ("/opt/", "/build", "/wheels")
 
 
@@ -43,14 +46,21 @@ def sources(file: Path) -> set[str]:
     return {word for words in outside for word in words[:-1] if not word.startswith("-")}
 
 
-def carry_out(file: Path, names: list[str], folder: Path, wheels: Path) -> None:
+def carry_out(
+    file: Path,
+    names: list[str],
+    folder: Path,
+    wheels: Path,
+    around: Mapping[str, str] = _NONE,
+    umask: int = -1,
+) -> None:
     """Carry out the RUN and COPY instructions of the stages ``names`` below ``folder``.
 
     The absolute paths of the image are below ``folder``, and the wheels of Keyhouse come from
     ``wheels``. Nothing is fetched: locked packages are copied from the environment of the tests,
-    and ``apt-get`` does not run.
+    and ``apt-get`` does not run. Programs get the further variables ``around`` and the ``umask``.
     """
-    environment = {"PATH": os.defpath, "HOME": str(folder)}
+    environment = {"PATH": os.defpath, "HOME": str(folder), **around}
     build = folder / "build"
     build.mkdir(parents=True)
     (folder / "wheels").symlink_to(wheels)
@@ -64,10 +74,10 @@ def carry_out(file: Path, names: list[str], folder: Path, wheels: Path) -> None:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / path, place)
         elif word == "RUN" and "apt-get" not in rest:
-            _run(json.loads(rest), folder, environment)
+            _run(json.loads(rest), folder, environment, umask)
 
 
-def _run(words: list[str], folder: Path, environment: dict[str, str]) -> None:
+def _run(words: list[str], folder: Path, environment: dict[str, str], umask: int) -> None:
     command = [f"{folder}{word}" if word.startswith(_PLACES) else word for word in words]
     if command[0] == "python3":  # of the base image
         command[0] = str(Path(sys.base_exec_prefix) / "bin" / "python3")
@@ -86,5 +96,6 @@ def _run(words: list[str], folder: Path, environment: dict[str, str]) -> None:
         text=True,
         check=False,
         timeout=200,
+        umask=umask,
     )
     assert ended.returncode == 0, (command, ended.stdout[-1000:], ended.stderr[-2000:])
