@@ -76,6 +76,9 @@ def prepare_upload(
             BadRequestError: an upload mixes a key with a certificate. InvalidError: every problem
             of the values, and of templates with these values.
     """
+    if not uploads:
+        hint = "send at least one secret by its name"
+        raise InvalidError("the upload", [Problem(within, "is missing or empty", hint)])
     policy = policy_of(state.manifest)
     policy.authorize(identity, Action.WRITE_SECRET, uploads)
     check_pending = _pending_check(state)

@@ -20,7 +20,7 @@ from keyhouse.coordinator import Engine
 from keyhouse.server.client_api import Dispatcher
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.process.serving import client_api
-from keyhouse.server.services.feature_gates import QuoteSigning
+from keyhouse.server.services.feature_gates import sign_quote
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse_simulation import Enclave, Parameters, SimulatedPlatform, TcbInfo, make_machine
 
@@ -134,5 +134,5 @@ async def test_nothing_is_signed_once_the_manifest_does_not_enable_it(tmp_path: 
     checks = checks_of(platform)
     async with serving(tmp_path, platform, manifest()) as (engine, _):
         with pytest.raises(ForbiddenError, match="FeatureGates"):
-            await QuoteSigning(engine, checks).sign(platform.quote(bytes(64)))
+            await sign_quote(engine, checks, platform.quote(bytes(64)))
     checks.close()

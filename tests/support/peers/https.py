@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from keyhouse.base.secret import Secret
-from keyhouse.server.http.exchange import Admission, Answer, Deferred, Head, Later, Refusal
+from keyhouse.server.http.exchange import Admission, Answer, Deferred, Head, Refusal
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue
 from keyhouse.server.net.limits import Limits
@@ -163,9 +163,7 @@ class Probe:
             if head.path in {"/wait", "/fail-later"}:
                 return self._later(head, body)
             if head.path == "/concluded":
-                self.done = asyncio.get_running_loop().create_future()
-                self.waiting.set()
-                return Later(self.done, lambda done: done.result() or self._later(head, body))
+                return self._concluded(head, body)
             if head.path == "/queue":
                 return self.queue.run(lambda: self._later(head, body))
             if head.path == "/big":
@@ -173,6 +171,11 @@ class Probe:
             return self._seen(head, body)
 
         return run
+
+    async def _concluded(self, head: Head, body: bytes) -> Answer:
+        self.done = asyncio.get_running_loop().create_future()
+        self.waiting.set()
+        return await self.done or await self._later(head, body)
 
     async def _later(self, head: Head, body: bytes) -> Answer:
         self.waiting.set()

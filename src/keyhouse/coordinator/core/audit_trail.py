@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.coordinator.core.events import Activated, BaseAudit, Event, MarblesActivated
+from keyhouse.coordinator.core.events import Activated, BaseAudit, MarblesActivated
 from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.wire.client_api import Activation
 
@@ -71,13 +71,11 @@ class AuditTrail:
         self._platforms: dict[tuple[str, str], str] = {}
         self._unindexed = self._lines.copy()
         self._size = sum(map(len, self._lines))  # bytes
-        self._view: AuditView | None = None  # cached: most changes add no line
 
-    def extend(self, event: Event) -> list[Moved]:
+    def extend(self, event: MarblesActivated | BaseAudit) -> list[Moved]:
         """Append the lines of ``event``; return each workload that moved."""
         if isinstance(event, BaseAudit):
             self._restore(event)
-        if not isinstance(event, MarblesActivated):
             return []
         moved = (self._append(activated) for activated in event.activations)
         return [each for each in moved if each is not None]
@@ -87,16 +85,13 @@ class AuditTrail:
 
         The cost is constant, because lines are only appended.
         """
-        if self._view is None:
-            self._view = AuditView(self._lines, self._first)
-        return self._view
+        return AuditView(self._lines, self._first)
 
     def _append(self, activated: Activated) -> Moved | None:
         platform = activated.platform.hex()
         before = self._record_platform(activated.marble_type, activated.uuid, platform)
         line = _encode(_entry(activated, before))
         self._lines.append(line)
-        self._view = None
         self._size += len(line)
         if len(self._lines) >= KEPT + SLACK or self._size > BYTES:
             self._drop_oldest()
@@ -119,7 +114,6 @@ class AuditTrail:
         if not self._lines:
             self._first = event.first
         self._lines.extend(event.lines)
-        self._view = None
         self._size += sum(map(len, event.lines))
         for line in event.lines:
             self._index_platform(line)

@@ -115,6 +115,7 @@ class UpdateLog:
     ) -> None:
         self._lines: list[bytes] = before.lines() if before is not None else []
         self._audit = AuditTrail(before.audit if before is not None else None)
+        self._audit_view = self._audit.view()
         self.extend(new_events)
 
     def extend(self, new_events: Iterable[events.Event]) -> tuple[Moved, ...]:
@@ -122,7 +123,9 @@ class UpdateLog:
         moved: list[Moved] = []
         for event in new_events:
             self._lines.extend(entries(event))
-            moved += self._audit.extend(event)
+            if isinstance(event, events.MarblesActivated | events.BaseAudit):
+                moved += self._audit.extend(event)
+                self._audit_view = self._audit.view()
         return tuple(moved)
 
     def view(self) -> LogView:
@@ -130,7 +133,7 @@ class UpdateLog:
 
         The cost is constant, because lines are only appended.
         """
-        return LogView(self._lines, len(self._lines), self._audit.view())
+        return LogView(self._lines, len(self._lines), self._audit_view)
 
 
 def _line(time: int, update: str, further: Mapping[str, object] | None = None) -> bytes:

@@ -21,7 +21,7 @@ from keyhouse.coordinator.core.evolve import evolve_all, with_leaves
 from keyhouse.coordinator.core.publishing import Publishing, objects_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.engine.current import View
-from keyhouse.coordinator.engine.records import encode_again, encode_events
+from keyhouse.coordinator.engine.records import EVENTS
 from keyhouse.journal import UnencodableError
 
 _AGREEMENTS: Final = (commands.InitiateUpdate, commands.AcknowledgeUpdate)
@@ -66,37 +66,43 @@ class DecidedBatch(msgspec.Struct, frozen=True):
     objects: list[bytes]  # named by the leaves
 
 
-def decide_batch(batch: Sequence[WaitingCommand], state: State, context: Context) -> DecidedBatch:
+def decide_batch(batch: Sequence[WaitingCommand], before: State, context: Context) -> DecidedBatch:
     """Decide each command of ``batch`` on the state after the commands before it."""
+    state = before
     accepted: list[AcceptedCommand] = []
     refused: list[RefusedCommand] = []
     events: list[Event] = []
-    payloads: list[bytes] = []
+    causes: list[WaitingCommand] = []  # the command of each event
     objects: list[bytes] = []
     publishing = Publishing(context)
     for waiting in batch:
         try:
             happened = decide(state, waiting.command, context)
-            # A list, because a command that cannot be encoded must not add a part of its payloads.
-            encoded = [] if goes_alone(waiting.command) else list(encode_events(happened))
-        except (RefusedError, commands.StaleError, UnencodableError) as refusal:
+        except (RefusedError, commands.StaleError) as refusal:
             refused.append(RefusedCommand(waiting, refusal))
         else:
             accepted.append(AcceptedCommand(waiting, state))
             publishing.add(state, waiting.command, happened)
             state = evolve_all(state, happened)
             events += happened
-            payloads += encoded
+            causes += [waiting] * len(happened)
             objects += objects_of(waiting.command, happened)
     if isinstance(state, Running) and state.public_log and (leaves := publishing.finish()):
         state = with_leaves(state, leaves)
         if events and isinstance(last := events[-1], SecretsUploaded):
             events[-1] = replace(last, leaves=leaves)
-            payloads[-1] = encode_again(events[-1])
         else:
-            events.append(published := Published(leaves))
-            alone = goes_alone(accepted[0].waiting.command)
-            payloads += () if alone else encode_events((published,))
+            events.append(Published(leaves))
+            causes.append(accepted[-1].waiting)
+    payloads: list[bytes] = []
+    alone = bool(accepted) and goes_alone(accepted[0].waiting.command)
+    for event, cause in zip(() if alone else events, causes, strict=False):
+        try:
+            payloads.append(EVENTS.encode_checked(event))
+        except UnencodableError as error:
+            # The commands after it were decided on its state, so all others are decided again.
+            again = decide_batch([each for each in batch if each is not cause], before, context)
+            return replace(again, refused=[*again.refused, RefusedCommand(cause, error)])
     return DecidedBatch(accepted, refused, events, payloads, state, objects)
 
 

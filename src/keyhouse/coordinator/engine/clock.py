@@ -13,11 +13,13 @@ followed time. The decision 0008 has the reasons and the limits.
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Final, Protocol
 
 from keyhouse.base.errors import BrokenError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.base.version import BUILD_TIME
+from keyhouse.coordinator.core.timestamps import moment
 
 LOOK_EVERY: Final = 3600
 """The longest time between two readings of the clock in a running process, in seconds."""
@@ -60,6 +62,10 @@ class HostClock:
     def now(self) -> int:
         """Return the host's time."""
         return time.time_ns() // 1000
+
+    def moment(self) -> datetime:
+        """Return the host's time in UTC."""
+        return moment(self.now())
 
     def elapsed(self) -> int:
         """Return the elapsed time, at most two hours for each reading.

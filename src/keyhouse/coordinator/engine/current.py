@@ -1,6 +1,7 @@
 """Publish views: the state at a position of the journal, with the update log."""
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Final
 
 from msgspec.structs import asdict, replace
@@ -12,6 +13,7 @@ from keyhouse.coordinator.core.events import Event
 from keyhouse.coordinator.core.phases import Operation, Phase, phase_of, require
 from keyhouse.coordinator.core.publishing import leaves_of
 from keyhouse.coordinator.core.state import Running, State
+from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.core.update_log import LogView, UpdateLog
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.writer import JournalWriter
@@ -100,6 +102,10 @@ class Current:
         """Return the security time: microseconds since 1970, never before a journalled time."""
         state, now = self.view.state, self.clock.now()
         return max(now, state.time) if isinstance(state, Running) else now
+
+    def moment(self) -> datetime:
+        """Return the security time in UTC."""
+        return moment(self.now())
 
     def context(self) -> Context:
         """Return the context for the decision of a change now."""

@@ -16,22 +16,18 @@ from keyhouse.transparency.tree import Frontier
 _INLINE: Final = 64
 """The most events that are applied on the event loop: these take about a millisecond."""
 
-_CODEC: Codec[Event] = Codec(Event, name="event")
+EVENTS: Final[Codec[Event]] = Codec(Event, name="event")
+"""Encodes events as the payloads of records. ``encode_checked`` verifies that the bytes decode."""
 
 
 def encode_events(events: Iterable[Event]) -> Iterator[bytes]:
     """Yield each event as canonical bytes, after a check that the bytes decode."""
-    return map(_CODEC.encode_checked, events)
-
-
-def encode_again(event: Event) -> bytes:
-    """Return the bytes of a checked event with its leaves: leaves always decode."""
-    return _CODEC.encode(event)
+    return map(EVENTS.encode_checked, events)
 
 
 def decode_events(payloads: Iterable[bytes]) -> Iterator[Event]:
     """Yield the events of ``payloads``. Raises ``BrokenError`` for bytes that are not an event."""
-    return (_CODEC.decode(payload) for payload in payloads)
+    return map(EVENTS.decode, payloads)
 
 
 async def applied(state: Running, payloads: Sequence[bytes]) -> tuple[State, list[Event]]:

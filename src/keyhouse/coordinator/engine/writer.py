@@ -17,7 +17,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.base import Filed, base_events
 from keyhouse.coordinator.core.commands import SetManifest
 from keyhouse.coordinator.core.policy import policy_of
-from keyhouse.coordinator.core.state import Pending, Running, State
+from keyhouse.coordinator.core.state import LineItem, Pending, Running, State
 from keyhouse.coordinator.core.update_log import LogView
 from keyhouse.coordinator.engine.records import LogTail, encode_events
 from keyhouse.coordinator.engine.shared import Held
@@ -63,6 +63,7 @@ class JournalWriter:
         self._changed: Callable[[], None] = lambda: None
         # Each seal has the mark of the proven line.
         self.mark_of: Callable[[Running], LineMark | None] = lambda _: None
+        self._line: tuple[LineItem, ...] | None = None  # the line of the published state
         self._covered: Pending | None = None  # the pending update at the sealed place
         self._votes: Pending | None = None  # the pending update of the published state
         self._votes_due = False
@@ -97,7 +98,10 @@ class JournalWriter:
         """
         if not isinstance(state, Running) or not self.on_disk:
             return
-        self.home.follow_line(self.mark_of(state))
+        # The line changes rarely, and a mark costs hashes.
+        if state.line is not self._line:
+            self._line = state.line
+            self.home.follow_line(self.mark_of(state))
         self._votes_due = state.pending is not None and state.pending != self._covered
         self._votes = state.pending
 

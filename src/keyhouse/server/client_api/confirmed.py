@@ -12,7 +12,6 @@ contain no place. A client that sends ``Keyhouse-At-Least`` receives an answer o
 that continues this place.
 """
 
-from collections.abc import Awaitable
 from functools import partial
 from http import HTTPStatus
 from typing import Final
@@ -23,15 +22,7 @@ from keyhouse.base.errors import BadRequestError, KeyhouseError
 from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.dispatcher import Dispatcher
-from keyhouse.server.http.exchange import (
-    Admission,
-    Answer,
-    Deferred,
-    Head,
-    Later,
-    PlacedHead,
-    Refusal,
-)
+from keyhouse.server.http.exchange import Admission, Answer, Deferred, Head, PlacedHead, Refusal
 from keyhouse.wire.headers import place_in
 
 _STATE: Final = b"keyhouse-state"
@@ -61,8 +52,9 @@ class Confirmed:
         if isinstance(verdict, Answer):
             return self._judged_later(head)
 
-        run = partial(self._appended if verdict.appends else self._run_confirmed, head)
-        return msgspec.structs.replace(verdict, run=run)
+        if verdict.appends:
+            return msgspec.structs.replace(verdict, run=partial(self._append, head, verdict))
+        return msgspec.structs.replace(verdict, run=partial(self._run_confirmed, head))
 
     def refuse(self, refusal: Refusal) -> Answer | Deferred[Answer]:
         """Return the answer for a refusal by the protocol."""
@@ -85,35 +77,20 @@ class Confirmed:
         verdict = await self._gate.confirmed(partial(self._judged, head))
         if isinstance(verdict, Answer):
             return verdict
-        outcome = verdict.run(body)
-        return outcome if isinstance(outcome, Answer) else await outcome
+        return await _run(verdict, body)
 
-    def _appended(self, head: Head, body: bytes) -> Answer | Awaitable[Answer]:
+    async def _append(self, head: Head, admission: Admission, body: bytes) -> Answer:
         """Run a request that appends a record without a read of the store, unless refused.
 
-        If the store does not answer at present, read the store first. Then a failure is certain not
-        to have changed anything.
+        The decision about the command checks phase and permission again, so the request needs no
+        second admission. If the store does not answer at present, read the store first. Then a
+        failure is certain not to have changed anything.
         """
-        verdict = self._judged(head)
-        if isinstance(verdict, Answer) or not self._engine.is_settled:
-            return self._run_confirmed(head, body)
-        return self._final(head, body, verdict.run(body))
-
-    def _final(
-        self, head: Head, body: bytes, outcome: Answer | Awaitable[Answer]
-    ) -> Answer | Awaitable[Answer]:
-        """Return ``outcome``, or the outcome under the newest state if this one refuses."""
-        if isinstance(outcome, Later):
-            conclude = outcome.conclude
-            return Later(outcome.done, lambda done: self._final(head, body, conclude(done)))
-        if not isinstance(outcome, Answer):
-            return self._awaited_final(head, body, outcome)
-        refused = HTTPStatus.BAD_REQUEST <= outcome.status < HTTPStatus.INTERNAL_SERVER_ERROR
-        return self._run_confirmed(head, body) if refused else outcome
-
-    async def _awaited_final(self, head: Head, body: bytes, outcome: Awaitable[Answer]) -> Answer:
-        final = self._final(head, body, await outcome)
-        return final if isinstance(final, Answer) else await final
+        if self._engine.is_settled and self._continues(head):
+            answer = await _run(admission, body)
+            if not HTTPStatus.BAD_REQUEST <= answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                return answer
+        return await self._run_confirmed(head, body)
 
     def _judged_later(self, head: Head) -> Deferred[Verdict]:
         deferred: Deferred[Verdict] = Deferred()
@@ -133,8 +110,16 @@ class Confirmed:
             verdict = self._answers.refused(error, plain)
         if isinstance(verdict, Answer):
             return _without_place(verdict)
-        admission = verdict
-        return msgspec.structs.replace(admission, run=lambda body: _told(admission.run(body)))
+        return msgspec.structs.replace(verdict, run=partial(_run, verdict))
+
+    def _continues(self, head: Head) -> bool:
+        """Return whether the view continues the place of the client, if ``head`` has a place."""
+        try:
+            if isinstance(head, PlacedHead):
+                self._require_place(head.at_least)
+        except KeyhouseError:
+            return False
+        return True
 
     def _require_place(self, text: bytes) -> None:
         """Require that the view continues the place ``text`` of the client.
@@ -155,16 +140,10 @@ def _plain(head: Head) -> Head:
     return head.plain if isinstance(head, PlacedHead) else head
 
 
-def _told(outcome: Answer | Awaitable[Answer]) -> Answer | Awaitable[Answer]:
-    """Return ``outcome`` without any statement about an unconfirmed view."""
-    if isinstance(outcome, Later):
-        conclude = outcome.conclude
-        return Later(outcome.done, lambda done: _told(conclude(done)))
-    return _without_place(outcome) if isinstance(outcome, Answer) else _awaited_told(outcome)
-
-
-async def _awaited_told(outcome: Awaitable[Answer]) -> Answer:
-    return _without_place(await outcome)
+async def _run(admission: Admission, body: bytes) -> Answer:
+    """Return the answer of ``admission`` without any statement about an unconfirmed view."""
+    outcome = admission.run(body)
+    return _without_place(outcome if isinstance(outcome, Answer) else await outcome)
 
 
 def _without_place(answer: Answer) -> Answer:

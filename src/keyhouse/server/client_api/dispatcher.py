@@ -5,10 +5,8 @@ caller and the call. Names of users and secrets are public, because the manifest
 contains no value of a secret.
 """
 
-from asyncio import Future
-from collections.abc import Awaitable, Iterable
-from functools import partial
-from typing import Any, Final, Self
+from collections.abc import Iterable
+from typing import Final, Self
 
 import msgspec
 
@@ -16,11 +14,11 @@ from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.log import log
 from keyhouse.base.log_texts import CALL_REFUSED, LOG_EXTENDED, SECRETS_READ
 from keyhouse.base.printable import beginning
-from keyhouse.coordinator import OPEN_WHILE_HELD, Operation, Running, View, policy_of
+from keyhouse.coordinator import OPEN_WHILE_HELD, Operation, Running, View, policy_of, require
 from keyhouse.server.client_api.routes import Caller, Grammars, Route, UseCases, Write
-from keyhouse.server.http.exchange import Admission, Answer, Conclude, Head, Later, Refusal
+from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
 from keyhouse.server.http.query import values
-from keyhouse.server.services.feature_gates import identify_marble, require_enabled
+from keyhouse.server.services.feature_gates import identify_marble, require_gate
 
 ROOM: Final = 12 * 1024 * 1024
 """Bytes of the young generation of stored answers. The old generation has the same size.
@@ -146,10 +144,9 @@ class Dispatcher:
             if self._log is not None:
                 self._log.answered(view, head, self._known_route(head))
             return known
-        path = self._grammars.path_of(head.path)
-        route = self._routes.get((head.method, path))
+        route = self._route(head)
         if route is None:
-            return self._answers.not_found(head, self._methods(path))
+            return self._answers.not_found(head, self._methods(head))
         try:
             self._require_allowed(route, view, head.identity)
             if self._is_bound(route):
@@ -192,7 +189,13 @@ class Dispatcher:
         return True
 
     def _known_route(self, head: Head) -> Route:
-        return self._routes[head.method, self._grammars.path_of(head.path)]
+        route = self._route(head)
+        assert route is not None  # noqa: S101 a stored answer came from a route
+        return route
+
+    def _route(self, head: Head) -> Route | None:
+        route = self._routes.get((head.method, head.path))
+        return route or self._routes.get((head.method, self._grammars.path_of(head.path)))
 
     def _is_bound(self, route: Route) -> bool:
         """Return whether a held coordinator must refuse ``route``."""
@@ -212,44 +215,22 @@ class Dispatcher:
 
     def _require_allowed(self, route: Route, view: View, identity: bytes | None) -> None:
         """Refuse a request that phase, feature gate or certificate do not permit."""
-        require_enabled(view, route.operation, route.gate)
+        require(route.operation, view.phase)
         state = view.state
         if not isinstance(state, Running):
             return
+        if route.gate is not None:
+            require_gate(state, route.operation, route.gate)
         if route.caller is Caller.USER:
             policy_of(state.manifest).identify(identity)
         elif route.caller is Caller.MARBLE:
             identify_marble(state, identity, now=self._engine.current.now())
 
-    def _write(
-        self, route: Route, write: Write, head: Head, body: bytes
-    ) -> Answer | Awaitable[Answer]:
+    async def _write(self, route: Route, write: Write, head: Head, body: bytes) -> Answer:
         try:
             # The lease may have expired while the body arrived.
             self._count(route)
-            outcome = write(self._use_cases, head, body)
-        except KeyhouseError as problem:
-            return self._refused(problem, head)
-        if isinstance(outcome, Later):
-            return Later(outcome.done, partial(self._concluded, route, outcome.conclude, head))
-        return self._written(route, outcome, head)
-
-    def _concluded(
-        self, route: Route, conclude: Conclude, head: Head, done: "Future[Any]"
-    ) -> Answer | Awaitable[Answer]:
-        try:
-            outcome = conclude(done)
-        except KeyhouseError as problem:
-            return self._refused(problem, head)
-        if not isinstance(outcome, Answer):
-            return self._written(route, outcome, head)
-        if self._log is not None:
-            self._log.answered(self._engine.view, head, route)
-        return outcome
-
-    async def _written(self, route: Route, outcome: Awaitable[Answer], head: Head) -> Answer:
-        try:
-            answer = await outcome
+            answer = await write(self._use_cases, head, body)
         except KeyhouseError as problem:
             return self._refused(problem, head)
         if self._log is not None:
@@ -261,6 +242,7 @@ class Dispatcher:
             self._log.refused(self._engine.view, head, problem)
         return self._answers.refused(problem, head)
 
-    def _methods(self, path: str) -> tuple[str, ...]:
-        """Return the methods of ``path``, or none for an unknown path."""
+    def _methods(self, head: Head) -> tuple[str, ...]:
+        """Return the methods of the path of ``head``, or none for an unknown path."""
+        path = self._grammars.path_of(head.path)
         return tuple(sorted(method for method, known in self._routes if known == path))

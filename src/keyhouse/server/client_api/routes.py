@@ -17,14 +17,12 @@ from keyhouse.server.client_api.bodies import LogBody, LogText
 from keyhouse.server.client_api.public_log import PublicLog
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.services.activation_outcomes import Refusals
-from keyhouse.server.services.feature_gates import Counters, QuoteSigning
 from keyhouse.server.services.first_manifest import FirstManifest
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse.server.services.quotes import Quotes
 from keyhouse.server.services.recovery import RecoverySession
 from keyhouse.server.services.updates import Updates
-from keyhouse.server.services.user_secrets import SecretWrites
 
 INLINE: Final = 1024
 """Bodies up to this size are decoded on the event loop, in microseconds; others in a thread."""
@@ -42,13 +40,10 @@ class UseCases(msgspec.Struct, frozen=True):
     answers: Answers
     preparation: Preparation
     first_manifest: FirstManifest
-    secrets: SecretWrites
     updates: Updates
     recovery: RecoverySession
     quotes: Quotes
     quote_checks: QuoteChecks
-    quote_signing: QuoteSigning
-    counters: Counters
     public_log: PublicLog
     refusals: Refusals
     log_body: LogBody = msgspec.field(default_factory=LogBody)

@@ -22,7 +22,6 @@ import math
 import secrets
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
-from functools import partial
 from http import HTTPStatus
 from time import perf_counter
 from typing import Any, Final, TypeVar
@@ -30,7 +29,7 @@ from typing import Any, Final, TypeVar
 from keyhouse.base.errors import BrokenError, release_frames
 from keyhouse.base.log import log
 from keyhouse.server.http.counts import RequestCounts
-from keyhouse.server.http.exchange import Admission, Answer, Conclude, Deferred, Later, Refusal
+from keyhouse.server.http.exchange import Admission, Answer, Deferred, Refusal
 from keyhouse.server.http.head import (
     CHUNKED,
     HEAD_END,
@@ -395,10 +394,6 @@ class HttpConnection:
         self._deadline = math.inf
         if self._body is not None:
             self._body.in_queue(False)  # noqa: FBT003 - as there
-        if isinstance(outcome, Later):
-            self._awaited = outcome.done
-            self._awaited.add_done_callback(partial(self._concluded, outcome.conclude))
-            return
         if self._body is None:
             self._awaited = self._service.wait_for(outcome)
         else:
@@ -406,22 +401,6 @@ class HttpConnection:
             self._awaited = self._service.wait_for(outcome)
             QUEUED.reset(token)
         self._awaited.add_done_callback(self._answered)
-
-    def _concluded(self, conclude: Conclude, future: "asyncio.Future[Any]") -> None:
-        """Answer with the result of the future, or wait for the rest of the work."""
-        self._awaited = None
-        if self._transport is None or self._phase is not _RUNNING or future.cancelled():
-            self._answered(future)
-            return
-        try:
-            outcome = conclude(future)
-        except Exception as error:  # noqa: BLE001 - no failure of a route may end the connection
-            outcome = _internal_error(error)
-        if isinstance(outcome, Answer):
-            self._send(outcome)
-            self._continue()
-        else:
-            self._take_outcome(outcome)
 
     def _answered(self, future: asyncio.Future[Answer]) -> None:
         """Send the awaited answer, then continue to read."""

@@ -6,10 +6,8 @@ feature gates. Only an ``Admission`` lets the body in, up to its own limit, and 
 body.
 """
 
-from asyncio import Future
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import suppress
-from typing import Any, Generic, Protocol, TypeVar, TypeVarTuple
+from collections.abc import Awaitable, Callable
+from typing import Generic, Protocol, TypeVar, TypeVarTuple
 
 import msgspec
 
@@ -60,8 +58,8 @@ class Admission(msgspec.Struct, frozen=True):
     """The permission to send the body: at most ``body_limit`` bytes.
 
     ``run`` receives the whole body. It answers at once (reads, without a task) or returns an
-    awaitable (writes that wait for the engine; see ``Later``). It runs on the event loop's thread.
-    The awaitable is cancelled when the client disconnects. The owner of work that must not stop
+    awaitable (writes that wait for the engine). It runs on the event loop's thread. The awaitable
+    is cancelled when the client disconnects. The owner of work that must not stop
     half-way shields this work.
     """
 
@@ -71,31 +69,6 @@ class Admission(msgspec.Struct, frozen=True):
     known: bool = False
     # Whether each success is a record in the journal, and each refusal changes nothing.
     appends: bool = False
-
-
-Conclude = Callable[[Future[Any]], Answer | Awaitable[Answer]]
-
-
-class Later(msgspec.Struct, frozen=True):
-    """An answer that ``conclude`` creates after the future ``done``. No task waits for it.
-
-    For a write that waits only for a single future. ``conclude`` may return an awaitable if the
-    write has to be repeated.
-    """
-
-    done: Future[Any]
-    conclude: Conclude
-
-    def __await__(self) -> Generator[Any, None, Answer]:
-        """Return the answer, in a task."""
-        return self._awaited().__await__()
-
-    async def _awaited(self) -> Answer:
-        # ``conclude`` handles the error.
-        with suppress(Exception):
-            await self.done
-        outcome = self.conclude(self.done)
-        return outcome if isinstance(outcome, Answer) else await outcome
 
 
 class Refusal(msgspec.Struct, frozen=True):

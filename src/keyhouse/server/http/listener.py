@@ -1,6 +1,7 @@
 """The listener of an application over HTTPS, or over HTTP without TLS."""
 
 from collections import Counter
+from functools import partial
 
 from keyhouse.server.http.connection import HttpConnection
 from keyhouse.server.http.counts import RequestCounts
@@ -34,7 +35,7 @@ class Listener(Acceptor):
         super().__init__(
             self._service,
             self.limits,
-            lambda generation: HttpConnection(self._service, generation),
+            partial(HttpConnection, self._service),
             lambda: self._context,
         )
 

@@ -2,8 +2,8 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 from keyhouse.attestation.sources.chosen import (
     CollateralSettings,
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from keyhouse.server.services.line_quotes import LineQuotes
 
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 def _about(settings: Settings) -> CollateralSettings:
     names = CollateralSettings.__struct_fields__
     return CollateralSettings(*(getattr(settings, name) for name in names))
@@ -36,18 +33,14 @@ async def quote_checks(
     settings: Settings,
     platform: "Platform",
     memory: CollateralMemory,
-    microseconds: Callable[[], int],
+    now: Callable[[], datetime],
 ) -> AsyncIterator[QuoteChecks]:
-    """Yield checks under the running platform's own root, at the time ``microseconds``.
+    """Yield checks under the running platform's own root, at the time ``now``.
 
     The engine provides the time, or the host while no engine is open. Raises ``RefusedError`` if
     the file of collateral, the PCCS or its CA is unusable.
     """
     amd = amd_checks(settings.amd_collateral, settings.data_dir, platform)
-
-    def now() -> datetime:
-        return _EPOCH + timedelta(microseconds=microseconds())
-
     async with collateral_source(_about(settings), platform, now, memory.known) as source:
         yield QuoteChecks(platform.root_ca, source, now, memory, amd=amd)
 
@@ -73,6 +66,6 @@ def line_quotes(settings: Settings, platform: "Platform") -> "LineQuotes":
     from keyhouse.server.services.line_quotes import LineQuotes
 
     def checks() -> "AbstractAsyncContextManager[QuoteChecks]":
-        return quote_checks(settings, platform, ProcessMarks(), HostClock().now)
+        return quote_checks(settings, platform, ProcessMarks(), HostClock().moment)
 
     return LineQuotes(platform, start_quotes(settings, platform), checks)

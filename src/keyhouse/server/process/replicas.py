@@ -210,7 +210,7 @@ async def joining(
     assert isinstance(home, SharedHome)  # noqa: S101 the settings name a store
     keys, marks, clock = InstanceKeys(), ProcessMarks(), HostClock()
     measured = measured_settings(settings, platform)
-    async with quote_checks(settings, platform, marks, clock.now) as checks:
+    async with quote_checks(settings, platform, marks, clock.moment) as checks:
         with closing(checks):
             own = OwnQuotes(platform, checks, measured)
             member = await member_of(process, keys, own)

@@ -93,7 +93,7 @@ def _code_of(error: KeyhouseError) -> int:
 def _run(settings: Settings) -> int:
     import uvloop
 
-    from keyhouse.server.process.logs import configure_logs
+    from keyhouse.server.logs import configure_logs
 
     configure_logs(settings.log_level, settings.log_format, settings.replica.number)
     uvloop.run(_serve(settings))
@@ -160,7 +160,7 @@ async def _serve_home(
     if note := sealing_note(platform.kind, engine.view.state):
         log.warning(note)
     async with quote_checks(
-        settings, platform, JournalledMarks(engine), engine.current.now
+        settings, platform, JournalledMarks(engine), engine.current.moment
     ) as checks:
         await quotes.verify_by(checks)
         if sharing is not None:

@@ -25,14 +25,12 @@ from keyhouse.server.process.reminders import reminded
 from keyhouse.server.services.activation_outcomes import ActivationCounts, Refusals
 from keyhouse.server.services.activations import Activations
 from keyhouse.server.services.events import Events
-from keyhouse.server.services.feature_gates import Counters, QuoteSigning
 from keyhouse.server.services.first_manifest import FirstManifest
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse.server.services.quotes import Quotes
 from keyhouse.server.services.recovery import RecoverySession
 from keyhouse.server.services.updates import Updates
-from keyhouse.server.services.user_secrets import SecretWrites
 from keyhouse.server.workload_api.listener import WorkloadListener
 
 if TYPE_CHECKING:
@@ -129,13 +127,10 @@ def client_api(
             answers,
             preparation,
             FirstManifest(engine, preparation, recovery),
-            SecretWrites(engine, preparation),
             stack.enter_context(closing(Updates(engine, preparation))),
             recovery,
             quotes,
             checks,
-            QuoteSigning(engine, checks),
-            Counters(engine),
             PublicLog(engine, answers, quotes),
             Refusals(engine.current.now()),
         )

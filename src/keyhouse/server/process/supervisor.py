@@ -22,8 +22,8 @@ from keyhouse.base.process.flags import SettingRefusedError
 from keyhouse.base.process.hardening import harden
 from keyhouse.journal.directory.acquire import acquire, require_no_state
 from keyhouse.journal.directory.disk import Disk
+from keyhouse.server.logs import configure_logs
 from keyhouse.server.net.listening import bound_socket
-from keyhouse.server.process.logs import configure_logs
 from keyhouse.server.process.settings import Replica, Settings
 
 REFUSED: Final = 1

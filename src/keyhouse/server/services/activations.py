@@ -43,7 +43,6 @@ from keyhouse.coordinator import (
     until_current,
 )
 from keyhouse.coordinator.core.policy import Recipe
-from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.manifest import Anchored
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
 from keyhouse.server.services.activation_checks import (
@@ -192,7 +191,7 @@ class Activations:
         return await until_current(change, too_fast=too_fast)
 
     async def _made(self, state: Running, recipe: Recipe, workload: _Workload) -> Parameters:
-        now = moment(self._engine.current.now())
+        now = self._engine.current.moment()
 
         def make() -> Parameters:
             leaf = issue_marble_certificate(

@@ -9,32 +9,14 @@ import msgspec
 from keyhouse.attestation import QuoteProblem, QuoteRefusedError, TcbStatus
 from keyhouse.authority import MarbleIdentity, read_marble_certificate, sign_quote_text
 from keyhouse.base.errors import ForbiddenError, UnauthenticatedError
-from keyhouse.coordinator import (
-    Engine,
-    Operation,
-    Running,
-    SetCounter,
-    View,
-    counter_of,
-    policy_of,
-    require,
-)
+from keyhouse.coordinator import Engine, Operation, Running, SetCounter, View, counter_of, policy_of
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.manifest import Anchored, FeatureGate
 from keyhouse.server.services.quote_checks import QuoteChecks
 
 
-def require_enabled(view: View, operation: Operation, gate: FeatureGate | None) -> None:
-    """Refuse an operation that the phase forbids, or that the manifest in force does not enable.
-
-    Raises:
-        WrongPhaseError: not in this phase.
-        ForbiddenError: the manifest lacks ``gate``.
-    """
-    require(operation, view.phase)
-    state = view.state
-    if gate is None or not isinstance(state, Running):
-        return
+def require_gate(state: Running, operation: Operation, gate: FeatureGate) -> None:
+    """Raise ``ForbiddenError`` unless the manifest in force enables ``operation`` by ``gate``."""
     if not policy_of(state.manifest).has_gate(gate):
         raise ForbiddenError(
             f"{operation} is not enabled",
@@ -64,27 +46,21 @@ def identify_marble(state: Running, identity: bytes | None, *, now: int) -> Marb
     return marble
 
 
-class Counters:
-    """The counters in the state of ``engine``."""
+async def raise_counter(
+    engine: Engine, identity: bytes | None, name: str, value: int
+) -> tuple[int, View]:
+    """Raise a counter of the calling workload to a higher value. Return the previous value.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    async def raise_to(self, identity: bytes | None, name: str, value: int) -> tuple[int, View]:
-        """Raise a counter of the calling workload to a higher value. Return the previous value.
-
-        The returned value is durable.
-        """
-        view = self._engine.view
-        require_enabled(view, Operation.COUNT, FeatureGate.MONOTONIC_COUNTER)
-        state = view.running
-        caller = identify_marble(state, identity, now=self._engine.current.now())
-        marble = (caller.marble_type, caller.uuid)
-        command = SetCounter(state.keys.marble_root_cert, marble, name, value)
-        decision = await self._engine.queue.add(command)
-        await self._engine.lease.anchor(Anchored.COUNTERS)
-        assert isinstance(decision.before, Running)  # noqa: S101 it was decided
-        return counter_of(decision.before, marble, name), decision.view
+    The returned value is durable.
+    """
+    state = engine.view.running_for(Operation.COUNT)
+    require_gate(state, Operation.COUNT, FeatureGate.MONOTONIC_COUNTER)
+    caller = identify_marble(state, identity, now=engine.current.now())
+    marble = (caller.marble_type, caller.uuid)
+    decision = await engine.queue.add(SetCounter(state.keys.marble_root_cert, marble, name, value))
+    await engine.lease.anchor(Anchored.COUNTERS)
+    assert isinstance(decision.before, Running)  # noqa: S101 it was decided
+    return counter_of(decision.before, marble, name), decision.view
 
 
 class Signed(msgspec.Struct, frozen=True):
@@ -97,37 +73,29 @@ class Signed(msgspec.Struct, frozen=True):
     view: View
 
 
-class QuoteSigning:
-    """Signs quotes with the root key of ``engine``, after a verification by ``checks``.
+async def sign_quote(engine: Engine, checks: QuoteChecks, quote: bytes) -> Signed:
+    """Sign ``quote`` as submitted, with or without its header, after a verification by ``checks``.
 
-    Everybody may request signatures, so the work uses only the thread of ``checks``.
+    The quote is not compared with packages. Everybody may request signatures, so the work uses only
+    the thread of ``checks``. Source: Client API, "sign-quote".
+
+    Raises:
+        QuoteRefusedError: the quote does not verify, or has no TCB status.
+        BadRequestError: the length of the quote is ambiguous.
+        WrongPhaseError, ForbiddenError: signatures are not enabled, or not any more.
+        UnavailableError: the checks are busy or have no collateral.
     """
-
-    def __init__(self, engine: Engine, checks: QuoteChecks) -> None:
-        self._engine = engine
-        self._checks = checks
-
-    async def sign(self, quote: bytes) -> Signed:
-        """Sign ``quote`` as submitted, with or without its header.
-
-        The quote is not compared with packages. Source: Client API, "sign-quote".
-
-        Raises:
-            QuoteRefusedError: the quote does not verify, or has no TCB status.
-            BadRequestError: the length of the quote is ambiguous.
-            WrongPhaseError, ForbiddenError: signatures are not enabled, or not any more.
-            UnavailableError: the checks are busy or have no collateral.
-        """
-        verdict = await self._checks.verify(quote)
-        # A newer manifest may not enable signatures.
-        view = self._engine.view
-        require_enabled(view, Operation.SIGN_QUOTE, FeatureGate.SIGN_QUOTE_ENDPOINT)
-        keys, status = view.state.keys, verdict.tcb_status
-        if status is None:
-            raise QuoteRefusedError(
-                QuoteProblem.TCB_LEVEL,
-                "only quotes with a TCB status are signed, and the vendor of this one states none",
-                hint="verify reports of AMD where they are used",
-            )
-        signature = await self._checks.in_turn(lambda: sign_quote_text(keys, quote, status))
-        return Signed(status, signature, view)
+    verdict = await checks.verify(quote)
+    # A newer manifest may not enable signatures.
+    view = engine.view
+    state = view.running_for(Operation.SIGN_QUOTE)
+    require_gate(state, Operation.SIGN_QUOTE, FeatureGate.SIGN_QUOTE_ENDPOINT)
+    keys, status = state.keys, verdict.tcb_status
+    if status is None:
+        raise QuoteRefusedError(
+            QuoteProblem.TCB_LEVEL,
+            "only quotes with a TCB status are signed, and the vendor of this one states none",
+            hint="verify reports of AMD where they are used",
+        )
+    signature = await checks.in_turn(lambda: sign_quote_text(keys, quote, status))
+    return Signed(status, signature, view)

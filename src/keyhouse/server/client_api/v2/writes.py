@@ -1,20 +1,20 @@
 """Handlers of requests that change state, for version 2 and, with other body readers, version 1."""
 
 import re
-from asyncio import Future
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from keyhouse.attestation import QuoteRefusedError
 from keyhouse.base.errors import BadRequestError, InvalidError, Problem
-from keyhouse.coordinator import Decision, StaleError, UploadSecrets
+from keyhouse.coordinator import StaleError, UploadSecrets
 from keyhouse.server.client_api.bodies import still_needed, warnings_message
 from keyhouse.server.client_api.routes import INLINE, UseCases, user_of
 from keyhouse.server.http.body import DECODED_BYTES, read_body, require_size
-from keyhouse.server.http.exchange import Answer, Head, Later
+from keyhouse.server.http.exchange import Answer, Head
+from keyhouse.server.services import feature_gates
 from keyhouse.server.services.updates import Agreement, Proposal
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.secret_types import UserSecret
@@ -45,7 +45,6 @@ LONGEST_NAME: Final = 256
 """Largest name of a counter, in bytes of UTF-8. The name may be empty."""
 
 Uploads = Mapping[str, UserSecret]
-Prepare = Callable[[], UploadSecrets]
 
 _QUOTE: Final = "sgxQuote"
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
@@ -59,32 +58,27 @@ async def set_manifest(to: UseCases, _head: Head, body: bytes) -> Answer:
     return to.answers.success(data, enforced.view, warnings_message(enforced.warnings))
 
 
-def write_secrets(
+async def write_secrets(
     read: Callable[[bytes], Uploads], within: str, to: UseCases, head: Head, body: bytes
-) -> Awaitable[Answer]:
+) -> Answer:
     """Store an upload of a user, completely or not at all.
 
     ``within`` is the prefix of places in findings. A small upload is decoded and checked on the
     event loop. A large upload is checked in a thread, and so is an upload that must be checked
-    again after a change of the state. Raises the refusal of a small upload.
+    again after a change of the state.
     """
-    prepare = partial(to.secrets.prepared, head.identity, partial(_bounded, read, body), within)
-    if len(body) > INLINE:
-        return _written(to, prepare)
-    return Later(to.secrets.submitted(prepare()), partial(_concluded, to, prepare))
 
+    def prepare() -> UploadSecrets:
+        from keyhouse.coordinator import prepare_upload
 
-def _concluded(
-    to: UseCases, prepare: Prepare, done: Future[Decision]
-) -> Answer | Awaitable[Answer]:
-    try:
-        return to.answers.success(None, done.result().view)
-    except StaleError:
-        return _written(to, prepare)
+        state = to.engine.view.running
+        return prepare_upload(state, head.identity, _bounded(read, body), within=within)
 
-
-async def _written(to: UseCases, prepare: Prepare) -> Answer:
-    return to.answers.success(None, await to.secrets.write(prepare))
+    if len(body) <= INLINE:
+        with suppress(StaleError):
+            return to.answers.success(None, await to.engine.submit(prepare()))
+    _, view = await to.preparation.submitted(prepare)
+    return to.answers.success(None, view)
 
 
 async def plan_update(to: UseCases, head: Head, body: bytes) -> Answer:
@@ -139,7 +133,7 @@ async def sign_quote(to: UseCases, _head: Head, body: bytes) -> Answer:
     inline = len(body) <= INLINE
     quote = _quote(body) if inline else await to.quote_checks.in_turn(lambda: _quote(body))
     try:
-        signed = await to.quote_signing.sign(quote)
+        signed = await feature_gates.sign_quote(to.engine, to.quote_checks, quote)
     except QuoteRefusedError as refused:
         raise BadRequestError(
             "the quote is not signed", fields={_QUOTE: refused.message}, hint=refused.hint
@@ -163,7 +157,9 @@ async def raise_counter(to: UseCases, head: Head, body: bytes) -> Answer:
             "the name of the counter is too long",
             fields={"name": f"has more than {LONGEST_NAME} bytes"},
         )
-    before, view = await to.counters.raise_to(head.identity, wanted.name, wanted.value)
+    before, view = await feature_gates.raise_counter(
+        to.engine, head.identity, wanted.name, wanted.value
+    )
     return to.answers.success(wire.CounterData(before), view)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from keyhouse.base.log import log
-from keyhouse.server.process.logs import _text, configure_logs
+from keyhouse.server.logs import _text, configure_logs
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z"
 
