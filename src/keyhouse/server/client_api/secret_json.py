@@ -9,10 +9,10 @@ import msgspec
 from keyhouse.authority import StoredSecret
 from keyhouse.base.errors import BadRequestError
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import View
+from keyhouse.coordinator import View, policy_of
+from keyhouse.manifest import Action
 from keyhouse.server.http.exchange import Head
 from keyhouse.server.http.query import values
-from keyhouse.server.services.user_secrets import read_secrets
 from keyhouse.wire.client_api import SecretObject, SecretsData
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 from keyhouse.wire.sent import LEFT_OUT, NULL
@@ -69,5 +69,8 @@ def read_named_secrets(view: View, head: Head) -> dict[str, SecretObject]:
             fields={"s": "is missing or empty"},
             hint=f"name each secret: {head.path}?s=one&s=two",
         )
-    found = read_secrets(view, head.identity, names)
-    return {name: secret_object(*secret) for name, secret in found.items()}
+    state = view.running
+    policy = policy_of(state.manifest)
+    policy.authorize(head.identity, Action.READ_SECRET, names)
+    definitions, stored = policy.manifest.secrets, state.secrets
+    return {name: secret_object(definitions[name], stored.get(name)) for name in names}
