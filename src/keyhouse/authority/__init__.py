@@ -37,10 +37,17 @@ from keyhouse.authority.x509.ca import (
 )
 from keyhouse.authority.x509.marble_certificates import (
     MarbleIdentity,
+    MarbleLeaf,
+    certify_marble,
     issue_marble_certificate,
+    key_hash,
     read_marble_certificate,
 )
-from keyhouse.authority.x509.signing_request import SigningRequest, read_signing_request
+from keyhouse.authority.x509.signing_request import (
+    SigningRequest,
+    read_signing_request,
+    requested_key,
+)
 from keyhouse.authority.x509.validity import expiry
 from keyhouse.base.on_demand import on_demand
 from keyhouse.transparency.root_signature import is_signed_by_root

@@ -8,7 +8,7 @@ from support.prose import CEILINGS, Tally, prose_of, tally_of
 
 _SOURCES: Final = Path(__file__).parents[3] / "src" / "keyhouse"
 _SPLIT: Final = {"coordinator", "journal"}  # their folders are rooms of their own
-_GENERATED: Final = {"marble_pb2.py"}
+_GENERATED: Final = {"marble_pb2.py", "workload_pb2.py"}
 _LARGE: Final = 500  # words; in a smaller file a few words decide the rates
 
 

@@ -36,6 +36,16 @@ Two kinds concern the line of the root (``transparency.line``) and bind all 64 b
 
 All other quotes of a coordinator have a different second half: zeros, or the hash of a text with
 another beginning. So a quote of one kind never passes for another kind.
+
+The renewal of a workload's certificate binds all 64 bytes, too:
+
+::
+
+    0   SHA-256 over the certificate signing request of the new key
+    32  SHA-256 over "keyhouse renewal v1", a zero byte, the nonce (32 bytes), and the SHA-256 of
+        the certificate in the handshake (32 bytes)
+
+So the evidence of a renewal belongs to one new key, one old certificate and one connection.
 """
 
 import hashlib
@@ -51,6 +61,7 @@ _START: Final = b"keyhouse start v1\0"
 _HEAD: Final = b"keyhouse head v1\0"
 _LINE: Final = b"keyhouse line v1\0"
 _LINE_ANSWER: Final = b"keyhouse line answer v1\0"
+_RENEWAL: Final = b"keyhouse renewal v1\0"
 
 Word = Literal["ask", "give", "member"]
 
@@ -119,6 +130,18 @@ def line_report_data(root_der: bytes, nonce: bytes, last_hash: bytes, text: byte
         raise ValueError("the hash of an entry has 32 bytes")
     bound = hashlib.sha256(_LINE_ANSWER + last_hash + text).digest()
     return quote_binding(root_der, nonce) + bound
+
+
+def renewal_report_data(request: bytes, nonce: bytes, certificate: bytes) -> bytes:
+    """Return the report data for the renewal of ``certificate`` with the signing request (DER).
+
+    ``certificate``: the DER of the workload's leaf in the handshake. Raises ``ValueError`` unless
+    ``nonce`` has 32 bytes.
+    """
+    if len(nonce) != DIGEST:
+        raise ValueError("the nonce of a renewal has 32 bytes")
+    bound = hashlib.sha256(_RENEWAL + nonce + hashlib.sha256(certificate).digest()).digest()
+    return hashlib.sha256(request).digest() + bound
 
 
 def require_report_data(found: bytes, wanted: bytes) -> None:

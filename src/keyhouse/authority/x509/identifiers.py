@@ -10,8 +10,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from keyhouse.wire import workload_api
+from keyhouse.wire import lineage, workload_api
 
+LINEAGE: Final = x509.ObjectIdentifier(lineage.LINEAGE)
 MARBLE_TYPE: Final = x509.ObjectIdentifier(workload_api.MARBLE_TYPE)
 
 _MOST: Final = 2**31  # an arc has at most 31 bits

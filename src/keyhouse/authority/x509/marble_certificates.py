@@ -1,8 +1,9 @@
-"""The certificate of a workload: issued at each activation, and read in requests of the workload.
+"""The certificate of a workload: issued at activations and renewals, and read in its requests.
 
 Source: workload API, "The marble certificate"; wire reference, "Authentication and permissions".
 """
 
+import hashlib
 import warnings
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -12,6 +13,7 @@ from uuid import UUID
 import msgspec
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -31,11 +33,12 @@ from keyhouse.authority.stored_keys import (
 )
 from keyhouse.authority.x509.ca import LIFETIME
 from keyhouse.authority.x509.host_names import read_address
-from keyhouse.authority.x509.identifiers import MARBLE_TYPE, key_identifier, random_serial
+from keyhouse.authority.x509.identifiers import LINEAGE, MARBLE_TYPE, key_identifier, random_serial
 from keyhouse.authority.x509.signing_request import SigningRequest
 from keyhouse.authority.x509.validity import whole_second
 from keyhouse.base.secret import Secret
 from keyhouse.wire.der_elements import element, unsigned
+from keyhouse.wire.lineage import LINEAGE_DER, LineageFacts, read_lineage
 from keyhouse.wire.workload_api import MARBLE_TYPE_DER
 
 _UTC_TIME: Final = 0x17
@@ -74,10 +77,12 @@ def issue_marble_certificate(
     marble_type: str,
     now: datetime,
     lifetime: timedelta = LIFETIME,
+    lineage: LineageFacts | None = None,
 ) -> StoredSecret:
     """Return a new key with a certificate for the workload and its type.
 
-    ``lifetime`` is at most ``LIFETIME``, the lifetime of the issuer.
+    ``lifetime`` is at most ``LIFETIME``, the lifetime of the issuer. ``lineage``: only for a type
+    with renewals.
 
     The certificate verifies against the marble root, and against the root by way of the
     intermediate. The marble type is in an extension as plain UTF-8, without ASN.1.
@@ -87,32 +92,63 @@ def issue_marble_certificate(
     """
     key = generate_key(keys.curve)
     public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    end = whole_second(now) + min(lifetime, LIFETIME)
+    leaf = MarbleLeaf(marble, marble_type, public, lineage)
+    return StoredSecret(
+        private=Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())),
+        public=Secret(public),
+        cert=certify_marble(keys, request, leaf, now=now, end=end),
+    )
+
+
+class MarbleLeaf(msgspec.Struct, frozen=True):
+    """The workload of a certificate, and its public key."""
+
+    marble: UUID
+    marble_type: str
+    public: bytes  # SubjectPublicKeyInfo, DER
+    lineage: LineageFacts | None
+
+
+_SKEW: Final = timedelta(minutes=5)
+"""The maximum difference between clocks of workloads for which new certificates are valid."""
+
+
+def certify_marble(
+    keys: CoordinatorKeys,
+    request: SigningRequest,
+    leaf: MarbleLeaf,
+    *,
+    now: datetime,
+    end: datetime,
+) -> bytes:
+    """Return the certificate (DER) of ``leaf`` with the names in ``request``, valid until ``end``.
+
+    ``end`` is in whole seconds. A certificate with a lineage is short, so it begins before ``now``:
+    five minutes, or a tenth of its lifetime.
+    """
     start = whole_second(now)
-    times = element(_SEQUENCE, time(start), time(start + min(lifetime, LIFETIME)))
-    to_be_signed = _to_be_signed(keys, request, marble, marble_type, public, times)
+    if leaf.lineage is not None:
+        start = whole_second(now - min(_SKEW, (end - start) / 10))
+    times = element(_SEQUENCE, time(start), time(end))
+    to_be_signed = _to_be_signed(keys, request, leaf, times)
     signature = sign_marble_certificate(
         to_be_signed, private_key_of(keys.intermediate_key), signature_hash(keys.curve)
     )
     signed = element(_BIT_STRING, b"\0", signature)
-    return StoredSecret(
-        private=Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())),
-        public=Secret(public),
-        cert=element(_SEQUENCE, to_be_signed, _ALGORITHMS[keys.curve], signed),
-    )
+    return element(_SEQUENCE, to_be_signed, _ALGORITHMS[keys.curve], signed)
 
 
 def _to_be_signed(
-    keys: CoordinatorKeys,
-    request: SigningRequest,
-    marble: UUID,
-    marble_type: str,
-    public: bytes,
-    times: bytes,
+    keys: CoordinatorKeys, request: SigningRequest, leaf: MarbleLeaf, times: bytes
 ) -> bytes:
     issuer, constant = _issuer(keys.marble_root_cert)
-    subject = x509.Name([*request.subject, x509.NameAttribute(NameOID.COMMON_NAME, str(marble))])
+    common_name = x509.NameAttribute(NameOID.COMMON_NAME, str(leaf.marble))
+    subject = x509.Name([*request.subject, common_name])
     names = _alternative_names(request) if request.names else b""
-    extensions = (constant, extension(MARBLE_TYPE_DER, marble_type.encode()), names)
+    lineage = b"" if leaf.lineage is None else extension(LINEAGE_DER, leaf.lineage.encode())
+    marble_type = extension(MARBLE_TYPE_DER, leaf.marble_type.encode())
+    extensions = (constant, marble_type, names, lineage)
     return element(
         _SEQUENCE,
         _VERSION_3,
@@ -121,18 +157,20 @@ def _to_be_signed(
         issuer,
         times,
         subject.public_bytes(),
-        public,
+        leaf.public,
         element(_EXTENSIONS, element(_SEQUENCE, *extensions)),
     )
 
 
 class MarbleIdentity(msgspec.Struct, frozen=True):
-    """The marble type and UUID in a marble certificate."""
+    """The marble type, UUID and lineage in a marble certificate."""
 
     marble_type: str
     uuid: str  # 36 characters, lower case
     start: datetime  # UTC
     end: datetime
+    key: bytes  # SHA-256 of the public key (SubjectPublicKeyInfo, DER)
+    lineage: LineageFacts | None = None  # None: the type had no renewals
 
     def is_valid(self, now: datetime) -> bool:
         """Return whether the certificate is valid at ``now``."""
@@ -165,6 +203,8 @@ def _read(der: bytes, marble_root: bytes) -> MarbleIdentity | None:
         (common_name,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         uuid = UUID(str(common_name.value))
         start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        key = key_hash(certificate.public_key())
+        lineage = _lineage(extensions)
     except (*LIBRARY_REFUSALS, InvalidSignature, x509.ExtensionNotFound):
         return None
     if ExtendedKeyUsageOID.SERVER_AUTH not in usages or not marble_type:
@@ -173,7 +213,21 @@ def _read(der: bytes, marble_root: bytes) -> MarbleIdentity | None:
     # the same signature. Here a certificate must be exactly one sequence of bytes.
     if not der.endswith(_ALL_BITS + certificate.signature):
         return None
-    return MarbleIdentity(marble_type, str(uuid), start.astimezone(UTC), end.astimezone(UTC))
+    times = start.astimezone(UTC), end.astimezone(UTC)
+    return MarbleIdentity(marble_type, str(uuid), *times, key, lineage)
+
+
+def _lineage(extensions: x509.Extensions) -> LineageFacts | None:
+    for each in extensions:
+        if each.oid == LINEAGE:
+            return read_lineage(each.value.public_bytes())
+    return None
+
+
+def key_hash(public_key: CertificatePublicKeyTypes) -> bytes:
+    """Return the SHA-256 of a public key (SubjectPublicKeyInfo, DER)."""
+    encoded = public_key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(encoded).digest()
 
 
 @lru_cache(maxsize=4)

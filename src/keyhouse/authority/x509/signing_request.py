@@ -1,11 +1,11 @@
 """The certificate signing request of a workload: its claimed subject and its requested names.
 
-The key of the request only proves that the request is complete; the coordinator makes the key of
-the certificate. The names matter: with a name of the coordinator, a workload could pass for the
-coordinator. The parts are counted in the bytes before any part is parsed. The library takes
-microseconds for each part, and a request of 16 KiB could have thousands. Sources: workload API,
-"Checks in order"; security rules, "Who is calling"; RFC 2986, section 4; RFC 5280, sections 4.1 and
-4.2.
+At an activation the key of the request only proves that the request is complete; the coordinator
+makes the key of the certificate. A renewal certifies the key of the request. The names matter: with
+a name of the coordinator, a workload could pass for the coordinator. The parts are counted in the
+bytes before any part is parsed. The library takes microseconds for each part, and a request of 16
+KiB could have thousands. Sources: workload API, "Checks in order"; security rules, "Who is
+calling"; RFC 2986, section 4; RFC 5280, sections 4.1 and 4.2.
 """
 
 import warnings
@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 
 from keyhouse.authority.library import LIBRARY_REFUSALS
@@ -51,6 +52,7 @@ _EXTENSION_REQUESTS: Final = (
 _ALTERNATIVE_NAMES: Final = bytes.fromhex("551d11")  # 2.5.29.17
 
 _CURVES: Final = frozenset({ec.SECP256R1, ec.SECP384R1, ec.SECP521R1})
+_OWN_CURVES: Final = frozenset({ec.SECP256R1, ec.SECP384R1})  # of keys in certificates
 _KINDS: Final = frozenset({x509.DNSName, x509.IPAddress})  # classes without subclasses
 # A workload cannot claim an organisation; the common name becomes its UUID.
 _REPLACED: Final = frozenset({NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME})
@@ -94,6 +96,17 @@ def read_signing_request(der: bytes, keys: CoordinatorKeys) -> SigningRequest:
     except LIBRARY_REFUSALS:
         raise _refusal("is not a readable PKCS #10 request", "send one in DER") from None
     return checked
+
+
+def requested_key(der: bytes) -> bytes:
+    """Return the public key (SubjectPublicKeyInfo, DER) of a checked request, for its certificate.
+
+    A renewal certifies this key. Raises ``InvalidError`` for a key that is not on P-256 or P-384.
+    """
+    key = x509.load_der_x509_csr(der).public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey) or type(key.curve) not in _OWN_CURVES:
+        raise _refusal("has a key of another kind than P-256 or P-384", "make a key on P-256")
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 def _check_key(key: object) -> None:
