@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from keyhouse.authority.curve import Curve
-from keyhouse.authority.derivation import derive_marble_key
+from keyhouse.authority.derivation import derive_digest_key, derive_marble_key
 from keyhouse.authority.recovery.index import (
     IndexDamagedError,
     RecoveryIndex,
@@ -36,11 +36,13 @@ from keyhouse.authority.x509.ca import (
     renew_intermediate,
 )
 from keyhouse.authority.x509.marble_certificates import (
+    ClaimedLineage,
     MarbleIdentity,
     MarbleLeaf,
     certify_marble,
     issue_marble_certificate,
     key_hash,
+    read_claimed_lineage,
     read_marble_certificate,
 )
 from keyhouse.authority.x509.signing_request import (

@@ -18,6 +18,16 @@ from keyhouse.wire.secret_types import LARGEST_DERIVED_KEY, SecretType, size_pro
 _NIL: Final = UUID(int=0)
 
 
+def derive_digest_key(root_secret: Secret) -> Secret:
+    """Return the key for digests of present parameters, equal at all replicas: 32 bytes.
+
+    HKDF-SHA256 (RFC 5869) of the root secret, with ``keyhouse version v1`` as info. Keys of marbles
+    have a UUID and a name as salt, so they are independent.
+    """
+    kdf = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"keyhouse version v1")
+    return Secret(kdf.derive(root_secret.reveal()))
+
+
 def derive_marble_key(
     root_secret: Secret,
     *,

@@ -1,4 +1,4 @@
-"""Activations of workloads: the requirements and the parameters of a workload.
+"""The parameters of workloads, for an activation and for a workload that runs.
 
 The parameters are the rendered templates and the identity of the workload. An activation makes or
 derives only the secrets that the marble type uses, and stores nothing. A UUID has the same keys at
@@ -6,10 +6,10 @@ each start, and new certificates. Source: manifest format, "Templates" and "Secr
 "Delivered parameters".
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -22,8 +22,11 @@ from keyhouse.base.printable import at, quoted
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.policy import Recipe, policy_of
 from keyhouse.coordinator.core.state import Running
-from keyhouse.manifest import MissingValueError, Package, Template, Values
+from keyhouse.manifest import MissingValueError, Package, Source, Template, Values
+from keyhouse.manifest.templates import Call
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
+
+T = TypeVar("T")
 
 
 def package_in_force(state: Running, name: str) -> Package:
@@ -74,26 +77,80 @@ def parameters(state: Running, recipe: Recipe, joining: Joining) -> Parameters:
     would already have expired.
     """
     secrets = _secret_values(state, recipe, joining, _current(state, recipe))
-    values = Values(
-        marblerun=_reserved(state, joining.leaf),
-        secrets=secrets,
-        previous=_secret_values(state, recipe, joining, _previous(state, recipe)),
-    )
-    place = ("Marbles", recipe.marble_type, "Parameters")
-    files = {
-        path: _rendered(template, values, (*place, "Files", path))
-        for path, template in recipe.templates.files.items()
-    }
-    env = {
-        name: _rendered(template, values, (*place, "Env", name))
-        for name, template in recipe.templates.env.items()
-    }
+    values = _values(state, recipe, joining, secrets)
+    files, env = _filled(recipe, lambda template: template.render(values))
     env |= _predefined(state, joining.leaf)
     if recipe.marble.tls:
         env["MARBLE_TTLS_CONFIG"] = _tls_config(
             recipe, leaf=joining.leaf, secrets=secrets, marble_root=state.keys.marble_root_cert
         )
     return Parameters(files=files, env=env, argv=recipe.marble.parameters.argv)
+
+
+Pieces = tuple[bytes | Call, ...]
+"""Content in order. A call stands for a part of the workload's own certificate."""
+
+
+class Present(msgspec.Struct, frozen=True):
+    """The present parameters of a workload that runs, as secret as ``Parameters``."""
+
+    files: Mapping[str, Pieces]  # by path
+    env: Mapping[str, Pieces]  # by name, without the variables of every workload
+    predefined: Mapping[str, Pieces]  # these variables
+    argv: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<Present parameters of {len(self.files)} files and {len(self.env)} variables>"
+
+
+def present(
+    state: Running, recipe: Recipe, marble: UUID, now: datetime, roots: Iterable[bytes]
+) -> Present:
+    """Return the present parameters of the workload ``marble``, which renews its certificate.
+
+    ``roots``: the marble roots that workloads trust (DER), the root in force first. Raises as
+    ``parameters``.
+    """
+    nothing = StoredSecret(private=_NOTHING, public=_NOTHING)
+    joining = Joining(marble, nothing, now)
+    secrets = _secret_values(state, recipe, joining, _current(state, recipe))
+    values = _values(state, recipe, joining, secrets)
+    bundle = b"".join(map(_coordinators_pem, roots))
+    files, env = _filled(recipe, lambda template: template.pieces(values, bundle))
+    predefined: dict[str, Pieces] = {
+        name: (value,) for name, value in _predefined_roots(state).items()
+    }
+    predefined[_CHAIN] = (_OWN_CERT, _coordinators_pem(state.keys.intermediate_cert))
+    predefined[_KEY] = (_OWN_KEY,)
+    return Present(files, env, predefined, recipe.marble.parameters.argv)
+
+
+_OWN_CERT: Final = Call("pem", Source.MARBLERUN, "MarbleCert", "Cert")
+_OWN_KEY: Final = Call("pem", Source.MARBLERUN, "MarbleCert", "Private")
+
+
+def _values(
+    state: Running, recipe: Recipe, joining: Joining, secrets: Mapping[str, StoredSecret]
+) -> Values:
+    return Values(
+        marblerun=_reserved(state, joining.leaf),
+        secrets=secrets,
+        previous=_secret_values(state, recipe, joining, _previous(state, recipe)),
+    )
+
+
+def _filled(recipe: Recipe, fill: Callable[[Template], T]) -> tuple[dict[str, T], dict[str, T]]:
+    """Return the files and the variables of the manifest, each template filled by ``fill``."""
+    place = ("Marbles", recipe.marble_type, "Parameters")
+    files = {
+        path: _rendered(fill, template, (*place, "Files", path))
+        for path, template in recipe.templates.files.items()
+    }
+    env = {
+        name: _rendered(fill, template, (*place, "Env", name))
+        for name, template in recipe.templates.env.items()
+    }
+    return files, env
 
 
 class _Source(msgspec.Struct, frozen=True):
@@ -178,9 +235,9 @@ def _certificate(der: bytes) -> StoredSecret:
 _NOTHING: Final = Secret(b"")
 
 
-def _rendered(template: Template, values: Values, place: tuple[str, ...]) -> bytes:
+def _rendered(fill: Callable[[Template], T], template: Template, place: tuple[str, ...]) -> T:
     try:
-        return template.render(values)
+        return fill(template)
     except MissingValueError as missing:
         raise ConflictError(
             f"secret {quoted(missing.call.name)} has no value yet; {at(*place)} needs it",
@@ -192,15 +249,23 @@ def _rendered(template: Template, values: Values, place: tuple[str, ...]) -> byt
 
 def _predefined(state: Running, leaf: StoredSecret) -> dict[str, bytes]:
     """Return the variables of every workload. They override variables of the manifest."""
-    keys = state.keys
     own = certificate_pem(leaf.cert).encode()
     return {
-        "MARBLE_PREDEFINED_ROOT_CA": _coordinators_pem(keys.marble_root_cert),
-        "MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN": own
-        + _coordinators_pem(keys.intermediate_cert),
-        "MARBLE_PREDEFINED_PRIVATE_KEY": private_key_pem(leaf.private).encode(),
-        "MARBLE_PREDEFINED_COORDINATOR_ROOT_CA": _coordinators_pem(keys.root_cert),
+        **_predefined_roots(state),
+        _CHAIN: own + _coordinators_pem(state.keys.intermediate_cert),
+        _KEY: private_key_pem(leaf.private).encode(),
     }
+
+
+def _predefined_roots(state: Running) -> dict[str, bytes]:
+    return {
+        "MARBLE_PREDEFINED_ROOT_CA": _coordinators_pem(state.keys.marble_root_cert),
+        "MARBLE_PREDEFINED_COORDINATOR_ROOT_CA": _coordinators_pem(state.keys.root_cert),
+    }
+
+
+_CHAIN: Final = "MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"
+_KEY: Final = "MARBLE_PREDEFINED_PRIVATE_KEY"
 
 
 @lru_cache(maxsize=8)

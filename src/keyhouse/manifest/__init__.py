@@ -13,13 +13,16 @@ from keyhouse.manifest.model import (
     Incoming,
     Manifest,
     Marble,
+    OnEnd,
     Outgoing,
     Parameters,
+    Renewal,
     Replicas,
     ResourceType,
     SealMode,
     Serving,
     Transparency,
+    Trust,
     User,
 )
 from keyhouse.manifest.permissions import Permissions

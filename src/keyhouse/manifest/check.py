@@ -15,6 +15,7 @@ from keyhouse.manifest.rules.access import check_recovery_keys, check_roles, che
 from keyhouse.manifest.rules.config import check_config
 from keyhouse.manifest.rules.marbles import check_marbles
 from keyhouse.manifest.rules.packages import check_infrastructures, check_packages
+from keyhouse.manifest.rules.renewal import check_renewals, problems_of_parameters
 from keyhouse.manifest.rules.secrets import check_secrets, secret_types
 from keyhouse.manifest.rules.tls import check_tls
 from keyhouse.manifest.template_index import index_templates
@@ -46,6 +47,8 @@ def check(raw: bytes, *, now: datetime) -> Checked:
     if written.problems or findings.problems:
         raise InvalidError("the manifest", reported((*written.problems, *findings.problems)))
     manifest = manifest_of(written.value, raw)
+    if problems := problems_of_parameters(manifest):
+        raise InvalidError("the manifest", problems)
     _check_initial_values(manifest)
     return Checked(manifest, tuple(sorted(set(findings.warnings))))
 
@@ -94,3 +97,4 @@ def _apply_rules(manifest: ManifestDocument, now: datetime, findings: Findings) 
     check_secrets(manifest, findings)
     check_recovery_keys(manifest.recovery_keys, findings)
     check_config(manifest, findings)
+    check_renewals(manifest, findings)

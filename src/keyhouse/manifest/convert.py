@@ -144,6 +144,16 @@ def _marble(marble: document.MarbleDocument) -> model.Marble:
         ),
         tls=marble.tls,
         disable_secret_binding=marble.disable_secret_binding,
+        renewal=None if marble.renewal is None else _renewal(marble.renewal),
+    )
+
+
+def _renewal(given: model.Renewal) -> model.Renewal:
+    """Return the renewal with defaults in place of absent values."""
+    return model.Renewal(
+        valid_minutes=given.valid_minutes or model.VALID_MINUTES,
+        on_change=given.on_change,
+        on_end=given.on_end or model.OnEnd.KEEP.value,
     )
 
 
@@ -194,6 +204,7 @@ def _config(config: document.ConfigDocument) -> model.Config:
         rotate_root_secret=config.rotate_root_secret,
         replicas=None if config.replicas is None else _replicas(config.replicas),
         transparency=None if config.transparency is None else _transparency(config.transparency),
+        trust=config.trust,
     )
 
 

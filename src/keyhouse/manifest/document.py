@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from keyhouse.base.secret import Secret
-from keyhouse.manifest.model import Infrastructure, Replicas, TlsTag, Transparency
+from keyhouse.manifest.model import Infrastructure, Renewal, Replicas, TlsTag, Transparency, Trust
 from keyhouse.wire.json_decoder import UInt64
 from keyhouse.wire.package import Package
 from keyhouse.wire.secret_types import CertificateTemplate, Subject, Uri, manifest_name
@@ -37,6 +37,7 @@ class MarbleDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_u
     parameters: ParametersDocument = ParametersDocument()
     tls: tuple[str, ...] = ()
     disable_secret_binding: bool = False
+    renewal: Renewal | None = None
 
 
 class SubjectDocument(
@@ -132,6 +133,7 @@ class ConfigDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_u
     rotate_root_secret: bool = False
     replicas: Replicas | None = None
     transparency: Transparency | None = None
+    trust: Trust | None = None
 
 
 class ManifestDocument(

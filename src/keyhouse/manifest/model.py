@@ -37,6 +37,42 @@ class Parameters(msgspec.Struct, frozen=True):
     argv: tuple[str, ...] = ()
 
 
+VALID_MINUTES: Final = 60
+"""Validity of a renewable certificate. A revocation has its full effect only after this time."""
+
+
+class OnChange(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
+    """The reload of a program after its files changed: at most one of the fields."""
+
+    signal: str = ""  # HUP, USR1, USR2 or TERM
+    command: tuple[str, ...] = ()  # program with an absolute path, and arguments
+    restart: bool = False
+
+
+class OnEnd(StrEnum):
+    """The fate of a program whose certificate has expired (``Marbles.X.Renewal.OnEnd``)."""
+
+    KEEP = "Keep"
+    STOP = "Stop"
+
+
+class Renewal(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
+    """The renewal of a running workload (manifest: ``Marbles.X.Renewal``).
+
+    0 and empty mean the defaults. After conversion, the defaults are filled in.
+    """
+
+    valid_minutes: UInt64 = VALID_MINUTES
+    on_change: OnChange = OnChange()
+    on_end: str = OnEnd.KEEP.value
+
+
+class Trust(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
+    """The trust between workloads across an update (manifest: ``Config.Trust``)."""
+
+    overlap_hours: UInt64 = 0  # a former marble root stays trusted for this time
+
+
 class Marble(msgspec.Struct, frozen=True):
     """A workload type. ``max_activations`` 0 means no limit. ``tls`` has names of tags."""
 
@@ -45,6 +81,7 @@ class Marble(msgspec.Struct, frozen=True):
     parameters: Parameters = Parameters()
     tls: tuple[str, ...] = ()
     disable_secret_binding: bool = False
+    renewal: Renewal | None = None  # None: certificates are never renewed
 
 
 class Incoming(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
@@ -79,6 +116,7 @@ class Action(StrEnum):
     READ_SECRET = "ReadSecret"  # noqa: S105  a permission
     WRITE_SECRET = "WriteSecret"  # noqa: S105  a permission
     UPDATE_MANIFEST = "UpdateManifest"
+    REVOKE_WORKLOAD = "RevokeWorkload"
 
 
 class ResourceType(StrEnum):
@@ -87,6 +125,7 @@ class ResourceType(StrEnum):
     PACKAGES = "Packages"
     SECRETS = "Secrets"
     MANIFEST = "Manifest"
+    MARBLES = "Marbles"
 
 
 class Role(msgspec.Struct, frozen=True):
@@ -184,6 +223,7 @@ class Config(msgspec.Struct, frozen=True):
     rotate_root_secret: bool = False
     replicas: Replicas | None = None  # None: no coordinator may receive the data key
     transparency: Transparency | None = None  # None: the transparency log has no witnesses
+    trust: Trust | None = None  # None: an update replaces the marble root at once
 
     @property
     def rollback_note(self) -> str:
@@ -211,6 +251,18 @@ class Manifest(msgspec.Struct, frozen=True):
     recovery_keys: dict[str, RecoveryKey]
     tls: dict[str, TlsTag]
     config: Config
+
+    @property
+    def is_living(self) -> bool:
+        """True if workloads renew certificates or can be revoked.
+
+        The journal of such a state has events that earlier versions of Keyhouse cannot read.
+        """
+        return (
+            self.config.trust is not None
+            or any(marble.renewal is not None for marble in self.marbles.values())
+            or any(role.resource_type is ResourceType.MARBLES for role in self.roles.values())
+        )
 
     @property
     def has_values(self) -> bool:

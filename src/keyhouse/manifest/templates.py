@@ -99,6 +99,22 @@ class Template(msgspec.Struct, frozen=True):
         """The calls, in order. Rendering needs their values."""
         return tuple(part for part in self.parts if isinstance(part, Call))
 
+    def pieces(self, values: Values, bundle: bytes) -> tuple[bytes | Call, ...]:
+        """Return the content in order, with calls in place of values that only the workload has.
+
+        These values are the parts of the marble certificate: a running workload makes its keys
+        itself. ``bundle`` replaces the marble root in PEM: all roots that workloads trust. Raises
+        as ``render``.
+        """
+        return tuple(
+            part
+            if isinstance(part, bytes) or _is_own(part)
+            else bundle
+            if part == _ROOT_IN_PEM
+            else _evaluate(part, values)
+            for part in self.parts
+        )
+
     def render(self, values: Values) -> bytes:
         """Return the content with ``values`` filled in. The content is as secret as the values.
 
@@ -294,6 +310,13 @@ def member_bytes(value: SecretValue, member: str) -> bytes:
     if member == "Cert":
         return value.cert
     return (value.private if member == "Private" else value.public).reveal()
+
+
+def _is_own(call: Call) -> bool:
+    return call.source is Source.MARBLERUN and call.name == "MarbleCert"
+
+
+_ROOT_IN_PEM: Final = Call("pem", Source.MARBLERUN, "RootCA", "Cert")
 
 
 def _apply(call: Call, content: bytes) -> bytes:

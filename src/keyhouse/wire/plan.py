@@ -56,6 +56,8 @@ class Effect(StrEnum):
     ROOT_SECRET_ROTATED = "root-secret-rotated"  # noqa: S105 - a word of a plan
     INTERMEDIATE_RENEWED = "intermediate-renewed"
     MARBLE_ROOT_RENEWED = "marble-root-renewed"
+    FORMER_ROOT_TRUSTED = "former-root-trusted"
+    FORMER_ROOTS_ENDED = "former-roots-ended"
     CERTIFICATE_RENEWED = "certificate-renewed"
     CERTIFICATE_STAYS = "certificate-stays"
     RESTART = "restart"

@@ -50,6 +50,8 @@ EXPECTED = {
     Operation.SIGN_QUOTE: "403 403 yes",
     Operation.COUNT: "403 403 yes",
     Operation.ACTIVATE: "409 409 yes",
+    Operation.RENEW: "409 409 yes",
+    Operation.REVOKE: "401 401 yes",
     Operation.READ_ACTIVATIONS: "401 401 yes",
     Operation.READ_REFUSED: "401 401 yes",
     Operation.READ_COUNTERS: "401 401 yes",

@@ -12,6 +12,7 @@ import (
 // A manifest, as far as it says who may do what.
 type manifest struct {
 	Packages map[string]struct{ SecurityVersion *uint64 }
+	Marbles  map[string]struct{}
 	Secrets  map[string]map[string]any
 	Users    map[string]struct {
 		Certificate string
@@ -81,6 +82,7 @@ var actionsOn = map[string][]string{
 	"Packages": {"updatesecurityversion"},
 	"Secrets":  {"readsecret", "writesecret"},
 	"Manifest": {"updatemanifest"},
+	"Marbles":  {"revokeworkload"},
 }
 
 func (m *manifest) requireRoles() {
@@ -93,7 +95,9 @@ func (m *manifest) requireRoles() {
 		for _, each := range role.ResourceNames {
 			_, isPackage := m.Packages[each]
 			secret, isSecret := m.Secrets[each]
-			known := role.ResourceType == "Packages" && isPackage || role.ResourceType == "Secrets" && isSecret
+			_, isMarble := m.Marbles[each]
+			known := role.ResourceType == "Packages" && isPackage ||
+				role.ResourceType == "Secrets" && isSecret || role.ResourceType == "Marbles" && isMarble
 			require(known, "history", "a role about something that does not exist")
 			if isSecret && role.ResourceType == "Secrets" {
 				requireSecretRole(secret, role.Actions)

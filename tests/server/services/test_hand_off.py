@@ -29,7 +29,7 @@ from keyhouse.attestation import TcbStatus, quote_binding, report_data
 from keyhouse.authority.instance_keys import InstanceKeys
 from keyhouse.base.errors import UnavailableError
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.events import CollateralSeen
+from keyhouse.coordinator.core.events import LEVEL, CollateralSeen
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.shared import Held
 from keyhouse.coordinator.hand_off.exchange import make_give
@@ -187,7 +187,7 @@ ASKS: dict[str, tuple[Change, str]] = {
     "the nonce is another": (_on_ask(_with(nonce=b"o" * 32)), "binding"),
     "the version is another": (_on_ask(_with(version="9.9.9")), "binding"),
     "a place is put in": (_on_ask(_with(known=Position(1, 1, b"c" * 32))), "binding"),
-    "a higher level": (_on_ask(_with(level=3)), "binding"),
+    "a higher level": (_on_ask(_with(level=LEVEL + 1)), "binding"),
     "a level that is too low": (_on_ask(_with(level=0)), "level"),
     "another store": (_on_ask(_with(store_id=b"o" * 16)), "other-store"),
     "other settings": (_on_ask(_with(settings=b"o" * 32)), "other-settings"),

@@ -74,6 +74,14 @@ MEANINGS: Final[Mapping[Effect, str]] = {
         "a new marble root, under which workloads verify each other: running workloads keep the "
         "old root, so restart them"
     ),
+    Effect.FORMER_ROOT_TRUSTED: (
+        "workloads trust the present marble root for `Config.Trust.OverlapHours` more; `after` has "
+        "the hours"
+    ),
+    Effect.FORMER_ROOTS_ENDED: (
+        "workloads trust no former marble root, because the update takes trust away, or its "
+        "manifest has no overlap"
+    ),
     Effect.CERTIFICATE_RENEWED: "a shared generated certificate, with a new key",
     Effect.CERTIFICATE_STAYS: (
         "a shared generated certificate stays, because the coordinator cannot issue it again "

@@ -186,6 +186,32 @@ def read_marble_certificate(der: bytes, marble_root: bytes) -> MarbleIdentity | 
     return _read(der, marble_root) if len(der) <= _LARGEST else None
 
 
+class ClaimedLineage(msgspec.Struct, frozen=True):
+    """A lineage that a certificate claims, and the key of the certificate."""
+
+    key: bytes  # SHA-256 of the public key (SubjectPublicKeyInfo, DER)
+    id: bytes
+
+
+def read_claimed_lineage(der: bytes) -> ClaimedLineage | None:
+    """Return the lineage that the certificate ``der`` claims, or None.
+
+    Nothing but the handshake proves the key, and nothing proves the claim. The caller compares the
+    key with the key of the lineage in the journal.
+    """
+    if len(der) > _LARGEST:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            certificate = x509.load_der_x509_certificate(der)
+            lineage = _lineage(certificate.extensions)
+            key = key_hash(certificate.public_key())
+    except LIBRARY_REFUSALS:
+        return None
+    return None if lineage is None else ClaimedLineage(key, lineage.id)
+
+
 _ALL_BITS: Final = b"\0"
 
 

@@ -37,7 +37,7 @@ LINE_ITEMS = 100
 """Entries of the line of the root in one piece. An entry has at most 8 KiB; most have 600 bytes."""
 
 COUNTS = 500
-"""Counters, or marble types with a count, in one piece."""
+"""Counters, lineages, or marble types with a count, in one piece."""
 
 
 class Filed(msgspec.Struct, frozen=True):
@@ -57,6 +57,7 @@ def base_events(state: Running, log: LogView, filed: Filed | None = None) -> Ite
         yield events.BaseMembers(members=state.members)
     for items in _chunks(state.line, LINE_ITEMS):
         yield events.BaseLine(items=items)
+    yield from _workloads(state)
     for leaves in _chunks(filed.leaves if filed else (), LEAVES):
         yield events.Published(leaves)
     for secrets in _pieces(state.secrets):
@@ -99,6 +100,14 @@ def _base_begun(state: Running, filed: Filed | None) -> events.BaseBegun:
         collateral_marks=dict(state.collateral_marks.items()),
         public_log=public_log,
     )
+
+
+def _workloads(state: Running) -> Iterator[events.Event]:
+    named = (events.NamedLineage(name, state.lineages[name]) for name in sorted(state.lineages))
+    for lineages in _chunks(named, COUNTS):
+        yield events.BaseLineages(lineages)
+    if state.revoked_platforms or state.former_roots:
+        yield events.BaseRevocations(state.revoked_platforms, state.former_roots)
 
 
 def _counters(counters: Counters) -> Iterator[events.Counter]:

@@ -15,7 +15,7 @@ from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.approvals import Approved
-from keyhouse.coordinator.core.events import Activated, LogBegun, Uploaded
+from keyhouse.coordinator.core.events import Activated, LogBegun, Renewed, Scope, Uploaded
 from keyhouse.coordinator.core.state import LineItem, MarbleInstance, Running
 
 
@@ -163,6 +163,7 @@ class Application(msgspec.Struct, frozen=True):
     recovery: RecoveryMaterial
     notes: tuple[str, ...]
     warnings: tuple[Problem, ...]
+    overlap: int  # hours for which workloads trust the former marble root; 0: not at all
     dek: Secret | None  # new if the recovery keys change; never part of an event
 
 
@@ -213,6 +214,25 @@ class Activate(msgspec.Struct, frozen=True):
     activated: Activated
 
 
+class Renew(msgspec.Struct, frozen=True):
+    """Replace the key of a lineage."""
+
+    manifest: bytes  # used to check the renewal
+    intermediate: bytes  # CA of the new certificate
+    renewed: Renewed
+
+
+class RevokeWorkloads(msgspec.Struct, frozen=True):
+    """Revoke a workload, a marble type or a platform, as a user requests."""
+
+    identity: bytes  # DER of the caller's leaf; the decision identifies the user
+    scope: Scope
+    marble_type: str = ""
+    uuid: str = ""  # 36 characters, lower case
+    platform: bytes = b""
+    reason: str = ""
+
+
 class RecordActivations(msgspec.Struct, frozen=True):
     """Append activations without a limit to the audit trail. They have already happened."""
 
@@ -237,6 +257,8 @@ Command = (
     | CancelUpdate
     | SeeCollateral
     | Activate
+    | Renew
+    | RevokeWorkloads
     | RecordActivations
     | SetCounter
     | MakeAnchor

@@ -12,7 +12,7 @@ from immutables import Map
 
 from keyhouse.attestation import Mark, newer_marks
 from keyhouse.attestation.collateral.marks import OF_PLATFORM
-from keyhouse.base.errors import ConflictError, ForbiddenError, UnauthenticatedError
+from keyhouse.base.errors import ConflictError, ForbiddenError, NotFoundError, UnauthenticatedError
 from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core import commands, events
 from keyhouse.coordinator.core.approvals import require_newest
@@ -22,6 +22,14 @@ from keyhouse.coordinator.core.decide_update import (
     cancel_update,
     initiate_update,
     require_nothing_pending,
+)
+from keyhouse.coordinator.core.lineages import (
+    MOST_PLATFORMS as MOST_REVOKED,
+    is_revoked,
+    lineage_of,
+    require_platform,
+    require_renewable,
+    require_room,
 )
 from keyhouse.coordinator.core.phases import Operation, phase_of, require
 from keyhouse.coordinator.core.policy import policy_of
@@ -61,6 +69,10 @@ def decide(  # noqa: C901, PLR0911, PLR0912 a case each
             return cancel_update(_running(Operation.CANCEL, state), command, context)
         case commands.Activate():
             return activate(_running(Operation.ACTIVATE, state), command)
+        case commands.Renew():
+            return renew(_running(Operation.RENEW, state), command)
+        case commands.RevokeWorkloads():
+            return revoke_workloads(_running(Operation.REVOKE, state), command, context)
         case commands.RecordActivations():
             _running(Operation.ACTIVATE, state)
             return record_activations(command)
@@ -197,12 +209,65 @@ def activate(state: Running, command: commands.Activate) -> tuple[events.Event, 
     if (command.manifest, command.intermediate) != (state.manifest, state.keys.intermediate_cert):
         raise commands.StaleError
     require_below_limit(state, command.activated.marble_type)
+    require_platform(state, command.activated.platform)
+    if command.activated.lineage is not None:
+        require_room(state)
     return (events.MarblesActivated(activations=(command.activated,)),)
 
 
 def record_activations(command: commands.RecordActivations) -> tuple[events.Event, ...]:
     """Return the event of activations without a limit. They have already happened."""
     return (events.MarblesActivated(activations=command.activations),)
+
+
+def renew(state: Running, command: commands.Renew) -> tuple[events.Event, ...]:
+    """Return the event of a renewal. The evidence was verified under the state of ``command``."""
+    if (command.manifest, command.intermediate) != (state.manifest, state.keys.intermediate_cert):
+        raise commands.StaleError
+    renewed = command.renewed
+    lineage = lineage_of(state, renewed.lineage, renewed.time)
+    require_renewable(lineage, renewed.presented, renewed.key)
+    require_platform(state, renewed.platform)
+    return (events.MarblesRenewed((renewed,)),)
+
+
+def revoke_workloads(
+    state: Running, command: commands.RevokeWorkloads, context: Context
+) -> tuple[events.WorkloadsRevoked, ...]:
+    """Return the event of a revocation; no event if the platform is already revoked.
+
+    A platform may run workloads of every type, so a user needs the permission for every type.
+    """
+    policy = policy_of(state.manifest)
+    user = policy.identify(command.identity)
+    one_type = command.scope is not events.Scope.PLATFORM
+    types = (command.marble_type,) if one_type else policy.manifest.marbles
+    policy.require(user, Action.REVOKE_WORKLOAD, types)
+    if one_type and not any(is_revoked(lineage, command) for lineage in state.lineages.values()):
+        named = f"{quoted(command.marble_type)} {command.uuid}".rstrip()
+        raise NotFoundError(
+            f"no workload of {named} has a certificate that can be renewed",
+            hint="only types with Renewal in the manifest have such certificates; keyhouse workload"
+            " status shows them",
+        )
+    if command.platform:
+        if any(each.platform == command.platform for each in state.revoked_platforms):
+            return ()
+        if len(state.revoked_platforms) >= MOST_REVOKED:
+            raise ConflictError(
+                f"the maximum of {MOST_REVOKED} platforms is revoked",
+                hint="list the allowed platforms in the manifest's packages instead",
+            )
+    revoked = events.WorkloadsRevoked(
+        time=context.now,
+        user=user,
+        scope=command.scope,
+        marble_type=command.marble_type,
+        uuid=command.uuid,
+        platform=command.platform,
+        reason=command.reason,
+    )
+    return (revoked,)
 
 
 def require_below_limit(state: Running, marble_type: str) -> None:

@@ -10,8 +10,9 @@ from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core import commands, events
 from keyhouse.coordinator.core.approvals import require_newest
 from keyhouse.coordinator.core.context import Context
+from keyhouse.coordinator.core.lineages import former_roots
 from keyhouse.coordinator.core.policy import policy_of
-from keyhouse.coordinator.core.state import Pending, Running
+from keyhouse.coordinator.core.state import FormerRoot, Pending, Running
 from keyhouse.manifest import Action, Serving, fingerprint
 
 
@@ -139,8 +140,15 @@ def _applied(
         recovery=application.recovery,
         notes=application.notes,
         former_witnesses=_former_witnesses(state.manifest, application.manifest),
+        former_roots=_former_roots(state, application, context),
     )
     return (event,)
+
+
+def _former_roots(
+    state: Running, application: commands.Application, context: Context
+) -> tuple[FormerRoot, ...]:
+    return former_roots(state, application.overlap, context.now) if application.overlap else ()
 
 
 def _former_witnesses(old: bytes, new: bytes) -> str:

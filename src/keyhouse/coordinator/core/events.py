@@ -8,6 +8,7 @@ The base of an epoch is a run of ``Base...`` events. Each of them holds a piece 
 bounded size.
 """
 
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -16,15 +17,28 @@ from keyhouse.attestation import Mark
 from keyhouse.attestation.quote.measured import Measured
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.state import LineItem, Member, Pending, PublicLog
+from keyhouse.coordinator.core.state import (
+    FormerRoot,
+    Lineage,
+    LineItem,
+    Member,
+    Pending,
+    PublicLog,
+    RevokedPlatform,
+)
 from keyhouse.wire.secret_types import SecretType
 
-LEVEL: Final = 2
+LEVEL: Final = 3
 """The set of event kinds that this version reads and writes. A new kind raises the level.
 
 A coordinator compares the level with the levels of its replicas, because an older replica cannot
-read the new kind. Level 2 added ``LineExtended`` and ``BaseLine``.
+read the new kind. Level 2 added ``LineExtended`` and ``BaseLine``. Level 3 added the events of
+living workloads: ``MarblesRenewed``, ``WorkloadsRevoked``, ``BaseLineages`` and
+``BaseRevocations``. A journal has level 3 only under a manifest that needs these events.
 """
+
+LINE_LEVEL: Final = 2
+LIVING_LEVEL: Final = 3
 
 Time = int
 """Microseconds since 1970-01-01T00:00:00Z."""
@@ -84,7 +98,10 @@ class CollateralSeen(msgspec.Struct, frozen=True, tag="collateral-seen"):
 
 
 class PackagesUpdated(msgspec.Struct, frozen=True, tag="packages-updated"):
-    """A user raised security versions. All certificates of the old intermediate CA are replaced."""
+    """A user raised security versions. All certificates of the old intermediate CA are replaced.
+
+    The update ends the trust in all former marble roots at once.
+    """
 
     time: Time
     user: str
@@ -135,6 +152,15 @@ class ManifestUpdated(msgspec.Struct, frozen=True, tag="manifest-updated"):
     recovery: RecoveryMaterial
     notes: tuple[str, ...]  # remarks for users, as text
     former_witnesses: str = ""  # policy of the replaced witnesses, who must cosign the replacement
+    former_roots: tuple[FormerRoot, ...] = ()  # marble roots that workloads still trust
+
+
+class LineageBegun(msgspec.Struct, frozen=True):
+    """The lineage that an activation began."""
+
+    id: bytes  # 16 random bytes
+    key: bytes  # SHA-256 of the public key in its certificate
+    end: int  # end of its certificate: microseconds since 1970, UTC
 
 
 class Activated(Measured, frozen=True, omit_defaults=True):
@@ -146,12 +172,53 @@ class Activated(Measured, frozen=True, omit_defaults=True):
     names: tuple[str, ...]  # DNS names and IP addresses in its certificate
     counted: bool  # did its type have a limit?
     quoted: bool  # False: no quote, in simulation only
+    # None: the type has no renewals. A single field, because an event with more than 15 fields has
+    # another encoding.
+    lineage: LineageBegun | None = None
 
 
 class MarblesActivated(msgspec.Struct, frozen=True, tag="marbles-activated"):
     """Workloads were activated, in this order."""
 
     activations: tuple[Activated, ...]
+
+
+class Renewed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A workload received a certificate for a new key."""
+
+    time: Time
+    lineage: bytes
+    presented: bytes  # SHA-256 of the public key in its handshake
+    key: bytes  # SHA-256 of its new public key
+    end: int  # end of the new certificate: microseconds since 1970, UTC
+    platform: bytes = b""
+    tcb_status: str = ""
+
+
+class MarblesRenewed(msgspec.Struct, frozen=True, tag="marbles-renewed"):
+    """Workloads renewed their certificates, in this order."""
+
+    renewals: tuple[Renewed, ...]
+
+
+class Scope(StrEnum):
+    """The object of a revocation."""
+
+    WORKLOAD = "workload"  # a marble type and a UUID: its certificates so far
+    TYPE = "type"  # the certificates so far of a marble type, until a renewal with evidence
+    PLATFORM = "platform"  # a machine, now and later
+
+
+class WorkloadsRevoked(msgspec.Struct, frozen=True, tag="workloads-revoked"):
+    """A user revoked workloads. Their lineages until this event are affected."""
+
+    time: Time
+    user: str
+    scope: Scope
+    marble_type: str  # empty: a platform
+    uuid: str  # only of a workload
+    platform: bytes  # only of a platform
+    reason: str
 
 
 class CounterSet(msgspec.Struct, frozen=True, tag="counter-set"):
@@ -222,6 +289,26 @@ class BaseLine(msgspec.Struct, frozen=True, tag="base-line"):
     items: tuple[LineItem, ...]
 
 
+class NamedLineage(msgspec.Struct, frozen=True):
+    """A lineage with its id."""
+
+    id: bytes
+    lineage: Lineage
+
+
+class BaseLineages(msgspec.Struct, frozen=True, tag="base-lineages"):
+    """A piece of a base: some of the lineages."""
+
+    lineages: tuple[NamedLineage, ...]
+
+
+class BaseRevocations(msgspec.Struct, frozen=True, tag="base-revocations"):
+    """A piece of a base: the revoked platforms, and the former marble roots."""
+
+    platforms: tuple[RevokedPlatform, ...]
+    former_roots: tuple[FormerRoot, ...]
+
+
 class BaseSecrets(msgspec.Struct, frozen=True, tag="base-secrets"):
     """A piece of a base: some of the secrets, or of their previous values."""
 
@@ -276,6 +363,8 @@ class BaseEnded(msgspec.Struct, frozen=True, tag="base-ended"):
 
 BasePiece = (
     BaseMembers
+    | BaseLineages
+    | BaseRevocations
     | BaseLine
     | BaseSecrets
     | BaseActivations
@@ -297,6 +386,8 @@ Event = (
     | UpdateCancelled
     | ManifestUpdated
     | MarblesActivated
+    | MarblesRenewed
+    | WorkloadsRevoked
     | CounterSet
     | LogBegun
     | Published

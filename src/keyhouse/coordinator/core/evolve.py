@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from keyhouse.authority import StoredSecret
 from keyhouse.base.errors import BrokenError
 from keyhouse.coordinator.core import events
+from keyhouse.coordinator.core.lineages import cleaned, with_activated, with_renewed, with_revoked
 from keyhouse.coordinator.core.state import Counters, Pending, PublicLog, Running, State
 
 _RESTORE: Final = "restore a backup"
@@ -54,6 +55,11 @@ def evolve(state: State | None, event: events.Event) -> State:  # noqa: C901, PL
             return _manifest_updated(_deciding(running), event)
         case events.MarblesActivated():
             return _marbles_activated(running, event)
+        case events.MarblesRenewed():
+            return _marbles_renewed(running, event)
+        case events.WorkloadsRevoked():
+            time = _later(running, event.time)
+            return with_revoked(replace(running, time=time), event)
         case events.CounterSet():
             counters = _with_counters(running.counters, (event,))
             return replace(running, time=_later(running, event.time), counters=counters)
@@ -75,6 +81,13 @@ def _with_piece(running: Running, event: events.BasePiece) -> Running:  # noqa: 
     match event:
         case events.BaseMembers():
             return replace(running, members=event.members)
+        case events.BaseLineages():
+            named = {each.id: each.lineage for each in event.lineages}
+            return replace(running, lineages=running.lineages.update(named))
+        case events.BaseRevocations():
+            return replace(
+                running, revoked_platforms=event.platforms, former_roots=event.former_roots
+            )
         case events.BaseLine():
             return replace(running, line=(*running.line, *event.items))
         case events.BaseSecrets():
@@ -162,6 +175,7 @@ def _packages_updated(running: Running, event: events.PackagesUpdated) -> Runnin
         keys=event.keys,
         security_versions=running.security_versions.update(event.versions),
         secrets=running.secrets.update(event.secrets),
+        former_roots=(),
     )
 
 
@@ -201,17 +215,28 @@ def _manifest_updated(running: Running, event: events.ManifestUpdated) -> Runnin
         previous_sizes=Map(event.previous_sizes),
         recovery=event.recovery,
         pending=None,
+        lineages=cleaned(running.lineages, event.time),
+        former_roots=event.former_roots,
     )
 
 
 def _marbles_activated(running: Running, event: events.MarblesActivated) -> Running:
     times = (activated.time for activated in event.activations)
     time = max(times, default=running.time)
-    counts = running.activations.mutate()
+    counts, lineages = running.activations.mutate(), running.lineages
     for activated in event.activations:
         if activated.counted:
             counts[activated.marble_type] = counts.get(activated.marble_type, 0) + 1
-    return replace(running, time=_later(running, time), activations=counts.finish())
+        lineages = with_activated(lineages, activated)
+    time = _later(running, time)
+    return replace(running, time=time, activations=counts.finish(), lineages=lineages)
+
+
+def _marbles_renewed(running: Running, event: events.MarblesRenewed) -> Running:
+    time, lineages = running.time, running.lineages
+    for renewed in event.renewals:
+        time, lineages = max(time, renewed.time), with_renewed(lineages, renewed)
+    return replace(running, time=time, lineages=lineages)
 
 
 def _with_counters(

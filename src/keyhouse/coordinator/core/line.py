@@ -11,6 +11,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from keyhouse.base.errors import BrokenError, ConflictError
+from keyhouse.coordinator.core.events import LINE_LEVEL, LIVING_LEVEL
+from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import LineItem, Running
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency import line as lines
@@ -48,7 +50,10 @@ def line_of(state: Running) -> RootLine | None:
 
 def level_of(state: Running) -> int:
     """Return the level of the journal of ``state`` (``events.LEVEL``)."""
-    return 2 if state.line else 1
+    living = state.lineages or state.former_roots or state.revoked_platforms
+    if living or policy_of(state.manifest).manifest.is_living:
+        return LIVING_LEVEL
+    return LINE_LEVEL if state.line else 1
 
 
 def created(state: Running, code: Code, time: int) -> Items:

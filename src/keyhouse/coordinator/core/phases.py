@@ -57,6 +57,8 @@ class Operation(StrEnum):
     SIGN_QUOTE = "signing a quote"
     COUNT = "counting"
     ACTIVATE = "activating a marble"
+    RENEW = "renewing a certificate"
+    REVOKE = "revoking workloads"
     READ_ACTIVATIONS = "reading the audit trail of activations"
     READ_REFUSED = "reading refused activations"
     READ_COUNTERS = "reading counters"
@@ -95,6 +97,8 @@ TABLE: Mapping[Operation, tuple[Outcome, Outcome, Outcome]] = {
     Operation.SIGN_QUOTE: (_NO_GATE, _NO_GATE, _YES),
     Operation.COUNT: (_NO_GATE, _NO_GATE, _YES),
     Operation.ACTIVATE: (_NOT_NOW, _NOT_NOW, _YES),
+    Operation.RENEW: (_NOT_NOW, _NOT_NOW, _YES),
+    Operation.REVOKE: (_NO_USERS, _NO_USERS, _YES),
     Operation.READ_ACTIVATIONS: (_NO_USERS, _NO_USERS, _YES),
     Operation.READ_REFUSED: (_NO_USERS, _NO_USERS, _YES),
     Operation.READ_COUNTERS: (_NO_USERS, _NO_USERS, _YES),

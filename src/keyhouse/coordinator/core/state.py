@@ -6,6 +6,7 @@ plain bytes and values. Parsed keys, permissions and encoded answers are caches 
 """
 
 from collections.abc import Iterable
+from enum import StrEnum
 
 import msgspec
 from immutables import Map
@@ -120,6 +121,40 @@ class LineItem(msgspec.Struct, frozen=True, omit_defaults=True):
     collateral: str = ""  # SHA-256, hex; empty: not available at the time
 
 
+class Lineage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The certificates of a workload from one activation on. All fields are public."""
+
+    marble_type: str
+    uuid: str  # 36 characters, lower case
+    platform: bytes  # PPID or CHIP_ID of the newest evidence; empty: none
+    key: bytes  # SHA-256 of the newest public key; only this key reads secrets
+    end: int  # end of its certificate: microseconds since 1970, UTC
+    before: bytes = b""  # SHA-256 of the key before; empty: the coordinator made the only key
+    standing: str = ""  # a ``Standing``; empty: current
+
+
+class Standing(StrEnum):
+    """The effect of a revocation on a lineage."""
+
+    RENEW = "renew"  # the workload has to prove itself again
+    REVOKED = "revoked"  # the lineage has ended
+
+
+class FormerRoot(msgspec.Struct, frozen=True):
+    """A marble root before an update. Workloads still trust its certificates for some time."""
+
+    certificate: bytes  # DER
+    until: int  # microseconds since 1970, UTC
+
+
+class RevokedPlatform(msgspec.Struct, frozen=True):
+    """A machine whose workloads may not join any more."""
+
+    platform: bytes  # PPID or CHIP_ID
+    time: int  # of the revocation: microseconds since 1970, UTC
+    user: str
+
+
 class Running(msgspec.Struct, frozen=True):
     """A manifest is in force (state 3)."""
 
@@ -144,6 +179,9 @@ class Running(msgspec.Struct, frozen=True):
         None  # None: a journal of an older version, before its first start
     )
     line: tuple[LineItem, ...] = ()  # the line of the root; empty: a journal of an older version
+    lineages: Map[bytes, Lineage] = Map()  # by id, 16 random bytes
+    former_roots: tuple[FormerRoot, ...] = ()  # oldest first
+    revoked_platforms: tuple[RevokedPlatform, ...] = ()  # oldest first
 
 
 def counter_of(state: Running, marble: MarbleInstance, name: str) -> int:

@@ -60,12 +60,25 @@ def _entries(event: events.Event) -> Iterator[bytes]:
         case events.ManifestUpdated():
             text = "; ".join(("Manifest updated", *event.notes))
             yield _line(event.time, text, {"manifestFingerprint": fingerprint(event.manifest)})
+        case events.WorkloadsRevoked():
+            yield _line(event.time, "Workloads revoked", _revocation(event))
         case events.PackagesUpdated():
             for package, version in sorted(event.versions.items()):
                 raised = {"user": event.user, "package": package, "new version": version}
                 yield _line(event.time, "SecurityVersion increased", raised)
         case _:
             return
+
+
+def _revocation(event: events.WorkloadsRevoked) -> dict[str, object]:
+    named = {
+        "marbleType": event.marble_type,
+        "uuid": event.uuid,
+        "platform": event.platform.hex(),
+        "reason": event.reason,
+    }
+    given = {name: value for name, value in named.items() if value}
+    return {"user": event.user, "scope": event.scope, **given}
 
 
 def _agreement(

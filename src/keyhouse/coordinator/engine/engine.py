@@ -17,11 +17,18 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
-from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError, UnsettledError
+from keyhouse.base.errors import (
+    BrokenError,
+    ConflictError,
+    RefusedError,
+    UnavailableError,
+    UnsettledError,
+)
 from keyhouse.base.log import log
 from keyhouse.coordinator.certificate_expiry import warn_of_expiry
 from keyhouse.coordinator.core.commands import BeginLine, Command, RecordActivations, StaleError
 from keyhouse.coordinator.core.context import Process
+from keyhouse.coordinator.core.events import LINE_LEVEL, LIVING_LEVEL
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.publishing import start_events
@@ -193,10 +200,27 @@ class Engine:
         state, origin = self.view.state, self._origin
         if origin is None or not isinstance(state, Running) or not origin.needs_adoption(state):
             return
-        if await self._following.all_read_lines(state):
+        if await self._following.all_read(state, LINE_LEVEL):
             items = await origin.adoption_entries(state, self.current.now())
             with suppress(StaleError):
                 await self.submit(BeginLine(state.manifest, items))
+
+    async def require_readers(self, manifest: bytes) -> None:
+        """Verify that every process of the store reads the journal under the valid ``manifest``.
+
+        Raises ``ConflictError`` or ``UnavailableError``.
+        """
+        state = self.view.state
+        living = policy_of(manifest).manifest.is_living
+        if not living or not isinstance(state, Running):
+            return
+        if not await self._following.all_read(state, LIVING_LEVEL):
+            raise ConflictError(
+                "a coordinator of an older version serves the same store and cannot read a manifest"
+                " with Renewal, Trust or a role on Marbles",
+                hint="replace all coordinators by this version first; an old one counts for an hour"
+                " after its end",
+            )
 
     async def close(self) -> None:
         """Close the journal, after ``run`` has ended."""

@@ -130,14 +130,15 @@ class Following:
         except UnavailableError as error:
             log.warning("other coordinators cannot be shown a quote", reason=str(error))
 
-    async def all_read_lines(self, state: Running) -> bool:
-        """Tell whether all other processes on the store can read the line of a root.
+    async def all_read(self, state: Running, level: int) -> bool:
+        """Tell whether all other processes on the store read events of ``level``.
 
         Raises ``UnavailableError``.
         """
         if self._shared is None:
             return True
-        return await self._shared.all_read_lines(state, store_id=self._writer.present.store_id)
+        store_id = self._writer.present.store_id
+        return await self._shared.all_read(state, level, store_id=store_id)
 
     async def switches(self, state: Running, dek: Secret | None) -> tuple[Note, ...]:
         """Return the notes with ``dek``, the key of the next epoch, for other replicas.

@@ -101,25 +101,8 @@ class ReadGate:
         await self.confirmed(_raised)
 
     def require(self, seen: Place) -> None:
-        """Require that the view continues ``seen``, a place that a client has seen.
-
-        For places of long ago the chain values are unknown; then only the numbers are compared.
-        Raises ``UnavailableError`` if the view has not reached the place, or ``ForkError``.
-        """
-        position = self._engine.view.position
-        if position is None or position.sequence < seen.sequence:
-            raise UnavailableError(
-                f"this coordinator cannot see the state {seen}, which its client has seen",
-                hint="try again later; if the error stays, its store has lost or hides changes",
-            )
-        known = self._known(seen.sequence)
-        same = known is None or place_of(known) == seen
-        if not same or position.epoch < seen.epoch:
-            raise ForkError(
-                f"the state of this coordinator does not continue {seen}, which its client has"
-                " seen",
-                hint="its store is an older copy, or two copies run: find out which",
-            )
+        """Require that the view continues ``seen``. Raises as ``require_seen``."""
+        require_seen(self._engine, seen)
 
     async def _confirm_all(self) -> None:
         """Read the end of the store while requests wait."""
@@ -163,15 +146,10 @@ class ReadGate:
         position = self._engine.view.position
         if position is None or position.sequence < head.sequence:
             return False
-        known = self._known(head.sequence)
+        known = _known(self._engine, head.sequence)
         contradicts = known is not None and known != head
         _conclude(waiting, _not_confirmed() if contradicts else None)
         return True
-
-    def _known(self, sequence: int) -> Position | None:
-        """Return the place after the record ``sequence``; None if it is ahead or too old."""
-        journal = self._engine.writer.journal
-        return None if journal is None else journal.trail.at(sequence)
 
     def _view_changed(self) -> None:
         # Not at once: the engine has to answer writers first.
@@ -189,6 +167,33 @@ class ReadGate:
     def _give_up(self, waiting: list[Answering]) -> None:
         self._ahead = [each for each in self._ahead if each.waiting is not waiting]
         _conclude(waiting, _not_confirmed())
+
+
+def require_seen(engine: Engine, seen: Place) -> None:
+    """Require that the view of ``engine`` continues ``seen``, a place that a client has seen.
+
+    For places of long ago the chain values are unknown; then only the numbers are compared. Raises
+    ``UnavailableError`` if the view has not reached the place, or ``ForkError``.
+    """
+    position = engine.view.position
+    if position is None or position.sequence < seen.sequence:
+        raise UnavailableError(
+            f"this coordinator cannot see the state {seen}, which its client has seen",
+            hint="try again later; if the error stays, its store has lost or hides changes",
+        )
+    known = _known(engine, seen.sequence)
+    same = known is None or place_of(known) == seen
+    if not same or position.epoch < seen.epoch:
+        raise ForkError(
+            f"the state of this coordinator does not continue {seen}, which its client has seen",
+            hint="its store is an older copy, or two copies run: find out which",
+        )
+
+
+def _known(engine: Engine, sequence: int) -> Position | None:
+    """Return the place after the record ``sequence``; None if it is ahead or too old."""
+    journal = engine.writer.journal
+    return None if journal is None else journal.trail.at(sequence)
 
 
 def _is_before(head: Position, known: Position) -> bool:

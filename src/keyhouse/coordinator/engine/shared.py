@@ -46,8 +46,8 @@ class Shared(Protocol):
         """
         ...
 
-    async def all_read_lines(self, state: Running, *, store_id: bytes) -> bool:
-        """Tell whether all members of ``state`` read the line of a root; older versions do not.
+    async def all_read(self, state: Running, level: int, *, store_id: bytes) -> bool:
+        """Tell whether all members of ``state`` read events of ``level``; older versions do not.
 
         Raises ``UnavailableError``.
         """

@@ -18,7 +18,6 @@ from keyhouse.attestation import QuoteRefusedError
 from keyhouse.authority import instance_keys
 from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.events import LEVEL
 from keyhouse.coordinator.core.line import level_of
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Member, Running
@@ -91,13 +90,13 @@ class SwitchNotes:
                 log.warning("a note was refused", kind="switch", of=instance.hex(), reason=reason)
         return None
 
-    async def all_read_lines(self, state: Running, *, store_id: bytes) -> bool:
-        """Tell whether all members of ``state`` read the line of a root; older versions do not.
+    async def all_read(self, state: Running, level: int, *, store_id: bytes) -> bool:
+        """Tell whether all members of ``state`` read events of ``level``; older versions do not.
 
         Raises ``UnavailableError``.
         """
         others = tuple(each for each in state.members if each.instance != self._own.instance)
-        return await self._members.reads_of_all(others, store_id) >= LEVEL
+        return await self._members.reads_of_all(others, store_id) >= level
 
 
 class Reader(msgspec.Struct, frozen=True):

@@ -57,6 +57,7 @@ def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
         recovery=recovery,
         notes=tuple(retained.notes_of_update(state, old, new)),
         warnings=checked.warnings,
+        overlap=retained.overlap_hours(state, new),
         dek=dek,
     )
 

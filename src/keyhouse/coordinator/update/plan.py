@@ -21,6 +21,7 @@ from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.update.changes.access import role_changes, user_changes
 from keyhouse.coordinator.update.changes.config import (
     config_changes,
+    former_roots,
     recovery_changes,
     renewals_of_ca,
 )
@@ -44,6 +45,7 @@ from keyhouse.coordinator.update.changes.secrets import (
     upload_may_be_lost,
 )
 from keyhouse.coordinator.update.compare import differing
+from keyhouse.coordinator.update.retained import overlap_hours
 from keyhouse.manifest import Action, Manifest, fingerprint
 from keyhouse.wire.plan import Plan, PlanChange
 
@@ -105,6 +107,7 @@ def plan_packages(state: Running, raw: bytes, versions: dict[str, int], now: dat
     raised = {each.name for each in changes}
     renewals = (
         *renewals_of_ca(epoch=False),
+        *former_roots(policy.manifest, policy.manifest, 0),
         *certificates_of_packages(renewed, ended),
         *restarts(policy, policy, kept, raised),
     )
@@ -140,6 +143,7 @@ def _renewals(
     state: Running, old: Policy, new: Policy, kept: tuple[str, ...]
 ) -> Iterator[PlanChange]:
     yield from renewals_of_ca(epoch=True)
+    yield from former_roots(old.manifest, new.manifest, overlap_hours(state, new.manifest))
     yield from certificate_renewals(old.manifest, new.manifest)
     in_force = packages_in_force(state, old.manifest)
     moved = {name for name, _, _ in differing(in_force, new.manifest.packages)}

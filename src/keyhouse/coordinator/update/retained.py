@@ -6,6 +6,8 @@ Source: manifest format, "What is kept, what is renewed".
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
 from keyhouse.authority import effective_threshold
 from keyhouse.coordinator.core.policy import policy_of, versions_in_force
 from keyhouse.coordinator.core.state import Running
@@ -50,6 +52,30 @@ def renews_data_key(old: Manifest, new: Manifest) -> bool:
     if recovery_terms(old) != recovery_terms(new):
         return True
     return dismisses_replicas(old.config.replicas, new.config.replicas)
+
+
+def overlap_hours(state: Running, new: Manifest) -> int:
+    """Return the hours for which workloads trust the present marble root after an update.
+
+    0 for an update that takes trust away: a package or a marble type that is removed or changed,
+    other recovery keys or replicas, or a new root secret. Workloads of a former package, and
+    coordinators with the former state, have certificates or keys of the present root.
+    """
+    trust, old = new.config.trust, policy_of(state.manifest).manifest
+    if trust is None or not old.is_living:
+        return 0
+    versions = versions_in_force(state)
+    changed = any(
+        new.packages.get(name) != replace(package, security_version=versions[name])
+        for name, package in old.packages.items()
+    )
+    moved = any(
+        name not in new.marbles or new.marbles[name].package != marble.package
+        for name, marble in old.marbles.items()
+    )
+    if changed or moved or new.config.rotate_root_secret or renews_data_key(old, new):
+        return 0
+    return trust.overlap_hours
 
 
 def notes_of_update(state: Running, old: Manifest, new: Manifest) -> Iterator[str]:

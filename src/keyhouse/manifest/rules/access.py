@@ -103,6 +103,9 @@ def check_roles(manifest: ManifestDocument, findings: Findings) -> None:
             if role.resource_names:
                 problem = "must be empty for the type Manifest"
                 findings.refuse((*place, "ResourceNames"), problem, "there is only one manifest")
+        elif role.resource_type == ResourceType.MARBLES:
+            _check_actions(place, role, (Action.REVOKE_WORKLOAD,), findings)
+            _check_names(place, role, manifest.marbles, "Marbles", findings)
         else:
             hint = nearest(role.resource_type, tuple(ResourceType))
             findings.refuse((*place, "ResourceType"), unknown(role.resource_type), hint)

@@ -8,6 +8,7 @@ import msgspec
 from keyhouse.manifest import document, model
 from keyhouse.manifest.rules.access import MOST_RECOVERY_KEYS
 from keyhouse.manifest.rules.config import ALLOWED_OPERATIONS, ALLOWED_SECONDS, ORIGIN, PLATFORM
+from keyhouse.manifest.rules.renewal import ALLOWED_MINUTES, ALLOWED_OVERLAP, SIGNALS
 from keyhouse.manifest.source import schema_rules as rules
 from keyhouse.manifest.source.schema_rules import Rule
 from keyhouse.wire.kinds.snp import PRODUCTS, SIGNING_KEYS, VMPLS, SnpIdentity, SnpTcb
@@ -197,6 +198,41 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "Parameters": Field("What the workload is started with."),
             "TLS": _texts("Tags of TLS."),
             "DisableSecretBinding": Field("Derive per-marble keys without this type's name."),
+            "Renewal": Field(
+                "How running workloads renew their certificates. Not given: they do not."
+            ),
+        },
+    ),
+    model.Renewal: Shape(
+        "The renewal of certificates while a workload runs.",
+        {
+            "ValidMinutes": Field(
+                f"Minutes for which a certificate is valid. 0: {model.VALID_MINUTES}.",
+                _ranged(ALLOWED_MINUTES),
+            ),
+            "OnChange": Field("How the program loads changed files. Not given: it does not."),
+            "OnEnd": Field(
+                "Whether a program without a valid certificate runs on: Keep (the default), Stop.",
+                {"enum": ["", *(each.value for each in model.OnEnd)]},
+            ),
+        },
+    ),
+    model.OnChange: Shape(
+        "The reload of a program: one of these.",
+        {
+            "Signal": Field("A signal to the program.", {"enum": ["", *SIGNALS]}),
+            "Command": _texts("A command with an absolute path, and its arguments."),
+            "Restart": Field("Start the program again."),
+        },
+        {"maxProperties": 1},
+    ),
+    model.Trust: Shape(
+        "The trust between workloads across an update.",
+        {
+            "OverlapHours": Field(
+                "Hours for which workloads trust the former marble root. 0: none.",
+                {"minimum": ALLOWED_OVERLAP[0], "maximum": ALLOWED_OVERLAP[1]},
+            ),
         },
     ),
     document.ParametersDocument: Shape(
@@ -410,7 +446,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "ResourceNames": _texts("The resources. Manifest: none."),
             "Actions": _texts(
                 "Packages: UpdateSecurityVersion. Secrets: ReadSecret, WriteSecret. Manifest: "
-                "UpdateManifest."
+                "UpdateManifest. Marbles: RevokeWorkload."
             ),
         },
         {
@@ -418,6 +454,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
                 rules.role_rule(model.ResourceType.PACKAGES, "UpdateSecurityVersion"),
                 rules.role_rule(model.ResourceType.SECRETS, "ReadSecret", "WriteSecret"),
                 rules.role_rule(model.ResourceType.MANIFEST, "UpdateManifest"),
+                rules.role_rule(model.ResourceType.MARBLES, "RevokeWorkload"),
             ]
         },
     ),
@@ -478,6 +515,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
                 "What outsiders can verify: who witnesses the transparency log, what waits for "
                 "them, and whether approvals are signed. Not given: nobody, nothing, no."
             ),
+            "Trust": Field("How long workloads trust a former marble root. Not given: not at all."),
         },
     ),
     model.Transparency: Shape(

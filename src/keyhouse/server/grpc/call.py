@@ -26,6 +26,7 @@ class Caller(NamedTuple):
 
     identity: bytes | None  # the client's certificate
     shown: bytes  # the server's certificate in the handshake
+    kept: dict[str, object]  # values of handlers by the path of a method, for this connection
 
 
 Method = Callable[[bytes, Caller], Awaitable[bytes]]

@@ -30,6 +30,7 @@ from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse.server.services.quotes import Quotes
 from keyhouse.server.services.recovery import RecoverySession
+from keyhouse.server.services.renewals import Renewals
 from keyhouse.server.services.updates import Updates
 from keyhouse.server.workload_api.listener import WorkloadListener
 
@@ -183,11 +184,17 @@ async def serving(
         listener = Listener(
             api.application, root_context(keys), limits, counts=counts, places=replicated
         )
+        renewals = Renewals(engine, checks, simulated=simulated, gate=gate)
         workload_api = WorkloadListener(
-            engine, activations.activate, simulated=simulated, limits=mesh_limits, gate=gate
+            engine,
+            activations.activate,
+            simulated=simulated,
+            limits=mesh_limits,
+            gate=gate,
+            renewals=renewals,
         )
         async with (
-            _workloads_served(workload_api, mesh, activations, inherited) as workloads,
+            _workloads_served(workload_api, mesh, (activations, renewals), inherited) as workloads,
             reminded(engine, api.dispatcher.forget_answers),
         ):
             api.identity.served_by(listener, workloads)
@@ -200,7 +207,7 @@ async def serving(
 async def _workloads_served(
     listener: WorkloadListener,
     address: tuple[str, int],
-    activations: Activations,
+    services: tuple[Activations, Renewals],
     inherited: socket.socket | None,
 ) -> AsyncIterator[WorkloadListener]:
     """Serve workloads on ``address`` until the context ends or the listener stops."""
@@ -212,7 +219,8 @@ async def _workloads_served(
         yield listener
     finally:
         await listener.stop(GRACE)
-        activations.close()
+        for service in services:
+            service.close()
 
 
 @asynccontextmanager

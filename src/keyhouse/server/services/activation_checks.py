@@ -85,14 +85,17 @@ def require_quote(quote: bytes, *, simulated: bool) -> bool:
 
 
 def require_admitted(
-    state: Running, recipe: Recipe, verdict: Verdict | None, identity: bytes
+    state: Running, recipe: Recipe, verdict: Verdict | None, binding: bytes
 ) -> None:
-    """Raise ``ForbiddenError`` with the failed rule unless the package admits the enclave."""
+    """Raise ``ForbiddenError`` with the failed rule unless the package admits the enclave.
+
+    ``binding``: the 32 bytes that the quote must bind.
+    """
     if verdict is None:
         return
     package = recipe.marble.package
     try:
-        admit(verdict, package_in_force(state, package), binding=quote_binding(identity))
+        admit(verdict, package_in_force(state, package), binding=binding)
     except IdentityRefusedError as refused:
         raise ForbiddenError(
             f"package {quoted(package)} does not admit the workload: {refused.message}",

@@ -2,10 +2,11 @@
 
 A quote is verified once, in a thread. The package is compared again under the state of the answer,
 so an update in between cannot be bypassed. With a limit of activations, the activation is durable
-before the answer. Without a limit, its record follows within a second. Source: workload API,
-"Checks in order".
+before the answer, and so is the begin of a lineage (``core.lineages``). Otherwise its record
+follows within a second. Source: workload API, "Checks in order".
 """
 
+import hashlib
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,13 +14,14 @@ from typing import Final
 from uuid import UUID
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
-from keyhouse.attestation import Verdict
+from keyhouse.attestation import Verdict, quote_binding
 from keyhouse.attestation.quote.measured import Measured
 from keyhouse.authority import (
     LIFETIME,
     SigningRequest,
+    StoredSecret,
     issue_marble_certificate,
     read_signing_request,
 )
@@ -42,7 +44,9 @@ from keyhouse.coordinator import (
     require_below_limit,
     until_current,
 )
+from keyhouse.coordinator.core.lineages import require_platform
 from keyhouse.coordinator.core.policy import Recipe
+from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.manifest import Anchored
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
 from keyhouse.server.services.activation_checks import (
@@ -62,6 +66,7 @@ from keyhouse.server.services.activation_outcomes import (
 )
 from keyhouse.server.services.events import Activation, Events
 from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse.server.services.renewal_checks import facts_of, new_lineage
 
 WAITING: Final = 4096
 """Largest number of activations that wait for a thread to create slow certificates.
@@ -177,32 +182,42 @@ class Activations:
             state = self._running()
             require_shown(state, workload.shown)
             recipe = require_recipe(state, workload.request.marble_type)
-            require_admitted(state, recipe, workload.verdict, workload.identity)
+            require_admitted(state, recipe, workload.verdict, quote_binding(workload.identity))
             require_below_limit(state, recipe.marble_type)
+            activated = self._activated(recipe, workload)
+            require_platform(state, activated.platform)
             self._engine.lease.require()
-            given = await self._made(state, recipe, workload)
+            leaf, given = await self._made(state, recipe, workload, activated)
             # The lease may have expired while this activation waited for its turn.
             self._engine.lease.charge()
-            activated = self._activated(recipe, workload)
+            if (begun := activated.lineage) is not None:
+                key = hashlib.sha256(leaf.public.reveal()).digest()
+                activated = replace(activated, lineage=replace(begun, key=key))
             await self._recorded(state, activated)
             return given, activated
 
         too_fast = "the state changes faster than a workload can be activated"
         return await until_current(change, too_fast=too_fast)
 
-    async def _made(self, state: Running, recipe: Recipe, workload: _Workload) -> Parameters:
-        now = self._engine.current.moment()
+    async def _made(
+        self, state: Running, recipe: Recipe, workload: _Workload, activated: Activated
+    ) -> tuple[StoredSecret, Parameters]:
+        now, lifetime, lineage = moment(activated.time), self._lifetime, None
+        if (begun := activated.lineage) is not None:
+            lineage = facts_of(begun.id, workload.verdict, activated.time)
+            lifetime = moment(begun.end) - now
 
-        def make() -> Parameters:
+        def make() -> tuple[StoredSecret, Parameters]:
             leaf = issue_marble_certificate(
                 state.keys,
                 workload.signing,
                 marble=workload.marble,
                 marble_type=recipe.marble_type,
                 now=now,
-                lifetime=self._lifetime,
+                lifetime=lifetime,
+                lineage=lineage,
             )
-            return parameters(state, recipe, Joining(workload.marble, leaf, now))
+            return leaf, parameters(state, recipe, Joining(workload.marble, leaf, now))
 
         if not recipe.is_costly:
             return make()
@@ -211,9 +226,10 @@ class Activations:
     async def _recorded(self, state: Running, activated: Activated) -> None:
         """Return after the activation counts, or is in the audit queue. Raises ``StaleError``."""
         manifest, intermediate = state.manifest, state.keys.intermediate_cert
-        if activated.counted:
+        if activated.counted or activated.lineage is not None:
             await self._engine.submit(Activate(manifest, intermediate, activated))
-            await self._engine.lease.anchor(Anchored.LIMITED_ACTIVATIONS)
+            if activated.counted:
+                await self._engine.lease.anchor(Anchored.LIMITED_ACTIVATIONS)
             return
         # Otherwise an update of another replica could come before this record.
         await self._confirmed()
@@ -230,13 +246,15 @@ class Activations:
     def _activated(self, recipe: Recipe, workload: _Workload) -> Activated:
         verdict = workload.verdict
         measured = Measured() if verdict is None else verdict.measured
+        now, renewal = self._engine.current.now(), recipe.marble.renewal
         return Activated(
-            time=self._engine.current.now(),
+            time=now,
             marble_type=recipe.marble_type,
             uuid=str(workload.marble),
             names=workload.signing.names,
             counted=recipe.marble.max_activations > 0,
             quoted=verdict is not None,
+            lineage=None if renewal is None else new_lineage(renewal, now),
             **asdict(measured),
         )
 

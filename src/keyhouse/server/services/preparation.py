@@ -33,6 +33,9 @@ class Preparation:
 
         async def change() -> tuple[Prepared, View]:
             command = await self.off_loop(prepare)
+            application = getattr(command, "application", None)  # of an update that takes effect
+            if application is not None:
+                await self._engine.require_readers(application.manifest)
             return command, await self._engine.submit(command)
 
         too_fast = "the state changes faster than this request can be prepared"

@@ -1,4 +1,4 @@
-"""The workload API: ``rpc.Marble`` over gRPC, and its listener.
+"""The workload API over gRPC, and its listener: ``rpc.Marble``, and the channel of workloads.
 
 Source: wire reference of the interface, "Workload API" and "Workload API listener".
 """
@@ -14,6 +14,8 @@ from keyhouse.server.grpc.service import GrpcCounts, GrpcService
 from keyhouse.server.net.acceptor import Acceptor
 from keyhouse.server.net.limits import WorkloadLimits
 from keyhouse.server.net.tls import TlsContext
+from keyhouse.server.services.renewals import Renewals
+from keyhouse.server.workload_api.channel import Channel
 
 if TYPE_CHECKING:
     from keyhouse.server.grpc.call import Caller, Method
@@ -36,7 +38,8 @@ class WorkloadListener(Acceptor):
 
     The server certificate is the marble root of the engine's present state. With several replicas,
     ``gate`` confirms that state, because workloads refuse parameters of another root. With
-    ``simulated``, the headers of every answer state the simulation.
+    ``simulated``, the headers of every answer state the simulation. ``renewals`` serves workloads
+    that run.
     """
 
     def __init__(
@@ -47,10 +50,12 @@ class WorkloadListener(Acceptor):
         simulated: bool,
         limits: WorkloadLimits | None = None,
         gate: ReadGate | None = None,
+        renewals: Renewals | None = None,
     ) -> None:
         limits = self.limits = limits or WorkloadLimits()
         headers = (("keyhouse-platform", "simulation"),) if simulated else ()
-        service = GrpcService({ACTIVATE: _method(activate)}, limits, headers)
+        channel = {} if renewals is None else Channel(engine, renewals).methods()
+        service = GrpcService({ACTIVATE: _method(activate), **channel}, limits, headers)
         self._service: Final = service
         super().__init__(
             service,

@@ -6,7 +6,7 @@ from keyhouse.base.printable import quoted
 from keyhouse.coordinator.update import retained
 from keyhouse.coordinator.update.compare import change, differing, fields_that_differ, shown
 from keyhouse.coordinator.update.replicas import replica_changes
-from keyhouse.manifest import FeatureGate, Manifest, SealMode, Transparency
+from keyhouse.manifest import FeatureGate, Manifest, SealMode, Transparency, Trust
 from keyhouse.wire.plan import Effect, PlanChange
 
 _CONFIG, _RECOVERY = "Config", "RecoveryKeys"
@@ -53,6 +53,9 @@ def config_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
         if field == "Transparency":
             yield from _transparency(was or Transparency(), becomes or Transparency())
             continue
+        if field == "Trust":
+            yield from _trust(was or Trust(), becomes or Trust())
+            continue
         text = f"{field} from {shown(was)} to {shown(becomes)}{_meaning(field, becomes, old)}"
         yield change(
             _CONFIG, Effect.CONFIG_CHANGED, "", text, field=field, before=was, after=becomes
@@ -85,6 +88,34 @@ def _transparency(before: Transparency, after: Transparency) -> Iterator[PlanCha
         yield change(
             _CONFIG, Effect.CONFIG_CHANGED, "", text, field=where, before=was, after=becomes
         )
+
+
+def _trust(before: Trust, after: Trust) -> Iterator[PlanChange]:
+    for field, was, becomes in fields_that_differ(before, after):
+        text = f"Trust.{field} from {shown(was)} to {shown(becomes)}: it counts for later updates"
+        where = f"Trust.{field}"
+        yield change(
+            _CONFIG, Effect.CONFIG_CHANGED, "", text, field=where, before=was, after=becomes
+        )
+
+
+def former_roots(old: Manifest, new: Manifest, hours: int) -> Iterator[PlanChange]:
+    """Yield the effect on former marble roots, if one of the manifests has an overlap.
+
+    ``hours``: the time for which workloads trust the present root after the update.
+    """
+    if hours:
+        text = (
+            f"workloads trust the present marble root for {hours} hours more; certificates of it"
+            " read no secrets"
+        )
+        yield change("Coordinator", Effect.FORMER_ROOT_TRUSTED, "", text, after=hours)
+    elif any(each.config.trust and each.config.trust.overlap_hours for each in (old, new)):
+        text = (
+            "workloads trust no former marble root: until all have renewed their certificates, some"
+            " refuse each other"
+        )
+        yield change("Coordinator", Effect.FORMER_ROOTS_ENDED, "", text)
 
 
 def _meaning(field: str, becomes: object, old: Manifest) -> str:

@@ -2,6 +2,8 @@
 
 from collections.abc import Container, Iterator, Mapping
 
+import msgspec
+
 from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core.policy import InForce, Policy
 from keyhouse.coordinator.update.compare import (
@@ -11,7 +13,7 @@ from keyhouse.coordinator.update.compare import (
     in_words,
     listed,
 )
-from keyhouse.manifest import Manifest, Marble, Parameters, Source
+from keyhouse.manifest import Manifest, Marble, Parameters, Renewal, Source
 from keyhouse.wire.plan import Effect, PlanChange
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
@@ -38,6 +40,9 @@ def _fields(name: str, before: Marble, after: Marble, new: Policy) -> Iterator[P
         if field == "Parameters":
             yield from _parameters(name, was, becomes)
             continue
+        if field == "Renewal":
+            yield from _renewal(name, was, becomes, after)
+            continue
         text = f"marble {quoted(name)}: {field} from {in_words(was)} to {in_words(becomes)}"
         if field == "MaxActivations":
             text += " (0: without limit)"
@@ -46,6 +51,39 @@ def _fields(name: str, before: Marble, after: Marble, new: Policy) -> Iterator[P
         )
         if field == "DisableSecretBinding":
             yield from _derived_keys_changed(name, new)
+
+
+def _renewal(
+    name: str, before: Renewal | None, after: Renewal | None, marble: Marble
+) -> Iterator[PlanChange]:
+    """Yield the changed rules for renewals. Without them, certificates are never renewed."""
+    was, becomes = (each and f"{each.valid_minutes} minutes" for each in (before, after))
+    if before is None:
+        text = (
+            f"marble {quoted(name)}: certificates are valid for {becomes}; running workloads"
+            " activate once more, and launchers that do not renew lose their certificate then"
+        )
+        if marble.max_activations:
+            text += f"; MaxActivations of {marble.max_activations} counts it"
+    elif after is None:
+        text = f"marble {quoted(name)}: certificates are not renewed any more"
+    elif was == becomes:
+        text = f"marble {quoted(name)}: OnChange or OnEnd of Renewal differs"
+    else:
+        text = f"marble {quoted(name)}: certificates are valid for {becomes} instead of {was}"
+    yield change(
+        _MARBLES,
+        Effect.MARBLE_CHANGED,
+        name,
+        text,
+        field="Renewal",
+        before=_rules(before),
+        after=_rules(after),
+    )
+
+
+def _rules(renewal: Renewal | None) -> str:
+    return "" if renewal is None else msgspec.json.encode(renewal).decode()
 
 
 def _parameters(name: str, before: Parameters, after: Parameters) -> Iterator[PlanChange]:
@@ -145,7 +183,7 @@ def restarts(
             "secrets": has_new_secrets or binding,
             "TLS": was.tls != becomes.tls or not tags.isdisjoint(becomes.tls),
         }
-        yield _restart(name, changed_parts)
+        yield _restart(name, changed_parts, renews=None not in (was.renewal, becomes.renewal))
 
 
 def _fresh(after: Manifest, kept: tuple[str, ...]) -> set[str]:
@@ -159,10 +197,15 @@ def _fresh(after: Manifest, kept: tuple[str, ...]) -> set[str]:
     }
 
 
-def _restart(name: str, changed_parts: Mapping[str, bool]) -> PlanChange:
+def _restart(name: str, changed_parts: Mapping[str, bool], *, renews: bool) -> PlanChange:
     names = ("certificates", *(what for what, differs in changed_parts.items() if differs))
     text = (
         f"marble {quoted(name)}: workloads that run keep what they were given;"
         f" they have to start again to get new {' and '.join(names)}"
     )
+    if renews:
+        text = (
+            f"marble {quoted(name)}: supervised workloads receive new {' and '.join(names)} while"
+            " they run; all others have to start again"
+        )
     return change(_MARBLES, Effect.RESTART, name, text, names=names)

@@ -1,0 +1,271 @@
+"""The lineages of workloads: which key continues an activation, and what a revocation ends.
+
+A certificate and its key can be copied, and a host can start an old copy of the coordinator, which
+activates any workload of its time. So a certificate alone proves too little. Each activation of a
+renewable type begins a lineage in the journal. A renewal replaces the key of the lineage. Only the
+newest key reads secrets, and only in the state that knows the lineage:
+
+- A certificate of an old copy has a lineage that this state does not know.
+- A thief's copy of a key ends with the next renewal of the workload. If the thief renews first, the
+  workload itself is superseded, and its owner notices.
+- A revocation marks the lineages of its time. The order in the journal decides, so no clock does.
+
+The key in the handshake proves the lineage, because the journal has its hash. So a renewal needs no
+signature of a former marble root, and works after any number of updates. The renewal needs fresh
+evidence under the rules in force.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from immutables import Map
+from msgspec.structs import replace
+
+from keyhouse.base.errors import (
+    ConflictError,
+    ForbiddenError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from keyhouse.base.printable import quoted
+from keyhouse.coordinator.core import events
+from keyhouse.coordinator.core.policy import policy_of
+from keyhouse.coordinator.core.state import FormerRoot, Lineage, RevokedPlatform, Running, Standing
+from keyhouse.manifest import Renewal
+
+GRACE: Final = 24 * 3600 * 1_000_000
+"""Microseconds after the end of a certificate, in which its lineage can still continue."""
+
+MOST: Final = 100_000
+"""Maximum of lineages. A lineage has about 200 bytes in memory."""
+
+MOST_FORMER: Final = 4
+"""Maximum of former marble roots that workloads trust at a time. Each is a part of many files."""
+
+MOST_PLATFORMS: Final = 1000
+"""Maximum of revoked platforms. The decision compares each activation with all of them."""
+
+_CLEANED: Final = 4096
+"""With each multiple of this number, lineages beyond their grace are dropped."""
+
+_Lineages = Map[bytes, Lineage]
+
+
+class NotEnabledError(ConflictError):
+    """The manifest does not let workloads of this type renew."""
+
+    code = "not-enabled"
+
+
+class RenewFirstError(ConflictError):
+    """The certificate reads nothing. A renewal gives the workload another certificate."""
+
+    code = "renew-first"
+
+
+class ActivateAgainError(UnauthenticatedError):
+    """The certificate continues no activation of this state."""
+
+    code = "activate-again"
+
+
+class RevokedError(ForbiddenError):
+    """A user has revoked the workload."""
+
+    code = "revoked"
+
+
+class SupersededError(ForbiddenError):
+    """Another key has continued the lineage."""
+
+    code = "superseded"
+
+
+def renewal_of(state: Running, marble_type: str) -> Renewal:
+    """Return the rules for renewals of ``marble_type``. Raises ``NotEnabledError``."""
+    marble = policy_of(state.manifest).manifest.marbles.get(marble_type)
+    if marble is None or marble.renewal is None:
+        raise NotEnabledError(
+            f"marble type {quoted(marble_type)} has no Renewal in the manifest",
+            hint="the certificate stays valid until its end; an update can add Renewal",
+        )
+    return marble.renewal
+
+
+def lineage_of(state: Running, name: bytes, now: int) -> Lineage:
+    """Return the lineage ``name``. ``now``: microseconds since 1970.
+
+    Raises ``ActivateAgainError`` or ``RevokedError``.
+    """
+    lineage = state.lineages.get(name)
+    if lineage is None or now > lineage.end + GRACE:
+        raise ActivateAgainError(
+            "the certificate continues no activation in this state",
+            hint="activate the workload again",
+        )
+    if lineage.standing == Standing.REVOKED:
+        raise RevokedError(
+            f"the workload {lineage.uuid} of type {quoted(lineage.marble_type)} is revoked",
+            hint="keyhouse workload revocations names the user and the reason; the workload can be"
+            " activated again",
+        )
+    return lineage
+
+
+def require_renewable(lineage: Lineage, presented: bytes, key: bytes) -> None:
+    """Verify that the key with the hash ``presented`` may be replaced by ``key``.
+
+    The newest key may. The key before may repeat its own renewal, because an answer can be lost.
+    Raises ``SupersededError``.
+    """
+    repeats = presented == lineage.before and key == lineage.key
+    if presented != lineage.key and not repeats:
+        raise SupersededError(
+            "another key has continued this activation",
+            hint="two copies of the workload run, or its key was stolen: find out which",
+        )
+
+
+def require_newest(lineage: Lineage, presented: bytes) -> None:
+    """Verify that the key with the hash ``presented`` may read secrets.
+
+    Raises ``SupersededError``, or ``RenewFirstError``: after a revocation of the type, and for a
+    key that the coordinator made. Such a key was in a variable of the program.
+    """
+    require_renewable(lineage, presented, b"")
+    if lineage.standing == Standing.RENEW or not lineage.before:
+        raise RenewFirstError(
+            "the certificate does not read secrets until the workload renews it",
+            hint="renew it with fresh evidence",
+        )
+
+
+def require_platform(state: Running, platform: bytes) -> None:
+    """Verify that no user has revoked ``platform``. Raises ``RevokedError``."""
+    if any(each.platform == platform for each in state.revoked_platforms):
+        raise RevokedError(
+            f"the platform {platform.hex()} is revoked", hint="run the workload on another machine"
+        )
+
+
+def require_room(state: Running) -> None:
+    """Raise ``UnavailableError`` if the state has the maximum of lineages."""
+    if len(state.lineages) >= MOST:
+        raise UnavailableError(
+            f"the state has the maximum of {MOST} running workloads that renew certificates",
+            hint="lineages end a day after the last certificate of their workload",
+        )
+
+
+def former_roots(state: Running, hours: int, now: int) -> tuple[FormerRoot, ...]:
+    """Return the former marble roots after an update that keeps the present root for ``hours``.
+
+    Raises ``ConflictError`` if too many roots would be trusted.
+    """
+    until = now + hours * 3600 * 1_000_000
+    kept = [replace(each, until=min(each.until, until)) for each in trusted_roots(state, now)]
+    roots = (*kept, FormerRoot(state.keys.marble_root_cert, until))
+    if len(roots) > MOST_FORMER:
+        raise ConflictError(
+            f"workloads would trust {len(roots)} former marble roots; at most {MOST_FORMER} are"
+            " possible",
+            hint="wait until the oldest has ended, or set Config.Trust.OverlapHours to 0",
+        )
+    return roots
+
+
+def trusted_roots(state: Running, now: int) -> tuple[FormerRoot, ...]:
+    """Return the former marble roots that workloads still trust, oldest first."""
+    return tuple(each for each in state.former_roots if now < each.until)
+
+
+def with_activated(lineages: _Lineages, activated: events.Activated) -> _Lineages:
+    """Return ``lineages`` with the lineage of an activation, if it has one."""
+    begun = activated.lineage
+    if begun is None:
+        return lineages
+    lineage = Lineage(
+        marble_type=activated.marble_type,
+        uuid=activated.uuid,
+        platform=activated.platform,
+        key=begun.key,
+        end=begun.end,
+    )
+    grown = lineages.set(begun.id, lineage)
+    return grown if len(grown) % _CLEANED else cleaned(grown, activated.time)
+
+
+def with_renewed(lineages: _Lineages, renewed: events.Renewed) -> _Lineages:
+    """Return ``lineages`` after a renewal. A renewal ends the mark of a revoked type."""
+    lineage = lineages.get(renewed.lineage)
+    if lineage is None:
+        return lineages
+    # Otherwise this is the repetition of a lost answer, or a new certificate for the same key.
+    replaces = renewed.presented == lineage.key != renewed.key
+    following = replace(
+        lineage,
+        platform=renewed.platform,
+        key=renewed.key,
+        before=lineage.key if replaces else lineage.before,
+        end=renewed.end,
+        standing="",
+    )
+    return lineages.set(renewed.lineage, following)
+
+
+def with_revoked(state: Running, revoked: events.WorkloadsRevoked) -> Running:
+    """Return the state after a revocation."""
+    standing = Standing.RENEW if revoked.scope is events.Scope.TYPE else Standing.REVOKED
+    marked = state.lineages.mutate()
+    for name, lineage in state.lineages.items():
+        if is_revoked(lineage, revoked) and lineage.standing != Standing.REVOKED:
+            marked[name] = replace(lineage, standing=standing)
+    platforms = state.revoked_platforms
+    if revoked.platform:
+        platforms = (*platforms, RevokedPlatform(revoked.platform, revoked.time, revoked.user))
+    return replace(state, lineages=marked.finish(), revoked_platforms=platforms)
+
+
+class Revocation(Protocol):
+    """The object of a revocation, in its command or its event."""
+
+    @property
+    def scope(self) -> events.Scope:
+        """The kind of the object."""
+        ...
+
+    @property
+    def marble_type(self) -> str:
+        """The marble type, or empty."""
+        ...
+
+    @property
+    def uuid(self) -> str:
+        """The UUID, or empty."""
+        ...
+
+    @property
+    def platform(self) -> bytes:
+        """The platform, or empty."""
+        ...
+
+
+def is_revoked(lineage: Lineage, revoked: Revocation) -> bool:
+    """Return whether a revocation concerns ``lineage``."""
+    match revoked.scope:
+        case events.Scope.PLATFORM:
+            return lineage.platform == revoked.platform
+        case events.Scope.TYPE:
+            return lineage.marble_type == revoked.marble_type
+        case events.Scope.WORKLOAD:
+            return (lineage.marble_type, lineage.uuid) == (revoked.marble_type, revoked.uuid)
+
+
+def cleaned(lineages: _Lineages, now: int) -> _Lineages:
+    """Return ``lineages`` without those beyond their grace."""
+    return _filtered(lineages, lambda each: now <= each.end + GRACE)
+
+
+def _filtered(lineages: _Lineages, keep: Callable[[Lineage], bool]) -> _Lineages:
+    left: Iterable[tuple[bytes, Lineage]] = lineages.items()
+    return Map({name: lineage for name, lineage in left if keep(lineage)})

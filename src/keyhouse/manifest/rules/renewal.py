@@ -1,0 +1,90 @@
+"""Rules for ``Marbles.X.Renewal`` and ``Config.Trust``: renewed certificates of workloads."""
+
+from typing import Final
+
+from keyhouse.base.errors import Problem
+from keyhouse.base.findings import Findings
+from keyhouse.base.printable import Place, at, quoted
+from keyhouse.manifest.document import ManifestDocument, MarbleDocument
+from keyhouse.manifest.model import VALID_MINUTES, Manifest, OnChange, OnEnd
+from keyhouse.manifest.template_index import index_templates
+from keyhouse.manifest.templates import Source
+from keyhouse.wire.json_decoder import nearest
+
+ALLOWED_MINUTES: Final = (10, 7 * 24 * 60)
+ALLOWED_OVERLAP: Final = (0, 30 * 24)  # hours
+SIGNALS: Final = ("HUP", "USR1", "USR2", "TERM")
+
+
+def check_renewals(manifest: ManifestDocument, findings: Findings) -> None:
+    """Check the renewal of each marble type, and the overlap of marble roots."""
+    for name, marble in manifest.marbles.items():
+        if marble.renewal is not None:
+            _check_renewal(("Marbles", name), marble, findings)
+    trust = manifest.config.trust
+    if trust is None:
+        return
+    here: Place = ("Config", "Trust", "OverlapHours")
+    low, high = ALLOWED_OVERLAP
+    if not low <= trust.overlap_hours <= high:
+        findings.refuse(here, f"is {trust.overlap_hours}, must be {low} to {high}")
+    elif trust.overlap_hours and all(each.renewal is None for each in manifest.marbles.values()):
+        problem = "has no effect without a marble type with Renewal"
+        findings.warn(here, problem, "add Renewal to a type, or remove it")
+
+
+def _check_renewal(place: Place, marble: MarbleDocument, findings: Findings) -> None:
+    renewal, here = marble.renewal, (*place, "Renewal")
+    if renewal is None:
+        return
+    low, high = ALLOWED_MINUTES
+    minutes = renewal.valid_minutes
+    if minutes and not low <= minutes <= high:
+        problem = f"is {minutes}, must be {low} to {high}"
+        findings.refuse((*here, "ValidMinutes"), problem, f"0: {VALID_MINUTES}")
+    elif minutes > VALID_MINUTES:
+        problem = f"is {minutes}: other workloads accept a revoked workload for up to this time"
+        findings.warn((*here, "ValidMinutes"), problem, f"use {VALID_MINUTES} or less")
+    if renewal.on_end not in {"", *OnEnd}:
+        findings.refuse((*here, "OnEnd"), "is unknown", nearest(renewal.on_end, tuple(OnEnd)))
+    _check_on_change((*here, "OnChange"), renewal.on_change, findings)
+    if marble.tls:
+        problem = "is not possible together with TLS tags, whose keys are in one variable"
+        findings.refuse(here, problem, "remove the tags, or remove Renewal")
+
+
+def _check_on_change(here: Place, given: OnChange, findings: Findings) -> None:
+    if (bool(given.signal) + bool(given.command) + given.restart) > 1:
+        findings.refuse(here, "has more than one kind of reload", "keep one of them")
+    if given.signal and given.signal not in SIGNALS:
+        findings.refuse((*here, "Signal"), "is unknown", nearest(given.signal, SIGNALS))
+    if given.command and not given.command[0].startswith("/"):
+        problem = "does not begin with an absolute path"
+        findings.refuse((*here, "Command", 0), problem, "such as /usr/sbin/nginx")
+    for index, argument in enumerate(given.command):
+        if "\0" in argument:
+            problem = "holds a zero byte, which no program can receive"
+            findings.refuse((*here, "Command", index), problem)
+
+
+def problems_of_parameters(manifest: Manifest) -> list[Problem]:
+    """Return the templates of renewable types with a value that no renewal can continue.
+
+    A certificate secret of each marble has a new key at each use. So a running workload would
+    receive such a key with every change of another value.
+    """
+    renewable = [name for name, each in sorted(manifest.marbles.items()) if each.renewal]
+    if not renewable:
+        return []
+    templates = index_templates(manifest)
+    problems: list[Problem] = []
+    for name in renewable:
+        own = templates.marbles[name]
+        for secret in sorted(own.names(Source.SECRETS) | own.names(Source.PREVIOUS)):
+            definition = manifest.secrets[secret]
+            is_stored = definition.shared or definition.user_defined
+            if definition.type.is_certificate and not is_stored:
+                problem = f"reads {quoted(secret)}, a certificate of each marble"
+                hint = "not yet possible with Renewal; use MarbleCert, or a Shared certificate"
+                problems.append(Problem(at("Marbles", name, "Parameters"), problem, hint))
+    return problems

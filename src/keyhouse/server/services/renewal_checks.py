@@ -1,0 +1,106 @@
+"""The checks of a renewal, and the facts of evidence in the certificates of a lineage."""
+
+import os
+import secrets
+from typing import Final
+
+from keyhouse.attestation import IdentityRefusedError, Verdict
+from keyhouse.attestation.quote.binding import require_report_data
+from keyhouse.authority import ClaimedLineage, read_claimed_lineage, read_marble_certificate
+from keyhouse.base.errors import ForbiddenError
+from keyhouse.coordinator import Running
+from keyhouse.coordinator.core.events import LineageBegun
+from keyhouse.coordinator.core.lineages import (
+    ActivateAgainError,
+    RenewFirstError,
+    lineage_of,
+    require_newest,
+)
+from keyhouse.coordinator.core.state import Lineage
+from keyhouse.coordinator.core.timestamps import moment
+from keyhouse.manifest import Renewal
+from keyhouse.wire.lineage import ID_SIZE, LineageFacts
+
+_SECOND: Final = 1_000_000
+_SPREAD: Final = 10
+"""Workloads with equal certificates renew within a tenth of the lifetime, not at once."""
+
+
+def end_of(renewal: Renewal, now: int) -> int:
+    """Return the end of a certificate made ``now``; both in microseconds since 1970.
+
+    Certificates have whole seconds.
+    """
+    return (now // _SECOND + renewal.valid_minutes * 60) * _SECOND
+
+
+def new_lineage(renewal: Renewal, now: int) -> LineageBegun:
+    """Return a lineage for an activation at ``now``. The certificate will give it its key."""
+    return LineageBegun(id=os.urandom(ID_SIZE), key=b"", end=end_of(renewal, now))
+
+
+def renew_at(now: int, end: int) -> int:
+    """Return a time for the next renewal: half of the lifetime, less up to a tenth at random."""
+    lifetime = end - now
+    return now + lifetime // 2 - secrets.randbelow(lifetime // _SPREAD)
+
+
+def facts_of(lineage: bytes, verdict: Verdict | None, now: int) -> LineageFacts:
+    """Return the facts for a certificate of ``lineage``, after evidence of ``now``."""
+    kind = "" if verdict is None else verdict.tee.value
+    status = "" if verdict is None else verdict.measured.tcb_status
+    return LineageFacts(lineage, kind, status, now // _SECOND)
+
+
+def require_claim(identity: bytes | None) -> ClaimedLineage:
+    """Return the lineage that the certificate of the handshake claims.
+
+    Raises ``ActivateAgainError`` without a certificate, or for a certificate without a lineage.
+    """
+    claim = None if identity is None else read_claimed_lineage(identity)
+    if claim is None:
+        raise ActivateAgainError(
+            "this call needs a certificate of an activation of a type with Renewal",
+            hint="activate the workload, and connect with its certificate and key",
+        )
+    return claim
+
+
+def require_reader(state: Running, identity: bytes | None, now: int) -> Lineage:
+    """Return the lineage whose newest certificate is ``identity``, and may read secrets.
+
+    ``now``: microseconds since 1970. The certificate must be from the marble root in force, because
+    each update changes this root: so the workload has proven itself under the rules in force.
+
+    Raises ``ActivateAgainError``, ``RevokedError``, ``SupersededError``, ``RenewFirstError``.
+    """
+    claim = require_claim(identity)
+    lineage = lineage_of(state, claim.id, now)
+    require_newest(lineage, claim.key)
+    assert identity is not None  # noqa: S101 it has a claim
+    read = read_marble_certificate(identity, state.keys.marble_root_cert)
+    if read is None or not read.is_valid(moment(now)):
+        raise RenewFirstError(
+            "the certificate is of a former marble root, or not valid now",
+            hint="renew it with fresh evidence",
+        )
+    named = (read.marble_type, read.uuid, read.lineage and read.lineage.id)
+    if named != (lineage.marble_type, lineage.uuid, claim.id):
+        raise ActivateAgainError(
+            "the certificate is of another workload than its lineage",
+            hint="activate the workload again",
+        )
+    return lineage
+
+
+def require_bound(verdict: Verdict | None, wanted: bytes) -> None:
+    """Raise ``ForbiddenError`` unless the evidence binds ``wanted``, in all 64 bytes."""
+    if verdict is None:
+        return
+    try:
+        require_report_data(verdict.report_data, wanted)
+    except IdentityRefusedError:
+        raise ForbiddenError(
+            "the evidence is for another request, nonce or certificate",
+            hint="make new evidence for this connection",
+        ) from None

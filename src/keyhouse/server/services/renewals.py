@@ -1,0 +1,368 @@
+"""Serves workloads that run: renews certificates, and returns the present parameters.
+
+A renewal replaces the key of a lineage (``core.lineages``). The evidence is fresh: it binds a nonce
+of this connection, the request of the new key, and the certificate of the handshake, in all 64
+bytes. A renewal returns certificates only, which are public. Secrets leave by ``fetch``, to the
+newest key of a lineage with a certificate of the marble root in force.
+
+A renewal is durable before its answer. So two copies of a key never both continue, and a lost
+answer can be requested again.
+"""
+
+import hashlib
+import os
+from collections import Counter
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from keyhouse.attestation import Verdict
+from keyhouse.attestation.quote.binding import DIGEST, renewal_report_data
+from keyhouse.attestation.quote.measured import Measured
+from keyhouse.authority import (
+    ClaimedLineage,
+    MarbleLeaf,
+    SigningRequest,
+    certify_marble,
+    read_marble_certificate,
+    read_signing_request,
+    requested_key,
+)
+from keyhouse.base.errors import BadRequestError, UnavailableError
+from keyhouse.base.log import log
+from keyhouse.coordinator import Engine, Operation, ReadGate, Running, until_current
+from keyhouse.coordinator.activation import Present, present
+from keyhouse.coordinator.core.commands import Renew
+from keyhouse.coordinator.core.events import Renewed
+from keyhouse.coordinator.core.lineages import (
+    lineage_of,
+    renewal_of,
+    require_platform,
+    require_renewable,
+    trusted_roots,
+)
+from keyhouse.coordinator.core.policy import Recipe
+from keyhouse.coordinator.core.state import Lineage
+from keyhouse.coordinator.core.timestamps import moment
+from keyhouse.coordinator.engine.read_gate import require_seen
+from keyhouse.manifest import Renewal
+from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
+from keyhouse.server.services.activation_checks import (
+    require_admitted,
+    require_quote,
+    require_recipe,
+    require_shown,
+)
+from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse.server.services.renewal_checks import (
+    end_of,
+    facts_of,
+    renew_at,
+    require_bound,
+    require_claim,
+    require_reader,
+)
+from keyhouse.wire.headers import Place
+
+NONCE_SECONDS: Final = 60
+POLL_SECONDS: Final = 60
+SETTLE_SECONDS: Final = 2 * POLL_SECONDS
+"""After an update, others learn the new marble root before a workload presents its certificates."""
+
+SPREAD_MS: Final = 10
+"""Milliseconds for each lineage, in which workloads spread their next call after a change.
+
+A renewal costs the coordinator about 7 ms: a quote, two handshakes and two requests.
+"""
+
+A_MINUTE: Final = 12
+"""Renewals of a lineage in a minute. Each of them is a record of the journal."""
+
+WAITING: Final = 4096
+"""Largest number of calls that wait for a thread to render costly parameters."""
+
+
+class NonceError(BadRequestError):
+    """The nonce is not the nonce of this connection, or it is spent or too old."""
+
+    code = "nonce"
+
+
+class Session:
+    """The unspent nonce of a connection."""
+
+    __slots__ = ("_nonce", "_until")
+
+    def __init__(self) -> None:
+        self._nonce = b""
+        self._until = 0
+
+    def begin(self, now: int) -> bytes:
+        """Return a new nonce of 32 random bytes. ``now``: microseconds."""
+        self._nonce, self._until = os.urandom(32), now + NONCE_SECONDS * 1_000_000
+        return self._nonce
+
+    def spend(self, nonce: bytes, now: int) -> None:
+        """Require ``nonce``, and end it in any case. Raises ``NonceError``."""
+        expected, self._nonce = self._nonce, b""
+        if not expected or nonce != expected or now > self._until:
+            raise NonceError(
+                "the nonce is not of this connection, or spent, or older than"
+                f" {NONCE_SECONDS} seconds",
+                hint="call Challenge again on this connection",
+            )
+
+
+class RenewalRequest(msgspec.Struct, frozen=True):
+    """The request of a renewal as received."""
+
+    nonce: bytes
+    csr: bytes  # PKCS #10, DER
+    evidence: bytes
+
+
+class Certificates(msgspec.Struct, frozen=True):
+    """The answer to a renewal. Times are microseconds since 1970."""
+
+    chain: tuple[bytes, ...]  # DER: leaf, intermediate
+    roots: tuple[bytes, ...]  # DER: the marble root in force, then former roots
+    now: int
+    renew_at: int
+    end: int
+    settle_seconds: int
+
+
+class Served(msgspec.Struct, frozen=True):
+    """The present parameters of a workload, with everything that their digests need."""
+
+    state: Running
+    lineage: Lineage
+    present: Present
+    roots: tuple[bytes, ...]
+    renewal: Renewal
+    now: int
+
+    @property
+    def lasts_too_long(self) -> bool:
+        """True if the certificate ends later than a new certificate would: the rules changed."""
+        return self.lineage.end > end_of(self.renewal, self.now)
+
+
+class _Checked(msgspec.Struct, frozen=True):
+    """A renewal after the checks that do not depend on later changes of the state."""
+
+    claim: ClaimedLineage
+    identity: bytes  # DER of the certificate in the handshake
+    shown: bytes | None  # DER of the marble root in the handshake; None without a connection
+    public: bytes  # SubjectPublicKeyInfo, DER
+    key: bytes  # its SHA-256
+    signing: SigningRequest
+    verdict: Verdict | None
+    wanted: bytes  # report data
+
+
+class Renewals:
+    """Serves workloads by the current view of ``engine``.
+
+    With several replicas, ``gate`` confirms the views.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        quote_checks: QuoteChecks,
+        *,
+        simulated: bool,
+        gate: ReadGate | None = None,
+    ) -> None:
+        self._engine = engine
+        self._quote_checks = quote_checks
+        self._simulated = simulated
+        self._gate = gate
+        self._minute = 0
+        self._renewed: Counter[bytes] = Counter()  # in this minute, by lineage
+        self._executor = BoundedExecutor(
+            "fetch", ConcurrencyLimit(WAITING, "too many workloads read costly parameters")
+        )
+
+    def close(self) -> None:
+        """Release the thread."""
+        self._executor.close()
+
+    async def challenge(
+        self, identity: bytes | None, session: Session, seen: Place | None = None
+    ) -> bytes:
+        """Return a nonce for the next renewal on the connection of ``session``.
+
+        Raises as ``renew``, before its check of the nonce.
+        """
+        state = await self._confirmed(seen)
+        now = self._engine.current.now()
+        renewal_of(state, lineage_of(state, require_claim(identity).id, now).marble_type)
+        return session.begin(now)
+
+    async def renew(
+        self,
+        request: RenewalRequest,
+        identity: bytes | None,
+        session: Session,
+        seen: Place | None = None,
+        shown: bytes | None = None,
+    ) -> Certificates:
+        """Return certificates for the new key of a workload, after the renewal is durable.
+
+        ``identity``: the DER of the leaf in the handshake. ``shown``: the DER of the marble root in
+        the handshake.
+
+        Raises:
+            WrongPhaseError: no manifest is in force.
+            ActivateAgainError, RevokedError, SupersededError: by the lineage.
+            NotEnabledError: the type has no Renewal.
+            NonceError: not the nonce of this connection.
+            InvalidError: CSR, or size of the evidence.
+            ForbiddenError: no evidence, evidence for another request, or not admitted.
+            QuoteRefusedError: the evidence does not verify.
+            ForkError: the state does not continue ``seen``.
+            OutdatedConnectionError: the marble root is not ``shown``.
+            UnavailableError: not now.
+        """
+        checked = await self._read(request, identity, session, seen, shown)
+        too_fast = "the state changes faster than a workload can renew"
+        return await until_current(lambda: self._continue(checked), too_fast=too_fast)
+
+    async def serve(
+        self, identity: bytes | None, seen: Place | None = None, *, secrets: bool
+    ) -> Served:
+        """Return the present parameters of the workload with the certificate ``identity``.
+
+        ``secrets``: the caller returns the parameters, so this call counts for the lease. Without
+        ``secrets`` the caller returns digests.
+
+        Raises:
+            WrongPhaseError, ForkError, UnavailableError: as ``renew``.
+            ActivateAgainError, RevokedError, SupersededError, RenewFirstError: by the lineage.
+            NotEnabledError: the type has no Renewal.
+            ConflictError: a user still has to upload a secret, which the error names.
+        """
+        state = await self._confirmed(seen)
+        now = self._engine.current.now()
+        lineage = require_reader(state, identity, now)
+        renewal = renewal_of(state, lineage.marble_type)
+        recipe = require_recipe(state, lineage.marble_type)
+        if secrets:
+            self._engine.lease.charge()
+        former = (root.certificate for root in trusted_roots(state, now))
+        roots = (state.keys.marble_root_cert, *reversed(tuple(former)))
+        made = await self._present(state, recipe, lineage, now, roots)
+        return Served(state, lineage, made, roots, renewal, now)
+
+    async def _present(
+        self, state: Running, recipe: Recipe, lineage: Lineage, now: int, roots: tuple[bytes, ...]
+    ) -> Present:
+        def make() -> Present:
+            return present(state, recipe, UUID(lineage.uuid), moment(now), roots)
+
+        return await self._executor.run(make, lineage.key) if recipe.is_costly else make()
+
+    async def _read(
+        self,
+        request: RenewalRequest,
+        identity: bytes | None,
+        session: Session,
+        seen: Place | None,
+        shown: bytes | None,
+    ) -> _Checked:
+        """Check the request: cheap checks before the evidence."""
+        state = await self._confirmed(seen)
+        require_shown(state, shown)
+        now = self._engine.current.now()
+        claim = require_claim(identity)
+        lineage = lineage_of(state, claim.id, now)
+        renewal_of(state, lineage.marble_type)
+        session.spend(request.nonce, now)
+        quoted = require_quote(request.evidence, simulated=self._simulated)
+        signing = read_signing_request(request.csr, state.keys)
+        public = requested_key(request.csr)
+        key = hashlib.sha256(public).digest()
+        require_renewable(lineage, claim.key, key)
+        self._count(claim.id, now)
+        assert identity is not None  # noqa: S101 it has a claim
+        verdict = await self._quote_checks.verify(request.evidence, identity) if quoted else None
+        wanted = renewal_report_data(request.csr, request.nonce, identity)
+        return _Checked(claim, identity, shown, public, key, signing, verdict, wanted)
+
+    async def _continue(self, checked: _Checked) -> Certificates:
+        """Renew: decide, certify and record under one state."""
+        state, claim, now = self._running(), checked.claim, self._engine.current.now()
+        require_shown(state, checked.shown)
+        lineage = lineage_of(state, claim.id, now)
+        renewal = renewal_of(state, lineage.marble_type)
+        recipe = require_recipe(state, lineage.marble_type)
+        require_admitted(state, recipe, checked.verdict, checked.wanted[:DIGEST])
+        require_bound(checked.verdict, checked.wanted)
+        require_renewable(lineage, claim.key, checked.key)
+        measured = Measured() if checked.verdict is None else checked.verdict.measured
+        require_platform(state, measured.platform)
+        self._engine.lease.charge()
+        end = end_of(renewal, now)
+        leaf = certify_marble(
+            state.keys,
+            checked.signing,
+            MarbleLeaf(
+                UUID(lineage.uuid),
+                lineage.marble_type,
+                checked.public,
+                facts_of(claim.id, checked.verdict, now),
+            ),
+            now=moment(now),
+            end=moment(end),
+        )
+        renewed = Renewed(
+            time=now,
+            lineage=claim.id,
+            presented=claim.key,
+            key=checked.key,
+            end=end,
+            platform=measured.platform,
+            tcb_status=measured.tcb_status,
+        )
+        keys = state.keys
+        await self._engine.submit(Renew(state.manifest, keys.intermediate_cert, renewed))
+        log.info("a workload renewed its certificate", marble_type=lineage.marble_type)
+        former = (root.certificate for root in trusted_roots(state, now))
+        is_current = read_marble_certificate(checked.identity, keys.marble_root_cert) is not None
+        return Certificates(
+            chain=(leaf, keys.intermediate_cert),
+            roots=(keys.marble_root_cert, *reversed(tuple(former))),
+            now=now,
+            renew_at=renew_at(now, end),
+            end=end,
+            settle_seconds=0 if is_current else SETTLE_SECONDS,
+        )
+
+    def _count(self, lineage: bytes, now: int) -> None:
+        """Count a renewal of ``lineage``. Raises ``UnavailableError`` beyond ``A_MINUTE``."""
+        minute = now // 60_000_000
+        if minute != self._minute:
+            self._minute = minute
+            self._renewed.clear()
+        self._renewed[lineage] += 1
+        if self._renewed[lineage] > A_MINUTE:
+            raise UnavailableError(
+                f"this workload has renewed its certificate {A_MINUTE} times in a minute",
+                hint="keep the certificate until half of its lifetime",
+            )
+
+    async def _confirmed(self, seen: Place | None) -> Running:
+        """Return the newest state, which continues ``seen`` and may serve."""
+        if self._gate is not None:
+            await self._gate.passed()
+        state = self._running()
+        if seen is not None:
+            require_seen(self._engine, seen)
+        self._engine.lease.require()
+        return state
+
+    def _running(self) -> Running:
+        return self._engine.view.running_for(Operation.RENEW)

@@ -1,0 +1,238 @@
+"""The messages of the channel for running workloads: ``keyhouse.workload.v1`` over gRPC.
+
+The protobuf module is imported at the first call, because a start needs none of it.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from keyhouse.authority import derive_digest_key
+from keyhouse.base.errors import InvalidError, Problem
+from keyhouse.coordinator import Engine
+from keyhouse.coordinator.activation import Pieces
+from keyhouse.manifest import OnEnd
+from keyhouse.server.services.renewals import (
+    NONCE_SECONDS,
+    POLL_SECONDS,
+    SPREAD_MS,
+    RenewalRequest,
+    Renewals,
+    Served,
+    Session,
+)
+from keyhouse.wire.headers import Place
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from keyhouse.server.grpc.call import Caller, Method
+    from keyhouse.wire import workload_pb2
+
+    Request = (
+        workload_pb2.ChallengeRequest
+        | workload_pb2.RenewRequest
+        | workload_pb2.FetchRequest
+        | workload_pb2.WatchRequest
+    )
+
+SERVICE: Final = "/keyhouse.workload.v1.Workload/"
+
+_DIGEST: Final = 16  # bytes
+_CHAIN: Final = 8  # bytes of a chain value in a place
+_SESSION: Final = "session"
+_FORMS: Final = {"pem": "PEM", "raw": "RAW", "string": "RAW", "hex": "HEX", "base64": "BASE64"}
+
+M = TypeVar("M", bound="Message")
+
+
+class Channel:
+    """The methods of the channel, for the state of ``engine``."""
+
+    def __init__(self, engine: Engine, renewals: Renewals) -> None:
+        self._engine = engine
+        self._renewals = renewals
+
+    def methods(self) -> "dict[str, Method]":
+        """Return the handlers by their path."""
+        handlers: dict[str, Callable[[bytes, Caller], Awaitable[Message]]] = {
+            "Challenge": self._challenge,
+            "Renew": self._renew,
+            "Fetch": self._fetch,
+            "Watch": self._watch,
+        }
+        return {SERVICE + name: _method(handler) for name, handler in handlers.items()}
+
+    async def _challenge(self, message: bytes, caller: "Caller") -> "Message":
+        from keyhouse.wire import workload_pb2 as wire
+
+        seen = _seen(_decoded(wire.ChallengeRequest, message))
+        nonce = await self._renewals.challenge(caller.identity, _session(caller), seen)
+        return wire.ChallengeResponse(
+            nonce=nonce,
+            seconds=NONCE_SECONDS,
+            intermediate=self._engine.view.running.keys.intermediate_cert,
+            at=self._place(),
+        )
+
+    async def _renew(self, message: bytes, caller: "Caller") -> "Message":
+        from keyhouse.wire import workload_pb2 as wire
+
+        asked = _decoded(wire.RenewRequest, message)
+        request = RenewalRequest(asked.nonce, asked.csr, asked.evidence)
+        given = await self._renewals.renew(
+            request, caller.identity, _session(caller), _seen(asked), caller.shown
+        )
+        return wire.RenewResponse(
+            chain=given.chain,
+            now=given.now,
+            renew_at=given.renew_at,
+            end=given.end,
+            at=self._place(),
+            settle_seconds=given.settle_seconds,
+            marble_roots=given.roots,
+        )
+
+    async def _fetch(self, message: bytes, caller: "Caller") -> "Message":
+        from keyhouse.wire import workload_pb2 as wire
+
+        asked = _decoded(wire.FetchRequest, message)
+        served = await self._renewals.serve(caller.identity, _seen(asked), secrets=True)
+        version, have, present = version_of(served), asked.have, served.present
+        answer = wire.FetchResponse(
+            version=version, at=self._place(), rules=_rules(served), now=served.now
+        )
+        if version.files != have.files:
+            _fill(answer.files, present.files)
+        # The predefined variables change with the marble root, as the digest ``certificate`` does.
+        if (version.env, version.certificate) != (have.env, have.certificate):
+            _fill(answer.env, {**present.env, **present.predefined})
+        if version.argv != have.argv:
+            answer.argv.extend(present.argv)
+        if version.trust != have.trust:
+            answer.marble_roots.extend(served.roots)
+        return answer
+
+    async def _watch(self, message: bytes, caller: "Caller") -> "Message":
+        from keyhouse.wire import workload_pb2 as wire
+
+        asked = _decoded(wire.WatchRequest, message)
+        served = await self._renewals.serve(caller.identity, _seen(asked), secrets=False)
+        return wire.WatchResponse(
+            version=version_of(served),
+            at=self._place(),
+            advice=wire.RENEW if served.lasts_too_long else wire.NONE,
+            spread_ms=SPREAD_MS * len(served.state.lineages),
+            now=served.now,
+            poll_seconds=POLL_SECONDS,
+        )
+
+    def _place(self) -> "workload_pb2.Place":
+        from keyhouse.wire import workload_pb2 as wire
+
+        position = self._engine.view.position
+        if position is None:
+            return wire.Place()
+        chain = position.chain[:_CHAIN]
+        return wire.Place(epoch=position.epoch, sequence=position.sequence, chain=chain)
+
+
+def version_of(served: Served) -> "workload_pb2.Version":
+    """Return the digests of the present parameters.
+
+    A plain digest of a secret would confirm guesses. So the digests have a key, derived from the
+    root secret. Equal content has equal digests at all replicas. The parts that only the workload
+    has count by their place, so a renewal changes no digest.
+    """
+    from keyhouse.wire import workload_pb2 as wire
+
+    present, keys = served.present, served.state.keys
+    key = derive_digest_key(keys.root_secret).reveal()
+    rules = _rules(served).SerializeToString(deterministic=True)
+    minutes = served.renewal.valid_minutes.to_bytes(8, "big")
+    return wire.Version(
+        files=_digest(key, b"files", _named(present.files)),
+        env=_digest(key, b"env", _named(present.env)),
+        argv=_digest(key, b"argv", (each.encode() for each in present.argv)),
+        certificate=_digest(key, b"certificate", (keys.marble_root_cert, minutes, rules)),
+        trust=_digest(key, b"trust", served.roots),
+    )
+
+
+def _digest(key: bytes, part: bytes, values: Iterable[bytes]) -> bytes:
+    mac = hmac.new(key, part + b"\0", hashlib.sha256)
+    for value in values:
+        mac.update(len(value).to_bytes(8, "big") + value)
+    return mac.digest()[:_DIGEST]
+
+
+def _named(parts: Mapping[str, Pieces]) -> Iterable[bytes]:
+    for name in sorted(parts):
+        yield name.encode()
+        yield len(parts[name]).to_bytes(8, "big")
+        for piece in parts[name]:
+            yield b"\0" + piece if isinstance(piece, bytes) else b"\1" + str(piece).encode()
+
+
+def _fill(parts: "Mapping[str, workload_pb2.Content]", given: Mapping[str, Pieces]) -> None:
+    from keyhouse.wire import workload_pb2 as wire
+
+    for name, pieces in given.items():
+        content = parts[name].piece  # the first access creates the entry
+        for piece in pieces:
+            if isinstance(piece, bytes):
+                content.add(data=piece)
+            else:
+                form, member = _FORMS[piece.function], piece.member.upper()
+                content.add(own=wire.Own(member=member, form=form))
+
+
+def _rules(served: Served) -> "workload_pb2.Rules":
+    from keyhouse.wire import workload_pb2 as wire
+
+    on_change = served.renewal.on_change
+    return wire.Rules(
+        signal=on_change.signal,
+        command=on_change.command,
+        restart=on_change.restart,
+        stop_at_end=served.renewal.on_end == OnEnd.STOP,
+    )
+
+
+def _method(handler: "Callable[[bytes, Caller], Awaitable[Message]]") -> "Method":
+    async def call(message: bytes, caller: "Caller") -> bytes:
+        return (await handler(message, caller)).SerializeToString()
+
+    return call
+
+
+def _session(caller: "Caller") -> Session:
+    """Return the session of the connection. The first call begins the session."""
+    session = caller.kept.setdefault(_SESSION, Session())
+    assert isinstance(session, Session)  # noqa: S101 nothing else has this name
+    return session
+
+
+def _decoded(kind: type[M], message: bytes) -> M:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(message)
+    # The text of this error may contain bytes of the request.
+    except DecodeError:
+        raise _malformed("", f"is not a {kind.__name__}") from None
+
+
+def _seen(request: "Request") -> Place | None:
+    if not request.HasField("seen"):
+        return None
+    place = request.seen
+    if len(place.chain) != _CHAIN:
+        raise _malformed("seen.chain", f"must have {_CHAIN} bytes")
+    return Place(place.epoch, place.sequence, place.chain.hex())
+
+
+def _malformed(at: str, problem: str) -> InvalidError:
+    hint = "send the message of this method, as workload.proto defines it"
+    return InvalidError("the request", [Problem(at, problem, hint)])

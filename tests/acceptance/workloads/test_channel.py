@@ -1,0 +1,184 @@
+"""Workloads that run, at a real coordinator: renewal, changed secrets, and refusals."""
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from support.living.channel import RunningWorkload, refusal
+from support.peers.https import make_pair
+from support.process.server import Server
+from support.samples.deployment import manifest, user
+
+from keyhouse.wire import workload_pb2 as wire
+
+pytestmark = pytest.mark.acceptance
+
+MINUTE = 60 * 1_000_000
+
+
+def living_manifest() -> bytes:
+    """Return a manifest with a renewable type, whose file has an uploaded key."""
+    raw: dict[str, Any] = json.loads(manifest())
+    raw["Packages"]["app"] = {"SignerID": "00" * 32, "ProductID": 1, "SecurityVersion": 1}
+    raw["Marbles"]["plain"] = {"Package": "app"}
+    raw["Marbles"]["app"] = {
+        "Package": "app",
+        "Renewal": {"ValidMinutes": 30, "OnChange": {"Signal": "HUP"}, "OnEnd": "Stop"},
+        "Parameters": {
+            "Files": {
+                "/key": "key {{ hex .Secrets.key0 }}",
+                "/own.pem": "{{ pem .MarbleRun.MarbleCert.Cert }}-"
+                "{{ base64 .MarbleRun.MarbleCert.Private }}",
+                "/roots.pem": "{{ pem .MarbleRun.RootCA.Cert }}",
+            },
+            "Env": {"PLAIN": "text"},
+            "Argv": ["app", "-v"],
+        },
+    }
+    raw["Roles"]["update"] = {
+        "ResourceType": "Packages",
+        "ResourceNames": ["app"],
+        "Actions": ["UpdateSecurityVersion"],
+    }
+    raw["Users"]["writer"]["Roles"].append("update")
+    return json.dumps(raw).encode()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A coordinator with a renewable type."""
+    with Server(tmp_path / "living") as server:
+        with server.client() as client:
+            assert client.set_manifest(living_manifest()).status == 200
+        upload(server, bytes(16))
+        yield server
+
+
+def upload(server: Server, key: bytes) -> None:
+    with server.client(user("writer")) as client:
+        assert client.upload({"key0": key}).status == 200
+
+
+def content(answer: Any, path: str) -> list[Any]:
+    return [each.data or each.own for each in answer.files[path].piece]
+
+
+def test_a_workload_renews_and_reads_changed_secrets(server: Server) -> None:
+    workload = RunningWorkload(server.mesh_port)
+    assert refusal(lambda: workload.call("Fetch", wire.FetchRequest())).code == "renew-first"
+    public = workload.public_key()
+    renewed = workload.renew()
+    leaf = x509.load_der_x509_certificate(renewed.chain[0])
+    own = leaf.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    assert own == public
+    assert renewed.end - renewed.now <= 30 * MINUTE
+    assert renewed.now < renewed.renew_at < renewed.end
+    assert renewed.settle_seconds == 0
+    assert len(renewed.marble_roots) == 1
+
+    first = workload.call("Fetch", wire.FetchRequest())
+    assert content(first, "/key") == [b"key ", bytes(16).hex().encode()]
+    assert content(first, "/own.pem") == [
+        wire.Own(member=wire.Own.CERT, form=wire.Own.PEM),
+        b"-",
+        wire.Own(member=wire.Own.PRIVATE, form=wire.Own.BASE64),
+    ]
+    root = x509.load_der_x509_certificate(renewed.marble_roots[0])
+    assert content(first, "/roots.pem") == [root.public_bytes(Encoding.PEM)]
+    assert first.env["PLAIN"].piece[0].data == b"text"
+    assert first.env["MARBLE_PREDEFINED_PRIVATE_KEY"].piece[0].own.member == wire.Own.PRIVATE
+    assert list(first.argv) == ["app", "-v"]
+    assert first.rules == wire.Rules(signal="HUP", stop_at_end=True)
+    assert list(first.marble_roots) == list(renewed.marble_roots)
+
+    # Nothing has changed, also not by another renewal.
+    workload.renew()
+    again = workload.call("Fetch", wire.FetchRequest(have=first.version))
+    assert (again.version, dict(again.files), dict(again.env)) == (first.version, {}, {})
+    assert not again.argv
+    assert not again.marble_roots
+    watched = workload.call("Watch", wire.WatchRequest(have=first.version, once=True))
+    assert (watched.version, watched.advice) == (first.version, wire.NONE)
+    assert watched.poll_seconds == 60
+
+    # An upload changes the files only.
+    upload(server, bytes(15) + b"\1")
+    watched = workload.call("Watch", wire.WatchRequest(have=first.version, once=True))
+    assert watched.version.files != first.version.files
+    assert watched.version.env == first.version.env
+    assert watched.at.sequence > first.at.sequence
+    changed = workload.call("Fetch", wire.FetchRequest(have=first.version, seen=watched.at))
+    assert content(changed, "/key") == [b"key ", (bytes(15) + b"\1").hex().encode()]
+    assert not changed.env
+
+
+def test_an_update_needs_a_renewal_and_a_new_connection(server: Server) -> None:
+    workload = RunningWorkload(server.mesh_port)
+    before = workload.renew()
+    with workload.connected() as connection:
+        challenge = connection.call("Challenge", wire.ChallengeRequest())
+        with server.client(user("writer")) as client:
+            raised = b64encode(b'{"Packages": {"app": {"SecurityVersion": 2}}}').decode()
+            assert client.post("/api/v2/update", {"manifest": raised}).status == 200
+        renewal = wire.RenewRequest(nonce=challenge.nonce)
+        assert refusal(lambda: connection.call("Renew", renewal)).code == "outdated-connection"
+    assert refusal(lambda: workload.call("Fetch", wire.FetchRequest())).code == "renew-first"
+    assert refusal(lambda: workload.call("Watch", wire.WatchRequest())).code == "renew-first"
+    after = workload.renew()
+    assert after.marble_roots != before.marble_roots
+    assert after.settle_seconds == 120
+    workload.call("Fetch", wire.FetchRequest())
+
+
+def test_refusals_have_their_codes(server: Server) -> None:
+    workload = RunningWorkload(server.mesh_port)
+    workload.renew()
+    stranger = RunningWorkload(server.mesh_port, "plain")
+    for method, message in (
+        ("Challenge", wire.ChallengeRequest()),
+        ("Renew", wire.RenewRequest()),
+        ("Fetch", wire.FetchRequest()),
+        ("Watch", wire.WatchRequest()),
+    ):
+        refused = refusal(lambda: stranger.call(method, message))  # noqa: B023 called at once
+        assert (refused.code, refused.status) == (
+            "activate-again",
+            grpc.StatusCode.UNAUTHENTICATED,
+        )
+    assert refusal(lambda: workload.renew(nonce=bytes(32))).code == "nonce"
+    assert refusal(lambda: workload.renew(csr=b"")).code == "invalid"
+    malformed = wire.WatchRequest(seen=wire.Place(epoch=1, sequence=1, chain=b"short"))
+    assert refusal(lambda: workload.call("Watch", malformed)).code == "invalid"
+    ahead = wire.Place(epoch=1, sequence=10_000, chain=bytes(8))
+    assert refusal(lambda: workload.call("Watch", wire.WatchRequest(seen=ahead))).code == (
+        "unavailable"
+    )
+    here = workload.call("Watch", wire.WatchRequest()).at
+    other = wire.Place(epoch=here.epoch, sequence=here.sequence, chain=bytes(8))
+    assert refusal(lambda: workload.call("Watch", wire.WatchRequest(seen=other))).code == "fork"
+    assert refusal(lambda: workload.call("Fetch", wire.FetchRequest(seen=other))).code == "fork"
+
+
+def test_the_lineages_survive_a_kill(server: Server) -> None:
+    workload = RunningWorkload(server.mesh_port)
+    workload.renew()
+    server.kill()
+    server.start()
+    workload.call("Fetch", wire.FetchRequest())
+    workload.renew()
+    workload.call("Fetch", wire.FetchRequest())
+
+
+def test_a_certificate_that_only_claims_a_lineage_is_not_enough(server: Server) -> None:
+    """The key in the handshake decides, whatever a self-made certificate says."""
+    workload = RunningWorkload(server.mesh_port)
+    workload.renew()
+    stranger = RunningWorkload(server.mesh_port)
+    stranger.pair = make_pair("a stranger")
+    assert refusal(lambda: stranger.call("Fetch", wire.FetchRequest())).code == "activate-again"

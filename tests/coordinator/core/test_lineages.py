@@ -1,0 +1,142 @@
+"""Lineages: one key goes on, an honest workload is never locked out, old journals stay old."""
+
+from hypothesis import given, strategies as st
+from immutables import Map
+from support.living.renewal import LIVING
+from support.samples.authority import coordinator_keys
+from support.samples.deployment import NOW, manifest
+
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.coordinator.core import events
+from keyhouse.coordinator.core.base import base_events
+from keyhouse.coordinator.core.events import LIVING_LEVEL
+from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.core.line import level_of
+from keyhouse.coordinator.core.lineages import (
+    GRACE,
+    cleaned,
+    require_newest,
+    require_renewable,
+    with_activated,
+    with_renewed,
+)
+from keyhouse.coordinator.core.state import (
+    AcceptingManifest,
+    FormerRoot,
+    Lineage,
+    RevokedPlatform,
+    Running,
+    Standing,
+)
+from keyhouse.coordinator.core.update_log import UpdateLog
+from keyhouse.coordinator.prepare import prepare_manifest
+
+NAME = bytes(16)
+
+
+def running(raw: bytes | None = None) -> Running:
+    """Return the state after the first manifest ``raw``."""
+    accepting = AcceptingManifest(coordinator_keys("P-256"))
+    command = prepare_manifest(accepting, raw or manifest(), now=NOW)
+    event = events.ManifestSet(
+        time=NOW,
+        platform="test",
+        keys=accepting.keys,
+        manifest=command.manifest,
+        signature=command.signature,
+        secrets=command.secrets,
+        recovery=command.recovery,
+    )
+    state = evolve_all(None, [event])
+    assert isinstance(state, Running)
+    return state
+
+
+def key(number: int) -> bytes:
+    """Return the hash of the key with this number."""
+    return number.to_bytes(32, "big")
+
+
+def activated() -> Map[bytes, Lineage]:
+    """Return the lineage of an activation with the key 1."""
+    event = events.Activated(
+        time=1,
+        marble_type="web",
+        uuid="u",
+        names=(),
+        counted=False,
+        quoted=False,
+        lineage=events.LineageBegun(NAME, key(1), end=100),
+    )
+    return with_activated(Map(), event)
+
+
+def renewed(lineages: Map[bytes, Lineage], presented: bytes, new: bytes) -> Map[bytes, Lineage]:
+    """Return the lineages after a renewal. Raises a refusal."""
+    require_renewable(lineages[NAME], presented, new)
+    event = events.Renewed(time=2, lineage=NAME, presented=presented, key=new, end=200)
+    return with_renewed(lineages, event)
+
+
+@given(st.lists(st.booleans(), max_size=30))
+def test_lost_answers_lock_no_honest_workload_out(lost: list[bool]) -> None:
+    lineages, own, following = activated(), key(1), 2
+    for is_lost in lost:
+        lineages = renewed(lineages, own, key(following))
+        if not is_lost:
+            own, following = key(following), following + 1
+            require_newest(lineages[NAME], own)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=30))
+def test_of_two_holders_at_most_one_reads(steps: list[tuple[bool, bool]]) -> None:
+    """An honest workload and a thief begin with the same key, and lose some answers."""
+    lineages = renewed(activated(), key(1), key(2))
+    held, flight, number = [key(2), key(2)], [key(1000), key(2000)], 3000
+    diverged = False
+    for is_thief, is_lost in steps:
+        who = int(is_thief)
+        try:
+            lineages = renewed(lineages, held[who], flight[who])
+        except KeyhouseError:
+            continue
+        diverged = True
+        if not is_lost:
+            held[who], number = flight[who], number + 1
+            flight[who] = key(number)
+        readers = 0
+        for each in held:
+            try:
+                require_newest(lineages[NAME], each)
+            except KeyhouseError:
+                continue
+            readers += 1
+        assert readers <= 1 or not diverged
+
+
+def test_lineages_end_after_their_grace() -> None:
+    lineages = activated()
+    assert cleaned(lineages, 100 + GRACE) == lineages
+    assert not cleaned(lineages, 101 + GRACE)
+
+
+def test_a_base_holds_everything() -> None:
+    begun = running(LIVING)
+    lineage = Lineage("web", "u", b"p", key(1), 5, key(2), Standing.REVOKED)
+    state = evolve_all(
+        begun,
+        [
+            events.BaseLineages((events.NamedLineage(NAME, lineage),)),
+            events.BaseRevocations((RevokedPlatform(b"p", 1, "admin"),), (FormerRoot(b"root", 9),)),
+        ],
+    )
+    assert isinstance(state, Running)
+    assert evolve_all(None, base_events(state, UpdateLog().view())) == state
+
+
+def test_a_manifest_without_the_new_keys_keeps_the_former_level() -> None:
+    plain = running()
+    assert level_of(plain) < LIVING_LEVEL
+    kinds = {type(each) for each in base_events(plain, UpdateLog().view())}
+    assert not kinds & {events.BaseLineages, events.BaseRevocations}
+    assert level_of(running(LIVING)) == LIVING_LEVEL

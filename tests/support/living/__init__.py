@@ -1,0 +1,1 @@
+"""Workloads that renew their certificates while they run."""

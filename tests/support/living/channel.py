@@ -1,0 +1,122 @@
+"""A workload that runs, as a client of a real coordinator's channel: grpcio and the messages."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from keyhouse.base.secret import Secret
+from keyhouse.wire import workload_pb2 as wire
+from support.peers.https import Pair
+from support.peers.workloads import PATIENCE, Grpcio, grpcio, request
+from support.samples.signing_request import signing_request
+
+SERVICE = "/keyhouse.workload.v1.Workload/"
+
+T = TypeVar("T")
+
+_ANSWERS: dict[str, Any] = {
+    "Challenge": wire.ChallengeResponse,
+    "Renew": wire.RenewResponse,
+    "Fetch": wire.FetchResponse,
+    "Watch": wire.WatchResponse,
+}
+
+
+class RefusedError(Exception):
+    """The coordinator refused a call."""
+
+    def __init__(self, error: Any) -> None:
+        super().__init__(error.code(), error.details())
+        sent = [*(error.initial_metadata() or ()), *(error.trailing_metadata() or ())]
+        self.status = error.code()
+        self.code = dict(sent).get("keyhouse-code", "")
+
+
+class Connection:
+    """A connection of a workload."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._channel = channel
+
+    def call(self, method: str, message: Any) -> Any:
+        """Return the answer of a method, or raise ``RefusedError``."""
+        answer = _ANSWERS[method]
+        make = self._channel.unary_stream if method == "Watch" else self._channel.unary_unary
+        stub = make(SERVICE + method, type(message).SerializeToString, answer.FromString)
+        try:
+            given = stub(message, timeout=PATIENCE)
+            if method != "Watch":
+                return given
+            (only,) = given
+        except grpc.RpcError as error:
+            raise RefusedError(error) from None
+        return only
+
+
+class RunningWorkload:
+    """A workload, with its certificate and key."""
+
+    def __init__(self, port: int, marble_type: str = "app") -> None:
+        self._port = port
+        self.uuid = str(uuid.uuid4())
+        with grpcio(port) as client:
+            self.env = dict(_activated(client, marble_type, self.uuid).Env)
+        chain = self.env["MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"]
+        leaf = x509.load_pem_x509_certificates(chain)[0].public_bytes(Encoding.DER)
+        key_pem = self.env["MARBLE_PREDEFINED_PRIVATE_KEY"]
+        self.pair = Pair(leaf, Secret(b""), chain, key_pem)
+        self.key = ec.generate_private_key(ec.SECP256R1())
+
+    @contextmanager
+    def connected(self) -> Iterator[Connection]:
+        """Connect with the present certificate."""
+        with grpcio(self._port, self.pair) as client:
+            yield Connection(client._channel)
+
+    def renew(self, **fields: Any) -> Any:
+        """Renew the certificate without evidence, as in simulation."""
+        with self.connected() as connection:
+            challenge = connection.call("Challenge", wire.ChallengeRequest())
+            asked = {"nonce": challenge.nonce, "csr": signing_request(key=self.key)} | fields
+            answer = connection.call("Renew", wire.RenewRequest(**asked))
+        chain = [x509.load_der_x509_certificate(each) for each in answer.chain]
+        pem = b"".join(each.public_bytes(Encoding.PEM) for each in chain)
+        key_pem = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        self.pair = Pair(answer.chain[0], Secret(b""), pem, key_pem)
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        return answer
+
+    def call(self, method: str, message: Any) -> Any:
+        """Return the answer of a method over a new connection."""
+        with self.connected() as connection:
+            return connection.call(method, message)
+
+    def public_key(self) -> bytes:
+        """Return the public key in flight (DER)."""
+        return self.key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def refusal(call: Callable[[], object]) -> RefusedError:
+    """Return the refusal of ``call``."""
+    try:
+        call()
+    except RefusedError as refused:
+        return refused
+    raise AssertionError("the call was not refused")
+
+
+def _activated(client: Grpcio, marble_type: str, name: str) -> Any:
+    ended = client.call(request(MarbleType=marble_type, UUID=name))
+    assert ended.answer is not None, ended
+    return ended.answer.Parameters
