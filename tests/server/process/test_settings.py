@@ -113,6 +113,23 @@ def test_a_simulation_asked_for_by_variable_is_refused_even_beside_the_flag() ->
     assert read_settings([], {"OE_SIMULATION": "0"}).platform == "auto"
 
 
+@pytest.mark.parametrize(
+    ("variable", "reason"),
+    [
+        ("EDG_DISTRIBUTED_COORDINATOR", "share a database, see --store"),
+        ("EDG_K8S_NAMESPACE", "no state is in Secrets of Kubernetes"),
+        ("EDG_STORE_BACKEND", "share a database, see --store"),
+        ("EDG_AZURE_CLIENT_ID", "the processor seals the state"),
+        ("EDG_MAA_URL", "clients verify quotes themselves"),
+    ],
+)
+def test_a_variable_without_an_equivalent_is_explained(variable: str, reason: str) -> None:
+    (note,) = read_settings([], {variable: "value", "EDG_COORDINATOR_ADDR": ":1"}).notes
+    assert note.startswith(f"{variable} has no effect: ")
+    assert reason in note
+    assert "value" not in note
+
+
 def test_development_mode_only_changes_the_log() -> None:
     plain = read_settings([], {})
     found = read_settings([], {"EDG_COORDINATOR_DEV_MODE": "1"})

@@ -283,6 +283,17 @@ _SWITCHES: Final = (
     ("EDG_COORDINATOR_DEV_MODE", "KEYHOUSE_LOG_FORMAT", "text"),
 )
 
+_SHARED: Final = "several coordinators share a database, see --store"
+_SEALED: Final = "the processor seals the state, no cloud service does"
+_WITHOUT_EFFECT: Final = (
+    ("EDG_DISTRIBUTED_COORDINATOR", _SHARED),
+    ("EDG_K8S_", f"no state is in Secrets of Kubernetes; {_SHARED}"),
+    ("EDG_STORE_BACKEND", _SHARED),
+    ("EDG_AZURE_", _SEALED),
+    ("EDG_MAA_URL", f"{_SEALED}; clients verify quotes themselves"),
+)
+"""Variables of MarbleRun that people set, by their prefixes, with the reason for no effect."""
+
 _USAGE: Final = """keyhouse serve [--SETTING VALUE]...
        keyhouse serve --platform simulation --client-addr 127.0.0.1:4433   (try it out)"""
 
@@ -393,7 +404,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
             " prove its first manifest",
             hint="leave one of them out",
         )
-    return Settings(**values, notes=_notes(values))
+    return Settings(**values, notes=_notes(values, environment))
 
 
 def _check_store(values: Mapping[str, Any]) -> None:
@@ -436,8 +447,12 @@ def _refuse_simulation_by_environment(environment: Mapping[str, str]) -> None:
         )
 
 
-def _notes(values: Mapping[str, Any]) -> tuple[str, ...]:
+def _notes(values: Mapping[str, Any], environment: Mapping[str, str]) -> tuple[str, ...]:
     notes: list[str] = []
     if values["startup_recovery_file"] and not values["startup_manifest"]:
         notes.append("--startup-recovery-file has no effect without --startup-manifest")
+    for variable in sorted(environment):
+        for prefix, reason in _WITHOUT_EFFECT:
+            if variable.startswith(prefix):
+                notes.append(f"{variable} has no effect: {reason}")
     return tuple(notes)
