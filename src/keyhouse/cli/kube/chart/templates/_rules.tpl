@@ -5,7 +5,7 @@
 {{- if .Values.startupManifest }}{{ fail "startupManifest: must be empty with sgx.enabled, the enclave reads no such file" }}{{ end }}
 {{- if .Values.filesSecret }}{{ fail "filesSecret: must be empty with sgx.enabled, files belong into the signed image" }}{{ end }}
 {{- if hasKey .Values.host "KEYHOUSE_COLLATERAL" }}{{ fail "host.KEYHOUSE_COLLATERAL: does not reach the enclave: use --pccs or --collateral in the signed image" }}{{ end }}
-{{- if and .Values.sgx.aesm.image.repository (not .Values.sgx.pccs.url) }}{{ fail "sgx.pccs.url: must be set with sgx.aesm.image, which asks it for certificates" }}{{ end }}
+{{- if and .Values.sgx.aesm.image.repository (not .Values.sgx.pccs.url) (not .Values.sgx.qcnl) }}{{ fail "sgx.pccs.url: must be set with sgx.aesm.image, which asks it for certificates" }}{{ end }}
 {{- if and .Values.sgx.aesm.image.repository (not .Values.sgx.aesm.image.digest) }}{{ fail "sgx.aesm.image.digest: must be set" }}{{ end }}
 {{- else if not .Values.arguments }}{{ fail "arguments: must name at least --platform, or set sgx.enabled" }}
 {{- end }}
@@ -21,6 +21,9 @@
 {{- if gt (int .Values.store.replicasPerPod) 1 }}{{ fail "store.replicasPerPod: must be 1 without store.existingSecret" }}{{ end }}
 {{- if .Values.backup.storeSecret }}{{ fail "backup.storeSecret: must be empty without store.existingSecret" }}{{ end }}
 {{- end }}
+{{- if and .Values.injection.trust.rootCertificate .Values.injection.trust.bundle }}{{ fail "injection.trust.bundle: must be empty with injection.trust.rootCertificate, one file has one root" }}{{ end }}
+{{- if and .Values.injection.launcher.repository (not .Values.injection.launcher.digest) }}{{ fail "injection.launcher.digest: must be set with injection.launcher.repository" }}{{ end }}
+{{- if and .Values.sgx.qcnl (not .Values.sgx.aesm.image.repository) }}{{ fail "sgx.qcnl: is for the AESM in the pod: set sgx.aesm.image, or configure the AESM of the nodes" }}{{ end }}
 {{- range $name := list "ingress" "tlsRoute" }}
 {{- $door := index $.Values $name }}
 {{- if and $door.enabled (not $door.hostname) }}{{ fail (printf "%s.hostname: must be set, TLS is passed through by name" $name) }}{{ end }}
