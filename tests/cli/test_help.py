@@ -45,7 +45,7 @@ def test_own_options_come_first_and_general_ones_last(leaf: Leaf) -> None:
 
     assert max(map(len, text.splitlines())) <= _WIDTH
     headings = [line for line in text.splitlines() if line.endswith(":") and line[0] != " "]
-    groups = {"Connection:", "Trust:", "User:", "Recovery key:", "Hardware report:"}
+    groups = {"Connection:", "Trust:", "User:", "Recovery key:", "Hardware report:", "Cluster:"}
     assert [each for each in headings if each not in groups] == [
         each for each in ("Arguments:", "Options:", "General options:") if each in headings
     ]

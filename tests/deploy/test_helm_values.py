@@ -19,6 +19,8 @@ from support.process.server import Server
 from support.process.start import on_path
 from support.samples.deployment import manifest
 
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.cli.kube.rendering.chart import Release, chart
 from keyhouse.server.process.settings import read_settings
 
 _GRAMINE: Final = CHART.parents[1] / "gramine" / "keyhouse.manifest.template"
@@ -29,6 +31,7 @@ _STORE: Final[dict[str, Any]] = {
     "store": {"existingSecret": "database"},
     "networkPolicy": {"egress": [{"ports": [{"port": 5432}, {"port": 53, "protocol": "UDP"}]}]},
 }
+_ROOT: Final = "-----BEGIN CERTIFICATE-----\nTUlJQg==\n-----END CERTIFICATE-----\n"
 _SETS: Final[dict[str, dict[str, Any]]] = {
     "a simulation": NATIVE,
     "an enclave, with the node's AESM": SGX,
@@ -109,6 +112,39 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
     },
     "guests of SEV-SNP": {**NATIVE, "amdCollateral": "amd"},
     "an enclave that admits guests of SEV-SNP": {**SGX, "amdCollateral": "amd"},
+    "older nodes of AKS": {**GIVEN, "sgx": {"enabled": True, "vendor": "azure", "epcMiB": 512}},
+    "nodes of Alibaba, with injection": {
+        **GIVEN,
+        "sgx": {"enabled": True, "vendor": "alibaba"},
+        "injection": {"enabled": True},
+    },
+    "an own device plugin": {
+        **GIVEN,
+        "sgx": {"enabled": True, "resourceKey": "example.com/epc"},
+        "injection": {"enabled": True, "epcMiB": 20},
+    },
+    "an own text for the PCCS": {
+        **GIVEN,
+        "sgx": {"enabled": True, "aesm": _AESM, "qcnl": '{"pccs_url": "https://a.example/"}\n'},
+    },
+    "injection of a pinned root": {
+        **SGX,
+        "injection": {
+            "enabled": True,
+            "trust": {"rootCertificate": _ROOT},
+            "namespaceSelector": {"matchLabels": {"marbles": "yes"}},
+        },
+    },
+    "injection of a trust bundle and the launcher": {
+        **NATIVE,
+        "injection": {
+            "enabled": True,
+            "trust": {"bundle": "k-keyhouse.default"},
+            "launcher": {"repository": "registry.example/launcher", "digest": DIGEST},
+            "resources": {"example.com/epc": "5Mi"},
+        },
+    },
+    "slow nodes": {**NATIVE, "probes": {"startup": {"failureThreshold": 900}}},
     "what a site adds": {
         **NATIVE,
         "global": {},
@@ -153,6 +189,17 @@ def gramine() -> dict[str, Any]:
 def test_kubernetes_knows_every_field(values: dict[str, Any]) -> None:
     for thing in template(values).values():
         check(thing)
+
+
+def by_command(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what ``keyhouse kube`` makes as the release of ``template``."""
+    made = chart().render(values, Release("k", "default", "Helm"))
+    return {f"{each['kind']} {each['metadata']['name']}": each for each in made}
+
+
+@every_set
+def test_the_command_makes_the_objects_that_helm_makes(values: dict[str, Any]) -> None:
+    assert by_command(values) == template(values)
 
 
 @every_set
@@ -353,9 +400,19 @@ def test_the_backup_of_the_cron_job_is_one_of_the_database_where_that_has_the_st
     assert not (max(backups.iterdir()) / "sealed_key").exists()
 
 
+def refused(values: dict[str, Any]) -> str:
+    """Return the error of ``keyhouse kube`` about values."""
+    with pytest.raises(KeyhouseError) as error:
+        by_command(values)
+    return str(error.value)
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
+        ({"injection": {"trust": {"rootCertificate": _ROOT, "bundle": "a"}}}, "injection.trust.b"),
+        ({"injection": {"launcher": {"repository": "r"}}}, "injection.launcher.digest: must be"),
+        ({"sgx": {"enabled": True, "qcnl": "{}"}}, "sgx.qcnl: is for the AESM in the pod"),
         ({"arguments": ["--platform", "gramine"]}, "arguments: must be empty with sgx.enabled"),
         ({"startupManifest": "first"}, "startupManifest: must be empty"),
         ({"filesSecret": "files"}, "filesSecret: must be empty"),
@@ -372,6 +429,7 @@ def test_the_backup_of_the_cron_job_is_one_of_the_database_where_that_has_the_st
 def test_values_that_contradict_each_other_are_refused_in_words(
     values: dict[str, Any], said: str
 ) -> None:
+    assert said in refused({**SGX, **values})
     assert said in refusal({**SGX, **values})
 
 
@@ -401,6 +459,7 @@ def test_values_that_contradict_each_other_are_refused_in_words(
 def test_a_shared_state_is_not_mixed_with_what_one_pod_has(
     values: dict[str, Any], said: str
 ) -> None:
+    assert said in refused({**NATIVE, **_STORE, **values})
     assert said in refusal({**NATIVE, **_STORE, **values})
 
 
@@ -487,8 +546,14 @@ def test_a_backup_of_a_database_reaches_it_from_the_node_of_the_first_pod() -> N
         {"persistence": {"accessMode": "ReadWriteAny"}},
         {"service": {"clientPort": "4433"}},
         {"tolerations": [{}], "networkPolicy": {"egress": ["all"]}},
+        {"sgx": {"vendor": "amd"}},
+        {"sgx": {"resourceKey": "no slash"}},
+        {"probes": {"startup": {"initialDelay": 1}}},
+        {"injection": {"trust": {"rootCertificate": "-----BEGIN PRIVATE KEY-----"}}},
+        {"injection": {"launcher": {"command": "python3"}}},
     ],
     ids=json.dumps,
 )
 def test_values_that_must_not_be_are_refused(values: dict[str, Any]) -> None:
+    assert refused({**NATIVE, **values}).startswith("the values of the chart: ")
     assert "schema" in refusal({**NATIVE, **values})

@@ -62,6 +62,7 @@ COMMANDS: Final = {
     ),
     "Operate a coordinator": (
         Entry("serve", "commands:serve", "Run the coordinator"),
+        Entry("kube", "kube.group:app", "Install and observe a coordinator in Kubernetes"),
         Entry("store", "store.group:app", "Prepare, copy, check, list and restore stores"),
         Entry("backup", "store.group:backup", "Make a backup of a state directory"),
         Entry("restore", "store.group:restore_backup", "Put a backup into a state directory"),

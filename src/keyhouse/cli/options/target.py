@@ -212,7 +212,7 @@ class Target(TrustOptions, frozen=True, kw_only=True):
 
         With ``required``, raises ``WrongUsageError`` without a coordinator or an expected identity.
         """
-        self._refuse_unsupported()
+        self.refuse_unsupported()
         context = context_for(self.context, self.host)
         completed = self if context is None else _complete(self, context)
         if not required:
@@ -226,7 +226,8 @@ class Target(TrustOptions, frozen=True, kw_only=True):
             )
         return completed
 
-    def _refuse_unsupported(self) -> None:
+    def refuse_unsupported(self) -> None:
+        """Raise ``WrongUsageError`` for options of other tools without an equivalent."""
         if self.insecure:
             raise WrongUsageError(
                 "there is no --insecure: commands always verify the coordinator first",
@@ -234,7 +235,7 @@ class Target(TrustOptions, frozen=True, kw_only=True):
             )
         if self.namespace:
             raise WrongUsageError(
-                "there is no --namespace: keyhouse does not connect to Kubernetes",
+                "there is no --namespace: only keyhouse kube connects to Kubernetes",
                 hint="pass the coordinator's address as HOST",
             )
 

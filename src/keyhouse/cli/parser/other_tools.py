@@ -23,7 +23,7 @@ _POLICY: Final = "users and permissions are in the manifest: keyhouse manifest g
 _APPLY: Final = (
     "use keyhouse manifest set for the first manifest, then keyhouse manifest update apply"
 )
-_KUBERNETES: Final = "keyhouse does not connect to Kubernetes; pass the coordinator's address"
+_KUBERNETES: Final = "use keyhouse kube COMMAND --namespace NAME"
 
 _HINTS: Final[Mapping[str, Mapping[str, str]]] = {
     "keyhouse": {

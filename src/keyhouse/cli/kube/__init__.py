@@ -1,0 +1,1 @@
+"""`keyhouse kube`: install and observe the coordinator in a Kubernetes cluster."""

@@ -1,0 +1,45 @@
+"""The errors between this command and the API server of Kubernetes."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from keyhouse.base.errors import RefusedError, UnavailableError
+
+FORBIDDEN: Final = 403
+NOT_FOUND: Final = 404
+CONFLICT: Final = 409
+_HINTS: Final[Mapping[int, str]] = {
+    401: "the API server does not know this user: renew the credentials in the kubeconfig",
+    FORBIDDEN: "this user lacks a permission in the cluster: ask its administrator",
+    CONFLICT: "--force-conflicts takes these fields over from their manager",
+}
+
+
+class KubeconfigError(RefusedError):
+    """The kubeconfig has no usable cluster or user."""
+
+    code = "kubeconfig"
+
+
+class ClusterRefusedError(RefusedError):
+    """The API server refused a request. ``status`` is the HTTP status."""
+
+    code = "cluster-refused"
+
+    def __init__(self, status: int, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint or _HINTS.get(status, ""))
+        self.status = status
+
+
+class ClusterUnreachableError(UnavailableError):
+    """The API server did not answer."""
+
+    code = "cluster-unreachable"
+
+
+def refusal_of(status: int, subject: str, answer: Any) -> ClusterRefusedError:
+    """Return the error for an ``answer`` (a ``Status`` object, or any text) about ``subject``."""
+    message = answer.get("message", "") if isinstance(answer, dict) else ""
+    return ClusterRefusedError(
+        status, f"the API server refuses {subject} ({status}): {message or 'without a reason'}"
+    )

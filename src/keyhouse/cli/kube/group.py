@@ -1,0 +1,370 @@
+"""`keyhouse kube`: the commands for a Kubernetes cluster."""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Final
+
+import click
+
+from keyhouse.base.errors import RefusedError, UnavailableError
+from keyhouse.base.printable import printable
+from keyhouse.cli.kube.api.cluster import Cluster
+from keyhouse.cli.kube.health import Finding, findings, is_ready
+from keyhouse.cli.kube.installation import (
+    Applied,
+    Plan,
+    apply,
+    full_name,
+    installed,
+    plan,
+    recorded_values,
+    require_node,
+    uninstall,
+)
+from keyhouse.cli.kube.options import ChartValues, ClusterOptions, DryRun, Patience, ReachOptions
+from keyhouse.cli.kube.synchronised import write_bundle, write_marbles
+from keyhouse.cli.kube.verification import Verified, marbles_of, verified
+from keyhouse.cli.output.show import show_json, show_table, working
+from keyhouse.cli.parser import REFUSED, AsJson, Group, Option
+
+_PAUSE: Final = 1.0  # seconds between two looks at the pods
+_WAIT: Final = 300  # seconds
+
+Force = Annotated[
+    bool,
+    Option(
+        "--force-conflicts",
+        help="take fields over that another program manages, such as helm or kubectl",
+    ),
+]
+
+SkipPrecheck = Annotated[
+    bool,
+    Option(
+        "--skip-precheck",
+        help="install without a suitable node, for example if the cluster adds nodes for new pods",
+    ),
+]
+
+app = Group()
+
+
+class NotReadyError(UnavailableError):
+    """The coordinator did not become ready in time."""
+
+    code = "not-ready"
+
+
+@app.command("install")
+def install(
+    where: ClusterOptions,
+    reach: ReachOptions,
+    given: ChartValues,
+    *,
+    dry_run: DryRun = False,
+    force: Force = False,
+    skip_precheck: SkipPrecheck = False,
+    wait: Patience = _WAIT,
+    as_json: AsJson = False,
+) -> None:
+    """Install the coordinator, and verify its quote.
+
+    Example: keyhouse kube install --values values.yaml --attestation attestation.json --pccs
+    https://pccs.example:8081
+
+    The command finds the SGX resources of the nodes, renders the chart, applies the objects on the
+    server, and waits until the coordinator is ready. A second installation with the same values
+    changes nothing. With --json and --dry-run, the output has all objects, for example for a
+    repository of your cluster.
+    """
+    with Cluster.connect(where.kube_context) as cluster:
+        planned = plan(cluster, where.named(), given.read())
+        if not skip_precheck:
+            require_node(planned)
+        _carry_out(
+            cluster, planned, where, reach, dry_run=dry_run, force=force, wait=wait, as_json=as_json
+        )
+
+
+@app.command("upgrade")
+def upgrade(
+    where: ClusterOptions,
+    reach: ReachOptions,
+    given: ChartValues,
+    *,
+    dry_run: DryRun = False,
+    force: Force = False,
+    skip_precheck: SkipPrecheck = False,
+    wait: Patience = _WAIT,
+    as_json: AsJson = False,
+) -> None:
+    """Upgrade an installation to this chart.
+
+    Example: keyhouse kube upgrade --attestation attestation.json
+
+    Without --values, the values of the installation stay in force. Objects that the chart no longer
+    has are deleted. For an installation by helm, pass --values and --force-conflicts: then this
+    command manages the objects, and helm must not manage them any more.
+    """
+    release = where.named()
+    with Cluster.connect(where.kube_context) as cluster:
+        recorded = recorded_values(cluster, release)
+        if recorded is None and not any(installed(cluster, release)):
+            raise RefusedError(
+                f"{release.name} is not installed in the namespace {release.namespace}",
+                hint=f"use keyhouse kube install{where.words()}",
+            )
+        if recorded is None and not given.values:
+            raise RefusedError(
+                f"another program has installed {release.name}, so its values are unknown",
+                hint="pass --values; helm get values prints the values of a release",
+            )
+        planned = plan(cluster, release, given.read() if given.values else dict(recorded or {}))
+        if not skip_precheck:
+            require_node(planned)
+        _carry_out(
+            cluster, planned, where, reach, dry_run=dry_run, force=force, wait=wait, as_json=as_json
+        )
+
+
+@app.command("uninstall")
+def remove(
+    where: ClusterOptions,
+    *,
+    delete_state: Annotated[
+        bool,
+        Option("--delete-state", help="delete the volumes with the state; backups always stay"),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the installation, but keep its state.
+
+    Example: keyhouse kube uninstall
+
+    The claims of the volumes stay, and a later installation opens the same state. With
+    --delete-state, the state is lost: nobody can restore it without a backup.
+    """
+    with Cluster.connect(where.kube_context) as cluster:
+        changes = list(uninstall(cluster, where.named(), delete_state=delete_state))
+    _show_changes(changes, as_json=as_json)
+    if as_json:
+        return
+    if not changes:
+        click.echo("nothing is installed", err=True)
+    elif any(each.change == "kept" for each in changes):
+        click.echo("the volumes with the state remain; keyhouse kube install uses them", err=True)
+
+
+@app.command("check")
+def check(
+    where: ClusterOptions,
+    given: ChartValues,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """List missing parts, and since when each is missing.
+
+    Example: keyhouse kube check
+
+    Without --values, the command uses the values of the installation. It ends with exit code 1 if a
+    part is missing.
+    """
+    release = where.named()
+    with Cluster.connect(where.kube_context) as cluster:
+        values = given.read() if given.values else recorded_values(cluster, release)
+        if values is None:
+            raise RefusedError(
+                f"the namespace {release.namespace} has no installation {release.name} of this"
+                " command",
+                hint="pass --values for an installation by helm, or use keyhouse kube install",
+            )
+        found = findings(cluster, release, plan(cluster, release, values).objects)
+    if as_json:
+        show_json({"ok": not found, "findings": found})
+    elif found:
+        _show_findings(found)
+    else:
+        click.echo("every part is present and ready")
+        click.echo("next: keyhouse status HOST verifies the coordinator's quote", err=True)
+    if found:
+        sys.exit(REFUSED)
+
+
+@app.command("precheck")
+def precheck(
+    where: ClusterOptions,
+    given: ChartValues,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Judge each node, and print the reasons against it.
+
+    Example: keyhouse kube precheck --values values.yaml
+
+    Without --values, the command judges for an enclave on SGX. It ends with exit code 1 if no node
+    is suitable.
+    """
+    values = given.read() if given.values else _FOR_SGX
+    with Cluster.connect(where.kube_context) as cluster:
+        reports = plan(cluster, where.named(), values).nodes
+    if as_json:
+        show_json({"nodes": reports})
+    elif reports:
+        rows = [
+            (
+                each.name,
+                ", ".join(each.hardware) or "none",
+                f"{each.epc >> 20} MiB" if each.epc else "-",
+                "; ".join(each.reasons) or "suitable",
+            )
+            for each in reports
+        ]
+        show_table(("NODE", "HARDWARE", "EPC", "RESULT"), rows)
+    if not any(not each.reasons for each in reports):
+        raise RefusedError(
+            "no node can run the coordinator" if reports else "the cluster has no nodes",
+            hint="the page docs/how-to/kubernetes-from-zero.md explains each reason",
+        )
+
+
+@app.command("trust-bundle")
+def trust_bundle(
+    where: ClusterOptions, reach: ReachOptions, *, dry_run: DryRun = False, as_json: AsJson = False
+) -> None:
+    """Write the verified root into a ClusterTrustBundle.
+
+    Example: keyhouse kube trust-bundle --attestation attestation.json
+
+    Pods mount the bundle as a file. Repeat the command after a recovery on another machine, or in a
+    CronJob. Without a verified quote, the bundle stays unchanged. Needs Kubernetes 1.37.
+    """
+    release = where.named()
+    with Cluster.connect(where.kube_context) as cluster:
+        with verified(cluster, release, reach) as found:
+            pem = found.root_pem
+        change = write_bundle(cluster, release, pem, dry_run=dry_run)
+    _show_changes([change], as_json=as_json)
+
+
+@app.command("marbles")
+def marbles(
+    where: ClusterOptions, reach: ReachOptions, *, dry_run: DryRun = False, as_json: AsJson = False
+) -> None:
+    """Write the marbles of the verified manifest.
+
+    Example: keyhouse kube marbles --attestation attestation.json
+
+    The command writes their names into the cluster. So the API server refuses pods with the label
+    of an unknown marble. Repeat the command after each
+    update of the manifest, for example in CI.
+    """
+    release = where.named()
+    with Cluster.connect(where.kube_context) as cluster:
+        with verified(cluster, release, reach) as found:
+            listed = marbles_of(found, reach)
+        change = write_marbles(cluster, release, listed, dry_run=dry_run)
+    _show_changes([change], as_json=as_json)
+
+
+_FOR_SGX: Final[Mapping[str, Any]] = {
+    "image": {"repository": "none", "digest": f"sha256:{'0' * 64}"},
+    "sgx": {"enabled": True},
+}
+"""Values without a meaning, except for the requirement of the nodes."""
+
+
+def _carry_out(
+    cluster: Cluster,
+    planned: Plan,
+    where: ClusterOptions,
+    reach: ReachOptions,
+    *,
+    dry_run: bool,
+    force: bool,
+    wait: int,
+    as_json: bool,
+) -> None:
+    with working("applying the objects"):
+        changes = list(apply(cluster, planned, dry_run=dry_run, force=force))
+    result: dict[str, Any] = {"changes": changes}
+    if not as_json:
+        _show_changes(changes, as_json=False)
+    if dry_run:
+        if as_json:
+            show_json({**result, "objects": planned.objects})
+        else:
+            click.echo("a dry run: nothing has changed", err=True)
+        return
+    if wait:
+        _await_ready(cluster, planned, wait, where)
+    if wait and reach.attestation is not None:
+        with verified(cluster, planned.release, reach) as found:
+            result |= _identity(found)
+        if not as_json:
+            click.echo(f"verified  the quote of {result['address']}")
+    if as_json:
+        show_json(result)
+    else:
+        for line in _next_steps(planned, where, reach, is_verified="address" in result):
+            click.echo(printable(line), err=True)
+
+
+def _identity(found: Verified) -> dict[str, Any]:
+    verdict = found.proven.verdict
+    return {
+        "address": found.address,
+        "uniqueId": verdict.mrenclave.hex(),
+        "signerId": verdict.mrsigner.hex(),
+        "root": found.root_pem,
+    }
+
+
+def _await_ready(cluster: Cluster, planned: Plan, wait: int, where: ClusterOptions) -> None:
+    """Wait until the StatefulSet is ready. Raises ``NotReadyError`` with the first finding."""
+    name, namespace = full_name(planned.release), planned.release.namespace
+    end = time.monotonic() + wait
+    with working("waiting for the coordinator"):
+        while not is_ready(cluster.get("apps/v1", "StatefulSet", name, namespace)):
+            if time.monotonic() > end:
+                found = findings(cluster, planned.release, planned.objects)
+                reason = f"{found[-1].part}: {found[-1].problem}" if found else "no reason is known"
+                raise NotReadyError(
+                    f"the coordinator was not ready after {wait} seconds; {reason}",
+                    hint=f"keyhouse kube check{where.words()} lists all missing parts",
+                )
+            time.sleep(_PAUSE)
+
+
+def _next_steps(
+    planned: Plan, where: ClusterOptions, reach: ReachOptions, *, is_verified: bool
+) -> Iterator[str]:
+    host, trust = reach.address or "localhost:4433", reach.words()
+    name, namespace = full_name(planned.release), planned.release.namespace
+    if not reach.address:
+        yield f"next: kubectl --namespace {namespace} port-forward service/{name} 4433:client"
+    if not is_verified:
+        yield f"next: keyhouse status {host}{trust or ' --attestation attestation.json'}"
+    yield (
+        f"next: keyhouse manifest set manifest.json {host}"
+        f"{trust or ' --attestation attestation.json'} --recoverydata recovery.json"
+    )
+    if planned.completed["injection"]["enabled"]:
+        yield f"next: keyhouse kube marbles{where.words()}{trust}"
+
+
+def _show_changes(changes: Iterable[Applied], *, as_json: bool) -> None:
+    if as_json:
+        show_json({"changes": list(changes)})
+        return
+    rows = [(each.change, each.kind, each.name) for each in changes]
+    if rows:
+        show_table(("CHANGE", "KIND", "NAME"), rows)
+
+
+def _show_findings(found: Iterable[Finding]) -> None:
+    rows = [
+        (each.part, each.problem, f"since {each.since}" if each.since else "", each.hint)
+        for each in found
+    ]
+    show_table(("PART", "PROBLEM", "SINCE", "HINT"), rows)

@@ -1,0 +1,119 @@
+"""Find the missing parts of an installation, with the time since they are missing."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from keyhouse.cli.kube.api.cluster import Cluster, Object
+from keyhouse.cli.kube.installation import full_name, selector
+from keyhouse.cli.kube.rendering.chart import Release
+
+_CLAIM: Final = "PersistentVolumeClaim"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A part that is missing or not ready. ``since`` is a time of the cluster, or "" if unknown."""
+
+    part: str
+    problem: str
+    since: str = ""
+    hint: str = ""
+
+
+def findings(cluster: Cluster, release: Release, objects: Sequence[Object]) -> list[Finding]:
+    """Return the findings about ``objects`` and about the coordinator's pods."""
+    made = [*_missing(cluster, release, objects)]
+    kept = cluster.get("apps/v1", "StatefulSet", full_name(release), release.namespace)
+    if kept is not None:
+        made += _of_set(cluster, release, kept)
+    return made
+
+
+def is_ready(kept: Object | None) -> bool:
+    """Return whether all pods of a StatefulSet are ready and of its newest revision."""
+    if kept is None:
+        return False
+    status, wanted = kept.get("status", {}), kept["spec"]["replicas"]
+    return bool(
+        status.get("observedGeneration", 0) >= kept["metadata"]["generation"]
+        and status.get("readyReplicas", 0) == wanted
+        and status.get("updatedReplicas", 0) == wanted
+    )
+
+
+def _missing(cluster: Cluster, release: Release, objects: Sequence[Object]) -> Iterator[Finding]:
+    for thing in objects:
+        kind, name = thing["kind"], thing["metadata"]["name"]
+        if not cluster.has(thing["apiVersion"], kind):
+            yield Finding(f"{kind} {name}", f"the cluster does not have {thing['apiVersion']}")
+            continue
+        found = cluster.get(thing["apiVersion"], kind, name, release.namespace)
+        if found is None:
+            yield Finding(
+                f"{kind} {name}", "is missing", hint="keyhouse kube upgrade creates it again"
+            )
+        elif "deletionTimestamp" in found["metadata"]:
+            since = found["metadata"]["deletionTimestamp"]
+            yield Finding(f"{kind} {name}", "is being deleted", since)
+
+
+def _of_set(cluster: Cluster, release: Release, kept: Object) -> Iterator[Finding]:
+    wanted, name = kept["spec"]["replicas"], kept["metadata"]["name"]
+    ready = kept.get("status", {}).get("readyReplicas", 0)
+    pods = cluster.list("v1", "Pod", release.namespace, selector(release))
+    if ready < wanted:
+        times = [_ready_since(pod) for pod in pods if not _is_ready(pod)]
+        since = min((time for time in times if time), default=kept["metadata"]["creationTimestamp"])
+        yield Finding(f"StatefulSet {name}", f"{ready} of {wanted} pods are ready", since)
+    for pod in pods:
+        yield from _of_pod(pod)
+    for claim in cluster.list("v1", _CLAIM, release.namespace, selector(release)):
+        if claim.get("status", {}).get("phase") != "Bound":
+            metadata = claim["metadata"]
+            yield Finding(
+                f"{_CLAIM} {metadata['name']}",
+                f"is {claim.get('status', {}).get('phase', 'Pending')}",
+                metadata["creationTimestamp"],
+                "kubectl describe names the reason; persistence.storageClass selects a class",
+            )
+
+
+def _of_pod(pod: Object) -> Iterator[Finding]:
+    part, status = f"Pod {pod['metadata']['name']}", pod.get("status", {})
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            yield Finding(
+                part,
+                f"is not scheduled: {condition.get('message', condition.get('reason', ''))}",
+                condition.get("lastTransitionTime") or "",
+                "keyhouse kube precheck lists the reasons of each node",
+            )
+    for container in (*_statuses(status, "init"), *_statuses(status, "")):
+        waiting = container.get("state", {}).get("waiting")
+        if waiting is not None and waiting.get("reason") != "PodInitializing":
+            yield Finding(
+                f"{part}, container {container['name']}",
+                f"{waiting.get('reason', 'waits')}: {waiting.get('message', 'no message')}",
+                _ready_since(pod),
+            )
+    if not _is_ready(pod) and not status.get("conditions"):
+        yield Finding(part, "has no state yet", pod["metadata"]["creationTimestamp"])
+
+
+def _statuses(status: Mapping[str, Any], kind: str) -> Sequence[Any]:
+    name = "initContainerStatuses" if kind else "containerStatuses"
+    return status.get(name) or ()
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _ready_since(pod: Object) -> str:
+    """Return the time of the last change of the condition Ready."""
+    for condition in pod.get("status", {}).get("conditions") or ():
+        if condition["type"] == "Ready":
+            return condition.get("lastTransitionTime") or ""
+    return str(pod["metadata"]["creationTimestamp"])

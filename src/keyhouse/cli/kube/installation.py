@@ -1,0 +1,253 @@
+"""Apply the objects of the chart to a cluster, and remove them.
+
+The values of the installation are in the ConfigMap ``NAME-installation``, so an upgrade without
+``--values`` uses them again. The values contain no secrets: they name Secrets.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from keyhouse.base.errors import RefusedError
+from keyhouse.cli.kube.api.cluster import Cluster, Object
+from keyhouse.cli.kube.nodes import NodeReport, report, requirement_of, vendor_of
+from keyhouse.cli.kube.rendering.chart import Release, chart
+from keyhouse.cli.kube.rendering.functions import merge
+
+_ADMISSION: Final = "admissionregistration.k8s.io/v1"
+_POLICY: Final = "MutatingAdmissionPolicy"
+
+OWNED: Final = (
+    # The bindings first: a policy without a binding has no effect, so no pod is refused meanwhile.
+    (_ADMISSION, "MutatingAdmissionPolicyBinding"),
+    (_ADMISSION, _POLICY),
+    (_ADMISSION, "ValidatingAdmissionPolicyBinding"),
+    (_ADMISSION, "ValidatingAdmissionPolicy"),
+    ("networking.k8s.io/v1", "Ingress"),
+    ("gateway.networking.k8s.io/v1", "TLSRoute"),
+    ("monitoring.coreos.com/v1", "ServiceMonitor"),
+    ("monitoring.coreos.com/v1", "PrometheusRule"),
+    ("batch/v1", "CronJob"),
+    ("apps/v1", "StatefulSet"),
+    ("policy/v1", "PodDisruptionBudget"),
+    ("v1", "Service"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+    ("v1", "ConfigMap"),
+)
+"""The kinds of the chart, in the order of their removal. Claims of volumes are not among them."""
+
+_KEEP: Final = "helm.sh/resource-policy"
+Change = Literal["created", "changed", "unchanged", "deleted", "kept", "not checked"]
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """An object, and the change of this object."""
+
+    kind: str
+    name: str
+    change: Change
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The objects of an installation, with the values behind them."""
+
+    release: Release
+    values: Mapping[str, Any]  # as given, with the findings of the cluster
+    completed: Mapping[str, Any]  # with the defaults of the chart
+    objects: Sequence[Object]
+    nodes: Sequence[NodeReport]
+
+
+def record_name(release: Release) -> str:
+    """Return the name of the ConfigMap with the values."""
+    return f"{full_name(release)}-installation"
+
+
+def full_name(release: Release) -> str:
+    """Return the name of the objects. ``keyhouse.name`` in the chart has the same rule."""
+    if "keyhouse" in release.name:
+        return release.name[:50].removesuffix("-")
+    return f"{release.name}-keyhouse"[:41].removesuffix("-")
+
+
+def policy_name(release: Release) -> str:
+    """Return the name of the objects outside of namespaces."""
+    return f"{full_name(release)}.{release.namespace}"
+
+
+def selector(release: Release) -> str:
+    """Return the selector for the labels of all objects."""
+    return f"app.kubernetes.io/name=keyhouse,app.kubernetes.io/instance={release.name}"
+
+
+def recorded_values(cluster: Cluster, release: Release) -> dict[str, Any] | None:
+    """Return the values of the installation, or None without an installation."""
+    found = cluster.get("v1", "ConfigMap", record_name(release), release.namespace)
+    if found is None:
+        return None
+    values = msgspec.json.decode(found.get("data", {}).get("values.json", "{}"))
+    return dict(values)
+
+
+def plan(cluster: Cluster, release: Release, values: Mapping[str, Any]) -> Plan:
+    """Return the objects for ``values``, after a look at the cluster.
+
+    The vendor of the device plugin is set if the values do not set it. Injection is on if the
+    cluster has the policies, and the values do not set it.
+    """
+    found: dict[str, Any] = {}
+    if not _sets(values, "injection", "enabled") and cluster.has(_ADMISSION, _POLICY):
+        found["injection"] = {"enabled": True}
+    nodes = cluster.list("v1", "Node")
+    if _sets(values, "sgx", "enabled") and not _sets(values, "sgx", "vendor"):
+        anything = msgspec.structs.replace(_requirement(values), resource="")
+        vendor = vendor_of([report(node, anything) for node in nodes])
+        if vendor:
+            found["sgx"] = {"vendor": vendor}
+    values = merge(values, found)
+    completed = chart().completed(values)
+    required = requirement_of(completed)
+    return Plan(
+        release,
+        values,
+        completed,
+        chart().render(values, release),
+        [report(node, required) for node in nodes],
+    )
+
+
+def _requirement(values: Mapping[str, Any]) -> Any:
+    return requirement_of(chart().completed(values))
+
+
+def require_node(planned: Plan) -> None:
+    """Raise ``RefusedError`` if no node has the hardware for the coordinator, or all are unusable.
+
+    A program without special hardware needs no check: the scheduler finds a node.
+    """
+    is_special = bool(requirement_of(planned.completed).technology)
+    if is_special and planned.nodes and all(each.reasons for each in planned.nodes):
+        first = planned.nodes[0]
+        raise RefusedError(
+            f"no node of {len(planned.nodes)} can run the coordinator; {first.name}:"
+            f" {first.reasons[0]}",
+            hint="keyhouse kube precheck lists the reasons; --skip-precheck installs nevertheless",
+        )
+
+
+def apply(cluster: Cluster, planned: Plan, *, dry_run: bool, force: bool) -> Iterator[Applied]:
+    """Apply all objects and yield each change; then delete objects that the chart no longer has."""
+    release = planned.release
+    namespace = cluster.get("v1", "Namespace", release.namespace)
+    if namespace is None:
+        thing: Object = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": release.namespace},
+        }
+        cluster.apply(thing, "", dry_run=dry_run)
+        yield Applied("Namespace", release.namespace, "created")
+    for thing in [*planned.objects, _record(planned)]:
+        is_checkable = namespace is not None or not dry_run or not _is_namespaced(cluster, thing)
+        if is_checkable:
+            yield _apply(cluster, thing, release.namespace, dry_run=dry_run, force=force)
+        else:  # the API server refuses objects of a missing namespace, even in a dry run
+            yield Applied(thing["kind"], thing["metadata"]["name"], "not checked")
+    yield from _prune(cluster, planned, dry_run=dry_run)
+
+
+def _apply(
+    cluster: Cluster, thing: Object, namespace: str, *, dry_run: bool, force: bool
+) -> Applied:
+    kind, name = thing["kind"], thing["metadata"]["name"]
+    before = cluster.get(thing["apiVersion"], kind, name, namespace)
+    after = cluster.apply(thing, namespace, dry_run=dry_run, force=force)
+    change: Change = "created"
+    if before is not None:
+        change = "unchanged" if _content(before) == _content(after) else "changed"
+    return Applied(kind, name, change)
+
+
+def _content(thing: Object) -> Object:
+    """Return an object without fields that the API server changes by itself."""
+    volatile = {"managedFields", "resourceVersion", "generation"}
+    metadata = {name: each for name, each in thing["metadata"].items() if name not in volatile}
+    return {
+        **{name: each for name, each in thing.items() if name != "status"},
+        "metadata": metadata,
+    }
+
+
+def _is_namespaced(cluster: Cluster, thing: Object) -> bool:
+    return cluster.resource(thing["apiVersion"], thing["kind"]).namespaced
+
+
+def _record(planned: Plan) -> Object:
+    labels = {
+        "app.kubernetes.io/name": "keyhouse",
+        "app.kubernetes.io/instance": planned.release.name,
+        "app.kubernetes.io/managed-by": planned.release.service,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": record_name(planned.release), "labels": labels},
+        "data": {
+            "version": chart().version,
+            "values.json": msgspec.json.encode(planned.values, order="sorted").decode(),
+        },
+    }
+
+
+def _prune(cluster: Cluster, planned: Plan, *, dry_run: bool) -> Iterator[Applied]:
+    wanted = {(each["kind"], each["metadata"]["name"]) for each in planned.objects}
+    wanted.add(("ConfigMap", record_name(planned.release)))
+    for thing in installed(cluster, planned.release):
+        kind, name = thing["kind"], thing["metadata"]["name"]
+        if (kind, name) in wanted:
+            continue
+        if not dry_run:
+            cluster.delete(thing["apiVersion"], kind, name, planned.release.namespace)
+        yield Applied(kind, name, "deleted")
+
+
+def installed(cluster: Cluster, release: Release) -> Iterator[Object]:
+    """Yield the objects of the installation, in the order of their removal."""
+    for version, kind in OWNED:
+        if not cluster.has(version, kind):
+            continue
+        inside = cluster.resource(version, kind).namespaced
+        for thing in cluster.list(
+            version, kind, release.namespace if inside else "", selector(release)
+        ):
+            name = thing["metadata"]["name"]
+            # Another namespace may have an installation with the same name.
+            if inside or name == policy_name(release):
+                yield thing
+
+
+def uninstall(cluster: Cluster, release: Release, *, delete_state: bool) -> Iterator[Applied]:
+    """Delete the installation and yield each change. Claims with the state stay by default."""
+    for thing in list(installed(cluster, release)):
+        kind, name = thing["kind"], thing["metadata"]["name"]
+        cluster.delete(thing["apiVersion"], kind, name, release.namespace)
+        yield Applied(kind, name, "deleted")
+    for claim in cluster.list("v1", "PersistentVolumeClaim", release.namespace, selector(release)):
+        name = claim["metadata"]["name"]
+        is_backup = _KEEP in claim["metadata"].get("annotations", {})
+        if delete_state and not is_backup:
+            cluster.delete("v1", "PersistentVolumeClaim", name, release.namespace)
+            yield Applied("PersistentVolumeClaim", name, "deleted")
+        else:
+            yield Applied("PersistentVolumeClaim", name, "kept")
+
+
+def _sets(values: Mapping[str, Any], *path: str) -> bool:
+    """Return whether ``values`` set the value at ``path``."""
+    place: Any = values
+    for name in path:
+        if not isinstance(place, Mapping) or name not in place:
+            return False
+        place = place[name]
+    return True

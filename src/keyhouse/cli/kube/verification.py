@@ -1,0 +1,56 @@
+"""Verify the coordinator in the cluster, and read the parts of its state that the cluster needs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from keyhouse.base.errors import RefusedError
+from keyhouse.base.pem import certificate_pem
+from keyhouse.cli.kube.api.cluster import Cluster
+from keyhouse.cli.kube.options import ReachOptions
+from keyhouse.cli.kube.reach import reached
+from keyhouse.cli.kube.rendering.chart import Release
+from keyhouse.cli.kube.synchronised import Marbles
+from keyhouse.cli.options.connect import verify_target
+from keyhouse.wire.json_parser import read_json
+
+if TYPE_CHECKING:
+    from keyhouse.client import TrustedCoordinator
+
+
+class Verified(NamedTuple):
+    """A verified coordinator, and its address."""
+
+    address: str
+    proven: "TrustedCoordinator"
+
+    @property
+    def root_pem(self) -> str:
+        """The root certificate of the deployment."""
+        return certificate_pem(self.proven.root_der)
+
+
+@contextmanager
+def verified(cluster: Cluster, release: Release, reach: ReachOptions) -> Iterator[Verified]:
+    """Yield the coordinator after the verification of its quote.
+
+    Raises ``NoWayError``, ``TrustError`` and ``UnreachableError``.
+    """
+    reach.require_identity()
+    with reached(cluster, release, reach.address) as address:
+        yield Verified(address, verify_target(reach.target(address)))
+
+
+def marbles_of(found: Verified, reach: ReachOptions) -> Marbles:
+    """Return the marbles of the manifest in force. Raises ``RefusedError`` without a manifest."""
+    from keyhouse.client import Coordinator
+
+    timeouts = reach.target(found.address).timeouts()
+    with Coordinator(found.proven, timeout=timeouts) as coordinator:
+        in_force = coordinator.manifest()
+    tree = read_json(in_force.manifest)
+    sections = tree if isinstance(tree, dict) else {}
+    names: Any = next((each for name, each in sections.items() if name.lower() == "marbles"), {})
+    if not isinstance(names, dict):
+        raise RefusedError("the manifest in force has no Marbles")
+    return Marbles(in_force.fingerprint, tuple(sorted(names)))
