@@ -124,7 +124,8 @@ def claim(kube: Kube, name: str) -> None:
         },
         "spec": {
             "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Gi"}},
+            # The size in the chart: with its controller, the StatefulSet has made the claim.
+            "resources": {"requests": {"storage": "2Gi"}},
         },
     }
     kube.admin.apply(thing, kube.namespace, manager="statefulset-controller", force=True)
@@ -402,6 +403,9 @@ class Kubelet:
                     break
             ready = {"type": "Ready", "status": "True", "lastTransitionTime": _TIME}
             status = {"phase": "Running", "conditions": [ready]}
+            claim = "data-keyhouse-0"
+            bound = {"phase": "Bound"}
+            _patch_status(cluster, "v1", "PersistentVolumeClaim", space, claim, bound)
             _patch_status(cluster, "v1", "Pod", space, "keyhouse-0", status)
         else:
             counts = {

@@ -43,13 +43,13 @@ def use(server: KubernetesServer, admin: Cluster, user: Cluster) -> None:
     release = Release("keyhouse", namespace)
     only_here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
     injection = {"injection": {"enabled": True, **only_here}}
-    pem = server.authority_file.read_text().partition("-----END CERTIFICATE-----\n")
+    authority = server.authority_file.read_text().rpartition("-----BEGIN CERTIFICATE-----")
     try:
         planned = plan(user, release, {**_EVERYTHING, **injection})
         list(apply(user, planned, dry_run=False, force=False))
         findings(user, release, planned.objects)
         write_marbles(user, release, Marbles("", ("a",)), dry_run=False)
-        write_bundle(user, release, "".join(pem[:2]), dry_run=False)
+        write_bundle(user, release, "".join(authority[1:]), dry_run=False)
         small = plan(user, release, {**_PLAIN, "injection": {"enabled": False}})
         # The StatefulSet of several pods cannot become a StatefulSet of one pod.
         admin.delete("apps/v1", "StatefulSet", "keyhouse", namespace)
@@ -66,7 +66,7 @@ def _claim(name: str) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": name, "labels": labels},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}},
     }
 
 
