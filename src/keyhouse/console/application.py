@@ -7,11 +7,18 @@ from typing import Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import (
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
 
-from keyhouse.console.guard import OPEN, Guard, cookie_name
-from keyhouse.console.page import Console, View, console_of, rendered
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.console.guard import EVENTS, OPEN, Guard, cookie_name
+from keyhouse.console.page import SECTIONS, Console, View, console_of, rendered
 from keyhouse.console.pages import (
     history,
     keys,
@@ -22,6 +29,7 @@ from keyhouse.console.pages import (
     updates,
     workloads,
 )
+from keyhouse.views.visible import visible
 
 _TYPES: Final = {
     "console.css": "text/css",
@@ -65,6 +73,7 @@ def _routes_at(at: str) -> list[Route]:
     return [
         Route(at, to_trust),
         Route(f"{at}/news", trust.news),
+        Route(f"{at}/stream", stream),
         Route(f"{at}/trust", trust.show),
         Route(f"{at}/trust/verify", trust.verify, methods=["POST"]),
         Route(f"{at}/unlock", trust.unlock, methods=["POST"]),
@@ -103,6 +112,7 @@ async def come_in(request: Request) -> Response:
         return PlainTextResponse(
             "This link has been used, or a newer one is in the terminal.\n", 403
         )
+    console_of(request).streams.end("locked")
     # Answer a page instead of a redirect. The cookie is SameSite=Strict: after a redirect, a
     # browser that came from another site would not send the cookie.
     answer = HTMLResponse(_COME_IN)
@@ -119,6 +129,7 @@ async def come_in(request: Request) -> Response:
 async def lock(request: Request) -> Response:
     """End the session."""
     console_of(request).gate.lock()
+    console_of(request).streams.end("locked")
     return PlainTextResponse("Locked. A new link is in the terminal.\n")
 
 
@@ -126,6 +137,24 @@ async def here_still(request: Request) -> Response:
     """Answer the script of an active reader. The request itself keeps the session alive."""
     del request
     return Response(status_code=204)
+
+
+async def stream(request: Request) -> Response:
+    """Return the stream of an open page: a number for each change of the deployment."""
+    console = console_of(request)
+    try:
+        deployment = console.deployments.find(request.path_params["name"])
+    except KeyhouseError as error:
+        return PlainTextResponse(f"{visible(error.message)}\n", 404)
+    section, since = (request.query_params.get(each, "") for each in ("section", "since"))
+    session = request.state.session
+    events = console.streams.events(
+        deployment.live,
+        section if section in SECTIONS else "",
+        int(since) if since.isascii() and since.isdigit() else -1,
+        is_open=lambda: console.gate.is_open(session),
+    )
+    return StreamingResponse(events, media_type=EVENTS)
 
 
 async def first_page(request: Request) -> Response:

@@ -21,6 +21,7 @@ from keyhouse.base.errors import ConflictError, KeyhouseError, NotFoundError, Re
 from keyhouse.base.secret import Secret
 from keyhouse.client import (
     AsyncCoordinator,
+    CallRefusedError,
     ClientIdentity,
     ClientSetupError,
     Offer,
@@ -33,15 +34,19 @@ from keyhouse.client import (
     verify_async,
 )
 from keyhouse.client.contexts import Context, contexts_path, read
+from keyhouse.client.errors import CallUnknownError
 from keyhouse.client.from_context import Described, described
 from keyhouse.client.pem_faults import is_encrypted
 from keyhouse.client.tokens.config import read_token_file
+from keyhouse.console.live import PERIOD, RECOVERY_PERIOD, Live
 from keyhouse.console.public_log import PublicLog
 from keyhouse.console.recovery_state import RECOVERY_MODE, offer_of, require_recovered
 from keyhouse.console.results import Results
 from keyhouse.manifest import Manifest, Permissions, decode
 
 _TIMEOUT: Final = 30.0  # seconds for a whole call
+# Seconds for a poll. A silent host makes the header grey after this time.
+_POLL_TIMEOUT: Final = 10.0
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -94,6 +99,7 @@ class Deployment:
         self.waiting = ""
         # Time of the first failure since the last answer (UTC).
         self.unreachable_since: datetime | None = None
+        self.live = Live(self.read_news)
         self._root = ""
         self._password: Secret | None = None
         self._link: Link | None = None
@@ -185,22 +191,48 @@ class Deployment:
         """Whether the session does not use the user of the context."""
         return self.read_only or self.needs_password or not self.context.user_is_on
 
-    async def read_news(self) -> None:
-        """Read ``waiting``. Raises the errors of ``link``, and ``UnreachableError``."""
-        try:
-            pending = await (await self.link()).coordinator.pending()
-        except UnreachableError:
-            self.mark_unreachable()
-            raise
-        # A coordinator that states a refusal or its recovery is reachable.
-        except KeyhouseError:
-            self.unreachable_since, self.waiting = None, ""
-            raise
+    async def read_news(self, sections: frozenset[str]) -> tuple[object, ...]:
+        """Return a value that changes if the header, the menu or a live page has to change.
+
+        ``sections`` are the open pages. Workloads cost two more requests. A distrusted coordinator
+        receives no request.
+        """
+        details: tuple[object, ...] = ()
+        if self.distrust is None:
+            try:
+                async with asyncio.timeout(_POLL_TIMEOUT):
+                    details = await self._read_details(sections)
+            except TimeoutError:
+                self.mark_unreachable()
+            except TrustError as error:
+                if await self.find_recovery() is None:
+                    self.distrust = error
+            except UnreachableError:
+                self.mark_unreachable()
+            except KeyhouseError:
+                # A coordinator that states a refusal or its recovery is reachable.
+                self.unreachable_since, self.waiting = None, ""
+        self.live.period = PERIOD if self.offer is None else RECOVERY_PERIOD
+        received = () if self.offer is None else tuple(self.offer.received)
+        header = self.waiting, self.identity, self.unreachable_since, self.recovered
+        return (*header, self.offer is None, received, self.distrust, *details)
+
+    async def _read_details(self, sections: frozenset[str]) -> tuple[object, ...]:
+        link = await self.link()
+        pending = await link.coordinator.pending()
         self.unreachable_since = None
         await self.identify()
         self.waiting = ""
+        missing: tuple[str, ...] = ()
         if pending is not None:
-            self.waiting = "you" if self.identity in pending.missing_users else "others"
+            missing = pending.missing_users
+            self.waiting = "you" if self.identity in missing else "others"
+        found: tuple[object, ...] = ()
+        if "workloads" in sections:
+            # The page itself reports a refusal to list workloads.
+            with contextlib.suppress(CallRefusedError, CallUnknownError):
+                found = await _workloads(link.coordinator)
+        return (pending and pending.manifest, missing, link.coordinator.log_head, *found)
 
     def mark_unreachable(self) -> None:
         """Record that the coordinator gave no answer."""
@@ -319,6 +351,14 @@ class Deployments:
         """Close every session."""
         for each in self._open.values():
             await each.close()
+
+
+async def _workloads(coordinator: AsyncCoordinator) -> tuple[object, ...]:
+    """Return the contents of the page Workloads, for a comparison."""
+    refusals = (await coordinator.refused_activations()).refused
+    newest = refusals[0].time if refusals else ""
+    joined = (await coordinator.activations()).next
+    return joined, newest, sum(each.count for each in refusals), await coordinator.counters()
 
 
 def _is_encrypted(key: Path) -> bool:

@@ -77,6 +77,10 @@ class Gate:
                 return each
         return None
 
+    def is_open(self, session: Session) -> bool:
+        """Return whether ``session`` has not ended, without counting as a use."""
+        return self.session(session.cookie, is_activity=False) is session
+
     def is_csrf(self, session: Session, token: str) -> bool:
         """Return whether ``token`` is the token for forms of ``session``."""
         return _same(token, session.csrf)
@@ -100,6 +104,9 @@ HOST: Final = "127.0.0.1"
 OPEN: Final = "/open"
 REFRESH: Final = "keyhouse-refresh"
 """A request header that scripts send for requests without an action of the user."""
+
+EVENTS: Final = "text/event-stream"
+"""The media type of streams. A browser opens them without an action of the user, too."""
 
 _STATIC: Final = "/static/"
 # Bytes of a form: a manifest of 16 MiB, percent-encoded in part.
@@ -174,7 +181,7 @@ class Guard:
         headers = Headers(scope=scope)
         session = self._gate.session(
             _cookie(headers.get("cookie", ""), cookie_name(self._port)),
-            is_activity=REFRESH not in headers,
+            is_activity=REFRESH not in headers and headers.get("accept") != EVENTS,
         )
         if session is None:
             return PlainTextResponse(

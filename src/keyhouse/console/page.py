@@ -19,6 +19,7 @@ from keyhouse.base.errors import ForbiddenError, KeyhouseError, NotFoundError, R
 from keyhouse.client import CallRefusedError, TrustError, UnreachableError
 from keyhouse.console.deployments import Deployment, Deployments, InRecoveryError
 from keyhouse.console.guard import Gate
+from keyhouse.console.live import Streams
 from keyhouse.views.visible import listed, visible
 
 SECTIONS: Final = {
@@ -78,6 +79,7 @@ class Console:
         self.gate = gate
         self.read_only = read_only
         self.deployments = Deployments(first, read_only=read_only)
+        self.streams = Streams()
         self._templates = Environment(
             loader=PackageLoader("keyhouse.console"),
             autoescape=True,

@@ -68,10 +68,6 @@ class _Server(uvicorn.Server):
         """Leave all signal handlers unchanged."""
         yield
 
-    def end(self) -> None:
-        """Stop serving."""
-        self.should_exit = True
-
 
 async def _serve(listening: OwnConnections, console: Console, tell: Callable[[str], None]) -> None:
     port = listening.getsockname()[1]
@@ -90,9 +86,15 @@ async def _serve(listening: OwnConnections, console: Console, tell: Callable[[st
     refusals = listening.refusals = Refusals(time.monotonic, _print_error)
     counted = CountedWarnings(refusals)
     logging.getLogger("uvicorn.error").addFilter(counted)
+
+    def end() -> None:
+        # Pages hear of the end at once. Open streams would delay the end by two seconds.
+        console.streams.end("ended")
+        server.should_exit = True
+
     links = asyncio.create_task(_links(console.gate, port, tell, refusals))
     for each in _ENDS:
-        asyncio.get_running_loop().add_signal_handler(each, server.end)
+        asyncio.get_running_loop().add_signal_handler(each, end)
     try:
         await server.serve(sockets=[listening])
     finally:

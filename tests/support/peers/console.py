@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from keyhouse.client.contexts import Context, Contexts, write
 from support.process.server import PATIENCE, Server
-from support.process.start import start
+from support.process.start import Started, start
 from support.samples.deployment import user
 
 if TYPE_CHECKING:
@@ -43,8 +43,9 @@ _ENGINE: Final = shutil.which("chromium-headless-shell") or CHROMIUM
 class Console:
     """A running console. ``errors``: what it has printed on standard error."""
 
-    def __init__(self, output: IO[bytes], home: Path) -> None:
+    def __init__(self, output: IO[bytes], home: Path, process: Started) -> None:
         self._output = output
+        self.process = process
         self.home = home
         self.link = self.next_link()
         self.port = urlsplit(self.link).port or 0
@@ -94,7 +95,7 @@ def console(
                 folder=home,
             )
         try:
-            yield Console(output, home)
+            yield Console(output, home, process)
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE) == 0

@@ -1,6 +1,5 @@
 """The page Trust: the proofs of the coordinator, their time, and the expected values."""
 
-import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -10,11 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from keyhouse.attestation import ExpectedIdentity, TcbStatus, Verdict
-from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
-from keyhouse.client import CallRefusedError, LogCheckpoint, LogPolicy, TrustError
+from keyhouse.client import CallRefusedError, LogCheckpoint, LogPolicy
 from keyhouse.client.errors import CallUnknownError
-from keyhouse.console.deployments import Deployment, InRecoveryError, Link, root_fingerprint
+from keyhouse.console.deployments import Deployment, Link, root_fingerprint
 from keyhouse.console.page import SECTIONS, View, fields_of, page, redirect, rendered
 from keyhouse.transparency.keys import VerifierKey
 from keyhouse.transparency.note import SignedNote
@@ -198,24 +196,9 @@ def _certificate(der: bytes) -> dict[str, object]:
 
 @page("")  # without a section: the query names the section
 async def news(request: Request, deployment: Deployment) -> Response:
-    """Return an empty page with the present header and menu. Errors appear in the header.
+    """Return an empty page with the present header and menu, for the script of a page.
 
-    The script of a page asks for it every few seconds and replaces the header and the menu.
-
-    A distrusted coordinator receives no request.
+    This sends no request to the coordinator. The poll for the streams has found the news.
     """
     section = request.query_params.get("section", "")
-    if deployment.distrust is None:
-        with contextlib.suppress(KeyhouseError):
-            await _read_news(deployment)
     return rendered(request, section if section in SECTIONS else "", deployment, View("base"))
-
-
-async def _read_news(deployment: Deployment) -> None:
-    try:
-        await deployment.read_news()
-    except InRecoveryError:
-        pass
-    except TrustError as error:
-        if await deployment.find_recovery() is None:
-            deployment.distrust = error

@@ -175,54 +175,86 @@ for (const area of document.querySelectorAll("textarea[data-drop]")) {
   area.addEventListener("input", () => choose(area, "text"));
 }
 
-// --- what is live ---
+// --- live pages ---
 
-const live = document.getElementById("live");
-if (live) {
-  setInterval(async () => {
-    if (document.hidden) return;
-    const answer = await fetch(location.href, { headers: { "keyhouse-refresh": "1" }, cache: "no-store" });
-    if (answer.status === 401) return locked();
-    if (!answer.ok) return;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const fresh = page.getElementById("live");
-    localize(fresh);
-    if (fresh.textContent !== live.textContent) live.replaceChildren(...fresh.childNodes);
-  }, Number(live.dataset.live) * 1000);
-}
+// The stream sends the number of a version. The page then requests its new content.
+const SILENT = 25_000; // milliseconds without a sign of life: the console sends one each 10 s
+const RETRY = 2_000; // milliseconds
+let stream = null;
+let alive = 0;
+let version = root.dataset.version;
+let reading = Promise.resolve();
 
-// --- news: the header and the menu ---
+const toast = (name, shown = true) => { document.getElementById(name).hidden = !shown; };
+const isLocked = () => document.getElementById("locked").open;
 
-const NEWS = 5; // seconds between two requests
-const ENDED = 2; // failed requests in a row: a request also fails when its page is left
-let failed = 0;
-let asking = false;
-let newest = "";
-
-const news = async () => {
-  const top = document.querySelector(".top[data-news]");
-  if (!top || asking || document.hidden || document.getElementById("locked").open) return;
-  asking = true;
-  try {
-    const answer = await fetch(top.dataset.news, { headers: { "keyhouse-refresh": "1" }, cache: "no-store" });
-    if (answer.status === 401) return locked();
-    failed = 0;
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const parts = [".top", ".side nav"].map((each) => [document.querySelector(each), fresh.querySelector(each)]);
-    const now = parts.map(([, part]) => part && part.outerHTML).join();
-    if (now !== newest && parts.every(([old, part]) => old && part)) {
-      newest = now;
-      for (const [old, part] of parts) old.replaceWith(part);
-      localize(document);
-    }
-  } catch {
-    failed += 1;
-  } finally {
-    asking = false;
-    const ended = document.getElementById("ended");
-    if (ended) ended.hidden = failed < ENDED; // a page that is being left can lack it
-  }
+const fresh = async (path) => {
+  const answer = await fetch(path, { headers: { "keyhouse-refresh": "1" }, cache: "no-store" });
+  if (answer.status === 401) return locked();
+  const found = new DOMParser().parseFromString(await answer.text(), "text/html");
+  localize(found);
+  return { found, ok: answer.ok };
 };
+
+// What the user works on stays as it is: an open confirmation, or a form with input.
+const isBusy = (live) => "keep" in live.dataset || live.querySelector("details.confirm[open], input:focus, textarea:focus, select:focus");
+
+const refresh = async () => {
+  const live = document.getElementById("live"); // the live part of the page, if it has one
+  const path = live ? location.href : `${root.dataset.at}/news?section=${root.dataset.section}`;
+  const page = await fresh(path);
+  if (!page || isLocked()) return;
+  for (const each of [".top", ".side nav"]) {
+    const [old, now] = [document.querySelector(each), page.found.querySelector(each)];
+    if (old && now && old.outerHTML !== now.outerHTML) old.replaceWith(now);
+  }
+  const now = page.found.getElementById("live");
+  const isSame = now && ("keep" in live.dataset ? "keep" in now.dataset : now.isEqualNode(live));
+  if (!live || !page.ok || isSame) return;
+  if (isBusy(live)) toast("changed");
+  else if (now) live.replaceWith(now);
+  else location.reload();
+};
+
+const refreshed = () => { reading = reading.then(refresh).catch(() => {}); };
+
+const hear = () => { alive = Date.now(); };
+
+const lost = () => {
+  closeStream();
+  if (isLocked() || document.hidden) return;
+  // A request of its own: a stream does not state why it failed.
+  fetch("/here", { headers: { "keyhouse-refresh": "1" }, cache: "no-store" }).then(
+    (answer) => (answer.status === 401 ? locked() : setTimeout(openStream, RETRY)),
+    () => { toast("ended"); setTimeout(openStream, RETRY); },
+  );
+};
+
+const openStream = () => {
+  if (stream || document.hidden || isLocked() || !root.dataset.at) return;
+  hear();
+  stream = new EventSource(`${root.dataset.at}/stream?section=${root.dataset.section}&since=${version}`);
+  stream.addEventListener("open", () => { hear(); toast("ended", false); toast("displaced", false); });
+  stream.addEventListener("beat", hear);
+  stream.addEventListener("message", (event) => { hear(); version = event.data; refreshed(); });
+  stream.addEventListener("error", lost);
+  stream.addEventListener("over", (event) => {
+    closeStream();
+    if (event.data === "locked") locked();
+    if (event.data === "ended") { toast("ended"); setTimeout(openStream, RETRY); }
+    if (event.data === "displaced") toast("displaced");
+  });
+};
+
+const closeStream = () => {
+  if (stream) stream.close();
+  stream = null;
+};
+
+document.addEventListener("visibilitychange", () => (document.hidden ? closeStream() : openStream()));
+addEventListener("pagehide", closeStream);
+setInterval(() => { if (stream && Date.now() - alive > SILENT) lost(); }, 5_000);
+document.addEventListener("click", (event) => event.target.matches("button.reload") && location.reload());
 
 // --- the lock ---
 
@@ -238,6 +270,7 @@ const locked = (why = IDLE) => {
     document.getElementById("upload-form").reset();
     uploading.close();
   }
+  closeStream();
   document.querySelector(".page").replaceChildren();
   document.querySelector(".side").replaceChildren();
   document.getElementById("locked-why").textContent = why;
@@ -275,5 +308,4 @@ document.getElementById("theme").addEventListener("click", () => {
 
 localize(document);
 setInterval(() => localize(document), 15_000);
-news();
-setInterval(news, NEWS * 1000);
+openStream();
