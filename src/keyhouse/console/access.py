@@ -41,21 +41,24 @@ def secrets_of(index: TemplateIndex, marble: str) -> list[str]:
     return sorted(index.marbles[marble].names(Source.SECRETS))
 
 
-def graph_of(manifest: Manifest, focus: Node | None, most: int) -> Graph:
+def graph_of(manifest: Manifest, focus: Node | None, word: str, most: int) -> Graph:
     """Return the graph of ``manifest``, or only the paths through ``focus``.
 
-    No column has more than ``most`` nodes.
+    Without ``focus``, a ``word`` selects the paths through all names that contain the word, in any
+    case. No column has more than ``most`` nodes.
     """
     arrows = sorted(set(_arrows(manifest)))
-    if focus is not None:
-        arrows = _around(focus, arrows)
-        nodes = {focus, *(each.left for each in arrows), *(each.right for each in arrows)}
-    else:
-        nodes = set(_nodes(manifest))
+    nodes = set(_nodes(manifest))
+    through = {focus} if focus is not None else {each for each in nodes if _has(each, word)}
+    if focus is not None or word:
+        arrows = _around(through, arrows)
+        nodes = {*through, *(each.left for each in arrows), *(each.right for each in arrows)}
     kept, left_out = set[Node](), dict[str, int]()
     for section in COLUMNS:
         here = sorted(node for node in nodes if node.section == section)
-        kept |= set(here[:most]) | ({focus} & set(here) if focus is not None else set())
+        # The found names first: their paths can lead to more nodes than a column has.
+        here.sort(key=lambda node: node not in through)
+        kept |= set(here[:most])
         if len(here) > most:
             left_out[section] = len(here) - most
     shown = tuple(each for each in arrows if each.left in kept and each.right in kept)
@@ -92,8 +95,12 @@ def _arrows(manifest: Manifest) -> Iterator[Arrow]:
             yield Arrow(Node("Roles", role_name), Node("Users", name), "has")
 
 
-def _around(focus: Node, arrows: list[Arrow]) -> list[Arrow]:
-    """Return the arrows on every path through ``focus``, in both directions."""
+def _has(node: Node, word: str) -> bool:
+    return word.casefold() in node.name.casefold()
+
+
+def _around(through: set[Node], arrows: list[Arrow]) -> list[Arrow]:
+    """Return the arrows on every path through a node of ``through``, in both directions."""
     into: dict[Node, list[Arrow]] = {}
     out: dict[Node, list[Arrow]] = {}
     for each in arrows:
@@ -101,9 +108,10 @@ def _around(focus: Node, arrows: list[Arrow]) -> list[Arrow]:
         out.setdefault(each.left, []).append(each)
     found: set[Arrow] = set()
     for table, leads_to_left in ((into, True), (out, False)):
-        edge = [focus]
+        edge, visited = set(through), set[Node]()
         while edge:
             step = [arrow for node in edge for arrow in table.get(node, ())]
             found |= set(step)
-            edge = sorted({arrow.left if leads_to_left else arrow.right for arrow in step})
+            visited |= edge
+            edge = {arrow.left if leads_to_left else arrow.right for arrow in step} - visited
     return sorted(found)

@@ -20,6 +20,7 @@ from keyhouse.base.errors import KeyhouseError
 from keyhouse.console.guard import EVENTS, OPEN, Guard, cookie_name
 from keyhouse.console.page import SECTIONS, Console, View, console_of, rendered
 from keyhouse.console.pages import (
+    editor,
     history,
     keys,
     manifest,
@@ -83,8 +84,11 @@ def _routes_at(at: str) -> list[Route]:
         Route(f"{at}/manifest/compare", manifest.compare, methods=["GET", "POST"]),
         Route(f"{at}/manifest/compare/older", manifest.older, methods=["POST"]),
         Route(f"{at}/updates", updates.show),
-        Route(f"{at}/updates/plan", updates.plan, methods=["POST"]),
-        Route(f"{at}/updates/propose", updates.propose, methods=["POST"]),
+        Route(f"{at}/updates/text", editor.keep, methods=["POST"]),
+        Route(f"{at}/updates/plan", editor.show),
+        Route(f"{at}/updates/plan", editor.plan, methods=["POST"]),
+        Route(f"{at}/updates/propose", editor.show),
+        Route(f"{at}/updates/propose", editor.propose, methods=["POST"]),
         Route(f"{at}/updates/approve", updates.approve, methods=["POST"]),
         Route(f"{at}/updates/cancel", updates.cancel, methods=["POST"]),
         Route(f"{at}/updates/result/{{result}}", updates.result),
@@ -163,7 +167,7 @@ async def first_page(request: Request) -> Response:
     known = console.deployments.read()
     name = console.deployments.current if console.deployments.current in known else ""
     if not known:
-        return rendered(request, "", None, View("no_contexts"))
+        return rendered(request, "", None, View("empty"))
     return RedirectResponse(f"/d/{name or next(iter(known))}/trust", 303)
 
 

@@ -90,7 +90,11 @@ class OwnConnections(socket.socket):
                     raise
                 self._drop_one()
                 break
-            if self._peers.owner(address, self.getsockname()) != os.geteuid():
+            owner = self._peers.owner(address, self.getsockname())
+            if owner is None:
+                # The peer has closed the connection already, for example a page that was left.
+                self._refuse(connection, "connections that had ended")
+            elif owner != os.geteuid():
                 self._refuse(connection, "connections of other users")
             elif sum(each.fileno() >= 0 for each in self._open) >= MOST:
                 self._refuse(connection, f"connections beyond {MOST}")

@@ -41,9 +41,10 @@ from keyhouse.client.tokens.config import read_token_file
 from keyhouse.console.live import PERIOD, RECOVERY_PERIOD, Live
 from keyhouse.console.public_log import PublicLog
 from keyhouse.console.recovery_state import RECOVERY_MODE, offer_of, require_recovered
-from keyhouse.console.results import Results
+from keyhouse.console.results import Draft, Results
 from keyhouse.manifest import Manifest, Permissions, decode
 
+_ACCEPTING: Final = 2  # the phase before the first manifest
 _TIMEOUT: Final = 30.0  # seconds for a whole call
 # Seconds for a poll. A silent host makes the header grey after this time.
 _POLL_TIMEOUT: Final = 10.0
@@ -90,6 +91,7 @@ class Deployment:
         self.read_only = read_only
         self.log = PublicLog()
         self.results = Results()
+        self.draft = Draft()
         self.distrust: TrustError | None = None
         # The offer of a coordinator in recovery mode, and the time at which the console saw the end
         # of a recovery (UTC).
@@ -293,6 +295,13 @@ class Deployment:
             link, self._link, self._in_force = self._link, None, None
             if link is not None:
                 await link.coordinator.close()
+
+    async def has_manifest(self) -> bool:
+        """Return whether the coordinator has left the phase before its first manifest."""
+        link = await self.link()
+        if self._in_force is None:
+            return (await link.coordinator.status()).code != _ACCEPTING
+        return True
 
     async def in_force(self, told: str = "") -> InForce:
         """Return the manifest in force. Each manifest is decoded once.

@@ -1,10 +1,21 @@
 """Converts manifests between the text of a form, JSON or YAML, and the bytes of an upload."""
 
+from collections.abc import Iterable
+
+import msgspec
+
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.manifest.source.json_source import canonical_json, json_places, json_problem
-from keyhouse.manifest.source.source_map import SourceMap
+from keyhouse.manifest.source.source_map import place_of
 from keyhouse.manifest.source.yaml_text import read_yaml, write_yaml
 from keyhouse.wire.json_parser import read_json
+
+
+class LineProblem(msgspec.Struct, frozen=True):
+    """A problem, and its line in the text from 1, or 0 without a known line."""
+
+    line: int
+    problem: Problem
 
 
 def json_of(text: str) -> bytes:
@@ -13,32 +24,38 @@ def json_of(text: str) -> bytes:
     Browsers send line ends as CR LF, so these become LF again. Raises ``InvalidError`` with every
     problem if the text is neither JSON nor YAML.
     """
-    written = text.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
+    written = _written(text)
     if _is_json(written):
-        problem = json_problem(written)
+        problem = json_problem(written, or_yaml=True)
         if problem is not None:
-            raise InvalidError("the manifest", located([problem], json_places(written)))
+            raise InvalidError("the manifest", [problem])
         read_json(written)
         return written
     found = read_yaml(written)
     if found.problems:
-        raise InvalidError("the manifest", located(found.problems, found.places))
+        raise InvalidError("the manifest", found.problems)
     return canonical_json(found.tree)
 
 
-def located(problems: "list[Problem] | tuple[Problem, ...]", places: SourceMap) -> list[Problem]:
-    """Return ``problems`` with their line numbers."""
-    found = []
-    for each in problems:
-        span = places.find(each.at, key=False)
-        where = f"line {span.line}: {each.at}" if span is not None else each.at
-        found.append(Problem(where.removesuffix(": "), each.problem, each.hint))
-    return found
+def located(text: str, problems: Iterable[Problem]) -> list[LineProblem]:
+    """Return the ``problems`` of the manifest in ``text`` with their lines, by line."""
+    problems = tuple(problems)
+    if not problems:
+        return []
+    written = _written(text)
+    places = json_places(written) if _is_json(written) else read_yaml(written).places
+    spans = [(place_of(places, each), each) for each in problems]
+    found = [LineProblem(span.line if span else 0, each) for span, each in spans]
+    return sorted(found, key=lambda each: each.line)
 
 
 def yaml_of(raw: bytes) -> str:
     """Return a YAML text with the same meaning as the manifest ``raw``."""
     return write_yaml(read_json(raw))
+
+
+def _written(text: str) -> bytes:
+    return text.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
 
 
 def _is_json(written: bytes) -> bool:

@@ -4,6 +4,7 @@ Long lists are divided into pages, so a browser never receives ten thousand rows
 """
 
 import functools
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -34,7 +35,11 @@ SECTIONS: Final = {
 }
 """The pages of a deployment, in the order of the menu."""
 
+# Sections with pages of their own before the first manifest.
+_WITHOUT_MANIFEST: Final = frozenset({"", "trust"})
 _ROWS: Final = 100
+# A hint can begin with a command.
+_COMMANDS: Final = frozenset({"keyhouse", "scripts", "chmod", "openssl"})
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -88,7 +93,12 @@ class Console:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters |= {"exact": escape, "lines": _lines, "listed": listed}
+        self._templates.filters |= {
+            "exact": escape,
+            "lines": _lines,
+            "listed": listed,
+            "sentence": _sentence,
+        }
 
     def html(self, template: str, values: dict[str, Any]) -> str:
         """Return the HTML of a template."""
@@ -103,6 +113,17 @@ def _visible(value: Any) -> Any:
 def _lines(text: str) -> str:
     """Return ``text`` with its line ends, and with other invisible characters escaped."""
     return escape("\n".join(map(visible, text.split("\n"))))
+
+
+def _sentence(text: str) -> str:
+    """Return a message as a sentence: with a capital letter and a full stop.
+
+    The first word keeps its letters if it can be a name, for example ``Packages.app``.
+    """
+    first = re.match(r"[a-z]+(?=[ ,])", text)
+    if first and first[0] not in _COMMANDS:
+        text = text[0].upper() + text[1:]
+    return text if not text or text.endswith((".", "!", "?", ":")) else f"{text}."
 
 
 class View(msgspec.Struct, frozen=True):
@@ -142,7 +163,10 @@ def page(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Resp
             deployment: Deployment | None = None
             try:
                 deployment = console_of(request).deployments.find(request.path_params["name"])
-                found = await handler(request, deployment)
+                if section in _WITHOUT_MANIFEST or await deployment.has_manifest():
+                    found = await handler(request, deployment)
+                else:
+                    found = View("empty")
             except InRecoveryError as error:
                 found = View("recovering", {"offer": error.offer})
             except TrustError as error:
@@ -208,16 +232,19 @@ async def _untrusted(deployment: Deployment, error: TrustError) -> View:
     return View("distrust", {"error": error}, 502)
 
 
+def status_of(error: KeyhouseError) -> int:
+    """Return the HTTP status of the page about ``error``."""
+    if isinstance(error, CallRefusedError):
+        return error.http_status
+    if isinstance(error, UnreachableError):
+        return 502
+    return 404 if isinstance(error, NotFoundError) else 400
+
+
 def _problem(error: KeyhouseError, deployment: Deployment | None) -> View:
     """Return the page of an error, with the HTTP status of the error."""
-    if isinstance(error, CallRefusedError):
-        status = error.http_status
-    elif isinstance(error, UnreachableError):
-        status = 502
-        if deployment is not None:
-            deployment.mark_unreachable()
-    else:
-        status = 404 if isinstance(error, NotFoundError) else 400
+    if isinstance(error, UnreachableError) and deployment is not None:
+        deployment.mark_unreachable()
     problems = getattr(error, "problems", ())
     values = {"error": error, "problems": problems, "refused": isinstance(error, RefusedError)}
-    return View("problem", values, status)
+    return View("problem", values, status_of(error))

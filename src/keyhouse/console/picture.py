@@ -7,8 +7,9 @@ import msgspec
 from keyhouse.console.access import COLUMNS, Graph, Node
 from keyhouse.views.visible import listed, visible
 
-_WIDE, _TALL, _GAP, _ACROSS, _TOP = 172, 34, 12, 88, 44
-_LONGEST: Final = 20  # characters of a name
+# At this width, the type has its full size beside the menu in a window of 1280 pixels.
+_WIDE, _TALL, _GAP, _ACROSS, _TOP = 156, 34, 12, 40, 44
+_LONGEST: Final = 17  # characters of a name
 
 
 class Box(msgspec.Struct, frozen=True):

@@ -91,3 +91,22 @@ class Results:
     def unsaved(self) -> str:
         """The name of the newest result with secrets that nobody has downloaded, or ""."""
         return next((each for each in reversed(self._results) if each in self._unsaved), "")
+
+
+class Draft:
+    """The text of a proposal, and the text that the user replaced by it.
+
+    A manifest can contain values of secrets, so a draft is never written to a disk.
+    """
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.before = ""
+
+    def put(self, text: str) -> None:
+        """Keep ``text`` as it is now. Browsers send line ends as CR LF; these become LF again."""
+        self.text = text.replace("\r\n", "\n")
+
+    def replace(self, text: str) -> None:
+        """Replace the text, and keep the present text as the text before."""
+        self.before, self.text = self.text, text

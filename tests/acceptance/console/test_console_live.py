@@ -60,7 +60,7 @@ def test_updates_are_live_and_input_is_kept(
         writing.goto(watching.url)
         to(writing, "updates")
         writing.fill("#manifest-text", "my text")
-        to(watching, "updates?reader")
+        to(watching, "updates")
         with server.client(user("alice")) as alice:
             assert Api(2).update(alice, together(word="another")).status == 200
         watching.wait_for_selector("text=An update waits for agreement")
@@ -70,7 +70,7 @@ def test_updates_are_live_and_input_is_kept(
         deciding.click("text=Approve…")
         with server.client(user("bob")) as bob:
             assert Api(2).acknowledge(bob, together(word="another")).status == 200
-        watching.wait_for_selector("text=No update is pending")
+        watching.wait_for_selector("#manifest-text")
         deciding.wait_for_selector("#changed:not([hidden])")
         assert deciding.is_visible("text=Approve this plan")
 

@@ -11,9 +11,8 @@ from keyhouse.base.errors import KeyhouseError, Problem
 from keyhouse.cli.output.error_object import error_object
 from keyhouse.cli.output.show import ShownError
 from keyhouse.manifest.source.json_source import json_places, json_problem
-from keyhouse.manifest.source.source_map import SourceMap, Span
+from keyhouse.manifest.source.source_map import SourceMap, Span, place_of
 from keyhouse.views.visible import is_visible, visible
-from keyhouse.wire.json_decoder import REPEATED, UNKNOWN
 
 _BEFORE: Final = 40  # characters of a long line before the column of the problem
 _WIDEST: Final = 100  # characters of an excerpt
@@ -21,17 +20,6 @@ _SECRET: Final = re.compile("private", re.IGNORECASE)
 """A line, or a path, that may belong to the value of a secret: such lines are never shown."""
 _NAMED: Final = re.compile("""["'A-Za-z0-9_-]\\s*:""")
 """A line on which a member begins."""
-_OF_NAMES: Final = (
-    UNKNOWN,
-    REPEATED,
-    "is a key that",
-    "is a name with",
-    "is not a name of",
-    "is not a path",
-    "has no effect",
-    "is missing",
-)
-"""First words of problems about a member's name: the caret is below the name, not the value."""
 
 
 class FileInvalidError(ShownError):
@@ -94,7 +82,7 @@ class SourceText(msgspec.Struct, frozen=True):
         return "".join(self._paragraph(kind, each, lines, colour=colour) for each in problems)
 
     def _paragraph(self, kind: str, each: Problem, lines: Sequence[str], *, colour: bool) -> str:
-        span = self.places.find(each.at, key=each.problem.startswith(_OF_NAMES))
+        span = place_of(self.places, each)
         where = f"{self.name}:{span.line}:{span.column}" if span else self.name
         what = f"{each.at}: {each.problem}" if each.at else each.problem
         text = f"{_bold(visible(where), on=colour)}: {_marked(kind, on=colour)}: {visible(what)}\n"
@@ -107,7 +95,7 @@ def as_objects(problems: Iterable[Problem], places: SourceMap) -> list[dict[str,
     """Return problems for programs with ``line`` and ``column`` from 1, or null if unknown."""
     objects = []
     for each in problems:
-        span = places.find(each.at, key=each.problem.startswith(_OF_NAMES))
+        span = place_of(places, each)
         line, column = (span.line, span.column) if span else (None, None)
         objects.append({**msgspec.to_builtins(each), "line": line, "column": column})
     return objects

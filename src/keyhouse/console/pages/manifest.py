@@ -2,6 +2,8 @@
 
 import asyncio
 import difflib
+import itertools
+import operator
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -10,11 +12,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from keyhouse.base.errors import NotFoundError, RefusedError
+from keyhouse.base.errors import KeyhouseError, NotFoundError, RefusedError
+from keyhouse.client import TrustError, UnreachableError
 from keyhouse.console.access import Node, graph_of
-from keyhouse.console.deployments import Deployment, InForce
-from keyhouse.console.manifest_text import json_of, yaml_of
-from keyhouse.console.page import View, fields_of, page, paged, redirect
+from keyhouse.console.deployments import Deployment, InForce, Link
+from keyhouse.console.manifest_text import json_of, located, yaml_of
+from keyhouse.console.page import View, fields_of, page, paged, redirect, status_of
 from keyhouse.console.picture import drawing_of
 from keyhouse.console.public_log import LogPart, earlier_manifest
 from keyhouse.manifest import Manifest, decode, fingerprint
@@ -35,6 +38,8 @@ _LONGEST: Final = 120
 _MOST_NODES: Final = 24
 # Lines of both texts together: a comparison by lines costs their product in the worst case.
 _MOST_LINES: Final = 20_000
+# Unchanged lines that a comparison shows around each change.
+_AROUND: Final = 3
 # Lines of a block of the source. The style sheet reserves the height of this number.
 _BLOCK: Final = 200
 
@@ -64,6 +69,13 @@ class Line(msgspec.Struct, frozen=True):
     new_number: int
 
 
+class Part(msgspec.Struct, frozen=True):
+    """Consecutive lines. ``folded``: all are unchanged, and a page shows them on request."""
+
+    folded: bool
+    lines: tuple[Line, ...]
+
+
 @page("manifest")
 async def show(request: Request, deployment: Deployment) -> View:
     """Show a section as a table, or the entries of all sections that contain a word."""
@@ -88,9 +100,10 @@ async def show(request: Request, deployment: Deployment) -> View:
 async def picture(request: Request, deployment: Deployment) -> View:
     """Show as a drawing who may read which secret, and which code receives the secret."""
     in_force = await deployment.in_force()
-    focus = _focus(request, in_force)
-    graph = await asyncio.to_thread(graph_of, in_force.manifest, focus, _MOST_NODES)
+    focus, word = _focus(request, in_force), request.query_params.get("q", "")
+    graph = await asyncio.to_thread(graph_of, in_force.manifest, focus, word, _MOST_NODES)
     values = {
+        "word": word,
         "drawing": drawing_of(graph),
         "graph": graph,
         "focus": focus,
@@ -135,30 +148,54 @@ async def compare(request: Request, deployment: Deployment) -> View:
     known: dict[str, bytes] = {"in force": in_force.manifest.raw}
     if pending is not None:
         known["pending"] = pending.manifest
-    left = fields.get("left", "in force")
-    right = fields.get("right", "pending" if pending is not None else "")
+    log = await deployment.log.newest(link.coordinator)
+    earlier = _earlier(log, in_force.fingerprint)
+    # Without a choice: the pending update, or else the newest change.
+    left, right = "in force", "pending" if pending is not None else ""
+    if pending is None and earlier:
+        left, right = "earlier", "in force"
+    newest = earlier[0].fingerprint if earlier else ""
     values: dict[str, Any] = {
         "known": tuple(known),
-        "log": (log := await deployment.log.newest(link.coordinator)),
-        "earlier": (earlier := _earlier(log, in_force.fingerprint)),
-        "versions": {side: fields.get(f"{side}_version", "") for side in ("left", "right")},
-        "left": left,
-        "right": right,
+        "log": log,
+        "earlier": earlier,
+        "versions": {side: fields.get(f"{side}_version", newest) for side in ("left", "right")},
+        "left": fields.get("left", left),
+        "right": fields.get("right", right),
         "texts": {side: fields.get(f"{side}_text", "") for side in ("left", "right")},
         "fingerprint": in_force.fingerprint,
         "view": "compare",
         "compared": None,
+        "error": None,
+        "problems": (),
     }
-    if not right:
+    if not values["right"]:
         return View("compare", values)
-    # A form field names a manifest on each side.
-    for side, chosen in (("left", left), ("right", right)):
-        version = fields.get(f"{side}_version", "")
-        if chosen == "earlier" and version in (each.fingerprint for each in earlier):
-            known[version] = await earlier_manifest(link.coordinator, version)
-    old = _side(fields, "left", left, known)
-    new = _side(fields, "right", right, known)
-    return View("compare", {**values, "compared": await asyncio.to_thread(_compared, old, new)})
+    try:
+        return View("compare", {**values, "compared": await _chosen(link, values, known)})
+    except (TrustError, UnreachableError):
+        raise
+    except KeyhouseError as error:
+        # Without a choice of the user, the log can lack the newest earlier manifest.
+        if request.method == "GET" and isinstance(error, NotFoundError):
+            return View("compare", values)
+        side = "right" if values["right"] == "text" else "left"
+        problems = located(values["texts"][side], getattr(error, "problems", ()))
+        return View("compare", {**values, "error": error, "problems": problems}, status_of(error))
+
+
+async def _chosen(
+    link: Link, values: Mapping[str, Any], known: Mapping[str, bytes]
+) -> dict[str, Any]:
+    """Return the comparison of the manifests that the form names."""
+    found: list[bytes] = []
+    for side in ("left", "right"):
+        chosen, version = values[side], values["versions"][side]
+        if chosen == "earlier" and version in (each.fingerprint for each in values["earlier"]):
+            found.append(await earlier_manifest(link.coordinator, version))
+        else:
+            found.append(await asyncio.to_thread(_side, chosen, values["texts"][side], known))
+    return await asyncio.to_thread(_compared, *found)
 
 
 @page("manifest")
@@ -177,7 +214,7 @@ def _compared(old: bytes, new: bytes) -> dict[str, Any]:
         "changes": [line for each in changes for line in difference.signed(each)],
         "summary": str(difference.summary(changes)),
         "losses": difference.losses(before, after),
-        "lines": list(_side_by_side(yaml_of(old), yaml_of(new))),
+        "parts": _folded(list(_side_by_side(yaml_of(old), yaml_of(new)))),
     }
 
 
@@ -191,14 +228,12 @@ def _earlier(log: LogPart, in_force: str) -> list[Version]:
     return [each for each in found if each.fingerprint != in_force]
 
 
-def _side(fields: Mapping[str, str], side: str, named: str, known: Mapping[str, bytes]) -> bytes:
-    if named == "text":
-        return json_of(fields.get(f"{side}_text", ""))
-    if named == "earlier":
-        named = fields.get(f"{side}_version", "")
-    if named not in known:
-        raise NotFoundError(f"there is no manifest {named!r}", hint="load the page again")
-    return known[named]
+def _side(chosen: str, text: str, known: Mapping[str, bytes]) -> bytes:
+    if chosen == "text":
+        return json_of(text)
+    if chosen not in known:
+        raise NotFoundError(f"there is no manifest {chosen!r}", hint="load the page again")
+    return known[chosen]
 
 
 def _side_by_side(old: str, new: str) -> Iterator[Line]:
@@ -220,6 +255,18 @@ def _side_by_side(old: str, new: str) -> Iterator[Line]:
                 at + 1 if has_old else 0,
                 to + 1 if has_new else 0,
             )
+
+
+def _folded(lines: list[Line]) -> list[Part]:
+    """Return ``lines`` in parts. Unchanged lines fold, unless a change is near."""
+    near = [False] * len(lines)
+    for at, line in enumerate(lines):
+        if line.kind != "same":
+            near[max(0, at - _AROUND) : at + _AROUND + 1] = [True] * (
+                min(len(lines), at + _AROUND + 1) - max(0, at - _AROUND)
+            )
+    grouped = itertools.groupby(zip(near, lines, strict=True), key=operator.itemgetter(0))
+    return [Part(not is_near, tuple(line for _, line in group)) for is_near, group in grouped]
 
 
 def _kind(has_old: bool, has_new: bool) -> str:  # noqa: FBT001 both are said of a line

@@ -1,7 +1,6 @@
 """The page Recovery: the holders of shares, the state of a recovery, and a holder's next step."""
 
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 from starlette.requests import Request
@@ -9,8 +8,6 @@ from starlette.responses import Response
 
 from keyhouse.console.deployments import Deployment, root_fingerprint
 from keyhouse.console.page import View, change, page, redirect
-
-_RUNNING: Final = 3
 
 
 @page("recovery")
@@ -24,12 +21,8 @@ async def show(request: Request, deployment: Deployment) -> View:
     if deployment.recovered is not None:
         values = {"recovered": deployment.recovered, "root": root_fingerprint(link)}
         return View("recovery", values)
-    status = await link.coordinator.status()
-    if status.code != _RUNNING:
-        return View("recovery", {"status": status, "manifest": None, "recovered": None})
     in_force = await deployment.in_force()
-    values = {"status": status, "manifest": in_force.manifest, "recovered": None}
-    return View("recovery", values)
+    return View("recovery", {"manifest": in_force.manifest, "recovered": None})
 
 
 @page("recovery")

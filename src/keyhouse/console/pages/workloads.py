@@ -1,7 +1,7 @@
 """The page Workloads: activated workloads, their counters, and refused activations."""
 
 from collections import Counter
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -13,9 +13,17 @@ from keyhouse.console.deployments import Deployment
 from keyhouse.console.page import View, page, paged
 
 _BARS: Final = 48
-_STEPS: Final = tuple(
-    timedelta(seconds=each) for each in (60, 300, 900, 3600, 6 * 3600, 86_400, 7 * 86_400)
+_STEPS: Final = (
+    (timedelta(minutes=1), "minute"),
+    (timedelta(minutes=5), "5 minutes"),
+    (timedelta(minutes=15), "15 minutes"),
+    (timedelta(hours=1), "hour"),
+    (timedelta(hours=6), "6 hours"),
+    (timedelta(days=1), "day"),
+    (timedelta(days=7), "week"),
 )
+# Ends of the vertical axis, times a power of ten: each has a whole number in its middle, or is 1.
+_ENDS: Final = (1, 2, 4, 6, 8, 10)
 
 
 class Bar(msgspec.Struct, frozen=True):
@@ -24,6 +32,30 @@ class Bar(msgspec.Struct, frozen=True):
     start: datetime
     count: int
     height: float
+
+
+class Plot(msgspec.Struct, frozen=True):
+    """Bars with their axes."""
+
+    bars: tuple[Bar, ...]
+    # The time of a bar, in words.
+    unit: str
+    # Numbers at the vertical axis, from the top to 0.
+    marks: tuple[int, ...]
+    # Times at the horizontal axis: begin, middle and end (UTC).
+    times: tuple[datetime, ...]
+    # Whether the times are days.
+    days: bool
+
+    @property
+    def total(self) -> int:
+        """The number of all activations in the bars."""
+        return sum(each.count for each in self.bars)
+
+    @property
+    def highest(self) -> int:
+        """The number of activations in the highest bar."""
+        return max(each.count for each in self.bars)
 
 
 @page("workloads")
@@ -46,7 +78,7 @@ async def show(request: Request, deployment: Deployment) -> View:
         "joined": paged(request, shown),
         "word": word,
         "first": trail.first,
-        "bars": plot([each.time for each in trail.activations]),
+        "plot": plot_of([each.time for each in trail.activations]),
         "limits": counted.limits,
         "counters": counters,
         "refusals": refusals,
@@ -64,28 +96,40 @@ async def _refusals(coordinator: AsyncCoordinator) -> RefusedActivations | None:
         return None
 
 
-def plot(times: list[str]) -> list[Bar]:
-    """Return bars for activations at ``times`` (RFC 3339, ascending), few enough to be readable.
+def plot_of(times: list[str]) -> Plot | None:
+    """Return a plot of activations at ``times`` (RFC 3339), or None without activations.
 
     Each bar covers the shortest suitable time: a minute, 5, 15, an hour, 6, a day or a week.
     """
     moments = [datetime.fromisoformat(each) for each in times]
     if not moments:
-        return []
+        return None
     first, last = min(moments), max(moments)
-    step = next((each for each in _STEPS if (last - first) / each < _BARS - 1), _STEPS[-1])
-    counts = Counter(int(each.timestamp() // step.total_seconds()) for each in moments)
-    end = max(counts)
-    begin = end - _BARS + 1
-    highest = max(counts[each] for each in range(begin, end + 1))
-    return [
-        Bar(
-            datetime.fromtimestamp(each * step.total_seconds(), first.tzinfo),
-            counts[each],
-            100 * counts[each] / highest,
-        )
-        for each in range(begin, end + 1)
-    ]
+    fitting = (each for each in _STEPS if (last - first) / each[0] < _BARS - 1)
+    step, unit = next(fitting, _STEPS[-1])
+    seconds = step.total_seconds()
+    counts = Counter(int(each.timestamp() // seconds) for each in moments)
+    end = max(counts) + 1
+    numbers = range(end - _BARS, end)
+    top = _end_of_axis(max(counts[each] for each in numbers))
+    starts = [datetime.fromtimestamp(each * seconds, UTC) for each in (*numbers, end)]
+    bars = tuple(
+        Bar(start, counts[each], 100 * counts[each] / top)
+        for start, each in zip(starts[:-1], numbers, strict=True)
+    )
+    marks = (top, 0) if top == 1 else (top, top // 2, 0)
+    middle = starts[_BARS // 2]
+    return Plot(bars, unit, marks, (starts[0], middle, starts[-1]), step >= timedelta(hours=6))
+
+
+def _end_of_axis(highest: int) -> int:
+    """Return the smallest round number that is at least ``highest``."""
+    power = 1
+    while True:
+        for each in _ENDS:
+            if each * power >= highest:
+                return each * power
+        power *= 10
 
 
 def _told(each: RefusedActivation) -> str:

@@ -20,6 +20,8 @@ const post = (path, fields) =>
 const words = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
 const steps = [[60, "second", 1], [3600, "minute", 60], [86400, "hour", 3600], [604800, "day", 86400]];
 
+const CLOCKS = { clock: { hour: "2-digit", minute: "2-digit", timeZoneName: "short" }, day: { month: "short", day: "numeric" } };
+
 const localize = (within) => {
   for (const each of within.querySelectorAll("time[datetime]")) {
     const at = new Date(each.dateTime);
@@ -27,7 +29,9 @@ const localize = (within) => {
     const whole = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
     const ago = (Date.now() - at.getTime()) / 1000;
     const step = steps.find(([end]) => Math.abs(ago) < end);
-    each.textContent = step ? words.format(-Math.round(ago / step[2]), step[1]) : whole;
+    const form = CLOCKS[each.dataset.form];
+    if (form) each.textContent = at.toLocaleString(undefined, form);
+    else each.textContent = step ? words.format(-Math.round(ago / step[2]), step[1]) : whole;
     each.title = `${whole} (${each.dateTime})`;
   }
 };
@@ -60,6 +64,7 @@ const reveal = async (button) => {
   const found = await answer.json();
   parts.replaceChildren();
   document.getElementById("revealed-title").textContent = button.dataset.name;
+  document.getElementById("revealed-ending").hidden = Boolean(found.error) || !found.parts.length;
   if (found.error) parts.append(element("p", `${found.error}. ${found.hint || ""}`, { class: "notice amber" }));
   for (const each of found.parts || []) {
     const copying = element("button", "Copy", { type: "button", class: "copy-secret", "aria-label": `Copy ${each.name}` });
@@ -148,15 +153,23 @@ const choose = (input, value) => {
   const choice = document.querySelector(`input[type=radio][name="${side}"][value=${value}]`);
   if (choice) choice.checked = true;
 };
+const LARGEST = 16 << 20; // bytes of a manifest
 const fill = async (area, file) => {
-  area.value = await file.text();
-  choose(area, "text");
+  const error = document.getElementById("file-error");
+  const refuse = (why) => { if (error) { error.textContent = `${file.name} ${why}. The text is unchanged.`; error.hidden = false; } };
+  if (file.size > LARGEST) return refuse("has more than 16 MiB");
+  try {
+    area.value = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(await file.arrayBuffer());
+  } catch {
+    return refuse("is not UTF-8 text");
+  }
+  if (error) error.hidden = true;
+  area.dispatchEvent(new Event("input"));
 };
 
 for (const select of document.querySelectorAll("select[name$=_version]")) {
   select.addEventListener("change", () => choose(select, "earlier"));
 }
-
 for (const input of document.querySelectorAll("input.to-text")) {
   input.addEventListener("change", () => {
     const area = input.form.elements[input.dataset.for];
@@ -165,14 +178,85 @@ for (const input of document.querySelectorAll("input.to-text")) {
   });
 }
 for (const area of document.querySelectorAll("textarea[data-drop]")) {
-  area.addEventListener("dragover", (event) => event.preventDefault());
-  area.addEventListener("drop", (event) => {
-    const file = event.dataTransfer.files[0];
-    if (!file) return;
-    event.preventDefault();
-    fill(area, file);
-  });
   area.addEventListener("input", () => choose(area, "text"));
+}
+
+// A file is dropped on its text, or anywhere if the page has a single text. Without this, the
+// browser would leave the page and show the file.
+const areas = document.querySelectorAll("textarea[data-drop]");
+if (areas.length) {
+  const over = (on) => document.querySelector(".editor")?.classList.toggle("is-over", on);
+  document.addEventListener("dragover", (event) => { event.preventDefault(); over(true); });
+  document.addEventListener("dragleave", () => over(false));
+  document.addEventListener("drop", (event) => {
+    const file = event.dataTransfer.files[0];
+    const area = event.target.closest("fieldset")?.querySelector("textarea") || (areas.length === 1 ? areas[0] : null);
+    over(false);
+    if (file || event.target !== area) event.preventDefault();
+    if (file && area) fill(area, file);
+  });
+}
+
+// --- the editor ---
+
+const written = document.querySelector("textarea[data-kept]");
+let unkept = false;
+let keeping = 0;
+
+const keep = (send) => {
+  clearTimeout(keeping);
+  if (!unkept) return Promise.resolve();
+  unkept = false;
+  return send(written.dataset.kept, new URLSearchParams({ manifest: written.value, csrf }));
+};
+const keepNow = () => keep((path, body) => fetch(path, { method: "POST", body, cache: "no-store" }).catch(() => { unkept = true; }));
+
+if (written) {
+  const gutter = element("pre", "", { class: "gutter", "aria-hidden": "true" });
+  written.before(gutter);
+  const marks = new Set([...document.querySelectorAll(".to-line")].map((each) => Number(each.dataset.line)));
+  let shown = 0;
+  const number = () => {
+    const count = written.value.split("\n").length;
+    if (count === shown) return;
+    shown = count;
+    const parts = [""];
+    for (let line = 1; line <= count; line += 1) {
+      if (marks.has(line)) parts.push(element("b", String(line)), "\n");
+      else parts[parts.length - 1] += `${line}\n`;
+    }
+    gutter.replaceChildren(...parts);
+  };
+  const scroll = () => { gutter.scrollTop = written.scrollTop; };
+  written.addEventListener("scroll", scroll);
+  written.addEventListener("input", () => {
+    number();
+    unkept = true;
+    clearTimeout(keeping);
+    keeping = setTimeout(keepNow, 800);
+    const plan = document.querySelector(".plan");
+    if (!plan) return;
+    plan.classList.add("is-stale");
+    plan.querySelector("button.propose").disabled = true;
+    document.querySelector(".stale").hidden = false;
+  });
+  // The form itself sends the text.
+  written.form.addEventListener("submit", () => { unkept = false; clearTimeout(keeping); });
+  addEventListener("pagehide", () => keep((path, body) => navigator.sendBeacon(path, body)));
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest(".to-line");
+    if (!link) return;
+    event.preventDefault();
+    const line = Number(link.dataset.line);
+    const lines = written.value.split("\n");
+    const start = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0);
+    written.focus({ preventScroll: true });
+    written.setSelectionRange(start, start + (lines[line - 1] || "").length);
+    written.scrollTop = (line - 4) * parseFloat(getComputedStyle(written).lineHeight);
+    written.scrollIntoView({ block: "nearest" });
+  });
+  number();
+  scroll();
 }
 
 // --- live pages ---
@@ -196,8 +280,8 @@ const fresh = async (path) => {
   return { found, ok: answer.ok };
 };
 
-// What the user works on stays as it is: an open confirmation, or a form with input.
-const isBusy = (live) => "keep" in live.dataset || live.querySelector("details.confirm[open], input:focus, textarea:focus, select:focus");
+// What the user works on stays as it is: an open confirmation, or a text.
+const isBusy = (live) => live.querySelector("details.confirm[open], input:focus, select:focus") || [...live.querySelectorAll("textarea")].some((each) => each.value);
 
 const refresh = async () => {
   const live = document.getElementById("live"); // the live part of the page, if it has one
@@ -212,7 +296,7 @@ const refresh = async () => {
   const isSame = now && ("keep" in live.dataset ? "keep" in now.dataset : now.isEqualNode(live));
   if (!live || !page.ok || isSame) return;
   if (isBusy(live)) toast("changed");
-  else if (now) live.replaceWith(now);
+  else if (now && "keep" in now.dataset === "keep" in live.dataset) live.replaceWith(now);
   else location.reload();
 };
 
@@ -278,6 +362,7 @@ const locked = (why = IDLE) => {
 };
 
 document.getElementById("lock").addEventListener("click", async () => {
+  await keepNow();
   await post("/lock", {});
   tabs.postMessage("locked");
   locked(BY_HAND);

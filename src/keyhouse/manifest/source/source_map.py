@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from keyhouse.base.errors import Problem
 from keyhouse.base.printable import at
+from keyhouse.wire.json_decoder import REPEATED, UNKNOWN
 
 _SAVE: Final = "save it as UTF-8 without a byte-order mark"
 _MARKS: Final = (
@@ -22,6 +23,18 @@ _OTHERS: Final = (
     (b"\x7fELF", "is a program"),
 )
 _WRONG_FILE: Final = "is it the right file?"
+
+_OF_NAMES: Final = (
+    UNKNOWN,
+    REPEATED,
+    "is a key that",
+    "is a name with",
+    "is not a name of",
+    "is not a path",
+    "has no effect",
+    "is missing",
+)
+"""First words of problems about a member's name: their place is the name, not the value."""
 
 _STEP: Final = re.compile(r'\.?[A-Za-z0-9_-]+$|\[(?:[0-9]+|"(?:[^"\\]|\\.)*")\]$', re.ASCII)
 
@@ -96,6 +109,11 @@ class SourceMap:
                 return first.get(known) or second.get(known)
             first, second = self._keys, self._values  # the key identifies a container
         return None
+
+
+def place_of(places: SourceMap, problem: Problem) -> Span | None:
+    """Return the position of ``problem``: of a name or of a value, by its first words."""
+    return places.find(problem.at, key=problem.problem.startswith(_OF_NAMES))
 
 
 class TextLines:

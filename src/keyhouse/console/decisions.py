@@ -1,0 +1,142 @@
+"""Decisions about updates: the reviewed plan, the sent decision and its stored result, signers.
+
+The pages mark a user as signer only after a verification of the signature with the user's key,
+whatever the coordinator states.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from keyhouse.base.errors import BadRequestError, KeyhouseError
+from keyhouse.client import AsyncCoordinator, PlanData, TrustError
+from keyhouse.client.exchange import Keep
+from keyhouse.console.deployments import Deployment, InForce
+from keyhouse.console.public_log import LogPart
+from keyhouse.console.results import Kind, Result
+from keyhouse.manifest import fingerprint
+from keyhouse.transparency.approval import Decision, SignedApproval
+from keyhouse.transparency.leaf import UpdateApproved, UpdateProposed, name_in_leaf
+from keyhouse.views import plan as review
+from keyhouse.wire.client_api import UpdateAnswer
+
+_AGREED: Final = frozenset({Decision.PROPOSE, Decision.APPROVE})
+
+
+async def signers(
+    coordinator: AsyncCoordinator, log: LogPart, in_force: InForce, pending: bytes
+) -> set[str]:
+    """Return the users whose signed approval of the ``pending`` manifest is in ``log``.
+
+    Returns no user if an approval is not readable now; the list of approvers does not depend on
+    signatures. Raises ``TrustError``.
+    """
+    users = in_force.manifest.users
+    names = {name_in_leaf(name): name for name in users}
+    found: set[str] = set()
+    try:
+        for leaf in log.leaves:
+            if not isinstance(leaf, UpdateProposed | UpdateApproved):
+                continue
+            if leaf.approval and leaf.user in names:
+                name = names[leaf.user]
+                raw = await coordinator.log_part(f"object/{leaf.approval}")
+                if _has_signed(raw, users[name].certificate, leaf.user, pending):
+                    found.add(name)
+            if isinstance(leaf, UpdateProposed):
+                break
+    except TrustError:
+        raise
+    except KeyhouseError:
+        return set()
+    return found
+
+
+def _has_signed(raw: bytes, certificate: bytes, user: str, pending: bytes) -> bool:
+    try:
+        signed = SignedApproval.read(raw)
+        signed.verify(certificate)
+    except KeyhouseError:
+        return False
+    approval = signed.approval
+    same = (approval.user, approval.manifest) == (user, fingerprint(pending))
+    return same and approval.decision in _AGREED
+
+
+async def send_decision(
+    deployment: Deployment,
+    kind: Kind,
+    send: Callable[[Keep], Awaitable[UpdateAnswer]],
+    before: InForce,
+    agreed: tuple[str, ...],
+    raw: bytes,
+    digest: str,
+) -> str:
+    """Send a change of this user; return the name of its stored result.
+
+    ``kind`` is the result of a change that is not in force yet. ``before`` is the manifest in force
+    before the change. New recovery secrets are stored even if a
+    step after the coordinator's answer fails.
+    """
+    kept: dict[str, bytes] = {}
+    at, user = datetime.now(UTC), before.user
+    try:
+        answer = await send(kept.update)
+    except BaseException:
+        if kept:
+            found = Result(kind="unfinished", at=at, user=user, recovery_secrets=kept)
+            deployment.results.add(found)
+        raise
+    name = deployment.results.add(
+        Result(
+            kind="in-force" if answer.applied else kind,
+            at=at,
+            user=user,
+            fingerprint=fingerprint(raw),
+            agreed=agreed,
+            missing=answer.missing_acknowledgments,
+            missing_users=tuple(each for each in answer.missing_users if each not in agreed),
+            plan=digest,
+            recovery_secrets=answer.recovery_secrets,
+        )
+    )
+    # The change is done. An error of these reads must not hide its result.
+    with contextlib.suppress(KeyhouseError):
+        await _complete(deployment, name, before, raw)
+    return name
+
+
+async def _complete(deployment: Deployment, name: str, before: InForce, raw: bytes) -> None:
+    """Add to a stored result the fingerprint in force and the verified signatures."""
+    found, link = deployment.results.find(name), await deployment.link()
+    if found.kind == "in-force":
+        # An update of security versions is not the whole manifest that is now in force.
+        in_force = (await deployment.in_force()).fingerprint
+        found = msgspec.structs.replace(found, fingerprint=in_force)
+        deployment.results.replace(name, found)
+    log = await deployment.log.newest(link.coordinator)
+    signed = frozenset(await signers(link.coordinator, log, before, raw))
+    deployment.results.replace(name, msgspec.structs.replace(found, signed=signed))
+
+
+def digest_of(fields: dict[str, str]) -> str:
+    """Return the digest of the reviewed plan. Without a digest, nothing is sent."""
+    digest = fields.get("plan", "")
+    if not digest:
+        raise BadRequestError("no plan was reviewed", hint="load the page again")
+    return digest
+
+
+def reviewed(found: PlanData) -> dict[str, Any]:
+    """Return the values of a plan for templates."""
+    return {
+        "found": found,
+        "changes": [review.signed(each) for each in review.harmless(found.plan)],
+        "renewals": [review.signed(each) for each in found.plan.renewals],
+        "dangers": review.danger_texts(found.plan),
+        "summary": str(review.summary(found.plan.changes)),
+        "agreement": review.agreement(found),
+    }

@@ -1,0 +1,148 @@
+"""The editor for a proposal: a text, and beside it the problems or the plan.
+
+The text survives every way back: the console keeps it in its memory until it is in force.
+"""
+
+import asyncio
+import contextlib
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from keyhouse.base.errors import BadRequestError, KeyhouseError
+from keyhouse.client import PlanData, TrustError, UnreachableError
+from keyhouse.client.exchange import Keep
+from keyhouse.console.decisions import digest_of, reviewed, send_decision
+from keyhouse.console.deployments import Deployment, InForce, InRecoveryError
+from keyhouse.console.manifest_text import json_of, located, yaml_of
+from keyhouse.console.page import View, change, fields_of, page, redirect, status_of
+from keyhouse.manifest import fingerprint
+from keyhouse.wire.client_api import UpdateAnswer
+
+# The page of a deployment shows these, instead of one of its own pages.
+_ELSEWHERE = (TrustError, UnreachableError, InRecoveryError)
+
+
+async def editor(
+    deployment: Deployment,
+    in_force: InForce,
+    *,
+    error: KeyhouseError | None = None,
+    plan: PlanData | None = None,
+    from_force: bool = False,
+    is_refused: bool = False,
+) -> View:
+    """Return the editor with the kept text, and with an ``error`` or the ``plan`` of this text.
+
+    ``from_force``: without a kept text, begin with the manifest in force. ``is_refused``: the error
+    is about a proposal.
+    """
+    draft = deployment.draft
+    if await asyncio.to_thread(_is_in_force, draft.text, in_force):
+        draft.put("")
+    if from_force and not draft.text:
+        draft.put(await asyncio.to_thread(yaml_of, in_force.manifest.raw))
+    problems = getattr(error, "problems", ())
+    values: dict[str, Any] = {
+        "user": in_force.user,
+        "fingerprint": in_force.fingerprint,
+        "text": draft.text,
+        "before": draft.before,
+        "error": error,
+        "problems": await asyncio.to_thread(located, draft.text, problems),
+        "found": None,
+        "is_refused": is_refused,
+    }
+    if plan is not None:
+        values |= {"proposed": plan.plan.manifest, **reviewed(plan)}
+    return View("editor", values, 200 if error is None else status_of(error))
+
+
+def _is_in_force(text: str, in_force: InForce) -> bool:
+    try:
+        return bool(text) and fingerprint(json_of(text)) == in_force.fingerprint
+    except KeyhouseError:
+        return False
+
+
+@page("updates")
+async def show(request: Request, deployment: Deployment) -> Response:
+    """Redirect to the editor: a browser can load the address of a plan again, without its form."""
+    del request
+    return redirect(deployment, "updates")
+
+
+@page("updates")
+async def keep(request: Request, deployment: Deployment) -> Response:
+    """Keep the text of the editor. ``with`` replaces the text: by the manifest in force, or back.
+
+    The text before stays available.
+    """
+    fields, draft = fields_of(request), deployment.draft
+    draft.put(fields.get("manifest", ""))
+    match fields.get("with", ""):
+        case "":
+            return Response(status_code=204)
+        case "in-force":
+            in_force = await deployment.in_force()
+            draft.replace(await asyncio.to_thread(yaml_of, in_force.manifest.raw))
+        case "before":
+            draft.replace(draft.before)
+        case _:
+            draft.replace("")
+    return redirect(deployment, "updates")
+
+
+@page("updates")
+async def plan(request: Request, deployment: Deployment) -> View:
+    """Show the effects of a submitted manifest beside the text. Nothing is changed."""
+    deployment.draft.put(fields_of(request).get("manifest", ""))
+    link, in_force = await deployment.link(), await deployment.in_force()
+    try:
+        found = await link.coordinator.plan(await _given(deployment))
+    except _ELSEWHERE:
+        raise
+    except KeyhouseError as error:
+        return await editor(deployment, in_force, error=error)
+    return await editor(deployment, in_force, plan=found)
+
+
+@change("updates")
+async def propose(request: Request, deployment: Deployment) -> View | Response:
+    """Propose the manifest of the reviewed plan. Refused if text or effect have changed since."""
+    fields = fields_of(request)
+    deployment.draft.put(fields.get("manifest", ""))
+    link, before = await deployment.link(), await deployment.in_force()
+    try:
+        raw, digest = await _given(deployment), digest_of(fields)
+
+        async def send(keep: Keep) -> UpdateAnswer:
+            return await link.coordinator.update(raw, keep=keep, plan=digest)
+
+        sent = await send_decision(
+            deployment, "proposed", send, before, (before.user,), raw, digest
+        )
+    except _ELSEWHERE:
+        raise
+    except KeyhouseError as error:
+        now = None
+        with contextlib.suppress(KeyhouseError):
+            now = await link.coordinator.plan(await _given(deployment))
+        return await editor(deployment, before, error=error, plan=now, is_refused=True)
+    if deployment.results.find(sent).kind == "in-force":
+        deployment.draft.put("")
+    return to_result(deployment, sent)
+
+
+async def _given(deployment: Deployment) -> bytes:
+    """Return the bytes to upload for the kept text. Raises ``BadRequestError`` without a text."""
+    text = deployment.draft.text
+    if not text.strip():
+        raise BadRequestError("the text is empty", hint="write a manifest, or drop a file")
+    return await asyncio.to_thread(json_of, text)
+
+
+def to_result(deployment: Deployment, name: str) -> Response:
+    """Return a redirect to the result with this name."""
+    return redirect(deployment, f"updates/result/{name}")
