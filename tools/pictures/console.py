@@ -12,11 +12,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -25,6 +25,9 @@ from keyhouse.base.secret import Secret
 from keyhouse.client import SecretUpload
 from keyhouse.client.contexts import Context, Contexts, write
 from keyhouse.testing import ActivationRefusedError, Deployment, DeploymentUser, enclave, make_user
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 __all__ = ["take_pictures"]
 
@@ -65,7 +68,7 @@ def take_pictures() -> None:
             (home / f"{name}.crt").write_bytes(user.identity.certificate)
             (home / f"{name}.key").write_bytes(user.identity.key.reveal())
         with _console(home, deployment) as link:
-            _photographed(link)
+            _photographed(link, lambda: _propose(deployment, people))
 
 
 def _manifest(people: dict[str, DeploymentUser], image: str) -> dict[str, Any]:
@@ -140,7 +143,7 @@ def _live(
     day: list[timedelta],
     chance: random.Random,
 ) -> None:
-    """Let a ``day`` pass: secrets are uploaded, workloads join, an update is proposed."""
+    """Let a ``day`` pass: secrets are uploaded, and workloads join."""
     with deployment.client(people["alice"].identity) as alice:
         alice.write_secrets({"databasePassword": SecretUpload(key=Secret(b"kept elsewhere"))})
     builds = {"web": enclave("web", signer="shop"), "orders": _ORDERS}
@@ -155,7 +158,6 @@ def _live(
                 deployment.activate("orders", old, names="orders.example.com")
     with suppress(ActivationRefusedError):
         deployment.activate("order", _ORDERS)
-    _propose(deployment, people)
 
 
 def _propose(deployment: Deployment, people: dict[str, DeploymentUser]) -> None:
@@ -194,7 +196,8 @@ def _console(home: Path, deployment: Deployment) -> Iterator[str]:
             process.send_signal(signal.SIGTERM)
 
 
-def _photographed(link: str) -> None:
+def _photographed(link: str, propose: Callable[[], None]) -> None:
+    """Take all pictures. ``propose`` lets another user propose an update, after the editor."""
     from playwright.sync_api import sync_playwright
 
     _FOLDER.mkdir(exist_ok=True)
@@ -203,13 +206,34 @@ def _photographed(link: str) -> None:
         browser = playwright.chromium.launch(
             executable_path=program, chromium_sandbox=os.geteuid() != 0
         )
-        page = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
+        page = browser.new_page(
+            viewport={"width": _WIDTH, "height": _HEIGHT}, reduced_motion="reduce"
+        )
         page.goto(link)
         page.wait_for_url("**/trust", wait_until="commit")
         base = page.url.removesuffix("trust")
-        for theme in ("light", "dark"):
-            page.emulate_media(color_scheme=theme)
-            for name, path in _PAGES.items():
-                page.goto(base + path)
-                page.screenshot(path=_FOLDER / f"{name}-{theme}.png")
+        _write(page, base)
+        _shoot(page, "editor")
+        page.click("text=Clear the text")
+        propose()
+        for name, path in _PAGES.items():
+            page.goto(base + path)
+            _shoot(page, name)
         browser.close()
+
+
+def _write(page: "Page", base: str) -> None:
+    """Write a changed manifest in the editor, and show its plan."""
+    page.goto(f"{base}updates?from=force")
+    text = page.input_value("#manifest-text")
+    page.fill(
+        "#manifest-text", text.replace("2026-11", "2026-12").replace("Size: 256", "Size: 128")
+    )
+    page.click("text=Show the plan")
+    page.wait_for_selector(".plan")
+
+
+def _shoot(page: "Page", name: str) -> None:
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        page.screenshot(path=_FOLDER / f"{name}-{theme}.png")
