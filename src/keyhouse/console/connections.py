@@ -30,6 +30,7 @@ MOST: Final = 128
 HEADER_SECONDS: Final = 10.0
 """Seconds until the header of a request must be complete."""
 
+_CONNECTED: Final = 1  # TCP_ESTABLISHED, linux/tcp_states.h
 _PER_TURN: Final = 64  # connections accepted before other work of the console
 _QUIET: Final = 2.0  # seconds without a refusal after which the line is printed
 _LONGEST: Final = 60.0  # seconds until the line is printed during a flood
@@ -91,9 +92,8 @@ class OwnConnections(socket.socket):
                 self._drop_one()
                 break
             owner = self._peers.owner(address, self.getsockname())
-            if owner is None:
-                # The peer has closed the connection already, for example a page that was left.
-                self._refuse(connection, "connections that had ended")
+            if _has_ended(connection):
+                connection.close()  # for example, a browser left the page
             elif owner != os.geteuid():
                 self._refuse(connection, "connections of other users")
             elif sum(each.fileno() >= 0 for each in self._open) >= MOST:
@@ -134,6 +134,12 @@ class OwnConnections(socket.socket):
             self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             self._reserve = -1
+
+
+def _has_ended(connection: socket.socket) -> bool:
+    """Return whether the peer has closed ``connection``, so the kernel knows no owner any more."""
+    # The first byte of struct tcp_info is the state (linux/tcp.h).
+    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _CONNECTED
 
 
 class Protocol(H11Protocol):

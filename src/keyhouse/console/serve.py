@@ -14,6 +14,7 @@ import uvicorn
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
+from keyhouse.client.contexts import chosen_context
 from keyhouse.console.application import application
 from keyhouse.console.connections import CountedWarnings, OwnConnections, Protocol, Refusals
 from keyhouse.console.guard import HOST, OPEN, Gate
@@ -37,8 +38,11 @@ def serve(
 
     The signals are SIGINT, SIGTERM and SIGHUP. ``first`` is the context to begin with, or "" for
     the context in use. A session ends after ``idle`` seconds without use. ``tell`` receives each
-    new link: at the start, and after the end of a session. Raises ``PortTakenError``.
+    new link: at the start, and after the end of a session. Raises ``PortTakenError``, and
+    ``ContextUnusableError`` for an unknown context.
     """
+    if first:
+        chosen_context(first)
     with _listening(port) as listening:
         console = Console(Gate(idle, time.monotonic), first, read_only=read_only)
         asyncio.run(_serve(listening, console, tell))

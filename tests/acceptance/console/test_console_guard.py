@@ -2,16 +2,19 @@
 
 import http.client
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from support.peers.console import Console, ask, cookie_of, csrf_of
+from support.peers.console import Console, ask, console, context_of, cookie_of, csrf_of
+from support.process.command import run
 from support.process.server import PATIENCE, Server
 
 from keyhouse.console.connections import MOST
@@ -250,7 +253,7 @@ def test_a_read_only_console_reads_no_key_and_changes_nothing(
     for path in ("updates/propose", "updates/approve", "updates/cancel", "secrets/write"):
         answer = ask(found, f"/d/prod/{path}", own, csrf=token, manifest="", plan="x" * 64)
         assert answer.status == 400
-        assert "this console is read-only" in answer.text
+        assert "This console is read-only." in answer.text
 
 
 def test_what_is_no_request_of_a_browser_is_refused(
@@ -269,3 +272,21 @@ def test_what_is_no_request_of_a_browser_is_refused(
     with closing(http.client.HTTPConnection("127.0.0.1", found.port, timeout=30)) as connection:
         connection.request("POST", "/d/prod/updates/plan", b"x" * (25 << 20), headers)
         assert connection.getresponse().status == 413
+
+
+def test_an_unknown_context_is_refused(tmp_path: Path) -> None:
+    ended = run("console", "--context", "nope", env={"HOME": str(tmp_path)})
+    assert ended.code == 1
+    assert "there is no context 'nope'" in ended.err
+
+
+def test_a_connection_that_its_browser_has_closed_is_not_reported(
+    deployment: Server, tmp_path: Path
+) -> None:
+    with console(tmp_path, {"prod": context_of(deployment, tmp_path)}) as found:
+        found.process.send_signal(signal.SIGSTOP)
+        for _ in range(5):
+            socket.create_connection((HOST, found.port), timeout=30).close()
+        found.process.send_signal(signal.SIGCONT)
+        assert ask(found, "/").status == 401
+    assert found.errors == ""

@@ -52,7 +52,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Any:
         with server.client(user("alice")) as alice:
             second = together(word="another", UpdateThreshold=1)
             assert Api(2).update(alice, second).status == 200
-        joined(server)
+        joined(server, "app")
         assert asked_to_join(server, "missing").answer is None
         yield server
 
@@ -183,7 +183,7 @@ def test_an_empty_deployment_has_one_empty_state_with_a_next_step(
         assert "keyhouse manifest set manifest.yaml --context prod" in text
         with server.client() as client:
             assert client.set_manifest(together()).status == 200
-        page.wait_for_function("!document.querySelector('.start-here')")
+        page.wait_for_function("() => !document.querySelector('.start-here')")
 
 
 def test_pages_can_be_read_without_the_script(

@@ -94,7 +94,7 @@ def test_the_page_reports_the_end_of_the_console(
 ) -> None:
     found = consoles(deployment, "alice")
     page = opened(found)
-    page.wait_for_function("stream && stream.readyState === EventSource.OPEN")
+    page.wait_for_function("() => stream && stream.readyState === EventSource.OPEN")
     found.process.send_signal(signal.SIGTERM)
     page.wait_for_selector("#ended:not([hidden])")
     assert "keyhouse console" in page.inner_text("#ended")

@@ -212,16 +212,16 @@ def test_problems_of_a_manifest_are_told_with_their_lines(
     page = opened(consoles(deployment, "alice"))
 
     for text, told in (
-        ("Packages:\n  app:\n   - x: [", "line 3"),
-        ('{"Packages": {', "line 1"),
+        ("Packages:\n  app:\n   - x: [", "Line 3"),
+        ('{"Packages": {', "Line 1"),
         ("Marbles:\n  web:\n    Package: missing\n", "missing"),
     ):
         to(page, "updates")
         page.fill("#manifest-text", text)
         page.route("**/*", lambda route: route.continue_())
-        page.evaluate("document.querySelector('form.card').submit()")
-        page.wait_for_selector("[role=alert]")
-        assert told in page.inner_text("[role=alert]")
+        page.evaluate("document.querySelector('form.editor').submit()")
+        page.wait_for_selector(".beside-text [role=alert]")
+        assert told in page.inner_text(".beside-text [role=alert]")
 
 
 def test_a_secret_is_uploaded_and_read_and_stays_nowhere(

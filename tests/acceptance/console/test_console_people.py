@@ -60,8 +60,8 @@ def test_refused_workloads_are_shown_with_the_reason_and_what_to_do(
     visitor = Visitor(consoles(deployment, "alice"))
     page = visitor.get("workloads?show=refused")
     assert "the manifest has no marble type &#34;&lt;b&gt;missing&#34;" in page
-    assert "types are case-sensitive; keyhouse manifest get prints them" in page
-    assert '<td>2 <small>since <time datetime="' in page
+    assert "Types are case-sensitive; keyhouse manifest get prints them." in page
+    assert '<td data-label="Times">2 <small>since <time datetime="' in page
     assert "&lt;i&gt;one" in page
     assert "Of several coordinators each knows its own refusals only" in page
     assert "Nothing contains" in visitor.get("workloads?show=refused&q=nothing+like+it")
@@ -116,7 +116,7 @@ def test_a_key_on_a_token_approves_an_update(tmp_path: Path) -> None:
             assert "Your key is locked" in visitor.get("trust")
             refused = visitor.post("unlock", password=WRONG)
             assert (refused.status, WRONG in refused.text) == (400, False)
-            assert "the token rejects the PIN" in refused.text
+            assert "The token rejects the PIN" in refused.text
             assert "Your key is locked" in visitor.get("trust")
             assert visitor.post("unlock", password=pin).status == 303
             assert "<strong>bob</strong>" in visitor.get("trust")

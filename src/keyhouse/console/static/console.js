@@ -197,6 +197,11 @@ if (areas.length) {
   });
 }
 
+// --- the picture: narrow windows show its list, too ---
+
+const list = document.querySelector("details.as-text");
+if (list) list.open = matchMedia("(max-width: 640px)").matches;
+
 // --- the editor ---
 
 const written = document.querySelector("textarea[data-kept]");
