@@ -1,13 +1,18 @@
 """Names with invisible characters, on pages of the console and in the output of commands."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
 from support.peers.console import Console, ask, cookie_of, csrf_of
 from support.process.server import Server
 from support.samples.updates import Document, together
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.acceptance
 
@@ -71,3 +76,32 @@ def test_invisible_characters_are_escaped_on_every_page(
         drawn = ask(found, "/d/prod/manifest/picture", cookie).text
         assert "alice has the role odd" in drawn
         assert f"&#34;{FORGED}&#34;" in drawn
+
+
+def test_dialogs_and_lists_of_a_browser_show_escaped_names(
+    tmp_path: Path, consoles: Callable[..., Console], opened: "Callable[..., Page]"
+) -> None:
+    shown = [name.encode("unicode_escape").decode() for name in NAMES]
+    with Server(tmp_path / "data") as server:
+        with server.client() as client:
+            assert client.set_manifest(together(odd_names)).status == 200
+        page = opened(consoles(server, "alice"))
+        base = page.url.removesuffix("trust")
+        page.goto(f"{base}secrets")
+        titles = {}
+        for action, title in (("upload", "#uploading-title"), ("reveal", "#revealed-title")):
+            page.click(f"tr:has-text({json.dumps(shown[0])}) button.{action}")
+            page.wait_for_selector(title)
+            titles[action] = page.inner_text(title)
+            page.keyboard.press("Escape")
+        page.goto(f"{base}updates")
+        page.fill("#manifest-text", together(odd_names, word="another").decode())
+        page.click("text=Show the plan")
+        page.wait_for_selector(".plan")
+        missing = page.inner_text("dt:text('Not uploaded yet') + dd")
+        plan = page.inner_text(".plan")
+
+    assert titles == {"upload": f"Upload {shown[0]}", "reveal": shown[0]}
+    assert json.dumps(FORGED) in missing
+    assert all(name in missing for name in shown)
+    assert not set(CHARACTERS) & set(plan)
