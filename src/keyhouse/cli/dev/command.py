@@ -153,6 +153,12 @@ class DevOptions(OptionGroup, frozen=True, kw_only=True):
         False
     )
 
+    witnesses: Annotated[
+        bool,
+        Option(
+            "--witnesses", help="also run three witnesses, to try the protection from rollbacks"
+        ),
+    ] = False
     console: Annotated[bool, Option("--console", help="also open the console in a browser")] = False
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
@@ -191,13 +197,18 @@ def dev(options: DevOptions, *, as_json: AsJson = False) -> None:
     """
     from keyhouse.cli.dev.deployment import ManifestRequest, prepare
     from keyhouse.cli.dev.example import console_of, services, shop
+    from keyhouse.cli.dev.witnesses import require_possible, witnesses
 
     _require_simulation()
     raw = _read_checked(options.manifest) if options.manifest is not None else None
     files = (shop() / "manifest.json").read_bytes() if options.example else None
-    request = ManifestRequest(raw, has_user=not options.no_user, shop=files)
     with _until_signalled(), ExitStack() as ends:
         folder = ends.enter_context(open_folder(options.state_folder()))
+        if options.witnesses:
+            require_possible(folder)
+        has_witnesses = options.witnesses or folder.witnesses.exists()
+        policy = ends.enter_context(witnesses(folder)) if has_witnesses else ""
+        request = ManifestRequest(raw, has_user=not options.no_user, shop=files, policy=policy)
         find = partial(places_at, options.listen, options.client_port, options.workload_port)
         serving, places = ends.enter_context(coordinator_at(folder, find))
         enforced = prepare(folder, serving.client, request)

@@ -30,6 +30,7 @@ def context_for(folder: Folder, address: str, *, has_user: bool) -> contexts.Con
         memory=str(folder.memory.absolute()),
         cert=str(cert.absolute()) if cert else "",
         key=str(key.absolute()) if key else "",
+        witness_policy=str(folder.policy.absolute()) if folder.witnesses.exists() else "",
     )
 
 

@@ -5,6 +5,7 @@ The manifest is a sample, or the user's own manifest with the additional user ``
 
 import json
 import ssl
+import time
 from collections.abc import Mapping, Set as AbstractSet
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,9 +14,10 @@ import msgspec
 
 from keyhouse.attestation import read_collateral, read_expected_identity
 from keyhouse.base.durable_files import replace_file
-from keyhouse.base.errors import ConflictError
+from keyhouse.base.errors import ConflictError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.cli.dev.folder import USER, Folder, user_in
+from keyhouse.cli.dev.witnesses import trust_log
 from keyhouse.cli.manifest.file import read_manifest
 from keyhouse.client import ClientIdentity, Coordinator, SecretUpload, Trust
 from keyhouse.manifest import decode, fingerprint
@@ -63,6 +65,31 @@ def sample_manifest(unique_id: str, certificate_pem: str) -> str:
     """Return a manifest in YAML for enclaves with ``unique_id`` (hex) and the user ``dev``."""
     indented = "".join(f"      {line}\n" for line in certificate_pem.splitlines())
     return _SAMPLE.format(unique_id=unique_id, user=USER, certificate=indented)
+
+
+_LEASE_SECONDS: Final = 60  # the minimum, so that a trial of an outage takes a minute
+_SECONDS_TO_COSIGN: Final = 30.0
+_SECONDS_BETWEEN: Final = 0.1  # polls of the status
+
+
+def witness_section(policy: str) -> dict[str, Any]:
+    """Return ``Config.Transparency`` of a manifest with the witnesses of ``policy``."""
+    return {"Serve": "Witnessed", "LeaseSeconds": _LEASE_SECONDS, "Witnesses": policy}
+
+
+def with_witnesses(raw: bytes, policy: str) -> bytes:
+    """Return ``raw``, a checked manifest, with the witnesses of ``policy``.
+
+    Raises ``ConflictError`` if the manifest names witnesses.
+    """
+    given = decode(raw).config.transparency
+    if given is not None and given.witnesses:
+        raise ConflictError(
+            "the manifest already names witnesses", hint="remove them, or omit --witnesses"
+        )
+    content: dict[str, Any] = json.loads(raw)
+    _section(_section(content, "Config"), "Transparency").update(witness_section(policy))
+    return canonical_json(content)
 
 
 def with_shop(sample: str, shop: bytes) -> str:
@@ -132,6 +159,7 @@ class ManifestRequest(NamedTuple):
     raw: bytes | None
     has_user: bool  # the manifest receives the user dev; the sample always has this user
     shop: bytes | None  # the example's manifest, which is added to the sample
+    policy: str = ""  # of the witnesses, which the manifest names; "": no witnesses
 
 
 def prepare(folder: Folder, address: str, request: ManifestRequest) -> EnforcedManifest:
@@ -145,6 +173,8 @@ def prepare(folder: Folder, address: str, request: ManifestRequest) -> EnforcedM
     if request.raw is not None and user is not None:
         own = with_user(request.raw, user.certificate.read_text(encoding="ascii"))
         request = request._replace(raw=own)
+    if request.raw is not None and request.policy:
+        request = request._replace(raw=with_witnesses(request.raw, request.policy))
     with Coordinator.connect(address, trust_in(folder), user) as coordinator:
         root = ssl.DER_cert_to_PEM_cert(coordinator.trusted.root_der)
         replace_file(folder.root, root.encode("ascii"))
@@ -169,6 +199,8 @@ def _set_manifest(
     else:
         assert user is not None  # noqa: S101 the sample always has a user
         sample = _sample(folder, user)
+        if request.policy:
+            sample += write_yaml({"Config": {"Transparency": witness_section(request.policy)}})
         text = sample if request.shop is None else with_shop(sample, request.shop)
         replace_file(path, text.encode())
     raw = read_manifest(str(path))
@@ -179,10 +211,25 @@ def _set_manifest(
             replace_file(shares, msgspec.json.encode({"RecoverySecrets": secrets}))
 
     coordinator.set_manifest(raw, store_shares)
+    if request.policy:
+        trust_log(folder, coordinator.log_key().verifier_key)
+        _wait_until_served(coordinator)
     if path == folder.sample:
         coordinator.write_secrets({GREETING: SecretUpload(key=Secret(b"hello"))})
     recovery_file = str(shares) if shares.exists() else ""
     return EnforcedManifest(fingerprint(raw), path == folder.sample, str(path), recovery_file)
+
+
+def _wait_until_served(coordinator: Coordinator) -> None:
+    """Return when a quorum of the witnesses has cosigned. Raises ``UnavailableError``."""
+    deadline = time.monotonic() + _SECONDS_TO_COSIGN
+    while (message := coordinator.status().message).startswith("held:"):
+        if time.monotonic() > deadline:
+            raise UnavailableError(
+                f"the witnesses do not cosign: {message}",
+                hint="the file coordinator.log in the folder has their answers",
+            )
+        time.sleep(_SECONDS_BETWEEN)
 
 
 def _existing_manifest(

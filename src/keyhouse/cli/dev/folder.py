@@ -8,6 +8,8 @@
     root.pem          the root certificate of the verified coordinator
     memory.json       the states in which commands saw the coordinator
     coordinator.log   the log since the last start, a JSON object on each line
+    witnesses/        with --witnesses: keys and checkpoints of the simulated witnesses
+    witnesses.policy  with --witnesses: their policy
     .gitignore        excludes all files from commits
 """
 
@@ -53,6 +55,8 @@ class Folder:
         self.key: Final = path / f"{USER}.key"
         self.memory: Final = path / "memory.json"
         self.log: Final = path / "coordinator.log"
+        self.witnesses: Final = path / "witnesses"
+        self.policy: Final = path / "witnesses.policy"
 
 
 @contextmanager

@@ -64,6 +64,7 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
     key: str = ""
     recovery_secrets: str = ""
     shop: str = ""  # HOST:PORT of the example's front end
+    witness_policy: str = ""
 
     @classmethod
     def of(
@@ -94,6 +95,7 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
             key=str(folder.key) if has_user else "",
             recovery_secrets=enforced.recovery_secrets,
             shop=shop,
+            witness_policy=str(folder.policy) if folder.witnesses.exists() else "",
         )
 
     def rows(self) -> dict[str, str]:
@@ -105,6 +107,7 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
             "user": self.user,
             "recovery": self.recovery_secrets,
             "shop": self.shop,
+            "witnesses": f"3, in {self.witness_policy}" if self.witness_policy else "",
             "context": self.context + (", in use" if self.context_in_use else ""),
             "folder": self.folder,
         }
