@@ -1,6 +1,7 @@
 """How a plan looks to people, and that none is agreed to where none was told."""
 
 import re
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,13 @@ from keyhouse.cli.manifest.plan import ReviewOptions, plan_text
 from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.client import Coordinator
 from keyhouse.wire.plan import Plan, PlanChange, PlanData
+
+
+class _Terminal(StringIO):
+    """A wide terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def test_a_coordinator_that_knows_no_plans_is_sent_nothing_unless_that_is_wanted(
@@ -60,7 +68,7 @@ def _told(*, colour: bool = False, **facts: tuple[str, ...]) -> str:
         kept=facts.get("kept", ()),
     )
     return plan_text(
-        colour=colour,
+        stream=_Terminal() if colour else StringIO(),
         data=PlanData(
             digest="ab" * 32,
             plan=plan,
@@ -103,7 +111,7 @@ def test_a_plan_has_signs_a_summary_and_its_dangers_last() -> None:
         "every update of this kind also changes:",
         "  X",
         "    ~ the CA is renewed",
-        "summary: 1 to add, 3 to change, 1 to remove, 1 value lost",
+        "summary: 2 to add, 1 to change, 1 to remove, 1 value lost",
         "unchanged secrets: 2",
         "of these, not uploaded yet: b",
         "note: it is final",

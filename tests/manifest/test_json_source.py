@@ -112,7 +112,7 @@ def test_invalid_json_has_a_reason_and_a_place(
         (b'{"a":\n"\xe4"}', "is not UTF-8, byte 8 in line 2"),
         (b'{"a":\0}', "is binary: byte 6 is zero"),
         (b"\x1f\x8b\x08\0", "is compressed (gzip)"),
-        (b"-----BEGIN CERTIFICATE-----\n", "is PEM"),
+        (b"-----BEGIN CERTIFICATE-----\n", "is a certificate or a key (PEM)"),
     ],
 )
 def test_what_is_not_text_is_told(data: bytes, problem: str) -> None:

@@ -10,6 +10,7 @@ from keyhouse.cli.options.context_option import known_contexts, not_empty
 from keyhouse.cli.output.show import show_json
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Option
+from keyhouse.client.contexts import chosen_context
 
 
 class ConsoleMissingError(RefusedError):
@@ -62,6 +63,7 @@ def console(
 
     Example: keyhouse console --read-only
     """
+    chosen_context(context)  # a wrong name is refused now, and not on the first page
     serve = _load_server()
     print_link = _link_printer(opens=not (no_browser or as_json), as_json=as_json)
     serve(first=context, port=port, idle=idle, read_only=read_only, tell=print_link)

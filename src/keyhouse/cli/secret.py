@@ -3,7 +3,7 @@
 import os
 import sys
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,6 +30,7 @@ from keyhouse.views.visible import listed
 
 if TYPE_CHECKING:
     from keyhouse.client import Coordinator, SecretObject
+    from keyhouse.views.secrets import DescribedSecret
 
 
 _UPLOAD = "upload a value with keyhouse secret set"
@@ -272,15 +273,31 @@ def list_secrets(target: Target, *, as_json: AsJson = False) -> None:
 
     with coordinator_of(target) as coordinator:
         descriptions = described_secrets(decode(coordinator.manifest().manifest))
+        uploads = () if as_json else _uploads(coordinator)
     if as_json:
         show_json({"secrets": descriptions})
         return
     head = ("name", "type", "value", "readers", "writers")
     rows = [
-        (each.name, each.type, each.value, listed(each.readers), listed(each.writers))
+        (
+            *(each.name, each.type, _source_of(each, uploads)),
+            *(listed(each.readers), listed(each.writers)),
+        )
         for each in descriptions
     ]
     show_table(head, rows)
+
+
+def _uploads(coordinator: "Coordinator") -> Collection[str]:
+    """Return the names of the secrets with an upload in the update log."""
+    entries = (msgspec.json.decode(each.text) for each in coordinator.update_log())
+    return {entry["secret"] for entry in entries if "secret" in entry}
+
+
+def _source_of(described: "DescribedSecret", uploads: Collection[str]) -> str:
+    if described.value != "uploaded":
+        return described.value
+    return "by users" if described.name in uploads else "by users, no upload yet"
 
 
 def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Target]:

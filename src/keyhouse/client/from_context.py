@@ -45,7 +45,9 @@ def described(
     named = chosen_context(name)
     if named is None:
         raise ContextUnusableError(
-            "no context is in use", hint="name a context; keyhouse context list shows all"
+            "no context is in use",
+            hint="start a coordinator with a context: keyhouse dev; or select a context:"
+            " keyhouse context use NAME",
         )
     context = named.context
     for field in ("address", "attestation"):

@@ -135,7 +135,15 @@ def bundle_file(
             "no collateral: quotes cannot be verified",
             hint="name a PCCS (pccs) or a bundle (collateral)",
         )
-    return Path(simulation_root).with_name("collateral.json")
+    bundle = Path(simulation_root).with_name("collateral.json")
+    if Path(simulation_root).exists() and not bundle.exists():
+        raise RefusedError(
+            f"{simulation_root} has no collateral.json beside it, so it is not the root of a"
+            " simulated machine",
+            hint="the root of a simulated machine is simulation/root.pem in the state directory; a"
+            " coordinator's root certificate is a different file",
+        )
+    return bundle
 
 
 def collateral_of(

@@ -86,4 +86,7 @@ def start(program: Program, end_if_stopped: Callable[[], None] = lambda: None) -
         os.execvpe(program.file, program.argv, env)  # noqa: S606 a program is what is to be started
     except OSError as error:
         message, hint = exec_failure(error, program.file, program.argv, env)
+        if program.argv == _DEFAULT and isinstance(error, FileNotFoundError):
+            message = f"no program: there is no {os.fsdecode(program.file)}"
+            hint = "add -- PROGRAM, or Argv in the manifest"
         raise LaunchRefusedError(message, hint=hint) from None

@@ -31,12 +31,10 @@ def danger_texts(plan: Plan) -> list[str]:
 
 
 def summary(changes: Sequence[PlanChange]) -> Summary:
-    """Count entries by kind of change. The consequences of a change do not count again."""
-    added = {(each.section, each.name) for each in changes if each.what.endswith("-added")}
-    removed = {(each.section, each.name) for each in changes if each.what.endswith("-removed")}
-    named = {(each.section, each.name) for each in changes}
+    """Count the changes by their signs, and the lost values, which have no sign."""
+    signs = [signed(each).sign for each in changes if each.what not in _DANGERS]
     lost = sum(each.what == "value-lost" for each in changes)
-    return Summary(len(added), len(removed), len(named - added - removed), lost)
+    return Summary(signs.count("+"), signs.count("-"), signs.count("~"), lost)
 
 
 def agreement(data: PlanData) -> str:

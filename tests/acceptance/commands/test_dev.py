@@ -91,7 +91,7 @@ def test_every_next_step_works_as_printed_and_the_next_start_continues(tmp_path:
     with dev(tmp_path) as (_, again):
         assert again["fingerprint"] == ready["fingerprint"]
         steps = {step["what"]: step["command"] for step in again["next"]}
-        assert "good morning" in paste(f"{first}\n{steps['read a secret, as dev']}", tmp_path)
+        assert "value        hi" in paste(f"{first}\n{steps['read a secret, as dev']}", tmp_path)
 
 
 def refusal_of(folder: Path) -> str:

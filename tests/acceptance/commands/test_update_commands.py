@@ -315,8 +315,9 @@ def test_three_people_update_with_the_commands_that_they_are_told(deployed: Depl
     assert not list(desk.folder.glob("recovery*"))
     plan, _, told = ended.err.partition("next: ")
     digest = plan.splitlines()[-1].removeprefix("plan: ")
-    told, _, command = told.partition("\n")
-    assert told == "1 of bob, carol reads the same file and types:"
+    told, _, commands = told.partition("\n")
+    assert told == "1 of bob, carol reads the same file and types, with files of their own:"
+    assert str(desk.server.data) not in commands  # Alice's files
 
     missing = done(desk.type("manifest", "update", "get", "HOST", "--missing"))
     assert fingerprint(new) in missing
@@ -328,9 +329,16 @@ def test_three_people_update_with_the_commands_that_they_are_told(deployed: Depl
 
     desk.file("YOUR.crt", user("bob").pem)
     desk.file("YOUR.key", user("bob").key_pem)
-    program, *words = command.replace("\\\n", " ").split()
+    machine = desk.server.data / "simulation"
+    mine = {"YOUR-ATTESTATION.json": "attestation.json", "YOUR-MACHINE/root.pem": "root.pem"}
+    for name, file in mine.items():
+        commands = commands.replace(name, str(machine / file))
+    review, agree = commands.replace("\\\n", " ").strip().splitlines()
+    program, *words = review.split()
     assert program == "keyhouse"
-    ended = run(*words, "--yes", "--json", folder=desk.folder)
+    assert done(run(*words, folder=desk.folder)).endswith(f"plan: {digest}\n")
+    _, *words = agree.replace("DIGEST-OF-YOUR-PLAN", digest).split()
+    ended = run(*words, "--json", folder=desk.folder)
     found = one_object(ended)
     name = f"recovery-secrets-{fingerprint(new)[:12]}.json"
     assert found.pop("message").startswith("All ")
@@ -357,7 +365,9 @@ def test_all_who_have_to_agree_are_told_how_many_more(deployed: Deploy) -> None:
     found = one_object(ended)
     assert (found["applied"], found["missingAcknowledgments"]) == (False, 2)
     assert found["missingUsers"] == ["alice", "bob"]
-    assert "next: 2 of alice, bob read the same file and type:" in ended.err
+    assert (
+        "next: 2 of alice, bob read the same file and type, with files of their own:" in ended.err
+    )
 
 
 def test_cancelling_ends_it_for_all(deployed: Deploy) -> None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -20,6 +20,10 @@ from keyhouse.base.version import VERSION
 def file(value: str, _source: str) -> Path | None:
     """Return the path in ``value``, or None for an empty value."""
     return Path(value) if value else None
+
+
+_CALLED: Final = {"sgx": "gramine", "sev": "snp", "sev-snp": "snp"}
+"""Usual names of platforms, and our words for ``--platform``."""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -160,8 +164,9 @@ def _read(setting: Setting, given: Mapping[str, Any], environment: Mapping[str, 
         )
     value, source = (flag, setting.flag) if flag else environment_value(setting, environment)
     if setting.choices and value not in setting.choices:
+        named = f"{value} is called {_CALLED[value]} here; " if value in _CALLED else ""
         raise SettingRefusedError(
-            f"{source} has an invalid value", hint=f"one of: {', '.join(setting.choices)}"
+            f"{source} has an invalid value", hint=f"{named}one of: {', '.join(setting.choices)}"
         )
     return setting.read(value, source)
 

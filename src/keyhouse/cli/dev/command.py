@@ -35,7 +35,9 @@ from keyhouse.cli.dev.folder import open_folder
 from keyhouse.cli.dev.steps import Deployment
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.manifest.offline import problems_of
+from keyhouse.cli.output.log_entry import entry_words
 from keyhouse.cli.output.show import coloured, show_json, show_rows
+from keyhouse.cli.output.width import columns, fitted
 from keyhouse.cli.parser import AsJson, Option, OptionGroup, WrongUsageError, command
 
 _WIDTH: Final = 9  # columns of the first word
@@ -59,8 +61,8 @@ def _read_line(entry: Mapping[str, Any]) -> Line:
 
 
 def _changed_line(entry: Mapping[str, Any]) -> Line:
-    fields = {name: value for name, value in entry["entry"].items() if name != "time"}
-    return Line("changed", "yellow", "  ".join([fields.pop("update"), *_pairs(fields)]))
+    fields = entry["entry"]
+    return Line("changed", "yellow", "  ".join([fields["update"], *entry_words(fields)]))
 
 
 _LINES: Final[Mapping[str, Callable[[Mapping[str, Any]], Line]]] = {
@@ -100,7 +102,9 @@ def show_line(at: str, line: Line) -> None:
     """Print ``line`` with the time of day ``at``."""
     word = line.word.ljust(_WIDTH)
     shown = click.style(word, fg=line.colour) if coloured(sys.stdout) else word
-    sys.stdout.write(f"{at}  {shown} {printable(line.text)}\n")
+    indent = len(at) + len(word) + 3
+    text = f"{at}  {shown} {printable(line.text)}"
+    sys.stdout.write(fitted(text, columns(sys.stdout), indent) + "\n")
     sys.stdout.flush()
 
 
@@ -271,9 +275,9 @@ def _print_ready(ready: Deployment, places: Places, *, as_json: bool) -> None:
         sys.stdout.flush()
         return
     sys.stdout.write("ready: a SIMULATED coordinator, which protects nothing\n\n")
-    show_rows(ready.rows())
+    show_rows(ready.rows(), wraps=True)
     for note in places.notes:
-        sys.stdout.write(f"\nnote: {note}\n")
+        sys.stdout.write("\n" + fitted(f"note: {note}", columns(sys.stdout)) + "\n")
     sys.stdout.write(f"\nnext, in another terminal{ready.where()}:\n")
     if first := ready.first():
         sys.stdout.write(f"\n{first}\n")

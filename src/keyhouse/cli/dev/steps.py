@@ -134,7 +134,7 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
         manifest = Step("print the manifest in force", _command("manifest", "get"))
         if not self.has_sample:
             return [state, manifest]
-        upload = "printf 'good morning' | " + _command("secret", "set", "greeting", "--value", "-")
+        upload = "printf 'hi' | " + _command("secret", "set", "greeting", "--value", "-")
         return [
             state,
             Step(f"read a secret, as {self.user}", _command("secret", "get", "greeting", "--show")),
@@ -149,10 +149,14 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
 
     def _launching(self) -> str:
         words = ("run", "--type", "web", "--coordinator", self.workload_api)
-        machine = ("--platform", "simulation", "--simulated-machine", f"{self.folder}/data")
-        known = ("--root-certificate", self.root, "--uuid-file", f"{self.folder}/uuid")
-        program = ("--", "sh", "-c", "echo a token of ${#TOKEN} digits")
-        lines = [_command(*words), *map(shlex.join, (machine, known, program))]
+        later = (
+            ("--platform", "simulation"),
+            ("--simulated-machine", f"{self.folder}/data"),
+            ("--root-certificate", self.root),
+            ("--uuid-file", f"{self.folder}/uuid"),
+            ("--", "sh", "-c", "echo a token of ${#TOKEN} digits"),
+        )
+        lines = [_command(*words), *map(shlex.join, later)]
         return " \\\n    ".join(lines)
 
 

@@ -17,6 +17,7 @@ from keyhouse.cli.doctor.hardware.options import HardwareOptions
 from keyhouse.cli.options.context_option import context_for
 from keyhouse.cli.options.target import HostArgument, Target, TrustOptions
 from keyhouse.cli.output.show import coloured, show_json
+from keyhouse.cli.output.width import columns, fitted
 from keyhouse.cli.parser import REFUSED, AsJson, Option, OptionGroup, WrongUsageError, command
 from keyhouse.client.contexts import contexts_path
 
@@ -160,7 +161,7 @@ def _findings(target: Target, local: LocalOptions) -> Iterator[Finding]:
     from keyhouse.cli.doctor.network import coordinator_findings, database_findings, pccs_findings
 
     now = datetime.now(UTC)
-    yield from machine_findings()
+    yield from machine_findings(target.host if target.attestation else "")
     folder = local.data_dir or Path(os.environ.get("KEYHOUSE_DATA_DIR") or "keyhouse-data")
     yield from directory_findings(folder, is_named=local.data_dir is not None)
     if local.store:
@@ -183,6 +184,9 @@ def _show(finding: Finding) -> None:
     shown = (
         click.style(word, fg=_SHADES[finding.level], bold=True) if coloured(sys.stdout) else word
     )
-    sys.stdout.write(f"{shown} {printable(f'{finding.check}: {finding.found}')}\n")
+    indent, width = len(word) + 1, columns(sys.stdout)
+    lines = [f"{shown} {printable(f'{finding.check}: {finding.found}')}"]
     if finding.fix:
-        sys.stdout.write(f"         fix: {printable(finding.fix)}\n")
+        lines.append(f"{' ' * indent}fix: {printable(finding.fix)}")
+    for line in lines:
+        sys.stdout.write(fitted(line, width, indent) + "\n")

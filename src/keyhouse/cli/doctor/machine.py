@@ -20,15 +20,20 @@ _OLDEST_PYTHON: Final = (3, 11)
 _FEW_DESCRIPTORS: Final = 4096  # each connection needs a descriptor
 _PORTS: Final = {CLIENT_API_PORT: "--client-addr", WORKLOAD_API_PORT: "--mesh-addr"}
 
+_THIS_MACHINE: Final = ("127.", "localhost", "[::1]")
 
-def machine_findings() -> Iterator[Finding]:
-    """Yield the findings. The checks need no coordinator and no special privileges."""
+
+def machine_findings(host: str = "") -> Iterator[Finding]:
+    """Yield the findings. The checks need no coordinator and no special privileges.
+
+    ``host`` is the address of the coordinator that the command verifies, which may use the ports.
+    """
     yield from _versions()
     yield from _platforms()
     yield check_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     yield check_locked_memory(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0])
     for port, flag in _PORTS.items():
-        yield _port(port, flag)
+        yield _port(port, flag, host)
 
 
 def _versions() -> Iterator[Finding]:
@@ -103,7 +108,7 @@ def check_locked_memory(most: int) -> Finding:
     return Finding("locked memory", "warning", text, fix)
 
 
-def _port(port: int, flag: str) -> Finding:
+def _port(port: int, flag: str, host: str) -> Finding:
     check = f"port {port}"
     with closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -111,6 +116,8 @@ def _port(port: int, flag: str) -> Finding:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             used = error.errno == errno.EADDRINUSE
+            if used and host.startswith(_THIS_MACHINE):
+                return Finding(check, "ok", f"in use, probably by the coordinator at {host}")
             state = "in use, perhaps by a coordinator" if used else "not permitted"
             return Finding(check, "warning", state, f"pass another port to serve: {flag}")
     return Finding(check, "ok", "free")

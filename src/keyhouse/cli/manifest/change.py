@@ -111,6 +111,7 @@ def apply(
     since, the command sends nothing. With --renew it sends the manifest again, to renew
     certificates.
     """
+    reviewed.require_terminal()
     source = open_manifest(str(file))
     with source.explained(), coordinator_of(target, user) as coordinator:
         if not renew and _is_in_force(coordinator, source.raw):
@@ -143,6 +144,7 @@ def acknowledge(
     source = open_manifest(str(file))
     with source.explained(), coordinator_of(target, user) as coordinator:
         require_pending(coordinator, source.raw)
+        reviewed.require_terminal()
         send = coordinator.acknowledge
         answer = _send(coordinator, send, source.raw, reviewed, recoverydata, as_json=as_json)
     _show_next_step(answer, file, target)
@@ -288,25 +290,30 @@ def _show_next_step(answer: "UpdateAnswer", file: Path, target: Target) -> None:
     many = answer.missing_acknowledgments != 1
     who = f"{answer.missing_acknowledgments} of {_names_of(answer)}"
     verb = "read the same file and type" if many else "reads the same file and types"
-    command = _acknowledging(file, target.resolve())
-    click.echo(f"next: {printable(who)} {verb}:\n  {command}", err=True)
+    commands = "\n  ".join(_acknowledging(file, target.resolve()))
+    click.echo(f"next: {printable(who)} {verb}, with files of their own:\n  {commands}", err=True)
 
 
-def _acknowledging(file: Path, typed: Target) -> str:
-    """Return the command for the other users, on several lines, quoted for a shell."""
-    options = [
-        ("--attestation", typed.attestation),
-        ("--collateral", typed.collateral),
-        ("--simulation-root", typed.simulation_root),
-        ("--pccs", typed.pccs or None),
-        ("--pccs-ca", typed.pccs_ca),
+def _acknowledging(file: Path, typed: Target) -> list[str]:
+    """Return the commands for the other users: the review, then the acknowledgement.
+
+    The commands name no files of this user, because a user must not rely on the proposer's files.
+    """
+    trust = ["--attestation", "YOUR-ATTESTATION.json"]
+    if typed.simulation_root is not None:
+        trust += ["--simulation-root", "YOUR-MACHINE/root.pem"]
+    elif typed.pccs:
+        trust += ["--pccs", typed.pccs]
+    who = ["--cert", "YOUR.crt", "--key", "YOUR.key"]
+    plan = ["keyhouse", "manifest", "plan", file.name, typed.host]
+    agree = ["keyhouse", "manifest", "update", "acknowledge", file.name, typed.host]
+    return [
+        " \\\n    ".join(printable(shlex.join(line)) for line in lines)
+        for lines in (
+            (plan, who, trust),
+            (agree, ["--expect-plan", "DIGEST-OF-YOUR-PLAN"], who, trust),
+        )
     ]
-    lines = [
-        ["keyhouse", "manifest", "update", "acknowledge", str(file), typed.host],
-        ["--cert", "YOUR.crt", "--key", "YOUR.key"],
-        *([option, str(path)] for option, path in options if path is not None),
-    ]
-    return " \\\n    ".join(printable(shlex.join(line)) for line in lines)
 
 
 def _names_of(answer: "UpdateAnswer | Pending") -> str:

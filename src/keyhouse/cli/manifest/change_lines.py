@@ -3,25 +3,31 @@
 import textwrap
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Final
+from typing import Final, TextIO
 
 import click
 
+from keyhouse.cli.output.width import columns
 from keyhouse.views.changes import SignedChange
 from keyhouse.views.visible import visible
 
-_WIDTH: Final = 100  # columns
+_WIDTH: Final = 100  # columns in files and on wide terminals
 _SHADES: Final = {"+": "green", "-": "red", "~": "yellow"}
 
 
-def wrapped(head: str, text: str, indent: str = "  ") -> list[str]:
-    """Return ``head`` and ``text`` on lines of up to 100 columns.
+def width_for(stream: TextIO) -> int:
+    """Return the columns for lines on ``stream``: 100, or fewer on a narrow terminal."""
+    return min(columns(stream) or _WIDTH, _WIDTH)
+
+
+def wrapped(head: str, text: str, indent: str = "  ", *, width: int = _WIDTH) -> list[str]:
+    """Return ``head`` and ``text`` on lines of up to ``width`` columns.
 
     Control characters are escaped, so ``text`` cannot forge a line.
     """
     return textwrap.wrap(
         visible(text),
-        _WIDTH,
+        width,
         initial_indent=head,
         subsequent_indent=indent,
         break_long_words=False,
@@ -30,24 +36,25 @@ def wrapped(head: str, text: str, indent: str = "  ") -> list[str]:
 
 
 def section_lines(
-    changes: Iterable[SignedChange], *, colour: bool, wraps: bool = True
+    changes: Iterable[SignedChange], *, colour: bool, width: int | None = None
 ) -> Iterator[str]:
     """Yield each section, then its changes with their signs.
 
-    Without ``wraps``, each text is on a single line with its spaces unchanged.
+    Without a ``width``, each text is on a single line with its spaces unchanged.
     """
     for section, inside in groupby(changes, lambda each: each.section):
         head = f"  {visible(section)}"
         yield click.style(head, bold=True) if colour else head
         for _, sign, text in inside:
             head = f"    {sign} "
-            for line in wrapped(head, text, "      ") if wraps else [head + visible(text)]:
+            whole = [head + visible(text)]
+            for line in wrapped(head, text, "      ", width=width) if width else whole:
                 yield click.style(line, fg=_SHADES[sign]) if colour else line
 
 
-def danger_lines(texts: Iterable[str], *, colour: bool) -> Iterator[str]:
+def danger_lines(texts: Iterable[str], *, colour: bool, width: int = _WIDTH) -> Iterator[str]:
     """Yield lines with the irreversible effects, marked as a danger; nothing without effects."""
-    lines = [line for text in texts for line in wrapped("  ! ", text, "    ")]
+    lines = [line for text in texts for line in wrapped("  ! ", text, "    ", width=width)]
     if lines:
         for line in ("DANGER: this cannot be undone", *lines):
             yield click.style(line, fg="red", bold=True) if colour else line

@@ -109,7 +109,7 @@ def _show(before: Manifest, after: Manifest, changes: tuple[Change, ...]) -> Non
     colour = coloured(sys.stdout)
     lines = [line for each in changes for line in signed(each)]
     for line in (
-        *section_lines(lines, colour=colour, wraps=False),
+        *section_lines(lines, colour=colour),
         f"summary: {summary(changes)}",
         *danger_lines(losses(before, after), colour=colour),
     ):

@@ -11,6 +11,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -115,7 +116,8 @@ class ManifestFile(msgspec.Struct, frozen=True):
         """Add the places in the file to the problems of a manifest that the block refuses."""
         try:
             yield
-        except RefusedError as refusal:
+        except RefusedError as refused:
+            refusal = (self._text_error() or refused) if _is_about_rights(refused) else refused
             from keyhouse.cli.output.source_text import FileInvalidError
             from keyhouse.manifest.source.json_source import json_problem
 
@@ -124,6 +126,30 @@ class ManifestFile(msgspec.Struct, frozen=True):
             if not problems:
                 raise
             raise FileInvalidError(self.source, problems, refusal) from None
+
+    def _text_error(self) -> InvalidError | None:
+        """Return the error about fields of an update, or None.
+
+        The coordinator checks permissions before texts. An author can repair a text, but seldom a
+        permission, and a misspelt field may select the permission.
+        """
+        from keyhouse.manifest import decode
+        from keyhouse.manifest.package_update import read_package_update
+
+        try:
+            update = read_package_update(self.raw)
+            if update is None:
+                decode(self.raw)
+        except InvalidError as invalid:
+            return invalid
+        problems = update.problems if update is not None else ()
+        return InvalidError("the package update", problems) if problems else None
+
+
+def _is_about_rights(refusal: RefusedError) -> bool:
+    from keyhouse.client import CallRefusedError
+
+    return isinstance(refusal, CallRefusedError) and refusal.http_status == HTTPStatus.FORBIDDEN
 
 
 @functools.lru_cache(maxsize=1)

@@ -9,12 +9,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import click
 
 from keyhouse.base.errors import ConflictError, NotFoundError, RefusedError
-from keyhouse.cli.manifest.change_lines import danger_lines, section_lines, wrapped
+from keyhouse.cli.manifest.change_lines import danger_lines, section_lines, width_for, wrapped
 from keyhouse.cli.manifest.file import FileArgument, open_manifest
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
@@ -61,7 +61,7 @@ def plan(
     if as_json:
         show_json(data)
     else:
-        sys.stdout.write(plan_text(data, colour=coloured(sys.stdout)))
+        sys.stdout.write(plan_text(data, sys.stdout))
 
 
 class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
@@ -106,7 +106,7 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
         data = _request_plan(coordinator, raw, quiet=quiet)
         asks = not (self.expect_plan or self.yes)
         if asks or not quiet:
-            sys.stderr.write(plan_text(data, colour=coloured(sys.stderr)))
+            sys.stderr.write(plan_text(data, sys.stderr))
             sys.stderr.flush()
         if self.expect_plan:
             _require_expected(data.digest, self.expect_plan.lower())
@@ -114,17 +114,17 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
             _confirm()
         return data
 
-    def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsageError`` for contradicting options and for an invalid digest.
-
-        Also raised if a confirmation is necessary and there is no terminal.
-        """
-        del beside
+    def require_terminal(self) -> None:
+        """Raise ``WrongUsageError`` if a confirmation is necessary and there is no terminal."""
         if not (self.expect_plan or self.yes or self.no_plan or sys.stdin.isatty()):
             raise WrongUsageError(
                 "not a terminal: you cannot confirm the plan of the update",
                 hint="pass --expect-plan DIGEST with a reviewed plan, or --yes",
             )
+
+    def check(self, beside: Iterable[OptionGroup]) -> None:
+        """Raise ``WrongUsageError`` for contradicting options and for an invalid digest."""
+        del beside
         if not self.expect_plan:
             return
         if self.no_plan:
@@ -157,31 +157,32 @@ def require_pending(coordinator: "Coordinator", raw: bytes) -> None:
         )
 
 
-def plan_text(data: "PlanData", *, colour: bool) -> str:
-    """Return a plan as lines of text; the last line is its digest."""
-    return "".join(f"{line}\n" for line in _lines(data, colour=colour))
+def plan_text(data: "PlanData", stream: TextIO) -> str:
+    """Return a plan as lines of text for ``stream``; the last line is its digest."""
+    lines = _lines(data, colour=coloured(stream), width=width_for(stream))
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _lines(data: "PlanData", *, colour: bool) -> Iterator[str]:
+def _lines(data: "PlanData", *, colour: bool, width: int) -> Iterator[str]:
     plan = data.plan
     if plan.changes:
         yield "this update changes:"
-        yield from section_lines(map(signed, harmless(plan)), colour=colour)
+        yield from section_lines(map(signed, harmless(plan)), colour=colour, width=width)
     else:
         yield "this update changes nothing in the manifest in force"
     yield "every update of this kind also changes:"
-    yield from section_lines(map(signed, plan.renewals), colour=colour)
+    yield from section_lines(map(signed, plan.renewals), colour=colour, width=width)
     yield f"summary: {summary(plan.changes)}"
     if plan.kept:
         yield f"unchanged secrets: {len(plan.kept)}"
     if data.not_uploaded:
-        yield from wrapped("of these, not uploaded yet: ", listed(data.not_uploaded))
+        yield from wrapped("of these, not uploaded yet: ", listed(data.not_uploaded), width=width)
     for note in data.notes:
-        yield from wrapped("note: ", note)
+        yield from wrapped("note: ", note, width=width)
     for warning in data.warnings:
-        yield from wrapped("warning: ", str(warning))
-    yield from wrapped("agreement: ", agreement(data))
-    yield from danger_lines(danger_texts(plan), colour=colour)
+        yield from wrapped("warning: ", str(warning), width=width)
+    yield from wrapped("agreement: ", agreement(data), width=width)
+    yield from danger_lines(danger_texts(plan), colour=colour, width=width)
     yield f"plan: {data.digest}"
 
 

@@ -1,6 +1,7 @@
 """`keyhouse manifest get | verify | log`: read the manifest in force and its history."""
 
 import re
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,9 @@ from keyhouse.cli.manifest.file import AsYaml, read_manifest, write_manifest
 from keyhouse.cli.options.connect import coordinator_of, store_certificates, without_stored_root
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.files import write_output
+from keyhouse.cli.output.log_entry import entry_words
 from keyhouse.cli.output.show import show_json, show_result
+from keyhouse.cli.output.width import columns, fitted
 from keyhouse.cli.parser import Argument, AsJson, Option, WrongUsageError, command
 from keyhouse.manifest import fingerprint
 from keyhouse.wire.json_parser import read_json
@@ -135,8 +138,9 @@ def log(target: Target, output: Output = "", *, as_json: AsJson = False) -> None
     elif as_json:
         show_json({"updateLog": [_fields(entry) for entry in entries]})
     else:
+        width = columns(sys.stdout)
         for entry in entries:
-            click.echo(_line(entry))
+            click.echo(fitted(_line(entry), width))
 
 
 def _fields(entry: "LogEntry") -> dict[str, Any]:
@@ -146,14 +150,7 @@ def _fields(entry: "LogEntry") -> dict[str, Any]:
 
 def _line(entry: "LogEntry") -> str:
     """Return time and text, then the other fields of the entry."""
-    further = {
-        name: value for name, value in _fields(entry).items() if name not in {"time", "update"}
-    }
-    shown = "".join(
-        f"  {name}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
-        for name, value in further.items()
-    )
-    return printable(f"{entry.time}  {entry.update}{shown}")
+    return printable("  ".join([entry.time, entry.update, *entry_words(_fields(entry))]))
 
 
 def with_updates(manifest: bytes, entries: "Iterable[LogEntry]") -> bytes:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from shutil import get_terminal_size
@@ -16,6 +15,7 @@ import msgspec
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.process.error_text import error_text
 from keyhouse.cli.output.error_object import error_object
+from keyhouse.cli.output.width import columns, fitted
 from keyhouse.views.visible import visible
 
 _GAP: Final = "  "
@@ -26,9 +26,13 @@ _WHOLE: Final = {
     "take it from next of the answer before": "pass the value that was printed last",
     'send {"manifest": its JSON text in base64}': "pass a manifest file",
     'send {"sgxQuote": the quote in base64}': "pass a file with a quote",
+    "name a PCCS (pccs) or a bundle (collateral)": "pass --simulation-root FILE for a simulated"
+    " machine; for hardware, pass --pccs URL or --collateral FILE",
     "send a JSON object": "pass a file with a JSON object",
     "send at least one secret by its name": "pass at least one secret",
 }
+_EXCERPT: Final = re.compile(r" +(?:[0-9]+ )?\| ")
+"""The beginning of a line of a file in an error, or of the line with its caret."""
 _QUERY: Final = re.compile(r"name each secret: \S+\?s=one&s=two")
 
 
@@ -58,7 +62,14 @@ def show_error(error: KeyhouseError, *, as_json: bool) -> None:
         fields, text = error.as_object(), error.text(colour=coloured(sys.stderr))
     else:
         fields, text = error_object(error), error_text(error)
-    sys.stderr.write(_json(fields) + "\n" if as_json else text)
+    sys.stderr.write(_json(fields) + "\n" if as_json else _fitted_lines(text))
+
+
+def _fitted_lines(text: str) -> str:
+    """Return the lines ``text`` with breaks for a narrow terminal, but excerpts unchanged."""
+    width = columns(sys.stderr)
+    lines = text.split("\n")
+    return "\n".join(line if _EXCERPT.match(line) else fitted(line, width) for line in lines)
 
 
 def in_commands(text: str) -> str:
@@ -87,8 +98,9 @@ def show_rows(rows: Mapping[str, str], *, wraps: bool = False) -> None:
     width = max(map(len, names)) + 1
     for name, value in zip(names, rows.values(), strict=True):
         shown = click.style(name.ljust(width), bold=True) if bold else name.ljust(width)
-        text = _wrapped(value, width + 1) if wraps and sys.stdout.isatty() else visible(value)
-        sys.stdout.write(f"{shown} {text}\n")
+        line = f"{shown} {visible(value)}"
+        limit = columns(sys.stdout) if wraps else None
+        sys.stdout.write(fitted(line, limit, width + 1) + "\n")
 
 
 def show_result(
@@ -101,33 +113,33 @@ def show_result(
         show_rows(rows, wraps=wraps)
 
 
-def _wrapped(value: str, indent: int) -> str:
-    lines = textwrap.wrap(
-        visible(value),
-        max(get_terminal_size().columns - indent, 1),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return f"\n{' ' * indent}".join(lines)
-
-
 def show_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print ``rows`` in columns under ``head``.
 
-    On a terminal with colours, ``head`` is bold, and a line separates it from the rows if the
-    terminal is wide enough for the table.
+    On a terminal with colours, ``head`` is bold, and a line separates it from the rows. On a
+    terminal that is too narrow for the table, each row is a paragraph with a line for each cell.
     """
     shown = [[visible(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *shown, strict=True)]
     width = sum(widths) + len(_GAP) * (len(widths) - 1)
+    limit = columns(sys.stdout)
+    if limit is not None and width > limit and rows:
+        _show_paragraphs(head, rows)
+        return
     title = _columns(head, widths)
     if coloured(sys.stdout):
-        title = click.style(title, bold=True)
-        if width <= get_terminal_size().columns:
-            title += "\n" + "\u2500" * width
+        title = click.style(title, bold=True) + "\n" + "\u2500" * width
     sys.stdout.write(title + "\n")
     for row in shown:
         sys.stdout.write(_columns(row, widths) + "\n")
+
+
+def _show_paragraphs(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    for number, row in enumerate(rows):
+        if number:
+            sys.stdout.write("\n")
+        cells = zip(head, row, strict=True)
+        show_rows({name: cell for name, cell in cells if cell}, wraps=True)
 
 
 def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -1,6 +1,7 @@
 """Show the problems of a file like a compiler: file, line, and a caret below the column."""
 
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -10,12 +11,15 @@ import msgspec
 from keyhouse.base.errors import KeyhouseError, Problem
 from keyhouse.cli.output.error_object import error_object
 from keyhouse.cli.output.show import ShownError
+from keyhouse.cli.output.width import columns
 from keyhouse.manifest.source.json_source import json_places, json_problem
 from keyhouse.manifest.source.source_map import SourceMap, Span, place_of
 from keyhouse.views.visible import is_visible, visible
 
 _BEFORE: Final = 40  # characters of a long line before the column of the problem
 _WIDEST: Final = 100  # characters of an excerpt
+_MARGIN: Final = 9  # columns of the number of a line
+_NARROWEST: Final = 20  # characters of an excerpt on a narrow terminal
 _SECRET: Final = re.compile("private", re.IGNORECASE)
 """A line, or a path, that may belong to the value of a secret: such lines are never shown."""
 _NAMED: Final = re.compile("""["'A-Za-z0-9_-]\\s*:""")
@@ -110,8 +114,10 @@ def _excerpt(lines: Sequence[str], span: Span, *, colour: bool) -> str:
     above = next((each for each in reversed(lines[:-1]) if _NAMED.search(each)), "")
     if _SECRET.search(line) or (_SECRET.search(above) and not _NAMED.search(line)):
         return ""
-    start = max(0, span.column - 1 - _BEFORE) if len(line) > _WIDEST else 0
-    cut = line[start : start + _WIDEST]
+    widest = min(_WIDEST, max((columns(sys.stderr) or _WIDEST) - _MARGIN, _NARROWEST))
+    before = min(_BEFORE, widest // 2)
+    start = max(0, span.column - 1 - before) if len(line) > widest else 0
+    cut = line[start : start + widest]
     shown = "".join(char if is_visible(char) else " " for char in cut)
     before = span.column - 1 - start
     caret = "^" * max(1, min(span.width, len(shown) - before))

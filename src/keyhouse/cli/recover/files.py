@@ -1,6 +1,7 @@
 """Read the files of the recovery commands: shares, signatures, keys and certificates."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -8,7 +9,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
-from keyhouse.base.errors import BadRequestError, RefusedError
+from keyhouse.base.errors import BadRequestError, InvalidError, RefusedError
 from keyhouse.base.named_files import read_file
 from keyhouse.base.printable import quoted
 from keyhouse.base.secret import Secret
@@ -18,10 +19,12 @@ from keyhouse.client.pem_faults import certificate_fault
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.client_api import SetManifestData
 from keyhouse.wire.json_decoder import decode
+from keyhouse.wire.json_parser import read_json
 
 PLAIN_SIZES: Final = frozenset({32, 33})
 """Sizes of a decrypted share in bytes."""
 
+_OF_MANIFESTS: Final = frozenset({"Packages", "Marbles"})
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/\r\n]+={0,2}[\r\n]*")
 
 
@@ -39,6 +42,7 @@ def shares_in(file: Path) -> dict[str, bytes]:
     with reading(str(file), is_secret=True) as raw:
         if not raw.lstrip().startswith(b"{"):
             return {"": _decoded(raw)}
+        _require_no_manifest(file, raw)
         shares = decode(raw, SetManifestData).recovery_secrets
     if not shares:
         raise ShareUnreadableError(
@@ -46,6 +50,17 @@ def shares_in(file: Path) -> dict[str, bytes]:
             hint='expected JSON: {"RecoverySecrets": {NAME: base64}}',
         )
     return shares
+
+
+def _require_no_manifest(file: Path, raw: bytes) -> None:
+    """Raise ``ShareUnreadableError`` for a manifest, which has a field ``RecoveryKeys``, too."""
+    with suppress(BadRequestError, InvalidError):
+        fields = read_json(raw)
+        if isinstance(fields, dict) and _OF_MANIFESTS & fields.keys():
+            raise ShareUnreadableError(
+                f"{file} is a manifest, not the file of the recovery secrets",
+                hint="name the file of --recoverydata, such as recovery.json",
+            )
 
 
 def select_share(shares: dict[str, bytes], name: str) -> bytes:

@@ -1,6 +1,7 @@
 """`keyhouse watch`: follow logs, and print new leaves and alerts."""
 
-import time
+import select
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -136,10 +137,18 @@ def watch(
             watched = [each for each in watched if _continues(each, failed, once=how.once)]
             if how.once:
                 break
-            if watched:
-                time.sleep(how.interval)
+            if watched and not _rest(how.interval):
+                break
     if failed:  # each error is reported; the exit code shows the gravest
         raise next((each for each in failed if isinstance(each, TrustError)), failed[0])
+
+
+def _rest(seconds: int) -> bool:
+    """Wait; return False as soon as the reader of the output has ended, as after ``| head``."""
+    poll = select.poll()
+    with suppress(OSError, ValueError):  # an output without a descriptor is no pipe
+        poll.register(sys.stdout.fileno(), 0)  # without an event: POLLERR is always reported
+    return not poll.poll(seconds * 1000)
 
 
 def _continues(host: "_Host", failed: list[KeyhouseError], *, once: bool) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Final, Self, TypeVar
 import httpx
 
 from keyhouse.base.progress import advance, begin, is_watched
+from keyhouse.client.errors import UnreachableError
 from keyhouse.client.http import rules
 from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.http.retries import Timeouts
@@ -66,6 +67,9 @@ class Connection:
         except StopIteration as done:
             value: T = done.value
             return value
+        except UnreachableError as error:
+            # The message is complete. The frames of the operation would hide the caller's line.
+            raise error.with_traceback(None) from None
 
     def _perform(self, effect: Effect) -> Any:
         if isinstance(effect, Request):

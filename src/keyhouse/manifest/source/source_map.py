@@ -16,7 +16,7 @@ _MARKS: Final = (
     (b"\xfe\xff", "is UTF-16, not UTF-8"),
 )
 _OTHERS: Final = (
-    (b"-----BEGIN ", "is PEM"),
+    (b"-----BEGIN ", "is a certificate or a key (PEM)"),
     (b"\x1f\x8b", "is compressed (gzip)"),
     (b"PK\x03\x04", "is a ZIP archive"),
     (b"0\x82", "is binary (DER?)"),

@@ -50,7 +50,10 @@ _REASONS: Final = {
     "sequence entries are not": ("an item beside a name", "begin the list on the next line"),
     "quoted scalar: found unexpected end": (_UNENDED, ""),
     "unknown escape": ("an unknown escape in a string", r"write \\ for a backslash"),
-    "could not find expected ':'": ("a name without a colon", ""),
+    "could not find expected ':'": (
+        "a name without a colon",
+        "indent a text on several lines below its name, such as Certificate: |",
+    ),
     "flow sequence": ("a list that does not end, or lacks a comma", "close [ with ]"),
     "flow mapping": ("an object that does not end, or lacks a comma", "close { with }"),
     "flow node": ("it ends before its ] or }", ""),

@@ -15,7 +15,10 @@ from keyhouse.base.errors import UnavailableError
 
 _BACKLOG: Final = 4096
 _UNUSABLE: Final = {
-    errno.EADDRINUSE: ("it is in use", "stop what listens there, or choose another port"),
+    errno.EADDRINUSE: (
+        "it is in use",
+        "stop what listens there, or pass another --client-addr or --mesh-addr",
+    ),
     errno.EADDRNOTAVAIL: ("this machine has no such address", "choose one of its own"),
     errno.EACCES: ("this user may not", "choose a port from 1024 on"),
 }
