@@ -29,6 +29,7 @@ html_copy_source = False
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["keyhouse.css"]
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_theme_options = {
     "light_css_variables": {
         "color-brand-primary": "#215a94",

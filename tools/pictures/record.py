@@ -1,4 +1,6 @@
-"""Records what ``terminal`` shows: a real ``keyhouse dev``, and commands typed in another terminal.
+"""Records what ``terminal`` shows: a real ``keyhouse dev`` with the shop and the console.
+
+Commands are typed in another terminal. Both terminals have 60 columns.
 
 ``scripts/pictures --record`` runs it. Everything is in a directory of its own that is gone
 afterwards. What can be typed next, which ``keyhouse dev`` prints, and the line that says what a
@@ -7,6 +9,7 @@ context fills in are left out. The usual ports have to be free.
 
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -25,20 +28,17 @@ from pictures.terminal import RECORDED, Line
 
 __all__ = ["record"]
 
-_COLUMNS: Final = 116
+_COLUMNS: Final = 60
 _DEV, _USER = 0, 1
-_JOIN: Final = """\
-keyhouse run --type web --coordinator 127.0.0.1:2001 \\
-    --platform simulation --simulated-machine keyhouse-dev/data \\
-    --root-certificate keyhouse-dev/root.pem --uuid-file keyhouse-dev/uuid \\
-    -- sh -c 'echo a token of ${#TOKEN} digits'"""
 _COMMANDS: Final = (
-    "keyhouse status",
     "keyhouse secret get greeting --show",
-    "printf 'Good morning' | keyhouse secret set greeting --value -",
     "keyhouse secret get payroll --show",
-    _JOIN,
+    "curl --cacert keyhouse-example/root.pem -d '' \\\n    https://localhost:8443/apples",
+    "curl --insecure https://localhost:8444/apples",
+    "keyhouse workload list",
 )
+_READY: Final = ("joined    orders", "joined    stock", "serving", "The link works once")
+_TOKEN: Final = re.compile("token=[A-Za-z0-9_-]+")
 
 
 def record() -> None:
@@ -50,7 +50,7 @@ def record() -> None:
 
 
 def _played(folder: Path) -> Iterator[Line]:
-    with _terminal(("keyhouse", "dev"), folder) as (screen, _):
+    with _terminal(("keyhouse", "dev", "--example", "--console"), folder) as (screen, _):
         for number, text in enumerate(_started(screen)):
             yield Line(_DEV, text, 1.0 if number == 0 else 0.02)
         for command in _COMMANDS:
@@ -67,13 +67,17 @@ def _played(folder: Path) -> Iterator[Line]:
 
 def _started(screen: int) -> list[str]:
     shown = ""
-    while "What happens:" not in shown or "Secret set" not in shown:
+    while not all(each in _plain(shown) for each in _READY):
         shown += os.read(screen, 65536).decode()
-    if "in use: " in shown:
+    if "is in use: " in shown:
         raise SystemExit("error: a usual port is in use: 4433 and 2001 have to be free")
     before, _, after = shown.partition("next, in another terminal")
-    _, _, happened = after.partition("What happens:")
-    return [*_lines(before), "", *_lines(happened)]
+    _, _, happened = after.partition("Events:")
+    return [*_lines(before), "", *_lines(_TOKEN.sub("token=...", happened))]
+
+
+def _plain(shown: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown)
 
 
 def _waiting(screen: int) -> list[str]:
@@ -105,7 +109,8 @@ def _lines(shown: str) -> list[str]:
         kept = text.rpartition("\r")[2]
         if kept.startswith("context: "):
             continue
-        while len(kept) > _COLUMNS:
+        # Commands fit the terminal. Lines of other programs, without colours, continue below.
+        while len(_plain(kept)) > _COLUMNS:
             found.append(kept[:_COLUMNS])
             kept = kept[_COLUMNS:]
         found.append(kept)

@@ -1,4 +1,4 @@
-"""A recorded session in two terminals, as an animated picture: it plays, then starts again.
+"""A recorded session in two terminals, side by side: it plays, then starts again.
 
 Where nothing may move (``prefers-reduced-motion``), or nothing can, everything is shown at once.
 The terminal is dark in both themes, as terminals are; its frame follows the theme.
@@ -16,7 +16,8 @@ __all__ = ["RECORDED", "Line", "terminal"]
 RECORDED: Final = Path(__file__).with_name("session.json")
 
 _CHARACTER, _LINE, _LEFT, _BAR = 7.6, 19.0, 18.0, 34.0
-_WIDTH: Final = 936.0
+_WIDTH: Final = 500.0  # of a terminal of 60 columns
+_BETWEEN: Final = 12.0
 _TYPED: Final = 28.0  # characters in a second
 _PAUSE: Final = 4.0  # seconds at the end
 _STYLES: Final = {"1": "b", "2": "d", "31": "r", "32": "g", "33": "y", "34": "u", "36": "c"}
@@ -43,19 +44,22 @@ def terminal() -> str:
     lines = _timed(msgspec.json.decode(RECORDED.read_bytes(), type=list[Line]))
     whole = lines[-1].ends + _PAUSE
     panes = [[each for each in lines if each.line.pane == pane] for pane in (0, 1)]
-    heights = [_BAR + _LINE * len(pane) + 18 for pane in panes]
-    shown, rules, top = [], [], 0.0
-    for pane, title in zip((0, 1), ("keyhouse dev", "your terminal"), strict=True):
-        shown.append(_window(top, heights[pane], title))
+    height = max(_BAR + _LINE * len(pane) + 18 for pane in panes)
+    whole_width = 2 * _WIDTH + _BETWEEN
+    titles = ("keyhouse dev --example --console", "your terminal")
+    shown, rules = [], []
+    for pane, title in zip((0, 1), titles, strict=True):
+        shown.append(f'<g transform="translate({pane * (_WIDTH + _BETWEEN):.0f} 0)">')
+        shown.append(_window(height, title))
         for number, each in enumerate(panes[pane]):
             name = f"l{pane}-{number}"
-            shown.append(_drawn(each, top + _BAR + 16 + number * _LINE, name))
+            shown.append(_drawn(each, _BAR + 16 + number * _LINE, name))
             rules.append(_played(each, name, whole))
-        top += heights[pane] + 12
+        shown.append("</g>")
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve"'
-        f' viewBox="0 0 {_WIDTH:.0f} {top - 12:.0f}"'
-        f' width="{_WIDTH:.0f}" height="{top - 12:.0f}" role="img" aria-labelledby="t d">'
+        f' viewBox="0 0 {whole_width:.0f} {height:.0f}"'
+        f' width="{whole_width:.0f}" height="{height:.0f}" role="img" aria-labelledby="t d">'
     )
     spoken = " ".join(_ESCAPE.sub("", each.line.text).strip() for each in lines)
     return "\n".join(
@@ -81,14 +85,14 @@ def _timed(lines: list[Line]) -> list[_Timed]:
     return timed
 
 
-def _window(top: float, height: float, title: str) -> str:
+def _window(height: float, title: str) -> str:
     lights = "".join(
-        f'<circle class="light" cx="{20 + 18 * n}" cy="{top + 18:.1f}" r="5"/>' for n in range(3)
+        f'<circle class="light" cx="{20 + 18 * n}" cy="18.0" r="5"/>' for n in range(3)
     )
     return (
-        f'<rect class="window" x=".5" y="{top + 0.5:.1f}" width="{_WIDTH - 1:.0f}"'
+        f'<rect class="window" x=".5" y="0.5" width="{_WIDTH - 1:.0f}"'
         f' height="{height - 1:.1f}" rx="10"/>{lights}'
-        f'<text class="title" x="{_WIDTH / 2:.0f}" y="{top + 22:.1f}" text-anchor="middle">'
+        f'<text class="title" x="{_WIDTH / 2:.0f}" y="22.0" text-anchor="middle">'
         f"{escape(title)}</text>"
     )
 

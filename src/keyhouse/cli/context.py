@@ -8,6 +8,7 @@ from typing import Annotated
 import click
 import msgspec
 
+from keyhouse.base.named_files import FileUnreadableError
 from keyhouse.cli.options.context_option import known_contexts, locating_contexts
 from keyhouse.cli.options.memory import MemoryOption, memory_of
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl
@@ -87,6 +88,7 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
             raise WrongUsageError.no_effect("--log-max-age", "use it with --witness-policy")
         if self.address:
             parse_address(self.address)
+        self._require_files()
         from keyhouse.client.trust_files import first_manifest_of
 
         first = first_manifest_of(self.first_manifest)
@@ -101,6 +103,15 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
             | manifests,
             contexts.Context,
         )
+
+    def _require_files(self) -> None:
+        """Raise ``FileUnreadableError`` for a directory in place of a file.
+
+        A missing file is allowed: its owner may create it later.
+        """
+        for value in msgspec.structs.asdict(self).values():
+            if isinstance(value, Path) and value.is_dir():
+                raise FileUnreadableError(f"{value} is a directory", hint="name a file in it")
 
 
 def _stored_form(value: object) -> str | list[str]:

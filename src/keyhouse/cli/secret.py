@@ -332,7 +332,15 @@ def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Ta
 
 def _require_file(file: str) -> None:
     """Raise ``FileUnreadableError`` for a missing file whose name may be the name of a secret."""
-    if file != "-" and "." not in file and "/" not in file and not os.path.lexists(file):
+    if file == "-" or "/" in file or os.path.lexists(file):
+        return
+    name, equals, _ = file.partition("=")
+    if equals:
+        raise WrongUsageError(
+            "a value on the command line is visible to all users of this machine",
+            hint=f"printf %s VALUE | keyhouse secret set {printable(name)} --value -",
+        )
+    if "." not in file:
         raise FileUnreadableError(
             f"cannot read {file}: no such file or directory",
             hint=f"if {quoted(file)} is a secret, add --value - or --from-file FILE",

@@ -85,7 +85,7 @@ def test_list_of_secrets_shows_the_source_and_a_missing_upload(tmp_path: Path) -
     assert re.search(r"^token +symmetric-key +generated", listed, re.MULTILINE)
 
 
-def test_root_of_a_coordinator_is_not_taken_for_the_root_of_a_machine(home: Home) -> None:
+def test_root_of_a_coordinator_is_refused_as_the_root_of_a_machine(home: Home) -> None:
     words = ("status", home.address, *home.trust)
     wrong = home.type(*words, "--simulation-root", "keyhouse-dev/root.pem")
     assert wrong.err.startswith("error: keyhouse-dev/root.pem has no collateral.json beside it")
@@ -201,6 +201,34 @@ def test_output_fits_sixty_columns(home: Home, words: tuple[str, ...]) -> None:
     assert lines
     wide = [line for line in lines if len(line) > _COLUMNS and len(line.split()) > 2]
     assert not wide, "\n".join(wide)
+
+
+def test_value_on_the_command_line_is_refused_with_the_right_command(home: Home) -> None:
+    ended = home.type("secret", "set", "greeting=hello")
+    assert ended.code == 2
+    assert "hint: printf %s VALUE | keyhouse secret set greeting --value -\n" in ended.err
+    assert "hello" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("manifest", "update", "new.yaml"), "use keyhouse manifest update apply new.yaml"),
+        (("manifest", "edit"), "then keyhouse manifest update apply FILE"),
+        (("secret", "delete", "greeting"), "secrets are in the manifest"),
+    ],
+)
+def test_words_of_other_tools_lead_to_commands(
+    home: Home, words: tuple[str, ...], hint: str
+) -> None:
+    assert hint in home.type(*words).err
+
+
+def test_directory_is_not_stored_in_place_of_a_file(home: Home) -> None:
+    words = ("context", "add", "wrong", "--address", "127.0.0.1:1", "--attestation", "keyhouse-dev")
+    ended = home.type(*words)
+    assert ended.code == 1
+    assert ended.err == "error: keyhouse-dev is a directory\nhint: name a file in it\n"
 
 
 def test_unreachable_coordinator_has_a_short_traceback(home: Home) -> None:

@@ -130,7 +130,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
     def _text_error(self) -> InvalidError | None:
         """Return the error about fields of an update, or None.
 
-        The coordinator checks permissions before texts. An author can repair a text, but seldom a
+        The coordinator checks permissions before texts. An author can repair a text, but no
         permission, and a misspelt field may select the permission.
         """
         from keyhouse.manifest import decode

@@ -4,9 +4,11 @@ A user of these tools types their words first. A similar spelling would suggest 
 ``uninstall`` resembles ``unseal``.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
+_FILE: Final = re.compile(r"^[\w./-]+\.(?:json|ya?ml)$", re.ASCII)
 _HELP: Final = "keyhouse --help lists the commands; keyhouse COMMAND --help explains a command"
 _LAUNCH: Final = "workloads join with keyhouse run --type TYPE -- PROGRAM"
 _UNSEAL: Final = (
@@ -24,12 +26,14 @@ _APPLY: Final = (
     "use keyhouse manifest set for the first manifest, then keyhouse manifest update apply"
 )
 _KUBERNETES: Final = "use keyhouse kube COMMAND --namespace NAME"
+_DELETE: Final = "secrets are in the manifest: keyhouse manifest update apply"
+_EDIT: Final = "use keyhouse manifest get -o FILE, then keyhouse manifest update apply FILE"
 
 _HINTS: Final[Mapping[str, Mapping[str, str]]] = {
     "keyhouse": {
         # Vault
         "auth": _USERS,
-        "delete": "secrets are in the manifest: keyhouse manifest update apply",
+        "delete": _DELETE,
         "init": "use keyhouse dev for a simulation, or keyhouse serve",
         "kv": _READ,
         "list": _LIST,
@@ -49,7 +53,7 @@ _HINTS: Final[Mapping[str, Mapping[str, str]]] = {
         "create": _APPLY,
         "describe": "use keyhouse status, and keyhouse manifest get",
         "diff": "use keyhouse manifest diff, or keyhouse manifest plan",
-        "edit": "use keyhouse manifest get -o FILE, then keyhouse manifest update apply FILE",
+        "edit": _EDIT,
         "exec": _LAUNCH,
         "get": f"{_READ}; keyhouse secret list lists all secrets",
         "help": _HELP,
@@ -63,11 +67,13 @@ _HINTS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "keyhouse manifest": {
         "apply": _APPLY,
+        "edit": _EDIT,
         "help": _HELP,
         "show": "use keyhouse manifest get",
         "validate": "use keyhouse manifest check",
     },
     "keyhouse secret": {
+        "delete": _DELETE,
         "help": _HELP,
         "put": _WRITE,
         "read": "use keyhouse secret get NAME",
@@ -80,6 +86,8 @@ _HINTS: Final[Mapping[str, Mapping[str, str]]] = {
 
 def hint_for(group: str, word: str) -> str:
     """Return the hint for the unknown command ``word`` of ``group``, or ""."""
+    if group == "keyhouse manifest update" and _FILE.search(word):
+        return f"use keyhouse manifest update apply {word}"
     return _HINTS.get(group, {}).get(word, "")
 
 
