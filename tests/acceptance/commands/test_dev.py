@@ -192,7 +192,7 @@ def screen_of(folder: Path) -> Iterator[tuple[Started, IO[str]]]:
                 ("dev",),
                 output=terminal,
                 errors=terminal,
-                environment={"HOME": str(folder), "TERM": "xterm"},
+                environment={"HOME": str(folder), "TERM": "xterm", "COLUMNS": "200"},
                 folder=folder,
                 cold=True,
             )

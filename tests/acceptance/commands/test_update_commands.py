@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -602,9 +603,9 @@ def test_a_secret_that_cannot_be_set_is_refused_before_it_is_sent(deployed: Depl
 def test_secrets_are_listed_with_those_who_may(deployed: Deploy) -> None:
     desk = deployed(together())
     shown = done(desk.type("secret", "list", "HOST")).splitlines()
-    assert [line.split() for line in shown[:2]] == [
+    assert [re.split("  +", line) for line in shown[:2]] == [
         ["name", "type", "value", "readers", "writers"],
-        ["note", "plain", "uploaded", "writer", "writer"],
+        ["note", "plain", "by users, no upload yet", "writer", "writer"],
     ]
     found = one_object(desk.type("secret", "list", "HOST", "--json"))["secrets"]
     assert [each["name"] for each in found] == ["note", "shared"]

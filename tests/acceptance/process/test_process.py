@@ -220,7 +220,7 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         port = other.getsockname()[1]
         refused = refused_start(tmp_path / "data", "--client-addr", f"127.0.0.1:{port}")
     assert refused.error == f"cannot listen on 127.0.0.1 port {port}: it is in use"
-    assert refused.hint == "stop what listens there, or choose another port"
+    assert refused.hint == "stop what listens there, or pass another --client-addr or --mesh-addr"
 
 
 def test_wrong_usage_ends_with_2() -> None:
