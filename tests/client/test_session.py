@@ -385,6 +385,29 @@ def test_refused_activations_are_read(tmp_path: Path) -> None:
     assert (refused.marble_type, refused.unique_id, refused.count) == ("app", "ab", 0)
 
 
+def test_revocations_are_sent_and_read(tmp_path: Path) -> None:
+    peer = Peer.new()
+    one = {"marbleType": "app", "uuid": "u", "platform": "", "ends": "then", "renews": True}
+    peer.replies["GET", "/api/v2/revocations"] = success({"workloads": [one], "platforms": []})
+    peer.replies["POST", "/api/v2/revocations"] = success(None)
+    with session(peer, tmp_path) as coordinator:
+        (revoked,) = coordinator.revocations().workloads
+        assert (revoked.marble_type, revoked.renews) == ("app", True)
+        sent = []
+        for named in ({"marble_type": "app", "uuid": "u"}, {"marble_type": "app"}):
+            coordinator.revoke(**named)
+            sent.append(json.loads(peer.requests[-1][2]))
+        coordinator.revoke(platform="ab", reason="why")
+        sent.append(json.loads(peer.requests[-1][2]))
+        with pytest.raises(TypeError):
+            coordinator.revoke(uuid="u")
+    assert sent == [
+        {"scope": "workload", "marbleType": "app", "uuid": "u"},
+        {"scope": "type", "marbleType": "app"},
+        {"scope": "platform", "platform": "ab", "reason": "why"},
+    ]
+
+
 @pytest.mark.parametrize("line", ["", "[]", "nonsense", '"text"'])
 def test_a_log_line_that_is_not_an_object_is_reported(tmp_path: Path, line: str) -> None:
     peer = Peer.new()

@@ -1,10 +1,11 @@
-"""`keyhouse workload`: list activations with their counters, and refused activations."""
+"""`keyhouse workload`: list activations with their counters, refusals and revocations."""
 
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
+from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
@@ -28,6 +29,7 @@ _HEAD: Final = ("time", "type", "package", "TCB", "uuid", "names", "")
 _ALWAYS: Final = 6  # columns that the table shows even if they are empty
 _LIMITS: Final = ("type", "package", "activations")
 _REFUSED: Final = ("newest", "times", "type", "package", "uuid", "reason")
+_REVOKED: Final = ("type", "uuid", "platform", "ends", "")
 _SHOWN: Final = 3  # counters of a workload in the table
 _WIDTHS: Final = (
     24,
@@ -102,6 +104,89 @@ def list_refused(target: Target, user: User, *, as_json: AsJson = False) -> None
         sys.stdout.write(f"no activation was refused since {printable(refusals.since)}\n")
         return
     show_table(_REFUSED, [_refused_row(each) for each in refusals.refused])
+
+
+@app.command("revoke")
+def revoke(
+    target: Target,
+    user: User,
+    *,
+    workload: Annotated[
+        str, Option("--workload", metavar="TYPE/UUID", help="a marble type and a UUID")
+    ] = "",
+    marble_type: Annotated[str, Option("--type", metavar="TYPE", help="a marble type")] = "",
+    platform: Annotated[
+        str, Option("--platform", metavar="HEX", help="a machine: PPID, or CHIP_ID of AMD")
+    ] = "",
+    reason: Annotated[
+        str, Option("--reason", metavar="TEXT", help="the reason, for the update log")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Revoke a workload, all workloads of a type, or a machine.
+
+    The coordinator refuses the certificates at once. Other workloads accept them until they end.
+    The workloads of a revoked type may renew with fresh evidence. A revoked workload may activate
+    again. No workload on a revoked machine may. The user needs RevokeWorkload for the type, and for
+    a machine RevokeWorkload for all types. --json prints the revocations in effect.
+
+    Example: keyhouse workload revoke localhost:4433 --type web --reason "a key leaked" --cert
+    alice.crt --key alice.key --attestation attestation.json --simulation-root root.pem
+    """
+    given = [each for each in (workload, marble_type, platform) if each]
+    if len(given) != 1:
+        raise RefusedError(
+            f"{len(given)} of --workload, --type and --platform are given",
+            hint="give one of them",
+        )
+    named, slash, uuid = workload.rpartition("/")
+    if workload and not (named and slash and uuid):
+        raise RefusedError(
+            "the workload is not written as TYPE/UUID",
+            hint="keyhouse workload list prints types and UUIDs",
+        )
+    with coordinator_of(target, user) as coordinator:
+        coordinator.revoke(
+            marble_type=named or marble_type, uuid=uuid, platform=platform, reason=reason
+        )
+        found = coordinator.revocations()
+    if as_json:
+        show_json(found)
+        return
+    sys.stdout.write(f"revoked {printable(given[0])}\n")
+    ends = [
+        each.ends
+        for each in found.workloads
+        if each.marble_type == (named or marble_type) and uuid in {"", each.uuid}
+    ]
+    if ends:
+        sys.stdout.write(f"other workloads accept certificates until {printable(max(ends))}\n")
+
+
+@app.command("revocations")
+def list_revocations(target: Target, user: User, *, as_json: AsJson = False) -> None:
+    """List the revoked workloads and machines.
+
+    A workload stays in the list until a day after the end of its certificate. The update log has
+    all revocations with user and reason.
+
+    Example: keyhouse workload revocations localhost:4433 --cert alice.crt --key alice.key
+    --attestation attestation.json --simulation-root root.pem
+    """
+    with coordinator_of(target, user) as coordinator:
+        found = coordinator.revocations()
+    if as_json:
+        show_json(found)
+        return
+    if not found.workloads and not found.platforms:
+        sys.stdout.write("nothing is revoked\n")
+        return
+    rows = [
+        (each.marble_type, each.uuid, each.platform, each.ends, "renews" if each.renews else "")
+        for each in found.workloads
+    ]
+    rows += [("", "", each.platform, "", f"by {each.user}") for each in found.platforms]
+    show_table(_REVOKED, rows)
 
 
 def _refused_row(each: "RefusedActivation") -> tuple[str, ...]:

@@ -83,6 +83,9 @@ if TYPE_CHECKING:
         Progress as Progress,
         RefusedActivation as RefusedActivation,
         RefusedActivations as RefusedActivations,
+        Revocations as Revocations,
+        RevokedPlatform as RevokedPlatform,
+        RevokedWorkload as RevokedWorkload,
         SecretObject as SecretObject,
         SignedQuote as SignedQuote,
         Status as Status,
@@ -131,8 +134,8 @@ else:
             "keyhouse.wire.address": "DEFAULT_PORT:CLIENT_API_PORT Address",
             "keyhouse.wire.client_api": (
                 "Activation ActivationLimit Activations Counters LogEntry LogKeyData Offer "
-                "Pending Progress RefusedActivation RefusedActivations SecretObject SignedQuote "
-                "Status UpdateAnswer WorkloadCounters"
+                "Pending Progress RefusedActivation RefusedActivations Revocations RevokedPlatform "
+                "RevokedWorkload SecretObject SignedQuote Status UpdateAnswer WorkloadCounters"
             ),
             "keyhouse.wire.plan": "Plan PlanChange PlanData",
             "keyhouse.wire.secret_types": "SecretUpload:UserSecret",

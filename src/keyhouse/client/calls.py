@@ -140,6 +140,7 @@ RECOVERY_SECRETS: Final = Call(
     lambda answer: answers.data_of(answer, wire.RecoverySecretsData).recovery_secrets,
 )
 REFUSED: Final = Call(_get("/api/v2/refused-activations"), _data(wire.RefusedActivations))
+REVOCATIONS: Final = Call(_get("/api/v2/revocations"), _data(wire.Revocations))
 LOG_KEY: Final = Call(_get("/api/v2/log/key", 1 << 16), _data(wire.LogKeyData))
 CHECKPOINT: Final = Call(_get("/api/v2/log/checkpoint", 1 << 18), answers.content)
 NEWEST_CHECKPOINT: Final = Call(
@@ -220,6 +221,11 @@ def reading_activations(start: int | None) -> Call[wire.Activations]:
 def reading_counters(start: int | None) -> Call[wire.Counters]:
     """Return the call for the counters of the workloads in a page of activations."""
     return Call(_page("/api/v2/counters", start), _data(wire.Counters))
+
+
+def revoking(body: wire.RevocationBody) -> Call[None]:
+    """Return the call that revokes a workload, a marble type or a platform."""
+    return Call(_post("/api/v2/revocations", _json(body)), answers.require_success)
 
 
 def _page(path: str, start: int | None) -> Request:

@@ -84,6 +84,22 @@ class Methods:
         """
         return self._connection.run(operations.counters(self._session, start))
 
+    def revocations(self) -> wire.Revocations:
+        """Return the revoked workloads and platforms; for users who may revoke, or update."""
+        return self._connection.run(operations.revocations(self._session))
+
+    def revoke(
+        self, marble_type: str = "", uuid: str = "", platform: str = "", reason: str = ""
+    ) -> None:
+        """Revoke a workload (type and UUID), a marble type, or a platform (PPID or CHIP_ID).
+
+        ``platform`` is in hex. The coordinator refuses the certificates at once. Other workloads
+        accept them until their end. Raises ``TypeError`` without a marble type and a platform.
+        """
+        return self._connection.run(
+            operations.revoke(self._session, marble_type, uuid, platform, reason)
+        )
+
     def openapi(self) -> bytes:
         """Return the description of the interface, OpenAPI 3.1 in JSON, unchanged."""
         return self._connection.run(operations.openapi(self._session))
@@ -296,6 +312,22 @@ class AsyncMethods:
         with activations in two pages is in both answers.
         """
         return await self._connection.run(operations.counters(self._session, start))
+
+    async def revocations(self) -> wire.Revocations:
+        """Return the revoked workloads and platforms; for users who may revoke, or update."""
+        return await self._connection.run(operations.revocations(self._session))
+
+    async def revoke(
+        self, marble_type: str = "", uuid: str = "", platform: str = "", reason: str = ""
+    ) -> None:
+        """Revoke a workload (type and UUID), a marble type, or a platform (PPID or CHIP_ID).
+
+        ``platform`` is in hex. The coordinator refuses the certificates at once. Other workloads
+        accept them until their end. Raises ``TypeError`` without a marble type and a platform.
+        """
+        return await self._connection.run(
+            operations.revoke(self._session, marble_type, uuid, platform, reason)
+        )
 
     async def openapi(self) -> bytes:
         """Return the description of the interface, OpenAPI 3.1 in JSON, unchanged."""

@@ -169,6 +169,26 @@ def counters(session: Session, start: int | None = None) -> Steps[wire.Counters]
     return (yield from carry(session, calls.reading_counters(start)))
 
 
+def revocations(session: Session) -> Steps[wire.Revocations]:
+    """Return the revoked workloads and platforms; for users who may revoke, or update."""
+    return (yield from carry(session, calls.REVOCATIONS))
+
+
+def revoke(
+    session: Session, marble_type: str = "", uuid: str = "", platform: str = "", reason: str = ""
+) -> Steps[None]:
+    """Revoke a workload (type and UUID), a marble type, or a platform (PPID or CHIP_ID).
+
+    ``platform`` is in hex. The coordinator refuses the certificates at once. Other workloads
+    accept them until their end. Raises ``TypeError`` without a marble type and a platform.
+    """
+    if not marble_type and not platform:
+        raise TypeError("name a marble type or a platform")
+    scope = "platform" if platform else "workload" if uuid else "type"
+    body = wire.RevocationBody(scope, marble_type, uuid, platform, reason)
+    yield from carry(session, calls.revoking(body))
+
+
 def openapi(session: Session) -> Steps[bytes]:
     """Return the description of the interface, OpenAPI 3.1 in JSON, unchanged."""
     return (yield from carry(session, calls.OPENAPI))

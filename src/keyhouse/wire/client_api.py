@@ -75,6 +75,16 @@ class CounterBody(msgspec.Struct, frozen=True):
     value: UInt64 = 0
 
 
+class RevocationBody(Readable, frozen=True, rename="camel", omit_defaults=True):
+    """Body of ``POST /api/v2/revocations``: revokes a workload, a marble type or a platform."""
+
+    scope: str = ""  # "workload", "type" or "platform"
+    marble_type: str = ""  # of a workload or a type
+    uuid: str = ""  # of a workload
+    platform: str = ""  # PPID or CHIP_ID in hex
+    reason: str = ""  # for the update log; at most 200 characters
+
+
 # --- data of answers, version 2 ---
 
 _Phase = Annotated[UInt64, OneOf((1, 2, 3))]
@@ -396,6 +406,31 @@ class Counters(msgspec.Struct, frozen=True):
     workloads: tuple[WorkloadCounters, ...]
     first: UInt64
     next: UInt64
+
+
+class RevokedWorkload(msgspec.Struct, frozen=True, rename="camel"):
+    """A workload with a revoked certificate, until a day after the end of the certificate."""
+
+    marble_type: str
+    uuid: str
+    platform: str  # hex; empty: no evidence
+    ends: str  # YYYY-MM-DDThh:mm:ss.mmmZ: others accept the certificate until then
+    renews: bool  # the workload may renew with fresh evidence: its type was revoked
+
+
+class RevokedPlatform(msgspec.Struct, frozen=True):
+    """A platform whose workloads may not join any more."""
+
+    platform: str  # hex
+    time: str
+    user: str
+
+
+class Revocations(msgspec.Struct, frozen=True):
+    """The revocations in effect. The update log has the reasons."""
+
+    workloads: tuple[RevokedWorkload, ...]
+    platforms: tuple[RevokedPlatform, ...]
 
 
 # --- data of answers, version 1, where they differ ---

@@ -46,6 +46,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int]] = {
     ("GET", "/api/v2/activations"): (401, 401, 401, 403),
     ("GET", "/api/v2/refused-activations"): (401, 401, 401, 403),
     ("GET", "/api/v2/counters"): (401, 401, 401, 403),
+    ("GET", "/api/v2/revocations"): (401, 401, 401, 403),
+    ("POST", "/api/v2/revocations"): (401, 401, 401, 400),
     ("GET", "/status"): (200, 200, 200, 200),
     ("GET", "/manifest"): (200, 200, 200, 200),
     ("POST", "/manifest"): (400, 400, 409, 409),
@@ -174,6 +176,7 @@ def test_callers_of_a_route_are_those_of_the_interface() -> None:
     assert users == {
         "/api/v2/activations",
         "/api/v2/counters",
+        "/api/v2/revocations",
         "/api/v2/secrets",
         "/api/v2/plan",
         "/api/v2/recovery-secrets",

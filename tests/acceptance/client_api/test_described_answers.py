@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.living.renewal import LIVING
 from support.peers.joined import asked_to_join
 from support.peers.openapi import OPERATIONS, Target, recorded, require_described
 from support.process.server import Client, Reply, Server
@@ -127,6 +128,15 @@ def test_every_call_succeeds_as_it_is_described(tmp_path: Path) -> None:
     with old, old.client() as client:
         assert witness.done(client, "POST", "/manifest", _manifest([], 3)) is None
         witness.call(client, "POST", "/recover")
+
+    with Server(tmp_path / "living") as living:
+        with living.client() as client:
+            witness.done(client, "POST", "/api/v2/manifest", _wrapped(LIVING))
+        with living.client(user("admin")) as client:
+            body = {"scope": "platform", "platform": "ab" * 16}
+            witness.done(client, "POST", "/api/v2/revocations", body)
+            (revoked,) = witness.done(client, "GET", "/api/v2/revocations")["platforms"]
+            assert revoked["user"] == "admin"
 
     golden = {target for target, answer in recorded().values() if answer["status"] == 200}
     can = {

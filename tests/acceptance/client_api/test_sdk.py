@@ -122,6 +122,7 @@ def test_both_kinds_of_session_have_every_operation_of_the_interface(
         "/api/v2/openapi.json": {"openapi"},
         "/api/v2/plan": {"plan"},
         "/api/v2/quote": {"attest"},
+        "/api/v2/revocations": {"revocations", "revoke"},
         "/api/v2/recover": {"recover", "recover_with"},
         "/api/v2/recover/public-key": {"recovery_offer"},
         "/api/v2/recovery-secrets": {"recovery_secrets"},

@@ -12,6 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from support.living.channel import RunningWorkload, refusal
 from support.peers.https import make_pair
+from support.process.command import run
 from support.process.server import Server
 from support.samples.deployment import manifest, user
 
@@ -46,7 +47,12 @@ def living_manifest() -> bytes:
         "ResourceNames": ["app"],
         "Actions": ["UpdateSecurityVersion"],
     }
-    raw["Users"]["writer"]["Roles"].append("update")
+    raw["Roles"]["guard"] = {
+        "ResourceType": "Marbles",
+        "ResourceNames": ["app", "plain"],
+        "Actions": ["RevokeWorkload"],
+    }
+    raw["Users"]["writer"]["Roles"] += ["update", "guard"]
     return json.dumps(raw).encode()
 
 
@@ -182,3 +188,102 @@ def test_a_certificate_that_only_claims_a_lineage_is_not_enough(server: Server) 
     stranger = RunningWorkload(server.mesh_port)
     stranger.pair = make_pair("a stranger")
     assert refusal(lambda: stranger.call("Fetch", wire.FetchRequest())).code == "activate-again"
+
+
+def test_a_user_revokes_and_every_method_refuses(server: Server) -> None:
+    workload, other = RunningWorkload(server.mesh_port), RunningWorkload(server.mesh_port)
+    workload.renew()
+    other.renew()
+    with server.client(user("reader")) as client:
+        body = {"scope": "type", "marbleType": "app"}
+        assert client.post("/api/v2/revocations", body).status == 403
+        assert client.get("/api/v2/revocations").status == 403
+    with server.client(user("writer")) as client:
+        named = {"scope": "workload", "marbleType": "app", "uuid": workload.uuid.upper()}
+        assert client.post("/api/v2/revocations", {**named, "reason": "a test"}).status == 200
+        (revoked,) = client.get("/api/v2/revocations").data["workloads"]
+        assert (revoked["uuid"], revoked["renews"]) == (workload.uuid, False)
+        line = json.loads(client.get("/api/v2/update").data["updateLog"][-1])
+        assert (line["update"], line["user"]) == ("Workloads revoked", "writer")
+        assert (line["uuid"], line["reason"]) == (workload.uuid, "a test")
+    for method, message in (
+        ("Challenge", wire.ChallengeRequest()),
+        ("Renew", wire.RenewRequest()),
+        ("Fetch", wire.FetchRequest()),
+        ("Watch", wire.WatchRequest()),
+    ):
+        refused = refusal(lambda: workload.call(method, message))  # noqa: B023 called at once
+        assert (refused.code, refused.status) == ("revoked", grpc.StatusCode.PERMISSION_DENIED)
+    other.call("Fetch", wire.FetchRequest())
+    with server.client(user("writer")) as client:
+        body = {"scope": "type", "marbleType": "app"}
+        assert client.post("/api/v2/revocations", body).status == 200
+    assert refusal(lambda: other.call("Fetch", wire.FetchRequest())).code == "renew-first"
+    other.renew()
+    other.call("Fetch", wire.FetchRequest())
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "status"),
+    [
+        ({}, "scope", 400),
+        ({"scope": "package"}, "scope", 400),
+        ({"scope": "type"}, "marbleType", 400),
+        ({"scope": "workload", "marbleType": "app"}, "uuid", 400),
+        ({"scope": "workload", "marbleType": "app", "uuid": "x"}, "uuid", 400),
+        ({"scope": "type", "marbleType": "app", "platform": "00" * 16}, "platform", 400),
+        ({"scope": "platform", "platform": "00" * 16}, "platform", 400),
+        ({"scope": "platform", "platform": "zz"}, "platform", 400),
+        ({"scope": "type", "marbleType": "app", "reason": "r" * 201}, "reason", 400),
+        ({"scope": "type", "marbleType": "app"}, "", 404),
+        ({"scope": "type", "marbleType": "nothing"}, "", 403),
+    ],
+)
+def test_a_wrong_revocation_is_refused_by_its_field(
+    revocable: Server, body: dict[str, str], field: str, status: int
+) -> None:
+    with revocable.client(user("writer")) as client:
+        reply = client.post("/api/v2/revocations", body)
+        assert reply.status == status
+        if field:
+            assert set(reply.envelope["data"]) == {field}
+        empty: dict[str, list[str]] = {"workloads": [], "platforms": []}
+        assert client.get("/api/v2/revocations").data == empty
+
+
+@pytest.fixture(scope="module")
+def revocable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A coordinator without workloads."""
+    with Server(tmp_path_factory.mktemp("revocable") / "data") as server:
+        with server.client() as client:
+            assert client.set_manifest(living_manifest()).status == 200
+        yield server
+
+
+def test_the_command_revokes_and_lists(server: Server, tmp_path: Path) -> None:
+    workload = RunningWorkload(server.mesh_port)
+    workload.renew()
+    (tmp_path / "me.crt").write_bytes(user("writer").pem)
+    (tmp_path / "me.key").write_bytes(user("writer").key_pem)
+    machine = server.data / "simulation"
+    target = (
+        f"127.0.0.1:{server.port}",
+        *("--cert", str(tmp_path / "me.crt"), "--key", str(tmp_path / "me.key")),
+        *("--attestation", str(machine / "attestation.json")),
+        *("--simulation-root", str(machine / "root.pem")),
+    )
+    ended = run("workload", "revocations", *target)
+    assert (ended.code, ended.out) == (0, "nothing is revoked\n")
+    named = f"app/{workload.uuid}"
+    ended = run("workload", "revoke", *target, "--workload", named, "--reason", "a test")
+    assert ended.code == 0, ended
+    assert ended.out.startswith(f"revoked {named}\nother workloads accept certificates until 2")
+    assert refusal(lambda: workload.call("Fetch", wire.FetchRequest())).code == "revoked"
+    ended = run("workload", "revocations", *target)
+    assert workload.uuid in ended.out
+    ended = run("workload", "revoke", *target, "--platform", "ab" * 16)
+    assert (ended.code, ended.out) == (0, f"revoked {'ab' * 16}\n")
+    (found,) = json.loads(run("workload", "revocations", *target, "--json").out)["platforms"]
+    assert (found["platform"], found["user"]) == ("ab" * 16, "writer")
+    for wrong in ((), ("--type", "app", "--platform", "ab" * 16), ("--workload", "app")):
+        assert run("workload", "revoke", *target, *wrong).code == 1

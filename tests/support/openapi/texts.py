@@ -232,6 +232,18 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
         data=wire.RefusedActivations,
         refused=(ForbiddenError,),
     ),
+    ("GET", "/api/v2/revocations"): Described(
+        summary="The revoked workloads and platforms. The update log has the reasons.",
+        data=wire.Revocations,
+        refused=(ForbiddenError,),
+    ),
+    ("POST", "/api/v2/revocations"): Described(
+        summary="Revoke a workload, a marble type or a platform. The coordinator refuses its "
+        "certificates at once; other workloads accept them until they end.",
+        body=wire.RevocationBody,
+        data=None,
+        refused=(BadRequestError, ForbiddenError, NotFoundError, ConflictError),
+    ),
     ("GET", "/api/v2/counters"): Described(
         summary="The activations used of each limit, and the monotonic counters of the workloads "
         "in a page of the audit trail; without a place the newest.",

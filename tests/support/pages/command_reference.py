@@ -60,6 +60,8 @@ _PAGES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("audit trail", "activations.md#audit-trail"),
         ("counters", "activations.md#counters"),
     ),
+    "workload revoke": (("revocation", "workload-channel.md#revocation"),),
+    "workload revocations": (("revocation", "workload-channel.md#revocation"),),
     "workload refused": (("refused activations", "activations.md#refused-activations"),),
     "attest explain": (("rehearse a TCB recovery", "../how-to/rehearse-a-tcb-recovery.md"),),
     "store init": (("several coordinators", "../how-to/run-several-coordinators.md"),),

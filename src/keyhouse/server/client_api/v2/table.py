@@ -8,7 +8,7 @@ from keyhouse.coordinator import Operation, View
 from keyhouse.manifest import FeatureGate
 from keyhouse.server.client_api.public_log import OBJECT, TILE, PublicLog
 from keyhouse.server.client_api.routes import Caller, Route, get, post
-from keyhouse.server.client_api.v2 import activations, reads, recovery, writes
+from keyhouse.server.client_api.v2 import activations, reads, recovery, revocations, writes
 from keyhouse.server.client_api.v2.writes import CANCELLED
 from keyhouse.server.http.body import ENCODED_BYTES
 from keyhouse.server.http.exchange import Admission, Answer, Head
@@ -103,5 +103,7 @@ ROUTES: Final = (
     ),
     get("/api/v2/activations", Operation.READ_ACTIVATIONS, activations.read_activations, _USER),
     get("/api/v2/refused-activations", Operation.READ_REFUSED, activations.read_refused, _USER),
+    get("/api/v2/revocations", Operation.REVOKE, revocations.read_revocations, _USER),
+    post("/api/v2/revocations", Operation.REVOKE, revocations.revoke, _USER, limit=16 * 1024),
     get("/api/v2/counters", Operation.READ_COUNTERS, activations.read_counters, _USER),
 )

@@ -1,0 +1,104 @@
+"""Routes for revocations of workloads."""
+
+import re
+from typing import Final
+
+from keyhouse.base.errors import BadRequestError, ForbiddenError
+from keyhouse.base.printable import quoted
+from keyhouse.coordinator import View, policy_of
+from keyhouse.coordinator.core.commands import RevokeWorkloads
+from keyhouse.coordinator.core.events import Scope
+from keyhouse.coordinator.core.state import Standing
+from keyhouse.coordinator.core.timestamps import timestamp
+from keyhouse.manifest import Action
+from keyhouse.server.client_api.routes import UseCases, user_of
+from keyhouse.server.http.body import read_body
+from keyhouse.server.http.exchange import Admission, Answer, Head
+from keyhouse.wire import client_api as wire
+from keyhouse.wire.workload_api import uuid_of
+
+LONGEST_REASON: Final = 200
+"""Characters of a reason. The update log keeps the reason forever."""
+
+_PLATFORM: Final = re.compile(r"(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{128})", re.ASCII)
+
+
+async def revoke(to: UseCases, head: Head, body: bytes) -> Answer:
+    """Revoke a workload, a marble type or a platform."""
+    command = _command(read_body(body, wire.RevocationBody), user_of(head))
+    return to.answers.success(None, await to.engine.submit(command))
+
+
+def read_revocations(to: UseCases, view: View, head: Head) -> Admission:
+    """Return the revocations in effect, to a user who may revoke a type or update the manifest."""
+    state = view.running
+    policy = policy_of(state.manifest)
+    user = policy.identify(head.identity)
+    rights = policy.permissions
+    if not any(
+        rights.allows(user, each) for each in (Action.REVOKE_WORKLOAD, Action.UPDATE_MANIFEST)
+    ):
+        raise ForbiddenError(
+            f"user {quoted(user)} has neither RevokeWorkload nor UpdateManifest",
+            hint="a role with one of these actions is needed",
+        )
+
+    def found() -> wire.Revocations:
+        revoked = [each for each in state.lineages.values() if each.standing]
+        return wire.Revocations(
+            workloads=tuple(
+                wire.RevokedWorkload(
+                    marble_type=each.marble_type,
+                    uuid=each.uuid,
+                    platform=each.platform.hex(),
+                    ends=timestamp(each.end),
+                    renews=each.standing == Standing.RENEW,
+                )
+                for each in sorted(revoked, key=lambda each: (each.marble_type, each.uuid))
+            ),
+            platforms=tuple(
+                wire.RevokedPlatform(each.platform.hex(), timestamp(each.time), each.user)
+                for each in state.revoked_platforms
+            ),
+        )
+
+    async def fresh(body: bytes) -> Answer:
+        del body
+        # A state can have many lineages.
+        return to.answers.success(await to.preparation.off_loop(found), view)
+
+    return Admission(0, fresh)
+
+
+def _command(sent: wire.RevocationBody, identity: bytes) -> RevokeWorkloads:
+    """Return the command of a request. Raises ``BadRequestError`` for a wrong field."""
+    if sent.scope not in {*Scope}:
+        raise _refused("scope", f"must be {', '.join(Scope)}")
+    scope = Scope(sent.scope)
+    needed = {
+        Scope.WORKLOAD: ("marbleType", "uuid"),
+        Scope.TYPE: ("marbleType",),
+        Scope.PLATFORM: ("platform",),
+    }[scope]
+    given = {"marbleType": sent.marble_type, "uuid": sent.uuid, "platform": sent.platform}
+    for name, value in given.items():
+        if bool(value) is not (name in needed):
+            verb = "is missing" if name in needed else "does not belong"
+            raise _refused(name, f"{verb} in a revocation with the scope {scope}")
+    uuid = uuid_of(sent.uuid) if sent.uuid else None
+    if sent.uuid and uuid is None:
+        raise _refused("uuid", "is not a UUID")
+    if sent.platform and not _PLATFORM.fullmatch(sent.platform):
+        raise _refused("platform", "is not a PPID of 32 hex digits, or a CHIP_ID of 128")
+    platform = bytes.fromhex(sent.platform)
+    # Machines without an id, such as those with a masked CHIP_ID, all have zeros.
+    if sent.platform and not any(platform):
+        raise _refused("platform", "has only zeros, which is not the id of a single platform")
+    if len(sent.reason) > LONGEST_REASON:
+        raise _refused("reason", f"has more than {LONGEST_REASON} characters")
+    name = "" if uuid is None else str(uuid)
+    return RevokeWorkloads(identity, scope, sent.marble_type, name, platform, sent.reason)
+
+
+def _refused(field: str, problem: str) -> BadRequestError:
+    return BadRequestError("the revocation is invalid", fields={field: problem})
