@@ -13,7 +13,6 @@ from keyhouse.attestation import (
     Measurements,
     Platform,
     PlatformUnusableError,
-    QuoteNotMadeError,
     QuoteRefusedError,
     SealPolicy,
     Verifier,
@@ -22,6 +21,7 @@ from keyhouse.attestation import (
     read_form,
 )
 from keyhouse.attestation.kinds.table import read_report
+from keyhouse.attestation.platforms.files import QuoteNotMadeError
 from keyhouse.attestation.platforms.gramine import GraminePlatform, open_gramine
 from keyhouse.base.secret import Secret
 from keyhouse.journal import DirectoryHome, Fresh

@@ -7,13 +7,8 @@ import pytest
 from msgspec.structs import replace
 from support.samples.snp_vms import SNP, collateral, snp_of
 
-from keyhouse.attestation import (
-    NoSealingKeyError,
-    PlatformUnusableError,
-    QuoteNotMadeError,
-    SealPolicy,
-    Verifier,
-)
+from keyhouse.attestation import NoSealingKeyError, PlatformUnusableError, SealPolicy, Verifier
+from keyhouse.attestation.platforms.files import QuoteNotMadeError
 from keyhouse.attestation.platforms.tsm import ReportFolders, SnpPlatform, open_snp
 from keyhouse.wire.kinds.snp import SnpIdentity
 from keyhouse_simulation import SimulatedPlatform, SnpVm, make_machine

@@ -14,11 +14,11 @@ from keyhouse.attestation import (
     NoSealingKeyError,
     Platform,
     PlatformUnusableError,
-    QuoteNotMadeError,
     SealPolicy,
     read_form,
 )
 from keyhouse.attestation.kinds.table import read_report
+from keyhouse.attestation.platforms.files import QuoteNotMadeError
 from keyhouse.attestation.platforms.tsm import ReportFolders, TdxPlatform, open_tdx
 
 

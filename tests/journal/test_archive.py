@@ -19,11 +19,12 @@ from support.samples.state import (
 )
 
 from keyhouse.base.errors import KeyhouseError, NotFoundError
-from keyhouse.journal import Fresh, Locked, Opened, StoreDamagedError, StoreLockedError
+from keyhouse.journal import Fresh, Locked, Opened, StoreDamagedError
 from keyhouse.journal.directory.acquire import unused
 from keyhouse.journal.offline.archive import NotRestorableError, list_stores, restore
 from keyhouse.journal.offline.inspect import see_journal
 from keyhouse.journal.offline.private_copy import private_copy
+from keyhouse.journal.store.protocol import StoreLockedError
 
 OLD, NEW = (b"old base", b"old event"), (b"new base", b"new event")
 

@@ -38,10 +38,7 @@ from keyhouse.journal import (
     Position,
     Replay,
     RolledBackError,
-    SqliteStore,
     StoreDamagedError,
-    StoreLockedError,
-    StoreNewerError,
     Tombstone,
     WrongKeyError,
 )
@@ -52,6 +49,8 @@ from keyhouse.journal.directory.found import (
     WrongPlatformError,
 )
 from keyhouse.journal.journal import StoreEmptyError
+from keyhouse.journal.store.protocol import StoreLockedError, StoreNewerError
+from keyhouse.journal.store.sqlite import SqliteStore
 
 FILES = ("sealed_key", "recovery_index", "journal.db")
 

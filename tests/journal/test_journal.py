@@ -21,8 +21,6 @@ from keyhouse.journal import (
     RolledBackError,
     StoreConflictError,
     StoreDamagedError,
-    StoreFullError,
-    StoreNewerError,
     StoreUnreadableError,
     WrongKeyError,
 )
@@ -37,6 +35,8 @@ from keyhouse.journal.store.protocol import (
     EpochStart,
     Position,
     Sealed,
+    StoreFullError,
+    StoreNewerError,
     first_link,
 )
 

@@ -10,8 +10,9 @@ import pytest
 from support.samples.state import DEK, STORE_ID
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.journal import Journal, SqliteStore
+from keyhouse.journal import Journal
 from keyhouse.journal.offline.backup import StoreBusyError, copy_live_store
+from keyhouse.journal.store.sqlite import SqliteStore
 
 # Writes what each line of its standard input says, and answers where the journal is.
 _WRITER = """

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.journal import StoreDamagedError, StoreLockedError, StoreUnreadableError
+from keyhouse.journal import StoreDamagedError, StoreUnreadableError
 from keyhouse.journal.directory.acquire import DirectoryLock, acquire, check_state_directory, unused
 from keyhouse.journal.directory.disk import Disk, InsecureFileError
+from keyhouse.journal.store.protocol import StoreLockedError
 
 
 class _Raced(Disk):

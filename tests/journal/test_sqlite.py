@@ -23,14 +23,12 @@ from keyhouse.journal import (
     OutcomeUnknownError,
     Replay,
     RolledBackError,
-    SqliteStore,
     StoreDamagedError,
-    StoreFullError,
-    StoreLockedError,
-    StoreNewerError,
     StoreUnreadableError,
 )
 from keyhouse.journal.store import sqlite_file
+from keyhouse.journal.store.protocol import StoreFullError, StoreLockedError, StoreNewerError
+from keyhouse.journal.store.sqlite import SqliteStore
 
 EVENTS = tuple(b"event %d" % number for number in range(8))
 

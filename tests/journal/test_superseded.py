@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from support.samples.state import DEK, NOON_MICROSECONDS, STORE_ID, open_home
 
-from keyhouse.journal import DirectoryHome, Opened, StoreLockedError
-from keyhouse.journal.store.protocol import SupersededError
+from keyhouse.journal import DirectoryHome, Opened
+from keyhouse.journal.store.protocol import StoreLockedError, SupersededError
 
 Do = Callable[[DirectoryHome, Opened], Awaitable[object]]
 

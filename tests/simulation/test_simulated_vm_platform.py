@@ -13,12 +13,11 @@ from keyhouse.attestation import (
     Platform,
     PlatformMissingError,
     PlatformUnusableError,
-    QuoteNotMadeError,
     QuoteRefusedError,
     Verifier,
     quote_binding,
 )
-from keyhouse.attestation.platforms.files import read_file, write_file
+from keyhouse.attestation.platforms.files import QuoteNotMadeError, read_file, write_file
 from keyhouse.attestation.platforms.find import open_for_quotes
 from keyhouse.attestation.platforms.tsm import ReportFolders, open_tdx
 from keyhouse.launcher import make_credentials, quote_over, read_names

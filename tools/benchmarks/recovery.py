@@ -22,7 +22,8 @@ from keyhouse.authority import StoredSecret
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.events import SecretsUploaded, Uploaded
 from keyhouse.coordinator.engine.records import encode_events
-from keyhouse.journal import Journal, SqliteStore, see_key
+from keyhouse.journal import Journal, see_key
+from keyhouse.journal.store.sqlite import SqliteStore
 from keyhouse.wire.secret_types import SecretType
 
 __all__ = ["recovery_seconds"]

@@ -22,13 +22,8 @@ from keyhouse.attestation.errors import (
 )
 from keyhouse.attestation.identity import ExpectedIdentity, read_expected_identity
 from keyhouse.attestation.kinds.platform import platform_kind
-from keyhouse.attestation.kinds.snp.verify import marks_of_amd
 from keyhouse.attestation.kinds.table import add_header, read_form
-from keyhouse.attestation.platforms.files import (
-    NoSealingKeyError,
-    PlatformUnusableError,
-    QuoteNotMadeError,
-)
+from keyhouse.attestation.platforms.files import NoSealingKeyError, PlatformUnusableError
 from keyhouse.attestation.platforms.find import PlatformMissingError, open_platform
 from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy
 from keyhouse.attestation.quote.binding import (

@@ -24,11 +24,6 @@ class Verifier:
         require_vendor_root(root_ca)
         self._anchors = Anchors(root_ca, amd_roots or {})
 
-    @property
-    def root_ca(self) -> bytes:
-        """The pinned root of SGX and TDX, DER."""
-        return self._anchors.intel
-
     def load(self) -> None:
         """Load the library now, so that the first quote does not wait."""
         library(self._anchors.intel)

@@ -40,11 +40,6 @@ def private_key_of(pkcs8: Secret) -> ec.EllipticCurvePrivateKey:
     return _parse_private_key(pkcs8.reveal())
 
 
-def certificate_of(der: bytes) -> x509.Certificate:
-    """Return the parsed form of a certificate of the coordinator (DER), from a cache."""
-    return _parse_certificate(der)
-
-
 @lru_cache(maxsize=_PARSED)
 def _parse_private_key(pkcs8: bytes) -> ec.EllipticCurvePrivateKey:
     try:
@@ -57,7 +52,8 @@ def _parse_private_key(pkcs8: bytes) -> ec.EllipticCurvePrivateKey:
 
 
 @lru_cache(maxsize=_PARSED)
-def _parse_certificate(der: bytes) -> x509.Certificate:
+def certificate_of(der: bytes) -> x509.Certificate:
+    """Return the parsed form of a certificate of the coordinator (DER), from a cache."""
     try:
         return x509.load_der_x509_certificate(der)
     except ValueError:

@@ -40,7 +40,6 @@ from keyhouse.coordinator.core.state import (
     counter_of,
 )
 from keyhouse.coordinator.core.update_log import LogView
-from keyhouse.coordinator.engine.batch import Decision
 from keyhouse.coordinator.engine.clock import LOOK_EVERY, HostClock
 from keyhouse.coordinator.engine.current import View
 from keyhouse.coordinator.engine.engine import Engine

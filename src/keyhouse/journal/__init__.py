@@ -8,7 +8,7 @@ from keyhouse.journal.directory.home_base import Home
 from keyhouse.journal.directory.inspect import KeySeen, see_key, see_tombstone, shows_users
 from keyhouse.journal.directory.log_files import LogParts, log_name
 from keyhouse.journal.directory.tombstone import Tombstone
-from keyhouse.journal.journal import Journal, RolledBackError, Weight, WrongKeyError
+from keyhouse.journal.journal import Journal, RolledBackError, WrongKeyError
 from keyhouse.journal.keys import DEK_SIZE, index_mac_key
 from keyhouse.journal.log_store import LogStore
 from keyhouse.journal.replay import Continuation, Replay
@@ -19,10 +19,6 @@ from keyhouse.journal.store.protocol import (
     Position,
     StoreConflictError,
     StoreDamagedError,
-    StoreFullError,
-    StoreLockedError,
-    StoreNewerError,
     StoreUnreadableError,
 )
-from keyhouse.journal.store.sqlite import SqliteStore
 from keyhouse.journal.writing import NotDurableError, OutcomeLostError

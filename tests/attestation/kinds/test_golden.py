@@ -25,10 +25,10 @@ from keyhouse.attestation import (
     QuoteRefusedError,
     Verdict,
     Verifier,
-    marks_of_amd,
     read_amd_collateral,
     read_collateral,
 )
+from keyhouse.attestation.kinds.snp.verify import marks_of_amd
 from keyhouse.attestation.origin.rule import code_of, in_words
 from keyhouse.base.errors import ForbiddenError, InvalidError
 from keyhouse.cli.attest.group import _rows

@@ -13,8 +13,16 @@ from support.samples.replicas import begin, engine_on
 
 from keyhouse.base.errors import ForbiddenError, UnavailableError
 from keyhouse.coordinator import Activate, Activated
-from keyhouse.journal import MemoryStore, OutcomeUnknownError, StoreConflictError, StoreFullError
-from keyhouse.journal.store.protocol import NOTHING, Batch, Beside, EpochStart, Position, Sealed
+from keyhouse.journal import MemoryStore, OutcomeUnknownError, StoreConflictError
+from keyhouse.journal.store.protocol import (
+    NOTHING,
+    Batch,
+    Beside,
+    EpochStart,
+    Position,
+    Sealed,
+    StoreFullError,
+)
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -123,9 +131,9 @@ async def test_a_record_without_room_waits_for_the_next_commit(tmp_path: Path) -
         store.before = [StoreFullError("no room")]
         with pytest.raises(UnavailableError, match="no room"):
             await upload(engine, {"key0": A})
-        assert (engine.queue.unrecorded, engine.view.log.audit.end) == (1, 0)
+        assert (len(engine.queue.unrecorded), engine.view.log.audit.end) == (1, 0)
         await upload(engine, {"key0": A})
-        assert (engine.queue.unrecorded, engine.view.log.audit.end) == (0, 1)
+        assert (len(engine.queue.unrecorded), engine.view.log.audit.end) == (0, 1)
 
 
 async def test_a_record_that_never_has_room_does_not_keep_the_process(tmp_path: Path) -> None:
@@ -133,7 +141,7 @@ async def test_a_record_that_never_has_room_does_not_keep_the_process(tmp_path: 
     async with asyncio.timeout(30), engine_on(store, tmp_path / "a") as engine:
         engine.queue.record(_activated())
         store.before = [StoreFullError("no room")]
-    assert engine.queue.unrecorded == 0
+    assert len(engine.queue.unrecorded) == 0
     async with engine_on(store, tmp_path / "b") as engine:
         assert engine.view.log.audit.end == 0
     with pytest.raises(UnavailableError, match="stopping"):

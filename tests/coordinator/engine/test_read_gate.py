@@ -163,7 +163,7 @@ async def test_a_store_that_lost_what_was_seen_confirms_nothing(tmp_path: Path) 
             await gate.passed()
         database.lose_tail(1)
         await until_idle()
-        assert other.is_broken
+        assert other.queue.broken is not None
 
 
 @in_simulated_time

@@ -234,7 +234,7 @@ async def _outage(tmp_path: Path, fault: Fault, *, wins: bool) -> None:
         store.arrive_late()
         await upload(engine, {"key2": B})
         assert ("key1" in stored(engine.view)) is happened
-        assert not engine.is_broken
+        assert engine.queue.broken is None
     async with engine_on(SimulatedStore(database), tmp_path / "b") as restarted:
         assert stored(restarted.view) == stored(engine.view)
 
@@ -345,7 +345,7 @@ async def test_an_engine_that_stops_in_an_outage_says_so(tmp_path: Path) -> None
         store.down = True
         answers = [asyncio.create_task(upload(engine, {f"key{n}": A})) for n in range(3)]
         await until_idle()
-    assert engine.is_broken
+    assert engine.queue.broken is not None
     assert all(isinstance(answer.exception(), BrokenError) for answer in answers)
     with pytest.raises(BrokenError):
         await upload(engine, {"key0": A})
@@ -364,6 +364,6 @@ async def test_a_replica_that_knew_more_than_the_store_stops(tmp_path: Path) -> 
         database.lose_tail(1)
         with pytest.raises(RolledBackError):
             await upload(engine, {"key1": A})
-        assert engine.is_broken
+        assert engine.queue.broken is not None
         assert _where(engine) == at
         assert _where(other) <= at

@@ -75,7 +75,7 @@ def instance(engine: Engine) -> bytes:
 
 
 def stopped(engine: Engine) -> bool:
-    return engine.is_broken
+    return engine.queue.broken is not None
 
 
 def reasons(entries: list[dict[str, Any]]) -> list[str]:

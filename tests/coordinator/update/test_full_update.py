@@ -48,7 +48,8 @@ from keyhouse.coordinator import (
     prepare_acknowledgement,
     prepare_update,
 )
-from keyhouse.journal import Journal, SqliteStore
+from keyhouse.journal import Journal
+from keyhouse.journal.store.sqlite import SqliteStore
 
 DAY = 24 * 3600 * 1_000_000
 

@@ -28,7 +28,9 @@ from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import AcceptingManifest, Engine, NewDeployment, View, open_engine
 from keyhouse.coordinator.core.state import Running
-from keyhouse.journal import DirectoryHome, Journal, Position, SqliteStore, StoreFullError
+from keyhouse.journal import DirectoryHome, Journal, Position
+from keyhouse.journal.store.protocol import StoreFullError
+from keyhouse.journal.store.sqlite import SqliteStore
 
 STORE = {"journal.db", "journal.db-wal", "sealed_key", "recovery_index", "recovery_index.next"}
 OAEP = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)

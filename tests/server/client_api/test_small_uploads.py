@@ -57,7 +57,7 @@ async def test_one_that_an_update_came_before_is_judged_by_the_new_manifest(
         )
         outcome = asyncio.ensure_future(begun(application))
         await asyncio.sleep(0)  # the upload is checked against the manifest that is in force
-        assert engine.queue.waiting == 2
+        assert len(engine.queue.waiting) == 2
         answer = await outcome
         assert (await agreed).view.running.manifest == raw
         assert answer.status == status

@@ -88,8 +88,8 @@ def test_silent_connection_is_closed(tmp_path: Path) -> None:
     limits = WorkloadLimits(idle_timeout=0.1, sweep_interval=SWEEP)
     with workloads(tmp_path, limits) as server, Http2Wire(server.port) as wire:
         wire.goodbye()
-        server.do_until(lambda: server.listener.open_connections == 0)
-        assert server.listener.failed_handshakes == 0
+        server.do_until(lambda: len(server.listener.connections) == 0)
+        assert server.listener.connections.failed_handshakes == 0
 
 
 def test_half_a_handshake_is_closed(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_half_a_handshake_is_closed(tmp_path: Path) -> None:
         with half, suppress(ConnectionError):  # it is cut off before this where the machine stalls
             half.sendall(b"\x16\x03\x01")
             assert half.recv(100) == b""
-        server.do_until(lambda: server.listener.open_connections == 0)
-        assert server.listener.failed_handshakes == 1
+        server.do_until(lambda: len(server.listener.connections) == 0)
+        assert server.listener.connections.failed_handshakes == 1
 
 
 def test_answer_that_is_not_taken_is_given_up_and_its_slot_is_free(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_client_that_reads_nothing_is_cut_off(tmp_path: Path) -> None:
     """Its windows are open and its socket is full: the answers go nowhere."""
 
     def is_full() -> bool:
-        (connection,) = server.listener._connections.all()
+        (connection,) = server.listener.connections.all()
         assert isinstance(connection, GrpcConnection)
         return connection._calls is not None and connection._calls.clogged
 
@@ -151,8 +151,8 @@ def test_client_that_reads_nothing_is_cut_off(tmp_path: Path) -> None:
         deaf.flush()
         server.do_until(is_full)
         server.pass_time(WorkloadLimits().answer_timeout + 2)
-        server.do_until(lambda: server.listener.open_connections == 0)
-        assert server.listener.calls_in_flight == 0
+        server.do_until(lambda: len(server.listener.connections) == 0)
+        assert server.listener.service.calls.held == 0
 
 
 def test_calls_in_flight_are_bounded_and_a_client_who_leaves_frees_its_slot(
@@ -162,19 +162,22 @@ def test_calls_in_flight_are_bounded_and_a_client_who_leaves_frees_its_slot(
         with Http2Wire(server.port) as waiting:
             stream = waiting.begin().whole(asking("wait"))
             waiting.flush()
-            server.do_until(lambda: server.listener.calls_in_flight == 1)
+            server.do_until(lambda: server.listener.service.calls.held == 1)
             assert wire.begin().call(asking("app")).status == Status.UNAVAILABLE
 
             waiting.h2.reset_stream(stream)
             waiting.flush()
             assert server.joining.cancelled.wait(20)
-            server.do_until(lambda: server.listener.calls_in_flight == 0)  # a moment later
+            server.do_until(lambda: server.listener.service.calls.held == 0)  # a moment later
             assert wire.call(asking("app")).status == Status.OK
             waiting.whole(asking("wait"))
             waiting.flush()
-            server.do_until(lambda: server.listener.calls_in_flight == 1)
-        server.do_until(lambda: server.listener.calls_in_flight == 0)
-        assert server.listener.counts.handled["Canceled", "Activate", "rpc.Marble", "unary"] == 2
+            server.do_until(lambda: server.listener.service.calls.held == 1)
+        server.do_until(lambda: server.listener.service.calls.held == 0)
+        assert (
+            server.listener.service.counts.handled["Canceled", "Activate", "rpc.Marble", "unary"]
+            == 2
+        )
 
 
 def test_client_with_the_most_calls_loses_one_to_a_client_with_fewer(tmp_path: Path) -> None:
@@ -186,7 +189,7 @@ def test_client_with_the_most_calls_loses_one_to_a_client_with_fewer(tmp_path: P
         greedy.begin()
         streams = [greedy.whole(asking("wait")) for _ in range(3)]
         greedy.flush()
-        server.do_until(lambda: server.listener.calls_in_flight == 3)
+        server.do_until(lambda: server.listener.service.calls.held == 3)
         assert wire.begin().call(asking("app")).status == Status.OK
         assert greedy.answer(streams[-1]).status == Status.UNAVAILABLE
         server.do(server.joining.gate.set)
@@ -201,11 +204,11 @@ def test_client_with_the_most_bytes_loses_them_to_a_client_with_fewer(tmp_path: 
             stream = greedy.begin().headers()
             greedy.h2.send_data(stream, large[:-1])
             greedy.flush()
-            server.do_until(lambda: server.listener._service.memory.held > 10_000)
+            server.do_until(lambda: server.listener.service.memory.held > 10_000)
             assert wire.begin().call(large).status == Status.UNAVAILABLE  # as much as the other
             assert wire.call(framed(bytes(5_000))).status == Status.INVALID_ARGUMENT
             assert greedy.answer(stream).status == Status.UNAVAILABLE
-        server.do_until(lambda: server.listener._service.memory.held == 0)
+        server.do_until(lambda: server.listener.service.memory.held == 0)
         with Http2Wire(server.port) as wire:
             assert wire.begin().call(large).status == Status.INVALID_ARGUMENT
 
@@ -223,7 +226,7 @@ def test_streams_of_all_connections_are_bounded(tmp_path: Path) -> None:
     limits = WorkloadLimits(all_streams=1)
     with workloads(tmp_path, limits) as server, Http2Wire(server.port) as first:
         first.begin().headers()
-        server.do_until(lambda: server.listener._service.streams.held == 1)
+        server.do_until(lambda: server.listener.service.streams.held == 1)
         with Http2Wire(server.port) as second:
             assert second.begin().answer(second.headers()).reset == ErrorCodes.REFUSED_STREAM
 
@@ -233,7 +236,7 @@ def test_answer_larger_than_the_windows_comes_whole(tmp_path: Path) -> None:
         answer = wire.begin().call(asking("big"))
         assert answer.status == Status.OK
         assert len(answer.data) > 1_000_000
-        assert server.listener.calls_in_flight == 0
+        assert server.listener.service.calls.held == 0
 
 
 def test_large_answer_is_sent_in_turns_though_its_client_would_take_it_whole(
@@ -243,7 +246,7 @@ def test_large_answer_is_sent_in_turns_though_its_client_would_take_it_whole(
 
     def look() -> None:
         found = list[Call]()
-        for connection in server.listener._connections.all():
+        for connection in server.listener.connections.all():
             assert isinstance(connection, GrpcConnection)
             if connection._calls is not None:
                 found += connection._calls._calls.values()
@@ -256,11 +259,11 @@ def test_large_answer_is_sent_in_turns_though_its_client_would_take_it_whole(
         wire.h2.increment_flow_control_window(2**31 - 1 - 65_535)
         stream = wire.whole(asking("wait big"))
         wire.flush()
-        server.do_until(lambda: server.listener.calls_in_flight == 1)
+        server.do_until(lambda: server.listener.service.calls.held == 1)
         server.do(lambda: server.loop.call_soon(look))
         server.do(server.joining.gate.set)
         assert len(wire.answer(stream).data) > 1_000_000
-        server.do_until(lambda: server.listener.calls_in_flight == 0)
+        server.do_until(lambda: server.listener.service.calls.held == 0)
     first = next(at for at, count in enumerate(unsent) if count)
     sent = [before - after for before, after in pairwise(unsent[first:])]
     assert sum(sent) > 900_000
@@ -278,11 +281,11 @@ def test_client_with_the_longest_answers_not_taken_loses_one_to_another(tmp_path
         for _ in range(2):
             deaf.whole(asking("big"))
         deaf.flush()
-        held = server.listener._service.answers
+        held = server.listener.service.answers
         server.do_until(lambda: held.held > 2_000_000)
         assert wire.begin().call(asking("big")).status == Status.OK
         server.do_until(lambda: held.held < 1_100_000)
-        assert server.listener.calls_in_flight == 1
+        assert server.listener.service.calls.held == 1
 
 
 def test_client_may_confirm_each_frame_of_a_large_answer(tmp_path: Path) -> None:
@@ -316,7 +319,7 @@ def test_no_call_begins_on_a_connection_that_is_ending(tmp_path: Path) -> None:
         stream = wire.begin().headers()
         wire.h2.send_data(stream, asking("wait"), end_stream=True)
         wire.flush()
-        server.do_until(lambda: server.listener.calls_in_flight == 1)
+        server.do_until(lambda: server.listener.service.calls.held == 1)
         server.do(lambda: server.listener.close_before(server.listener.begin_generation()))
         late = wire.headers()  # before it has read that the connection ends
         wire.h2.send_data(late, asking("app"), end_stream=True)
@@ -326,7 +329,7 @@ def test_no_call_begins_on_a_connection_that_is_ending(tmp_path: Path) -> None:
         while refusal not in said:
             said += wire.tls.recv(65536) or pytest.fail("closed without a word")
         server.do(server.joining.gate.set)
-        server.do_until(lambda: server.listener.open_connections == 0)
+        server.do_until(lambda: len(server.listener.connections) == 0)
         assert len(server.joining.identities) == 1
 
 
@@ -337,8 +340,8 @@ def test_call_that_has_begun_is_answered_before_the_end(tmp_path: Path) -> None:
         ThreadPoolExecutor(1) as pool,
     ):
         ended = pool.submit(client.call, request(MarbleType="wait"))
-        server.do_until(lambda: server.listener.calls_in_flight == 1)
+        server.do_until(lambda: server.listener.service.calls.held == 1)
         server.do(lambda: server.listener.close_before(server.listener.begin_generation()))
         server.do(server.joining.gate.set)
         assert ended.result(20).code is grpc.StatusCode.OK
-        server.do_until(lambda: server.listener.open_connections == 0)
+        server.do_until(lambda: len(server.listener.connections) == 0)

@@ -62,9 +62,11 @@ def test_call_ends_with_its_client_s_deadline_and_its_slot_is_free(tmp_path: Pat
         answer = wire.call(asking("wait"), ("grpc-timeout", "1S"))
         assert answer.status == Status.DEADLINE_EXCEEDED
         assert server.joining.cancelled.wait(20)
-        server.do_until(lambda: server.listener.calls_in_flight == 0)
+        server.do_until(lambda: server.listener.service.calls.held == 0)
         assert wire.call(asking("app"), ("grpc-timeout", "1H")).status == Status.OK
-        assert server.listener.counts.handled["DeadlineExceeded", "Activate", "rpc.Marble", "unary"]
+        assert server.listener.service.counts.handled[
+            "DeadlineExceeded", "Activate", "rpc.Marble", "unary"
+        ]
 
 
 @pytest.mark.parametrize("timeout", ["0n", "0H", "never"])

@@ -432,7 +432,7 @@ def test_slow_client_is_told_and_closed(sent: bytes, status: int, trust: ssl.SSL
 def test_idle_client_is_closed(trust: ssl.SSLContext) -> None:
     with running(IMPATIENT) as server, Client(server.port, trust) as client:
         assert client.rest() == b""
-        assert server.do_until(lambda: not server.listener.open_connections)
+        assert server.do_until(lambda: not len(server.listener.connections))
 
 
 def test_trickle_does_not_extend_the_time_for_a_head(trust: ssl.SSLContext) -> None:
@@ -454,14 +454,14 @@ def test_client_that_never_begins_its_handshake_is_closed() -> None:
     with running(Limits(handshake_timeout=0.2)) as server:
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
             assert raw.recv(10) == b""
-        assert server.do(lambda: server.listener.failed_handshakes) == 1
+        assert server.do(lambda: server.listener.connections.failed_handshakes) == 1
 
 
 def test_client_that_does_not_take_its_answers_is_closed(trust: ssl.SSLContext) -> None:
     limits = msgspec.structs.replace(IMPATIENT, slowest_client=10**9)
     with running(limits) as server, Client(server.port, trust) as client:
         client.send(b"GET /big?20000000 HTTP/1.1\r\nHost: a\r\n\r\n" * 3)
-        assert server.do_until(lambda: not server.listener.open_connections)
+        assert server.do_until(lambda: not len(server.listener.connections))
         assert len(client.rest()) < 60_000_000
 
 
@@ -469,7 +469,7 @@ def test_client_that_stays_after_its_last_answer_is_closed(trust: ssl.SSLContext
     with running(FAST) as server, Client(server.port, trust) as client:
         client.send(post("/echo", b"")[:-4] + b"\r\nX\r\n\r\n")
         assert client.answer()[0] == 400
-        assert server.do_until(lambda: not server.listener.open_connections)
+        assert server.do_until(lambda: not len(server.listener.connections))
 
 
 def test_client_that_sends_on_after_a_refusal_is_cut_off(trust: ssl.SSLContext) -> None:
@@ -479,7 +479,7 @@ def test_client_that_sends_on_after_a_refusal_is_cut_off(trust: ssl.SSLContext) 
         assert client.answer()[0] == 413
         with pytest.raises(OSError, match=r"."):
             client.send(b"x" * 99_000_000)
-        assert server.do_until(lambda: not server.listener.open_connections)
+        assert server.do_until(lambda: not len(server.listener.connections))
 
 
 def test_connections_over_the_limit_are_closed_at_once_while_all_others_are_worked_for(
@@ -495,7 +495,7 @@ def test_connections_over_the_limit_are_closed_at_once_while_all_others_are_work
             server.open_gate()
             assert first.answer()[0] == second.answer()[0] == 200
         assert server.do(lambda: server.listener.turned_away) == 1
-        assert server.do_until(lambda: not server.listener.open_connections)
+        assert server.do_until(lambda: not len(server.listener.connections))
         with Client(server.port, trust) as client:
             assert client.get("/status")[0] == 200
 
@@ -517,7 +517,7 @@ def test_connection_over_the_limit_takes_the_place_of_the_one_that_waits_longest
             assert newest[-1].get("/status")[0] == 200
         server.open_gate()
         assert busy.answer()[0] == 200
-        assert server.do(lambda: server.listener.open_connections) == 3
+        assert server.do(lambda: len(server.listener.connections)) == 3
 
 
 def test_bodies_in_flight_share_one_memory_limit(trust: ssl.SSLContext) -> None:
@@ -554,7 +554,7 @@ def test_request_of_a_client_that_has_left_is_cancelled(
                 with pytest.raises(ssl.SSLWantReadError):  # it does not wait for an answer to it
                     client.tls.unwrap()
         assert server.probe.cancelled.wait(10)
-        assert server.do_until(lambda: not server.listener.open_connections)
+        assert server.do_until(lambda: not len(server.listener.connections))
 
 
 def test_large_body_that_waits_for_its_turn_gives_way_to_a_small_one(
@@ -605,7 +605,7 @@ def test_stop_aborts_what_outlives_its_grace(trust: ssl.SSLContext) -> None:
         server.stop(0.1).result(20)
         assert busy.rest() == b""
         assert server.probe.cancelled.is_set()
-        assert server.do(lambda: server.listener.open_connections) == 0
+        assert server.do(lambda: len(server.listener.connections)) == 0
 
 
 def test_context_is_swapped_under_open_connections(trust: ssl.SSLContext) -> None:

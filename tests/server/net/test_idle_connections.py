@@ -58,7 +58,7 @@ def test_connections_that_wait_longest_are_closed_while_too_many_wait(
             client.send(WAIT)
         assert server.do_until(lambda: len(server.probe.bodies) == 3)
         idle = [stack.enter_context(Client(server.port, trust)) for _ in range(5)]
-        assert server.do_until(lambda: server.listener.open_connections == 5)
+        assert server.do_until(lambda: len(server.listener.connections) == 5)
         assert server.do(lambda: server.listener.turned_away) == 3
         assert [client.rest() for client in idle[:3]] == [b""] * 3
         server.open_gate()
@@ -70,7 +70,7 @@ def test_connections_that_have_waited_for_a_short_time_may_be_more(trust: ssl.SS
     limits = Limits(idle_connections=1, sweep_interval=1000.0)
     with running(limits) as server, contextlib.ExitStack() as stack:
         clients = [stack.enter_context(Client(server.port, trust)) for _ in range(4)]
-        shared = server.listener._connections
+        shared = server.listener.connections
         assert server.do(lambda: shared.close_idle(shared.now)) == 0
         assert [client.get("/status")[0] for client in clients] == [200] * 4
         assert server.do(lambda: shared.close_idle(float("inf"))) == 3

@@ -115,11 +115,11 @@ def test_endless_certificate_chain_is_refused_and_others_are_served(
     server: Running, tmp_path: Path, version: ssl.TLSVersion
 ) -> None:
     long = make_pair("long", padding=30_000)
-    failed = server.listener.failed_handshakes
+    failed = server.listener.connections.failed_handshakes
     context = client_context(ALICE, tmp_path, version=version, appended=(long,) * 4)
     with pytest.raises((OSError, EOFError)), Client(server.port, context) as client:
         client.get("/status")
-    assert server.do_until(lambda: server.listener.failed_handshakes == failed + 1)
+    assert server.do_until(lambda: server.listener.connections.failed_handshakes == failed + 1)
     with Client(server.port, client_context(ALICE, tmp_path)) as client:
         assert client.get("/status")[0] == 200
 
@@ -299,4 +299,4 @@ def test_client_that_vanishes_in_its_handshake_leaves_nothing(server: Running) -
     for sent in (b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n", b"\0" * 600):
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
             raw.sendall(sent)
-    assert server.do_until(lambda: not server.listener.open_connections)
+    assert server.do_until(lambda: not len(server.listener.connections))

@@ -73,7 +73,7 @@ async def raise_version(opened: Deployment, version: int) -> None:
 async def recorded(opened: Deployment) -> None:
     """Change something: what waits for its record goes along."""
     await raise_version(opened, 2)
-    assert opened.engine.queue.unrecorded == 0
+    assert len(opened.engine.queue.unrecorded) == 0
 
 
 async def test_before_a_manifest_nobody_joins(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ async def test_nobody_joins_whose_turn_comes_after_the_lease(tmp_path: Path) -> 
         gate.set()
         await refused(joining, UnavailableError, "the coordinator is held: forked")
         await before
-        assert opened.engine.queue.unrecorded == 0
+        assert len(opened.engine.queue.unrecorded) == 0
 
 
 async def test_an_update_while_slow_certificates_are_made_is_not_passed_by(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ async def test_without_a_limit_the_record_follows_and_a_stop_writes_it(tmp_path:
         for _ in range(3):
             await opened.join()
         assert opened.engine.view.revision == before  # nobody waited
-        assert opened.engine.queue.unrecorded == 3
+        assert len(opened.engine.queue.unrecorded) == 3
         assert opened.counts.without_quote == 3
     async with deployment(tmp_path) as opened:
         assert [entry["marbleType"] for entry in opened.audited] == ["web"] * 3

@@ -79,7 +79,7 @@ class RunningWorkloads(NamedTuple):
         """
 
         def look() -> None:
-            for connection in self.listener._connections.all():
+            for connection in self.listener.connections.all():
                 connection.expire(self.loop.time() + seconds)
 
         self.do(look)

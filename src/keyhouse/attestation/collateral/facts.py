@@ -167,6 +167,7 @@ def _facts(collateral: Collateral) -> CollateralFacts:
     root_list = x509.load_der_x509_crl(collateral.root_ca_crl)
     pck_list = x509.load_der_x509_crl(collateral.pck_crl)
     pck_ca, root = _chain(collateral.pck_crl_issuer_chain)
+    issuer = authority_kind(x509.load_der_x509_certificate(pck_ca))
     parts = [
         _Part("TCB info", tcb_info.issued, tcb_info.next_update),
         _Part("QE identity", qe_identity.issued, qe_identity.next_update),
@@ -176,9 +177,7 @@ def _facts(collateral: Collateral) -> CollateralFacts:
     ]
     first = min(parts, key=lambda part: part.expires)
     return CollateralFacts(
-        kind=PlatformKind(
-            tee, bytes.fromhex(tcb_info.fmspc).hex(), authority_kind(_certificate(pck_ca))
-        ),
+        kind=PlatformKind(tee, bytes.fromhex(tcb_info.fmspc).hex(), issuer),
         issued=max(part.issued for part in parts).astimezone(UTC),
         expires=first.expires.astimezone(UTC),
         ends_first=first.name,
@@ -210,17 +209,13 @@ def _certificate_parts(collateral: Collateral) -> list[_Part]:
     return [
         _Part(name, certificate.not_valid_before_utc, certificate.not_valid_after_utc)
         for name, pem in chains.items()
-        for certificate in map(_certificate, _chain(pem))
+        for certificate in map(x509.load_der_x509_certificate, _chain(pem))
     ]
 
 
 def _chain(pem: str) -> tuple[bytes, bytes]:
     signer, root = read_chain(pem, "a chain of the collateral")
     return signer, root
-
-
-def _certificate(der: bytes) -> x509.Certificate:
-    return x509.load_der_x509_certificate(der)
 
 
 def _list_part(name: str, revoked: x509.CertificateRevocationList) -> _Part:
@@ -241,7 +236,7 @@ def _require_unrevoked(collateral: Collateral) -> None:
         collateral.qe_identity_issuer_chain,
     )
     for pem in chains:
-        signer = _certificate(_chain(pem)[0])
+        signer = x509.load_der_x509_certificate(_chain(pem)[0])
         if revoked.get_revoked_certificate_by_serial_number(signer.serial_number) is not None:
             raise CollateralUnusableError(
                 QuoteProblem.REVOKED,

@@ -16,7 +16,7 @@ from keyhouse.authority.x509.host_names import (
     takes_own_address,
     takes_own_name,
 )
-from keyhouse.authority.x509.identifiers import MARBLE_TYPE, from_arcs, from_dots
+from keyhouse.authority.x509.identifiers import MARBLE_TYPE, from_arcs
 from keyhouse.authority.x509.name_constraints import name_constraints
 from keyhouse.base.findings import Findings
 from keyhouse.base.key_usages import KEY_USAGES, key_usage
@@ -229,7 +229,7 @@ def _policies(template: CertificateTemplate, findings: Findings) -> x509.Certifi
     found: list[x509.ObjectIdentifier] = []
     hint = "write it with dots, such as 1.3.6.1.4.1.311.1"
     for here, oid in attempt_each(
-        findings, from_dots, template.policies, "Policies", _NOT_AN_OID, hint
+        findings, x509.ObjectIdentifier, template.policies, "Policies", _NOT_AN_OID, hint
     ):
         if oid in found:
             findings.refuse(here, "is given twice", "remove one of them")

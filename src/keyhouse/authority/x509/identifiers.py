@@ -29,11 +29,6 @@ def from_arcs(numbers: Sequence[int]) -> x509.ObjectIdentifier:
     return x509.ObjectIdentifier(".".join(str(number) for number in numbers))
 
 
-def from_dots(text: str) -> x509.ObjectIdentifier:
-    """Return the identifier of ``2.5.4.3``. Raises ``ValueError`` for an invalid text."""
-    return x509.ObjectIdentifier(text)
-
-
 def arcs(identifier: x509.ObjectIdentifier) -> tuple[int, ...]:
     """Return the arcs of an identifier."""
     return tuple(int(arc) for arc in identifier.dotted_string.split("."))

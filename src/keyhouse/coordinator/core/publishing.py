@@ -248,9 +248,7 @@ def _certificate(command: Command) -> str:
     return "" if identity is None else _hash_of(identity)
 
 
-@lru_cache(maxsize=64)  # a user uploads many times over one connection
-def _hash_of(identity: bytes) -> str:
-    return object_name(identity)
+_hash_of = lru_cache(maxsize=64)(object_name)  # a user uploads many times over one connection
 
 
 _known_name: Final = lru_cache(maxsize=256)(name_in_leaf)

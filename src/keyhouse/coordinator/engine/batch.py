@@ -48,18 +48,11 @@ class AcceptedCommand(msgspec.Struct, frozen=True):
     before: State
 
 
-class RefusedCommand(msgspec.Struct, frozen=True):
-    """A command without effect."""
-
-    waiting: WaitingCommand
-    error: Exception
-
-
 class DecidedBatch(msgspec.Struct, frozen=True):
     """A batch after its decisions: the answers, the events, and the state after the events."""
 
     accepted: list[AcceptedCommand]
-    refused: list[RefusedCommand]
+    refused: list[tuple[WaitingCommand, Exception]]  # commands without effect
     events: list[Event]
     payloads: list[bytes]  # the encoded events; empty if the command goes alone
     state: State
@@ -70,7 +63,7 @@ def decide_batch(batch: Sequence[WaitingCommand], before: State, context: Contex
     """Decide each command of ``batch`` on the state after the commands before it."""
     state = before
     accepted: list[AcceptedCommand] = []
-    refused: list[RefusedCommand] = []
+    refused: list[tuple[WaitingCommand, Exception]] = []
     events: list[Event] = []
     causes: list[WaitingCommand] = []  # the command of each event
     objects: list[bytes] = []
@@ -79,7 +72,7 @@ def decide_batch(batch: Sequence[WaitingCommand], before: State, context: Contex
         try:
             happened = decide(state, waiting.command, context)
         except (RefusedError, commands.StaleError) as refusal:
-            refused.append(RefusedCommand(waiting, refusal))
+            refused.append((waiting, refusal))
         else:
             accepted.append(AcceptedCommand(waiting, state))
             publishing.add(state, waiting.command, happened)
@@ -102,7 +95,7 @@ def decide_batch(batch: Sequence[WaitingCommand], before: State, context: Contex
         except UnencodableError as error:
             # The commands after it were decided on its state, so all others are decided again.
             again = decide_batch([each for each in batch if each is not cause], before, context)
-            return replace(again, refused=[*again.refused, RefusedCommand(cause, error)])
+            return replace(again, refused=[*again.refused, (cause, error)])
     return DecidedBatch(accepted, refused, events, payloads, state, objects)
 
 

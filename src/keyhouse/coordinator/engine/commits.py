@@ -198,8 +198,8 @@ class Commits:
     def _decide(self, batch: Sequence[WaitingCommand]) -> DecidedBatch:
         """Decide ``batch`` on the present state, and answer the refused commands."""
         decided = decide_batch(batch, self._current.view.state, self._current.context())
-        for refused in decided.refused:
-            self._queue.fail([refused.waiting], refused.error)
+        for waiting, error in decided.refused:
+            self._queue.fail([waiting], error)
         return decided
 
     async def _make_durable(self, decided: DecidedBatch) -> None:

@@ -88,15 +88,11 @@ class Current:
     ) -> None:
         self._writer = writer
         self._log = update_log
-        self._published: list[Callable[[], None]] = []
+        self.on_view: Final[list[Callable[[], None]]] = []  # called after each new view
         self._process = Context(now=0, **asdict(process))
         self.clock = clock
         self.lease: Final = Lease(clock.elapsed, process.instance)
         self.view = View(state, writer.position, update_log.view())
-
-    def on_view(self, published: Callable[[], None]) -> None:
-        """Call ``published`` after each new view."""
-        self._published.append(published)
 
     def now(self) -> int:
         """Return the security time: microseconds since 1970, never before a journalled time."""
@@ -120,7 +116,7 @@ class Current:
         self.view = View(state, self._writer.position, self._log.view())
         self._writer.follow(state)
         self.lease.follow(state)
-        for published in self._published:
+        for published in self.on_view:
             published()
 
     def show_again(self) -> None:

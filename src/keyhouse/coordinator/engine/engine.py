@@ -95,17 +95,12 @@ class Engine:
             origin,
             shares_store=process.shares_store,
         )
-        writer.watch(self.queue.look)
+        writer.changed = self.queue.look
 
     @property
     def view(self) -> View:
         """Return the newest durable state, for readers."""
         return self.current.view
-
-    @property
-    def is_broken(self) -> bool:
-        """Return True if the durable state is unknown: nothing is written until a restart."""
-        return self.queue.broken is not None
 
     @property
     def is_settled(self) -> bool:
@@ -229,7 +224,7 @@ class Engine:
         checkpoint = signed_checkpoint(log) if log is not None else b""
         rolled_back = isinstance(self.queue.broken, RolledBackError)
         await self.writer.close(
-            clean=not self.is_broken, rolled_back=rolled_back, checkpoint=checkpoint
+            clean=self.queue.broken is None, rolled_back=rolled_back, checkpoint=checkpoint
         )
 
     async def _log_manifest(self) -> None:

@@ -68,7 +68,7 @@ class ReadGate:
         self._ahead: list[_Ahead] = []
         self._confirming: asyncio.Task[None] | None = None
         self._last_read = 0.0  # the beginning of the last read
-        engine.current.on_view(self._view_changed)
+        engine.current.on_view.append(self._view_changed)
 
     def call(self, answer: Answering) -> None:
         """Call ``answer`` as soon as the view is confirmed.

@@ -111,24 +111,15 @@ class WorkQueue:
 
     def __init__(self, counts: EngineCounts) -> None:
         self._counts = counts
-        self._waiting: deque[WaitingCommand] = deque()
+        self.waiting: Final[deque[WaitingCommand]] = deque()
         self._recoveries: deque[WaitingRecovery] = deque()
-        self._audit_buffer = AuditBuffer()
+        self.unrecorded: Final = AuditBuffer()
         self._sleeping: asyncio.Future[None] | None = None
         self.stopping: Final = asyncio.Event()
         self.behind = False  # True: other writers may have written after the view
         self.paused = False  # True: the store has not answered for long
+        # The durable state is unknown: nothing is written until a restart.
         self.broken: BrokenError | None = None
-
-    @property
-    def waiting(self) -> int:
-        """Return the number of commands that wait for the next batch."""
-        return len(self._waiting)
-
-    @property
-    def unrecorded(self) -> int:
-        """Return the number of activations in the audit buffer."""
-        return len(self._audit_buffer)
 
     def add(self, command: Command) -> "asyncio.Future[Decision]":
         """Return the answer to ``command``, set once the change is durable.
@@ -145,11 +136,11 @@ class WorkQueue:
         self._require_open()
         if self.paused:
             raise _paused()
-        if len(self._waiting) >= WAITING:
+        if len(self.waiting) >= WAITING:
             self._counts.changes["unavailable"] += 1
             raise UnavailableError("too many changes are waiting", hint="try again later")
         answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
-        self._waiting.append(WaitingCommand(command, answer))
+        self.waiting.append(WaitingCommand(command, answer))
         self._wake()
         return answer
 
@@ -174,7 +165,7 @@ class WorkQueue:
         """
         if self.stopping.is_set():
             raise _stopping()
-        if self._audit_buffer.add(activated, asyncio.get_running_loop().time()):
+        if self.unrecorded.add(activated, asyncio.get_running_loop().time()):
             self._wake()
 
     def look(self) -> None:
@@ -190,9 +181,9 @@ class WorkQueue:
 
     async def has_work(self) -> bool:
         """Wait for work; return False if there is none and the engine stops."""
-        while not (self._waiting or self._recoveries or self._is_record_due()):
+        while not (self.waiting or self._recoveries or self._is_record_due()):
             if self.stopping.is_set():
-                return len(self._audit_buffer) > 0
+                return len(self.unrecorded) > 0
             if self.behind:
                 return True
             await self._sleep()
@@ -201,7 +192,7 @@ class WorkQueue:
     async def _sleep(self) -> None:
         """Return when there may be work."""
         self._sleeping = asyncio.get_running_loop().create_future()
-        due = self._audit_buffer.due_at()
+        due = self.unrecorded.due_at()
         # The common case. A timer would cost time in each change.
         if due is None:
             await self._sleeping
@@ -221,17 +212,17 @@ class WorkQueue:
     def take(self) -> list[WaitingCommand]:
         """Remove and return the next batch. A command that ``goes_alone`` is its own batch."""
         batch: list[WaitingCommand] = []
-        while self._waiting and len(batch) < BATCH:
-            if goes_alone(self._waiting[0].command):
-                return batch or [self._waiting.popleft()]
-            batch.append(self._waiting.popleft())
-        if self._audit_buffer and (batch or self._must_record()):
-            batch.append(WaitingCommand(self._audit_buffer.oldest(), None))
+        while self.waiting and len(batch) < BATCH:
+            if goes_alone(self.waiting[0].command):
+                return batch or [self.waiting.popleft()]
+            batch.append(self.waiting.popleft())
+        if self.unrecorded and (batch or self._must_record()):
+            batch.append(WaitingCommand(self.unrecorded.oldest(), None))
         return batch
 
     def recorded(self, command: RecordActivations) -> None:
         """Remove the activations of ``command`` from the audit buffer: they are durable."""
-        self._audit_buffer.recorded(command, asyncio.get_running_loop().time())
+        self.unrecorded.recorded(command, asyncio.get_running_loop().time())
 
     def fail(self, batch: Iterable[WaitingCommand], error: Exception) -> None:
         """Answer ``batch`` with ``error``, and count the failures."""
@@ -245,15 +236,15 @@ class WorkQueue:
     def pause(self) -> None:
         """Refuse waiting and new commands while ``paused``."""
         self.paused = True
-        self.fail(self._waiting, _paused())
-        self._waiting.clear()
+        self.fail(self.waiting, _paused())
+        self.waiting.clear()
 
     def close(self) -> None:
         """Refuse waiting and new work: no caller may wait for an engine that does not run."""
         self.stopping.set()
         error = self.broken or _stopping()
-        self.fail(self._waiting, error)
-        self._waiting.clear()
+        self.fail(self.waiting, error)
+        self.waiting.clear()
         for each in self._recoveries:
             each.fail(error)
         self._recoveries.clear()
@@ -270,13 +261,13 @@ class WorkQueue:
 
     def _is_record_due(self) -> bool:
         """Tell whether the audit buffer has waited long enough."""
-        buffer = self._audit_buffer
+        buffer = self.unrecorded
         return len(buffer) > 0 and buffer.due(asyncio.get_running_loop().time())
 
     def _postpone(self) -> None:
         """Write the audit buffer later. If the engine stops, the activations are lost."""
-        self._audit_buffer.postpone(asyncio.get_running_loop().time())
-        if self.stopping.is_set() and (lost := self._audit_buffer.discard()):
+        self.unrecorded.postpone(asyncio.get_running_loop().time())
+        if self.stopping.is_set() and (lost := self.unrecorded.discard()):
             log.error("activations were not recorded", lost=lost)
 
 

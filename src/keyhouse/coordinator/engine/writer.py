@@ -60,7 +60,8 @@ class JournalWriter:
         self._head_at = 0
         self._patience = 0
         self._policy_due = ""  # the seal policy to apply after another writer's epoch; empty: none
-        self._changed: Callable[[], None] = lambda: None
+        # Called after a possible write of another writer of the same store.
+        self.changed: Callable[[], None] = lambda: None
         # Each seal has the mark of the proven line.
         self.mark_of: Callable[[Running], LineMark | None] = lambda _: None
         self._line: tuple[LineItem, ...] | None = None  # the line of the published state
@@ -119,12 +120,6 @@ class JournalWriter:
         if not self.on_disk and self.journal is not None:
             return await self.public_log.known_object(name)
         return await read_log_object(self.home, state, name)
-
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Call ``changed`` after a possible write of another writer of the same store."""
-        self._changed = changed
-        if self.journal is not None:
-            self.journal.store.watch(changed)
 
     async def settle(self) -> None:
         """Return if the last write, of unknown outcome, has happened.
@@ -388,7 +383,7 @@ class JournalWriter:
         """Write to ``journal`` from now on."""
         self.journal, self.on_disk = journal, on_disk
         self._head_at = journal.position.sequence
-        journal.store.watch(self._changed)
+        journal.store.watch(lambda: self.changed())  # noqa: PLW0108 the engine replaces it later
 
     @property
     def present(self) -> Journal:

@@ -42,7 +42,7 @@ class Listener(Acceptor):
     def in_flight(self) -> Counter[str]:
         """Return the number of admitted requests without an answer, by path. Cost: O(n)."""
         found: Counter[str] = Counter()
-        for connection in self._connections.all():
+        for connection in self.connections.all():
             if isinstance(connection, HttpConnection) and connection.in_flight is not None:
                 found[connection.in_flight] += 1
         return found

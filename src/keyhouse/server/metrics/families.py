@@ -107,7 +107,7 @@ def _by_outcome(counts: Mapping[str, int]) -> list[Sample]:
 
 def _coordinator(sources: Sources) -> Iterator[Metric]:
     engine = sources.engine
-    yield _plain("coordinator_state", 0 if engine.is_broken else engine.view.phase)
+    yield _plain("coordinator_state", 0 if engine.queue.broken else engine.view.phase)
     # A built distribution does not contain the commit, but the interface has the label.
     yield labelled("coordinator_version_info", [((sources.version, "unknown"), 0)])
     yield _plain("keyhouse_simulation", sources.simulated)
@@ -133,21 +133,23 @@ def _connections(sources: Sources) -> Iterator[Metric]:
     yield labelled(
         f"{_HTTP}_in_flight_requests", [((path,), count) for path, count in in_flight.items()]
     )
-    yield _plain("keyhouse_connections", listener.open_connections)
+    yield _plain("keyhouse_connections", len(listener.connections))
     yield _plain("keyhouse_connections_turned_away_total", listener.turned_away)
-    yield _plain("keyhouse_handshake_failures_total", listener.failed_handshakes)
+    yield _plain("keyhouse_handshake_failures_total", listener.connections.failed_handshakes)
 
 
 def _calls(workloads: WorkloadListener) -> Iterator[Metric]:
-    counts = workloads.counts
+    counts = workloads.service.counts
     yield labelled("grpc_server_started_total", counts.started.items())
     yield labelled("grpc_server_handled_total", counts.handled.items())
     yield labelled("grpc_server_msg_received_total", counts.received.items())
     yield labelled("grpc_server_msg_sent_total", counts.sent.items())
-    yield _plain("keyhouse_workload_calls_in_flight", workloads.calls_in_flight)
-    yield _plain("keyhouse_workload_connections", workloads.open_connections)
+    yield _plain("keyhouse_workload_calls_in_flight", workloads.service.calls.held)
+    yield _plain("keyhouse_workload_connections", len(workloads.connections))
     yield _plain("keyhouse_workload_connections_turned_away_total", workloads.turned_away)
-    yield _plain("keyhouse_workload_handshake_failures_total", workloads.failed_handshakes)
+    yield _plain(
+        "keyhouse_workload_handshake_failures_total", workloads.connections.failed_handshakes
+    )
 
 
 def _activations(counts: ActivationCounts, engine: Engine) -> Iterator[Metric]:
@@ -156,13 +158,13 @@ def _activations(counts: ActivationCounts, engine: Engine) -> Iterator[Metric]:
     yield labelled("coordinator_marble_activations_success_total", _by_outcome(counts.successes))
     yield labelled("keyhouse_activations_refused_total", _by_outcome(counts.refusals))
     yield _plain("keyhouse_activations_without_quote_total", counts.without_quote)
-    yield _plain("keyhouse_activations_unrecorded", engine.queue.unrecorded)
+    yield _plain("keyhouse_activations_unrecorded", len(engine.queue.unrecorded))
 
 
 def _changes(engine: Engine) -> Iterator[Metric]:
     counts = engine.counts
     yield labelled("keyhouse_changes_total", _by_outcome(counts.changes))
-    yield _plain("keyhouse_changes_waiting", engine.queue.waiting)
+    yield _plain("keyhouse_changes_waiting", len(engine.queue.waiting))
     yield _histogram("keyhouse_commit_changes", [((), counts.batch)])
     yield _histogram("keyhouse_commit_duration_seconds", [((), counts.commit)])
 

@@ -62,7 +62,7 @@ class Acceptor:
         self.turned_away = 0
         self._limits = limits
         self._handshakes = Handshakes(limits.handshake_bytes)
-        self._connections = connections
+        self.connections: Final = connections
         self._connect = connect
         self._context_of_now = context
         self._modules = modules
@@ -99,16 +99,6 @@ class Acceptor:
         """Whether the listener accepts connections."""
         return self._socket is not None
 
-    @property
-    def open_connections(self) -> int:
-        """Number of connections, including connections in their handshake."""
-        return len(self._connections)
-
-    @property
-    def failed_handshakes(self) -> int:
-        """Number of connections that never completed their handshake."""
-        return self._connections.failed_handshakes
-
     def begin_generation(self) -> int:
         """Begin a generation with the next connection. Return the number of the generation."""
         self.generation += 1
@@ -119,7 +109,7 @@ class Acceptor:
 
         A request in progress is answered first. A handshake in progress is aborted.
         """
-        connections = self._connections
+        connections = self.connections
         connections.oldest = max(connections.oldest, generation)
         for connection in connections.all():
             if connection.generation < connections.oldest:
@@ -131,7 +121,7 @@ class Acceptor:
         Idle connections close at once. No connection is open after the call.
         """
         self._stop_accepting()
-        connections = self._connections
+        connections = self.connections
         connections.stopping = True
         # A task that never began would not close the socket.
         await asyncio.sleep(0)
@@ -192,9 +182,9 @@ class Acceptor:
                 if error.errno in _EXHAUSTED:
                     self._pause_accepting()
                 return
-            if self.open_connections >= self._most_connections:
+            if len(self.connections) >= self._most_connections:
                 self.turned_away += 1
-                if not self._connections.make_room():
+                if not self.connections.make_room():
                     accepted.close()
                     continue
             accepted.setblocking(False)  # noqa: FBT003 - the standard library's way
@@ -209,7 +199,7 @@ class Acceptor:
         listening = self._socket
         if listening is None:
             return
-        log.warning("out of descriptors", connections=self.open_connections)
+        log.warning("out of descriptors", connections=len(self.connections))
         loop = asyncio.get_running_loop()
         loop.remove_reader(listening.fileno())
         self._pause = loop.call_later(
@@ -244,11 +234,11 @@ class Acceptor:
         return TlsTransport(context, connection, self._handshakes)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        now, before = loop.time(), self._connections.now
-        self._connections.look_at_clock(now)
-        for connection in self._connections.all():
+        now, before = loop.time(), self.connections.now
+        self.connections.look_at_clock(now)
+        for connection in self.connections.all():
             connection.expire(now)
-        self.turned_away += self._connections.close_idle(before)
+        self.turned_away += self.connections.close_idle(before)
         self._sweeper = loop.call_later(self._limits.sweep_interval, self._sweep, loop)
 
 

@@ -92,6 +92,7 @@ class QuoteChecks:
         amd: AmdChecks | None = None,
     ) -> None:
         self._amd = amd or AmdChecks()
+        self._root_ca = root_ca
         self._verifier = Verifier(root_ca, self._amd.roots)
         self._collateral = collateral
         self._now = now
@@ -157,7 +158,7 @@ class QuoteChecks:
         source = self._collateral
         if callable(source):
             return source
-        kind = await self.in_turn(lambda: platform_kind(quote, self._verifier.root_ca), client)
+        kind = await self.in_turn(lambda: platform_kind(quote, self._root_ca), client)
         collateral = source.at_hand(kind)
         if collateral is None:
             collateral = await self._fetches.run(lambda: source.collateral_of(kind), client)

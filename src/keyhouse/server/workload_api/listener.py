@@ -10,7 +10,7 @@ from keyhouse.authority import CoordinatorKeys
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.coordinator.activation import ActivationRequest, Parameters
-from keyhouse.server.grpc.service import GrpcCounts, GrpcService
+from keyhouse.server.grpc.service import GrpcService
 from keyhouse.server.net.acceptor import Acceptor
 from keyhouse.server.net.limits import WorkloadLimits
 from keyhouse.server.net.tls import TlsContext
@@ -56,7 +56,7 @@ class WorkloadListener(Acceptor):
         headers = (("keyhouse-platform", "simulation"),) if simulated else ()
         channel = {} if renewals is None else Channel(engine, renewals).methods()
         service = GrpcService({ACTIVATE: _method(activate), **channel}, limits, headers)
-        self._service: Final = service
+        self.service: Final = service
         super().__init__(
             service,
             limits,
@@ -65,16 +65,6 @@ class WorkloadListener(Acceptor):
             _MODULES,
             None if gate is None else gate.passed,
         )
-
-    @property
-    def counts(self) -> GrpcCounts:
-        """Counts of calls and answers."""
-        return self._service.counts
-
-    @property
-    def calls_in_flight(self) -> int:
-        """Number of calls that run, or whose answer the client has not taken completely."""
-        return self._service.calls.held
 
 
 class _MarbleRoot:
