@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.distributions import TABLE
 from support.process.server import PATIENCE, Server
 from support.process.start import KEYHOUSE
 from support.samples.deployment import manifest, user
@@ -19,6 +20,8 @@ from keyhouse.server.process.settings import SETTINGS, read_settings
 
 _UNITS: Final = Path(__file__).parent.parent.parent / "deploy" / "systemd"
 _PYTHON: Final = "/opt/keyhouse/bin/python"
+_COMMANDS: Final = "/opt/keyhouse-commands/bin/python"
+_PAGE: Final = _UNITS.parents[1] / "docs" / "how-to" / "deploy-with-systemd.md"
 _LEAST_SAFE: Final = "20"  # systemd's exposure level, times ten: "OK" ends at 5.0
 
 # Lets a process have no memory that is first written and then executed, as MemoryDenyWriteExecute.
@@ -57,6 +60,7 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
     for path in sorted(_UNITS.iterdir()):
         units.append(tmp_path / path.name)
         text = path.read_text(encoding="utf-8").replace(_PYTHON, sys.executable)
+        text = text.replace(_COMMANDS, sys.executable)
         units[-1].write_text(text, encoding="utf-8")
 
     assert analyze("verify", "--man=no", *map(str, units)) == ""
@@ -76,6 +80,28 @@ def test_the_command_of_the_unit_is_taken_and_the_environment_decides_on_no_trus
     assert named <= host
     (backup,) = lines("keyhouse-backup.service", "ExecStart")
     assert f"backup {settings.data_dir} " in backup
+
+
+def test_each_unit_runs_in_an_environment_with_the_lock_of_its_distribution() -> None:
+    installed = {}
+    for environment, distribution, lock in re.findall(
+        r"finish\.py (\S+) (\S+) (\S+)$", _PAGE.read_text(encoding="utf-8"), re.MULTILINE
+    ):
+        python = f"{environment}/bin/python"
+        installed[python] = distribution
+        assert TABLE.rows[distribution]["lock"] == Path(lock).stem
+        for step in (
+            f"python3 -m venv {environment}\n",
+            f"{python} -m pip install --require-hashes --no-deps --only-binary :all: -r {lock}\n",
+            f"{python} -m pip install --no-index --find-links build/wheels {distribution}\n",
+        ):
+            assert step in _PAGE.read_text(encoding="utf-8")
+
+    for unit in ("keyhouse.service", "keyhouse-backup.service"):
+        (command,) = lines(unit, "ExecStart")
+        found = re.search(r"(/opt/\S+/bin/python) -I -B -m (\S+)", command)
+        assert found is not None
+        assert installed[found[1]] == TABLE.owner(found[2])
 
 
 def allowed() -> set[str]:
