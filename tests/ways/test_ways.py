@@ -9,7 +9,7 @@ from ways.table import PAGE, renewed, shown
 pytestmark = pytest.mark.acceptance
 
 RENEW = "run scripts/ways --write, and say in the commit why the path is longer"
-UNNOTICED = 3  # files; work beside a path sometimes ends before the recording does
+UNNOTICED = 3  # files; work beside a path may be in all recordings
 
 
 def test_the_page_shows_the_length_of_each_path(tmp_path: Path) -> None:
