@@ -79,7 +79,7 @@ def test_the_oldest_stream_ends_beyond_the_limit() -> None:
 def test_a_stream_without_a_session_ends() -> None:
     async def run() -> None:
         stream = Streams().events(Live(Source().poll), "", 0, is_open=lambda: False)
-        assert [each async for each in stream][-1] == "event: over\ndata: locked\n\n"
+        assert [each async for each in stream][-1] == "event: over\ndata: idle\n\n"
 
     asyncio.run(run())
 

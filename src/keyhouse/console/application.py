@@ -116,7 +116,7 @@ async def come_in(request: Request) -> Response:
         return PlainTextResponse(
             "This link has been used, or a newer one is in the terminal.\n", 403
         )
-    console_of(request).streams.end("locked")
+    console_of(request).streams.end("replaced")
     # Answer a page instead of a redirect. The cookie is SameSite=Strict: after a redirect, a
     # browser that came from another site would not send the cookie.
     answer = HTMLResponse(_COME_IN)

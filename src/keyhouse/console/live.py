@@ -87,8 +87,8 @@ class Streams:
         """Yield the events for a page of ``section`` that shows the version ``known``.
 
         ``is_open`` returns whether the session of the browser is open. The last event states why
-        the stream ends: ``locked``, ``ended`` (the console's process), or ``displaced`` by newer
-        streams.
+        the stream ends: ``idle`` (a session without use), ``locked`` by the user, ``replaced`` (a
+        newer link was opened), ``ended`` (the console's process), or ``displaced`` (newer streams).
         """
         end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._open.append(end)
@@ -103,12 +103,12 @@ class Streams:
                         yield f"data: {known}\n\n"
                     if not await _happens(live.wait(known), end, polling):
                         yield "event: beat\ndata:\n\n"
-            yield f"event: over\ndata: {end.result() if end.done() else 'locked'}\n\n"
+            yield f"event: over\ndata: {end.result() if end.done() else 'idle'}\n\n"
         finally:
             self._end(end, "")
 
     def end(self, reason: str) -> None:
-        """End all streams. ``reason`` is ``locked`` or ``ended``."""
+        """End all streams. ``reason`` is a reason of ``events``."""
         for each in tuple(self._open):
             self._end(each, reason)
 

@@ -193,6 +193,6 @@ def test_nothing_moves_under_the_pointer_when_a_confirmation_opens(
             assert 0 <= confirm["y"] <= 900 - confirm["height"]  # visible without scrolling
             moved[word] = button.bounding_box() != box, under
             page.mouse.dblclick(*at)
-        assert page.inner_text("h2 >> nth=0") == "An update waits for agreement"
+        assert page.inner_text("h2 >> nth=0") == "An update waits for your agreement"
 
     assert moved == {word: (False, word) for word in moved}

@@ -2,8 +2,9 @@
 
 import http.client
 import signal
+import socket
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from support.process.server import Server
 from support.samples.deployment import user
 from support.samples.updates import Api, together
 
+from keyhouse.console.connections import MOST
+from keyhouse.console.guard import HOST
 from keyhouse.console.live import MOST_STREAMS
 
 if TYPE_CHECKING:
@@ -63,7 +66,7 @@ def test_updates_are_live_and_input_is_kept(
         to(watching, "updates")
         with server.client(user("alice")) as alice:
             assert Api(2).update(alice, together(word="another")).status == 200
-        watching.wait_for_selector("text=An update waits for agreement")
+        watching.wait_for_selector("text=An update waits for your agreement")
         writing.wait_for_selector("#changed:not([hidden])")
         assert writing.input_value("#manifest-text") == "my text"
         to(deciding, "updates")
@@ -115,3 +118,17 @@ def test_streams_are_few_and_end_with_the_session(
         assert ask(found, "/d/prod/stream", cookie).status == 401
     assert displaced == ["displaced"] * 2
     assert locked == ["locked"] * MOST_STREAMS
+
+
+def test_streams_count_as_connections(deployment: Server, consoles: Callable[..., Console]) -> None:
+    found = consoles(deployment, "alice")
+    cookie = cookie_of(found)
+    with ExitStack() as ends:
+        for _ in range(MOST_STREAMS):
+            Stream(found, cookie, ends)
+        # Each sends no request. The console ends them after the time for a header.
+        for _ in range(MOST - MOST_STREAMS):
+            ends.enter_context(socket.create_connection((HOST, found.port), timeout=30))
+        beyond = ends.enter_context(socket.create_connection((HOST, found.port), timeout=30))
+        with suppress(ConnectionError):
+            assert beyond.recv(1) == b""

@@ -329,7 +329,7 @@ const openStream = () => {
   stream.addEventListener("error", lost);
   stream.addEventListener("over", (event) => {
     closeStream();
-    if (event.data === "locked") locked();
+    if (event.data in REASONS) locked(REASONS[event.data]);
     if (event.data === "ended") { toast("ended"); setTimeout(openStream, RETRY); }
     if (event.data === "displaced") toast("displaced");
   });
@@ -351,6 +351,7 @@ document.addEventListener("click", (event) => event.target.matches("button.reloa
 const tabs = new BroadcastChannel("keyhouse-console");
 const IDLE = "Nobody used this console for a while.";
 const BY_HAND = "You locked this console.";
+const REASONS = { idle: IDLE, locked: BY_HAND, replaced: "A newer link was opened, so this page is locked." };
 
 const locked = (why = IDLE) => {
   if (document.getElementById("locked").open) return;
