@@ -2,23 +2,29 @@
 
 import json
 import re
+import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import SplitResult, urlsplit
 
 import pytest
 from support.process.command import Ended, run
 from support.process.dev import dev
-from support.process.start import KEYHOUSE
+from support.process.server import PATIENCE
+from support.process.start import KEYHOUSE, start
 from support.process.terminal import on_a_terminal
 
 pytestmark = pytest.mark.acceptance
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _COLUMNS: Final = 60
+_LINK: Final = re.compile(r"http://127\.0\.0\.1:[0-9]+/open\?token=[A-Za-z0-9_-]+")
 
 
 class Home(NamedTuple):
@@ -177,6 +183,36 @@ def test_watch_ends_with_its_reader(home: Home) -> None:
         check=True,
     )
     assert b"the log begins" in done.stdout
+
+
+def test_development_coordinator_opens_its_console(tmp_path: Path) -> None:
+    printed = tmp_path / "printed"
+    with printed.open("wb") as output:
+        process = start(
+            ("dev", "--console", "--client-port", "0", "--workload-port", "0"),
+            output=output,
+            errors=output,
+            environment={"HOME": str(tmp_path), "BROWSER": "true"},
+            folder=tmp_path,
+        )
+    try:
+        link = _printed_link(printed)
+        with socket.create_connection((link.hostname, link.port)) as connection:
+            request = f"GET {link.path}?{link.query} HTTP/1.1\r\nHost: {link.netloc}\r\n\r\n"
+            connection.sendall(request.encode())
+            status = connection.recv(1024).split(b"\r\n")[0]
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+    assert status.split()[1] in {b"200", b"303"}
+
+
+def _printed_link(printed: Path) -> SplitResult:
+    deadline = time.monotonic() + PATIENCE
+    while (found := _LINK.search(printed.read_text("utf-8"))) is None:
+        assert time.monotonic() < deadline, printed.read_text("utf-8")
+        time.sleep(0.01)  # polling the output of a foreign process
+    return urlsplit(found[0])
 
 
 @pytest.mark.parametrize(
