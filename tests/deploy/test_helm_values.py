@@ -1,6 +1,7 @@
 """What the chart makes of the values that people set is what Kubernetes takes, and is closed."""
 
 import asyncio
+import hashlib
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import subprocess
 import tomllib
 from contextlib import closing
 from pathlib import Path
+from shutil import which
 from typing import Any, Final
 
 import jsonschema_rs
@@ -32,6 +34,7 @@ _STORE: Final[dict[str, Any]] = {
     "networkPolicy": {"egress": [{"ports": [{"port": 5432}, {"port": 53, "protocol": "UDP"}]}]},
 }
 _ROOT: Final = "-----BEGIN CERTIFICATE-----\nTUlJQg==\n-----END CERTIFICATE-----\n"
+_RECORDED: Final = Path(__file__).with_name("rendered_by_helm.json")
 _SETS: Final[dict[str, dict[str, Any]]] = {
     "a simulation": NATIVE,
     "an enclave, with the node's AESM": SGX,
@@ -191,6 +194,12 @@ def test_kubernetes_knows_every_field(values: dict[str, Any]) -> None:
         check(thing)
 
 
+def digest(made: dict[str, dict[str, Any]]) -> str:
+    """Return SHA-256 (hex) of objects, whatever the version of the chart."""
+    text = json.dumps(made, sort_keys=True).replace(chart().version, "VERSION")
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def by_command(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return what ``keyhouse kube`` makes as the release of ``template``."""
     made = chart().render(values, Release("k", "default", "Helm"))
@@ -200,6 +209,14 @@ def by_command(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
 @every_set
 def test_the_command_makes_the_objects_that_helm_makes(values: dict[str, Any]) -> None:
     assert by_command(values) == template(values)
+
+
+def test_the_command_makes_what_helm_has_made_where_helm_is_missing() -> None:
+    if which("helm") and os.environ.get("KEYHOUSE_RECORD"):
+        recorded = {name: digest(template(values)) for name, values in _SETS.items()}
+        _RECORDED.write_text(json.dumps(recorded, indent=2) + "\n", encoding="utf-8")
+    recorded = json.loads(_RECORDED.read_text(encoding="utf-8"))
+    assert {name: digest(by_command(values)) for name, values in _SETS.items()} == recorded
 
 
 @every_set

@@ -326,7 +326,7 @@ def test_install_uses_the_device_plugin_of_the_nodes(kube: Kube, key: str, amoun
 def test_an_upgrade_of_a_release_of_helm_names_helm_before_it_takes_over(kube: Kube) -> None:
     """The objects of helm as helm writes them: an update by the manager helm."""
     words = ("template", "keyhouse", "--namespace", kube.namespace)
-    rendered = helm(*words, values={**_VALUES, **kube.only_here()})
+    rendered = helm(*words, values=_VALUES)
     assert rendered.returncode == 0, rendered.stderr
     kube.admin.apply(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": kube.namespace}}, ""
@@ -347,6 +347,8 @@ def test_an_upgrade_of_a_release_of_helm_names_helm_before_it_takes_over(kube: K
     assert refused.code == 1
     assert 'conflict with "helm"' in refused.err
     assert "--force-conflicts" in refused.err
+    assert kube.get("ConfigMap", "keyhouse-installation") is None  # nothing has changed
+    assert kube.get("ConfigMap", "keyhouse-marbles") is None
     taken = kube.changes("upgrade", "--values", kube.values(), "--wait", "0", "--force-conflicts")
     assert "deleted" not in taken.values()
     assert set(kube.changes("upgrade", "--wait", "0").values()) == {"unchanged"}

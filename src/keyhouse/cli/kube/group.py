@@ -339,16 +339,14 @@ def _await_ready(cluster: Cluster, planned: Plan, wait: int, where: ClusterOptio
 def _next_steps(
     planned: Plan, where: ClusterOptions, reach: ReachOptions, *, is_verified: bool
 ) -> Iterator[str]:
-    host, trust = reach.address or "localhost:4433", reach.words()
+    host = reach.address or "localhost:4433"
+    trust = reach.words() or " --attestation attestation.json"
     name, namespace = full_name(planned.release), planned.release.namespace
     if not reach.address:
         yield f"next: kubectl --namespace {namespace} port-forward service/{name} 4433:client"
     if not is_verified:
-        yield f"next: keyhouse status {host}{trust or ' --attestation attestation.json'}"
-    yield (
-        f"next: keyhouse manifest set manifest.json {host}"
-        f"{trust or ' --attestation attestation.json'} --recoverydata recovery.json"
-    )
+        yield f"next: keyhouse status {host}{trust}"
+    yield f"next: keyhouse manifest set manifest.json {host}{trust} --recoverydata recovery.json"
     if planned.completed["injection"]["enabled"]:
         yield f"next: keyhouse kube marbles{where.words()}{trust}"
 

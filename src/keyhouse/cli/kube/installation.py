@@ -137,7 +137,11 @@ def require_node(planned: Plan) -> None:
 
 
 def apply(cluster: Cluster, planned: Plan, *, dry_run: bool, force: bool) -> Iterator[Applied]:
-    """Apply all objects and yield each change; then delete objects that the chart no longer has."""
+    """Apply all objects and yield each change; then delete objects that the chart no longer has.
+
+    The API server checks all objects before the first change. So a conflict, an invalid value or
+    a missing permission changes nothing.
+    """
     release = planned.release
     namespace = cluster.get("v1", "Namespace", release.namespace)
     if namespace is None:
@@ -148,7 +152,11 @@ def apply(cluster: Cluster, planned: Plan, *, dry_run: bool, force: bool) -> Ite
         }
         cluster.apply(thing, "", dry_run=dry_run)
         yield Applied("Namespace", release.namespace, "created")
-    for thing in [*planned.objects, _record(planned)]:
+    objects = [*planned.objects, _record(planned)]
+    if namespace is not None and not dry_run:
+        for thing in objects:
+            cluster.apply(thing, release.namespace, dry_run=True, force=force)
+    for thing in objects:
         is_checkable = namespace is not None or not dry_run or not _is_namespaced(cluster, thing)
         if is_checkable:
             yield _apply(cluster, thing, release.namespace, dry_run=dry_run, force=force)
