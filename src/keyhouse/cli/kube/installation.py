@@ -22,6 +22,8 @@ OWNED: Final = (
     # The bindings first: a policy without a binding has no effect, so no pod is refused meanwhile.
     (_ADMISSION, "MutatingAdmissionPolicyBinding"),
     (_ADMISSION, _POLICY),
+    (f"{_ADMISSION}beta1", "MutatingAdmissionPolicyBinding"),  # Kubernetes 1.34 and 1.35
+    (f"{_ADMISSION}beta1", _POLICY),
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"),
     (_ADMISSION, "ValidatingAdmissionPolicy"),
     ("networking.k8s.io/v1", "Ingress"),
@@ -221,7 +223,11 @@ def _prune(cluster: Cluster, planned: Plan, *, dry_run: bool) -> Iterator[Applie
 
 
 def installed(cluster: Cluster, release: Release) -> Iterator[Object]:
-    """Yield the objects of the installation, in the order of their removal."""
+    """Yield the objects of the installation, in the order of their removal.
+
+    A cluster can serve a kind in two versions. Each object is yielded once.
+    """
+    seen = set()
     for version, kind in OWNED:
         if not cluster.has(version, kind):
             continue
@@ -231,7 +237,9 @@ def installed(cluster: Cluster, release: Release) -> Iterator[Object]:
         ):
             name = thing["metadata"]["name"]
             # Another namespace may have an installation with the same name.
-            if inside or name == policy_name(release):
+            is_own = inside or name == policy_name(release)
+            if is_own and (kind, name) not in seen:
+                seen.add((kind, name))
                 yield thing
 
 
